@@ -1,0 +1,74 @@
+"""The exceptions: each says what happened, in which context, and what to do next."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class OpcheckError(Exception):
+    """The work could not be done.  Findings are data; this is not one.
+
+    Args:
+        message: what happened, on one line that a search finds.
+        context: where: a file, a key path, a model name.
+        hint: the next thing to do.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, message: str, *, context: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.context = context
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """Three lines: what / in which context / what to do next (empty ones left out)."""
+        lines = [self.message]
+        if self.context:
+            lines.append(f"  in: {self.context}")
+        if self.hint:
+            lines.append(f"  help: {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle with the keyword fields, which the default would lose."""
+        return (_rebuild, (type(self), self.message, self.context, self.hint))
+
+
+def _rebuild(kind: type[OpcheckError], message: str, context: str, hint: str) -> OpcheckError:
+    return kind(message, context=context, hint=hint)
+
+
+class UsageError(OpcheckError):
+    """An argument that cannot be used as given."""
+
+
+class UnknownTargetError(OpcheckError):
+    """A torch release or macOS version that no list describes."""
+
+
+class NewerThanListsError(UnknownTargetError):
+    """A target newer than the op lists: nothing can be said, which is not the same as wrong usage."""
+
+    exit_code = 3
+
+
+class OpListError(OpcheckError):
+    """The op lists, or a wheel that they are read from, are damaged or contradict themselves."""
+
+    exit_code = 3
+
+
+class ModelLoadError(OpcheckError):
+    """The model could not be imported or built."""
+
+
+class InputError(OpcheckError):
+    """The inputs do not parse, or none could be derived for this model."""
+
+
+class CaptureError(OpcheckError):
+    """The model was loaded but could not be followed to its end."""
+
+    exit_code = 3
