@@ -1,0 +1,219 @@
+"""The records that travel from the capture to the report.  No torch object is inside any of them."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from opcheck.names import DTYPES
+
+#: The statuses of a call, from best to worst.  Never a boolean.
+STATUSES = ("native", "fallback", "unknown", "unsupported")
+
+#: Where in a program a call happens.
+PHASES = ("move", "forward", "backward", "optimizer")
+
+#: How sure a verdict is, strongest first.
+CONFIDENCES = ("observed", "test list", "source check", "registration", "inferred")
+
+Scalar = bool | int | float | str | None
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Base of all records: frozen and picklable (keyword-only is not inherited: each says so)."""
+
+
+class TensorSpec(Record, kw_only=True):
+    """One tensor that a call reads or writes."""
+
+    #: identity of the tensor and of the memory behind it, within one trace.
+    tensor: int
+    storage: int
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...] = ()
+    layout: str = "strided"
+    device: str = "mps"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its elements take."""
+        return math.prod(self.shape) * DTYPES[self.dtype].itemsize
+
+    def __str__(self) -> str:
+        """``float32[1, 3, 224, 224]``, with the device where it is not mps."""
+        device = "" if self.device == "mps" else f"@{self.device}"
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]{device}"
+
+
+class SourceLocation(Record, kw_only=True):
+    """A line of code; ``file`` is relative to the working directory or to site-packages."""
+
+    file: str
+    line: int
+    function: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        """``file:line``."""
+        return f"{self.file}:{self.line}"
+
+
+class OpCall(Record, kw_only=True):
+    """One captured invocation of an operator overload on the simulated Mac."""
+
+    op: str
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    #: the other arguments, by the names of the operator's schema.
+    arguments: dict[str, Scalar | tuple[Scalar, ...]] = {}
+    location: SourceLocation | None = None
+    module: str = ""
+    phase: str = "forward"
+    #: overloads that the body of a composite kernel dispatches to; None: it was not followed.
+    inner: tuple[str, ...] | None = None
+    #: the Mac refuses the call whatever is registered: (limitation id, the text that it prints).
+    refusal: tuple[str, str] | None = None
+    #: what the call's own registrations say, for a namespace that the lists do not describe.
+    registrations: tuple[str, ...] = ()
+    #: a Mac-only branch was taken here: the id of its twin.
+    twin: str = ""
+
+
+class Problem(Record, kw_only=True):
+    """Something that keeps a trace from being the whole truth."""
+
+    #: model_raised, timeout, process_died, guess, module_not_called, not_simulated ...
+    kind: str
+    message: str
+    location: SourceLocation | None = None
+    module: str = ""
+
+
+class Trace(Record, kw_only=True):
+    """The operator calls of one run of a model on the simulated Mac, in their order."""
+
+    model: str
+    calls: tuple[OpCall, ...] = ()
+    tracer: str = "dispatch"
+    mode: str = "inference"
+    inputs: tuple[str, ...] = ()
+    parameters: int = 0
+    parameter_bytes: int = 0
+    installed_torch: str = ""
+    #: release line whose registrations the dispatcher followed.
+    target_torch: str = ""
+    target_macos: str = ""
+    #: what differs between the two: operators that one of them lacks, branches on the version.
+    differences: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    #: modules that the run never called, by their qualified names.
+    uncalled: tuple[str, ...] = ()
+    #: whether the run came to its end.
+    complete: bool = True
+    environment: dict[str, str] = {}
+    packages: dict[str, str] = {}
+
+
+class Evidence(Record, kw_only=True):
+    """Why a statement is believed."""
+
+    #: registration, source, opinfo, issue, measured
+    kind: str
+    #: torch release line that it was read from
+    torch: str = ""
+    #: file in the wheel, address of an issue, machine ...
+    where: str = ""
+    detail: str = ""
+
+
+class Verdict(Record, kw_only=True):
+    """What the target does with one call."""
+
+    status: str
+    kind: str | None = None
+    because: str
+    evidence: tuple[Evidence, ...] = ()
+    confidence: str = "registration"
+    #: overload that the Mac's message names, where it differs from the one called.
+    named: str = ""
+    #: what the Mac prints when it raises or warns.
+    prints: str = ""
+    limitations: tuple[str, ...] = ()
+    advisories: tuple[str, ...] = ()
+
+
+class CallGroup(Record, kw_only=True):
+    """All calls of one overload with one verdict."""
+
+    op: str
+    verdict: Verdict
+    count: int
+    #: one entry a distinct line, in order of first use: the line, its module, how often.
+    locations: tuple[GroupLocation, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    phases: tuple[str, ...] = ()
+
+
+class GroupLocation(Record, kw_only=True):
+    """A line that makes calls of a group."""
+
+    location: SourceLocation | None
+    module: str
+    count: int
+
+
+class Region(Record, kw_only=True):
+    """A maximal set of calls that run on one side, in dataflow order."""
+
+    side: str
+    calls: int
+    first: int
+    last: int
+    bytes_in: int
+    bytes_out: int
+
+
+class Partition(Record, kw_only=True):
+    """Native and CPU regions, and the copies between them."""
+
+    regions: tuple[Region, ...]
+    #: copies that the fallback makes, one for each tensor that crosses.
+    transfers_to_cpu: int
+    transfers_to_mps: int
+    bytes_to_cpu: int
+    bytes_to_mps: int
+
+
+class Finding(Record, kw_only=True):
+    """What one rule has to say; a finding is data, not an error."""
+
+    rule: str
+    #: error, warning, note
+    severity: str
+    message: str
+    #: the next thing to do
+    hint: str = ""
+    op: str = ""
+    prints: str = ""
+    locations: tuple[GroupLocation, ...] = ()
+    count: int = 1
+
+
+class Report(Record, kw_only=True):
+    """The whole result, complete enough that a reader needs no second source."""
+
+    schema: str = "opcheck-report/1"
+    tool: str
+    model: str
+    target: dict[str, str | bool]
+    headline: str
+    totals: dict[str, int]
+    groups: tuple[CallGroup, ...]
+    findings: tuple[Finding, ...]
+    partition: Partition
+    capture: dict[str, object]
+    op_lists: dict[str, object]
+    not_checked: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
