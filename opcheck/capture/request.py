@@ -1,0 +1,31 @@
+"""What the capture is asked for; it travels to the child process as JSON."""
+
+from __future__ import annotations
+
+from opcheck.model import Record, Scalar
+
+TRACERS = ("dispatch", "fx", "export")
+
+
+class CaptureRequest(Record, kw_only=True):
+    """One model, its inputs, and the Mac that it is to be run on."""
+
+    #: ``package.module:attribute``, ``file.py:attribute``, ``file.pt2``, ``transformers:BertModel`` ...
+    model: str
+    #: release line and macOS version, as their ``str``.
+    torch: str
+    macos: str
+    cpu_fallback: bool = False
+    #: ``1x3x224x224:float32`` or ``name=1x128:int64``, in the order of the arguments.
+    inputs: tuple[str, ...] = ()
+    #: keyword arguments for a library model's configuration or constructor.
+    config: dict[str, Scalar | list[object] | dict[str, object]] = {}
+    #: dtype that the model's floating parameters and inputs are cast to; empty leaves them.
+    dtype: str = ""
+    tracer: str = "dispatch"
+    #: record with grad mode on, as a program without torch.no_grad() would run.
+    grad: bool = False
+    #: file that the captured torch.fx graph is written to (.py its code, .json the trace).
+    save_graph: str = ""
+    #: seconds until the child process is ended.
+    time_limit: float = 300.0
