@@ -1,0 +1,61 @@
+"""The overloads that a release declares, as its own torchgen reads native_functions.yaml."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from opcheck.errors import OpListError
+from opcheck.oplists.wheel import torchgen_child
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """One overload."""
+
+    #: torchgen wrote it: an out= or functional form of an operator that has none by hand.
+    generated: bool
+    #: the MPS keys that it has a kernel for, structured delegation included.
+    keys: tuple[str, ...]
+    #: the .out overload that does the work of this structured form.
+    out: str | None = None
+    #: the overload that this generated wrapper calls.
+    base: str | None = None
+
+
+def read_schemas(tree: Path) -> dict[str, Schema]:
+    """Parse the yaml below ``tree`` (an unpacked ``torchgen``) in a child process.
+
+    The wheel's torchgen is code of a wheel that the user named, so it runs isolated: no
+    environment, no user site, no torch to import.
+
+    Raises:
+        OpListError: the child failed, or its answer is not of the expected form.
+    """
+    command = [sys.executable, "-I", torchgen_child.__file__, str(tree)]
+    done = subprocess.run(command, capture_output=True, check=False, env={})  # noqa: S603 -- own script, own interpreter
+    if done.returncode:
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no output"]
+        raise OpListError(
+            "the wheel's torchgen does not parse its native_functions.yaml",
+            context=last[0],
+            hint="PyYAML and typing_extensions must be installed beside opcheck (opcheck[wheels])",
+        )
+    try:
+        schemas = msgspec.json.decode(done.stdout, type=dict[str, Schema])
+    except msgspec.DecodeError as error:
+        raise OpListError(
+            "torchgen printed something else than the overloads",
+            context=str(error),
+            hint="the wheel's torchgen has changed; torchgen_child.py must learn it",
+        ) from error
+    orphans = sorted(n for n, s in schemas.items() if s.generated and s.base not in schemas)
+    if orphans:
+        raise OpListError(
+            f"{len(orphans)} generated overloads without the operator that they wrap",
+            context=", ".join(orphans[:5]),
+            hint="torchgen/native_function_generation.py has changed; torchgen_child.py must learn it",
+        )
+    return schemas
