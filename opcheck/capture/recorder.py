@@ -1,0 +1,174 @@
+"""Takes the calls as they happen, with the module and the line of the user's code that made them."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.model import Problem, SourceLocation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType, FrameType
+
+    from opcheck.simulate.dispatcher import Call
+    from opcheck.simulate.tensor import MPSTensor
+
+#: a guess is repeated at one line this often before the program is taken to loop on it.
+MAX_GUESSES = 1000
+
+_TORCH = str(Path(torch.__file__).parent) + os.sep
+_OPCHECK = str(Path(__file__).parents[1]) + os.sep
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_SITE = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
+
+
+class Recorded(NamedTuple):
+    """One call as it is kept while the program runs: cheap to make, turned into records later."""
+
+    call: Call
+    site: tuple[CodeType, int] | None
+    module: str
+    phase: str
+
+
+class LoopsOnGuessError(RuntimeError):
+    """A line keeps asking for values that are not known."""
+
+
+class Recorder:
+    """A sink for the simulator that keeps every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[Recorded] = []
+        self.phase = "forward"
+        self.guesses: dict[tuple[str, str, str], tuple[int, SourceLocation | None]] = {}
+        self.called: set[int] = set()
+        self._stack: list[Any] = []
+        self._names: dict[int, str] = {}
+        self._user: dict[CodeType, bool] = {}
+
+    def record(self, call: Call) -> None:
+        """Keep one leaf call."""
+        self.calls.append(Recorded(call, self._site(), self._module(), self.phase))
+
+    def guess(self, operator: str, answer: Any) -> None:
+        """Count an answer that was made up.
+
+        Raises:
+            LoopsOnGuessError: one line asked more often than MAX_GUESSES.
+        """
+        location = locate(self._site())
+        key = (operator, str(answer), str(location))
+        count = self.guesses.get(key, (0, None))[0] + 1
+        self.guesses[key] = (count, location)
+        if count > MAX_GUESSES:
+            message = f"{operator} was asked for unknown values {count} times at one line"
+            raise LoopsOnGuessError(message)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """The guesses, as problems of the trace."""
+        return tuple(
+            Problem(
+                kind="guess",
+                message=f"{operator} asked for values that a run on shapes does not have: "
+                f"answered {answer}"
+                + (f" ({count} times)" if count > 1 else ""),
+                location=location,
+            )
+            for (operator, answer, _), (count, location) in self.guesses.items()
+        )
+
+    @contextlib.contextmanager
+    def follow_modules(self, root: torch.nn.Module) -> Iterator[None]:
+        """Know, for the length of the block, which module of ``root`` is running."""
+        # remove_duplicate=True: a shared module goes by the first of its names.
+        self._names = {id(module): name for name, module in root.named_modules()}
+        stack, called = self._stack, self.called
+        original = torch.nn.Module.__call__
+
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            stack.append(module)
+            called.add(id(module))
+            try:
+                return original(module, *args, **kwargs)
+            finally:
+                stack.pop()
+
+        torch.nn.Module.__call__ = call  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            torch.nn.Module.__call__ = original  # type: ignore[method-assign]
+
+    def uncalled(self, root: torch.nn.Module) -> tuple[str, ...]:
+        """The modules with a forward of their own that never ran."""
+        forwards = torch.nn.Module.forward
+        return tuple(
+            name
+            for name, module in root.named_modules()
+            if name and id(module) not in self.called and type(module).forward is not forwards
+        )
+
+    def _module(self) -> str:
+        if not self._stack:
+            return ""
+        module = self._stack[-1]
+        return self._names.get(id(module)) or type(module).__name__
+
+    def _site(self) -> tuple[CodeType, int] | None:
+        frame: FrameType | None = sys._getframe(2)
+        user = self._user
+        while frame is not None:
+            code = frame.f_code
+            known = user.get(code)
+            if known is None:
+                known = user[code] = _is_user_code(code.co_filename)
+            if known:
+                return (code, frame.f_lineno)
+            frame = frame.f_back
+        return None
+
+
+def _is_user_code(filename: str) -> bool:
+    return not (
+        filename.startswith((_TORCH, _OPCHECK))
+        or filename.startswith("<")
+        or (filename.startswith(_STDLIB) and not filename.startswith(_SITE))
+    )
+
+
+def locate(site: tuple[CodeType, int] | None) -> SourceLocation | None:
+    """The location record of a code object and a line."""
+    if site is None:
+        return None
+    code, line = site
+    return SourceLocation(
+        file=display_path(code.co_filename),
+        line=line,
+        function=code.co_qualname if hasattr(code, "co_qualname") else code.co_name,
+        text=linecache.getline(code.co_filename, line).strip(),
+    )
+
+
+def display_path(filename: str) -> str:
+    """A path that is the same on every machine: relative to site-packages or to the working directory."""
+    for root in (*_SITE, str(Path.cwd()) + os.sep):
+        if filename.startswith(root):
+            return Path(filename[len(root) :]).as_posix()
+    return Path(filename).name
+
+
+def tensor_number(tensor: MPSTensor | torch.Tensor) -> tuple[int, int]:
+    """Identity of a tensor and of its memory; CPU tensors go by their storage."""
+    memory = getattr(tensor, "memory", None)
+    if memory is not None:
+        return tensor.number, memory.number  # type: ignore[union-attr]
+    return -id(tensor), -id(tensor)

@@ -1,0 +1,123 @@
+"""What composite kernels below autograd call on the target: followed once a kind of call, or known from source.
+
+A composite has no verdict of its own: it is judged by these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.simulate.specs import spec_of
+from opcheck.simulate.tensor import MPSTensor, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opcheck.simulate.dispatcher import Call, Simulator
+    from opcheck.simulate.routes import Route
+
+_NOTHING: tuple[str, ...] = ()
+
+
+def _convolution(args: Any, kwargs: Any) -> tuple[str, ...]:
+    # aten/src/ATen/native/Convolution.cpp, ``_convolution`` (1.13 to 2.15): ConvBackend::Mps and MpsTranspose;
+    # the transposed kernel takes no bias, which is added.
+    bias = args[2] if len(args) > 2 else kwargs.get("bias")
+    transposed = args[6] if len(args) > 6 else kwargs.get("transposed", False)
+    if not transposed:
+        return ("aten::_mps_convolution",)
+    added = ("aten::add_.Tensor",) if bias is not None else _NOTHING
+    return ("aten::_mps_convolution_transpose", *added)
+
+
+def _convolution_backward(args: Any, kwargs: Any) -> tuple[str, ...]:
+    transposed = args[7] if len(args) > 7 else kwargs.get("transposed", False)
+    kernel = "mps_convolution_transpose_backward" if transposed else "mps_convolution_backward"
+    mask = args[10] if len(args) > 10 else kwargs.get("output_mask", (True, True, True))
+    bias = ("aten::sum.dim_IntList",) if mask[2] else _NOTHING
+    return (f"aten::{kernel}", *bias)
+
+
+def _only(*calls: str) -> Callable[[Any, Any], tuple[str, ...]]:
+    return lambda _args, _kwargs: calls
+
+
+#: Bodies that cannot be followed here: they branch on the device at compile time, or call themselves.
+CALLS: dict[str, Callable[[Any, Any], tuple[str, ...]]] = {
+    "aten::convolution": _convolution,
+    "aten::_convolution": _convolution,
+    "aten::convolution_backward": _convolution_backward,
+    # Copy.cpp, ``copy_impl``: mps::mps_copy_ is called directly if either side is on MPS.
+    "aten::copy_": _only(),
+    # TensorConversions.cpp: an allocation, then copy_.
+    "aten::_to_copy": _only("aten::empty_strided", "aten::copy_"),
+    # TensorShape.cpp: aliases of the storage; no kernel runs.
+    "aten::detach": _only(),
+    "aten::alias": _only(),
+    "aten::lift": _only(),
+    "aten::lift_fresh": _only(),
+    "aten::_conj": _only(),
+    "aten::_neg_view": _only(),
+    # aten/src/ATen/native/Resize.cpp and TensorFactories.cpp: allocation only.
+    "aten::empty_like": _only("aten::empty_strided"),
+    "aten::new_empty": _only("aten::empty.memory_format"),
+    "aten::new_empty_strided": _only("aten::empty_strided"),
+    # Pack: loops over the batch on the host, then narrow, cat (PackedSequence.cpp).
+    "aten::_pack_padded_sequence": _only("aten::slice.Tensor", "aten::cat"),
+}
+
+
+class _Names:
+    """A sink that keeps the names only."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+
+    def record(self, call: Call) -> None:
+        # A composite inside of a composite stands for what it calls itself.
+        for name in call.inner if call.inner else (call.route.name,):
+            self.names.setdefault(name)
+
+    def guess(self, operator: str, answer: Any) -> None:
+        """Values are unknown by design: the body goes on with the guess."""
+
+
+def follow(simulator: Simulator, route: Route, args: Any, kwargs: Any) -> tuple[str, ...] | None:
+    """The overloads that the composite body of this call dispatches to; None where it cannot be run.
+
+    The body runs on copies without values: following it changes nothing.
+    """
+    assert route.composite is not None
+    names = _Names()
+    sink, simulator._sink = simulator._sink, names
+    try:
+        with (
+            torch.no_grad(),
+            torch._C._AutoDispatchBelowAutograd(),
+            simulator,
+            simulator.flight.set(on_mps=True),
+        ):
+            route.func._op_dk(route.composite, *_valueless(args), **_valueless(kwargs))
+    except RecursionError:
+        return None
+    except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values
+        return None
+    finally:
+        simulator._sink = sink
+    names.names.pop(route.name, None)
+    return tuple(names.names)
+
+
+def _valueless(value: Any) -> Any:
+    kind = type(value)
+    if kind is MPSTensor:
+        return wrap(value.spec)
+    if kind is list or kind is tuple:
+        return kind(_valueless(item) for item in value)
+    if kind is dict:
+        return {name: _valueless(item) for name, item in value.items()}
+    if isinstance(value, torch.Tensor) and value.dim():
+        return wrap(spec_of(value))
+    return value

@@ -1,0 +1,364 @@
+"""The Mac's dispatcher on any machine: each operator call goes the way that the target's registrations say.
+
+Records nothing itself: every leaf call is handed to a sink, with its key (simulate/specs.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import torch
+from torch._C import DispatchKey
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opcheck.simulate import bodies, shapes
+from opcheck.simulate.routes import Kind, Route, make_route
+from opcheck.simulate.specs import DICT, LIST, Spec, encode, spec_of
+from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, Storage, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+#: values are kept for tensors of at most this many elements: a 128 x 128 attention mask fits.
+KEEP_ELEMENTS = 16_384
+
+#: operators that take a CPU tensor beside MPS ones (TensorAdvancedIndexing.cpp, Copy.cpp, PackedSequence.cpp).
+_MIXES_DEVICES = frozenset(
+    {
+        "aten::copy_",
+        "aten::_copy_from",
+        "aten::_to_copy",
+        "aten::index.Tensor",
+        "aten::index_put_",
+        "aten::index_put",
+        "aten::_index_put_impl_",
+        "aten::_unsafe_index.Tensor",
+        "aten::_pack_padded_sequence",
+        "aten::_pad_packed_sequence",
+        "aten::_pack_padded_sequence_backward",
+        "aten::set_.source_Tensor",
+        "aten::tensor_split.tensor_indices_or_sections",
+    }
+)
+
+#: results of these stay on the CPU (PackedSequence.cpp returns batch_sizes there).
+_CPU_RESULTS = {"aten::_pack_padded_sequence": frozenset({1})}
+
+_CPU = torch.device("cpu")
+
+
+class Call(NamedTuple):
+    """One leaf call, as the sink gets it."""
+
+    route: Route
+    key: tuple[Any, ...]
+    inputs: tuple[torch.Tensor, ...]
+    outputs: tuple[torch.Tensor, ...]
+    #: overloads that a composite kernel calls; None where its body could not be followed
+    inner: tuple[str, ...] | None
+    #: why a Mac refuses, whatever is registered
+    refusal: tuple[str, str] | None
+
+
+class Sink(Protocol):
+    """Takes the calls as they happen."""
+
+    def record(self, call: Call) -> None:
+        """Take one leaf call."""
+
+    def guess(self, operator: str, answer: Any) -> None:
+        """Take note that ``operator`` asked for unknown values and was answered ``answer``."""
+
+
+class Flight:
+    """What the API call being executed says about factories that C++ calls inside of it.
+
+    C++ makes its temporaries with ``x.options()``, which says ``cpu`` for a wrapper: inside an API call with an
+    argument on MPS and no ``device=`` of the user's, a factory for the CPU is one for MPS.
+    """
+
+    __slots__ = ("on_mps",)
+
+    def __init__(self) -> None:
+        self.on_mps = False
+
+    @contextlib.contextmanager
+    def set(self, *, on_mps: bool) -> Iterator[None]:
+        """For the time of one call."""
+        before = self.on_mps
+        self.on_mps = on_mps
+        try:
+            yield
+        finally:
+            self.on_mps = before
+
+
+class Simulator(TorchDispatchMode):
+    """While it is entered, tensors on MPS go the target's way."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # The default wraps the method in torch._disable_dynamo, whose first call imports torch._dynamo: 1.5 s
+        # (torch/utils/_python_dispatch.py, 2.8 to 2.15).  Nothing is compiled under this mode.
+        return False
+
+    def __init__(
+        self,
+        registrations: Mapping[str, str],
+        twins: Mapping[str, Callable[..., Any]],
+        python_kernels: Mapping[str, Callable[..., Any]],
+        sink: Sink,
+        *,
+        keep: int = KEEP_ELEMENTS,
+    ) -> None:
+        super().__init__()
+        self.flight = Flight()
+        self.keep = keep
+        #: overloads with a kernel on the target that the installed torch does not have
+        self.absent: tuple[str, ...] = ()
+        self._registrations = registrations
+        self._twins = twins
+        self._python_kernels = python_kernels
+        self._sink = sink
+        self._routes: dict[Any, Route] = {}
+        self._results: dict[tuple[Any, ...], Any] = {}
+        self._inner: dict[tuple[Any, ...], tuple[str, ...] | None] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Route one call."""
+        kwargs = kwargs or {}
+        route = self._routes.get(func)
+        if route is None:
+            route = self._routes[func] = make_route(
+                func, self._registrations, self._twins, self._python_kernels
+            )
+        found: list[torch.Tensor] = []
+        parts: list[Any] = [func]
+        for value in args:
+            parts.append(_encode(value, found))
+        for name, value in kwargs.items():
+            parts.append(name)
+            parts.append(_encode(value, found))
+        on_mps = [tensor for tensor in found if type(tensor) is MPSTensor]
+        if not on_mps:
+            if not self._creates_on_mps(route, kwargs):
+                return func(*args, **kwargs)
+        elif route.kind is not Kind.LEAF:
+            return self._run_body(route, args, kwargs)
+        key = tuple(parts)
+        result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
+        refusal = _device_mismatch(route, found, args) if len(found) != len(on_mps) else None
+        inner = self._inner_calls(route, key, args, kwargs, found) if route.composite else ()
+        outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
+        flat = _tensors(outputs)
+        self._sink.record(Call(route, key, tuple(found), flat, inner, refusal))
+        return outputs
+
+    # -- which way ------------------------------------------------------------------------------------------
+
+    def _creates_on_mps(self, route: Route, kwargs: Mapping[str, Any]) -> bool:
+        device = kwargs.get("device")
+        if device is not None and device.type == "mps":
+            return True
+        return self.flight.on_mps and route.factory and route.has_device
+
+    def _leaves_mps(self, kwargs: Mapping[str, Any]) -> bool:
+        device = kwargs.get("device")
+        return device is not None and device.type == "cpu" and not self.flight.on_mps
+
+    def _run_body(self, route: Route, args: Any, kwargs: Any) -> Any:
+        with self, self.flight.set(on_mps=True):
+            if route.body is not None:
+                return route.body(*args, **kwargs)
+            # Not OpOverload.decompose(): it prefers a Python decomposition to the C++ composite.
+            return route.func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+    def _inner_calls(
+        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, found: list[torch.Tensor]
+    ) -> tuple[str, ...] | None:
+        known = bodies.CALLS.get(route.name)
+        if known is not None:
+            return known(args, kwargs)
+        kind = (route.func, *(tensor.dtype for tensor in found), *kwargs)
+        if kind not in self._inner:
+            self._inner[kind] = None  # a body that calls itself is not followed twice
+            self._inner[kind] = bodies.follow(self, route, args, kwargs)
+        return self._inner[kind]
+
+    # -- results --------------------------------------------------------------------------------------------
+
+    def _compute(
+        self,
+        route: Route,
+        key: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+        on_mps: list[torch.Tensor],
+        device: torch.device,
+    ) -> Any:
+        known = all(t.payload is not None and t.memory.known for t in on_mps)  # type: ignore[attr-defined]
+        if route.reads_data:
+            if known:
+                return self._compute_real(route, args, kwargs, device)
+            return self._guess(route, args)
+        result = self._results.get(key)
+        if result is None:
+            if known and route.name in shapes.ONLY_REAL:
+                return self._compute_real(route, args, kwargs, device)
+            result = shapes.result_of(route, args, kwargs, self.keep)
+            self._results[key] = result
+        if known and result.elements <= self.keep and route.name not in shapes.NEVER_REAL:
+            return self._compute_real(route, args, kwargs, device)
+        return self._compute_shapes(route, result, args, kwargs, device)
+
+    def _compute_real(self, route: Route, args: Any, kwargs: Any, device: torch.device) -> Any:
+        outputs = route.func(*_payloads(args), **_payloads(kwargs))
+        for index in route.writes:
+            for written in _written(route, index, args, kwargs):
+                if type(written) is MPSTensor and written.payload is not None:
+                    refresh(written, spec_of(written.payload))
+        if not route.returns:
+            return outputs
+        if route.returns_list:
+            base = _argument(route, route.returns[0].argument, args, kwargs)
+            return [self._wrap_real(route.returns[0].relation, out, base, device) for out in outputs]
+        if len(route.returns) == 1:
+            base = _argument(route, route.returns[0].argument, args, kwargs)
+            return self._wrap_real(route.returns[0].relation, outputs, base, device)
+        on_cpu = _CPU_RESULTS.get(route.name, frozenset())
+        return tuple(
+            self._wrap_real(
+                relation.relation,
+                out,
+                _argument(route, relation.argument, args, kwargs),
+                _CPU if index in on_cpu else device,
+            )
+            for index, (relation, out) in enumerate(zip(route.returns, outputs, strict=True))
+        )
+
+    def _wrap_real(self, relation: str, value: Any, base: Any, device: torch.device) -> Any:
+        if relation == "argument":
+            return base
+        if not isinstance(value, torch.Tensor):
+            return [self._wrap_real(relation, v, base, device) for v in value] if type(value) is list else value
+        if device is _CPU:
+            return value
+        memory = base.memory if relation == "view" and type(base) is MPSTensor else None
+        return wrap(spec_of(value), value, memory)
+
+    def _compute_shapes(
+        self, route: Route, result: shapes.Result, args: Any, kwargs: Any, device: torch.device
+    ) -> Any:
+        for index, specs in zip(route.writes, result.written, strict=True):
+            for written, spec in zip(_written(route, index, args, kwargs), specs, strict=True):
+                if type(written) is MPSTensor:
+                    written.memory.known = False
+                    if spec is not None and spec is not written.spec:
+                        refresh(written, spec)
+        outputs: list[Any] = []
+        on_cpu = _CPU_RESULTS.get(route.name, frozenset())
+        for index, (relation, spec) in enumerate(zip(route.returns, result.specs, strict=True)):
+            base = _argument(route, relation.argument, args, kwargs)
+            place = _CPU if index in on_cpu else device
+            if relation.relation == "argument":
+                outputs.append(base)
+            elif type(spec) is list:
+                outputs.append([self._wrap_shape(relation.relation, s, base, place) for s in spec])
+            else:
+                outputs.append(self._wrap_shape(relation.relation, spec, base, place))
+        if not outputs:
+            return None
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _wrap_shape(self, relation: str, spec: Any, base: Any, device: torch.device) -> Any:
+        if not isinstance(spec, Spec):
+            return spec
+        if device is _CPU:
+            # A copy to the host of values that nobody knows: the program goes on with zeros, which is said.
+            self._sink.guess("Tensor.cpu", "zeros")
+            return torch.zeros(spec.shape, dtype=spec.dtype)
+        return wrap(spec, None, base.memory if relation == "view" and type(base) is MPSTensor else None)
+
+    def _guess(self, route: Route, args: Any) -> Any:
+        answer = shapes.guess(route, args)
+        self._sink.guess(route.name, answer)
+        return answer
+
+
+# -- arguments ----------------------------------------------------------------------------------------------
+
+
+def _encode(value: Any, found: list[torch.Tensor]) -> Any:
+    kind = type(value)
+    if kind is MPSTensor:
+        found.append(value)
+        return value.spec
+    if kind is int or kind is str or value is None:
+        return value
+    if kind is list or kind is tuple:
+        return (LIST, *(_encode(item, found) for item in value))
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+        return spec_of(value, "cpu")
+    if kind is dict:
+        return (DICT, *((name, _encode(item, found)) for name, item in value.items()))
+    return encode(value)
+
+
+def _payloads(value: Any) -> Any:
+    kind = type(value)
+    if kind is MPSTensor:
+        return value.payload
+    if kind is list or kind is tuple:
+        return kind(_payloads(item) for item in value)
+    if kind is dict:
+        return {name: _payloads(item) for name, item in value.items()}
+    return _CPU if value == MPS_DEVICE and kind is torch.device else value
+
+
+def _tensors(value: Any) -> tuple[torch.Tensor, ...]:
+    if isinstance(value, torch.Tensor):
+        return (value,)
+    if type(value) in (list, tuple):
+        return tuple(tensor for item in value for tensor in _tensors(item))
+    return ()
+
+
+def _argument(route: Route, index: int, args: Any, kwargs: Any) -> Any:
+    if index < 0:
+        return None
+    return args[index] if index < len(args) else kwargs.get(route.arguments[index])
+
+
+def _written(route: Route, index: int, args: Any, kwargs: Any) -> tuple[torch.Tensor, ...]:
+    return _tensors(_argument(route, index, args, kwargs))
+
+
+def refresh(tensor: MPSTensor, spec: Spec) -> None:
+    """Give a wrapper that was changed in place (``t_``, ``resize_``) its new metadata; its identity stays."""
+    if spec is tensor.spec:
+        return
+    fresh = wrap(spec, tensor.payload, tensor.memory)
+    with torch._C._DisableTorchDispatch():
+        torch._C.TensorBase.data.__set__(tensor, fresh)
+    tensor.spec = spec
+
+
+def _device_mismatch(
+    route: Route, found: list[torch.Tensor], args: Any
+) -> tuple[str, str] | None:
+    if route.name in _MIXES_DEVICES:
+        return None
+    strangers = [t for t in found if type(t) is not MPSTensor and t.dim() > 0]
+    if not strangers:
+        return None
+    # aten/src/ATen/native/TensorIterator.cpp and the Python binding print this form; kernels of their own vary.
+    return (
+        "device_mismatch",
+        "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!",
+    )
+
+
+def _storage(tensor: torch.Tensor) -> Storage | None:
+    return tensor.memory if type(tensor) is MPSTensor else None

@@ -1,0 +1,37 @@
+"""A simulated Mac for the length of a with block."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from opcheck.simulate.device import DeviceMode, mps_backend
+from opcheck.simulate.dispatcher import KEEP_ELEMENTS, Simulator, Sink
+from opcheck.simulate.mirror import Mirror
+from opcheck.simulate.routes import KERNEL_VALUES
+from opcheck.simulate.twins import PYTHON_KERNELS, twins_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from opcheck.versions import Target
+
+
+@contextlib.contextmanager
+def simulated_mac(
+    target: Target, registrations: Mapping[str, str], sink: Sink, *, keep: int = KEEP_ELEMENTS
+) -> Iterator[Simulator]:
+    """Dispatch as the target does; ``registrations`` maps each overload to its value on MPS.
+
+    The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.
+    """
+    twins = twins_of(target)
+    simulator = Simulator(registrations, twins, PYTHON_KERNELS, sink, keep=keep)
+    kernels = (name for name, value in registrations.items() if value in KERNEL_VALUES)
+    mirror = Mirror(kernels, twins)
+    simulator.absent = tuple(mirror.absent)
+    try:
+        with mps_backend(target.macos), simulator, DeviceMode(simulator.flight):
+            yield simulator
+    finally:
+        mirror.remove()

@@ -1,0 +1,123 @@
+"""What the target's dispatcher does with each overload, decided once an overload."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch._C import DispatchKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch._ops import OpOverload
+
+#: registrations with which the dispatcher stops at the MPS key (op_lists/README.md).
+KERNEL_VALUES = frozenset({"kernel", "cpu_fallback", "error_stub"})
+
+_COMPOSITES = (
+    DispatchKey.CompositeExplicitAutograd,
+    DispatchKey.CompositeExplicitAutogradNonFunctional,
+)
+
+
+class Kind(enum.Enum):
+    """The ways a call can go."""
+
+    LEAF = "leaf"
+    #: CompositeImplicit without a kernel on the target: its C++ body runs on the simulated tensors.
+    DECOMPOSE = "decompose"
+    #: a Python function stands for a branch that C++ takes only on a Mac.
+    TWIN = "twin"
+
+
+class Return(NamedTuple):
+    """How one result relates to the arguments: ``new``, ``view`` of or the very ``argument``."""
+
+    relation: str
+    argument: int = -1
+
+
+class Route(NamedTuple):
+    """One overload's way through the simulated dispatcher."""
+
+    func: OpOverload
+    name: str
+    kind: Kind
+    body: Callable[..., Any] | None
+    returns: tuple[Return, ...]
+    #: the single result is a list of tensors
+    returns_list: bool
+    #: positions in the schema of arguments that are written
+    writes: tuple[int, ...]
+    #: the metadata of a written argument can change (``t_``, ``resize_``, ``out=``)
+    reshapes: bool
+    #: no result is a tensor without its values: ``item``, ``nonzero``, ``equal``
+    reads_data: bool
+    factory: bool
+    has_device: bool
+    #: the composite kernel below autograd, for overloads that the target has no kernel for
+    composite: DispatchKey | None
+    arguments: tuple[str, ...]
+
+
+def make_route(
+    func: OpOverload,
+    registrations: Mapping[str, str],
+    twins: Mapping[str, Callable[..., Any]],
+    python_kernels: Mapping[str, Callable[..., Any]],
+) -> Route:
+    """Decide for ``func``, given the target's value of every overload (op_lists/README.md)."""
+    name: str = func.name()
+    value = registrations.get(name)
+    implicit = func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
+    body: Callable[..., Any] | None = twins.get(name)
+    kind = Kind.TWIN
+    if body is None and value == "python_kernel":
+        body = python_kernels.get(name)
+    if body is None:
+        kind = Kind.DECOMPOSE if implicit and value not in KERNEL_VALUES else Kind.LEAF
+    schema = func._schema
+    composite = None
+    if kind is Kind.LEAF and value not in KERNEL_VALUES and value != "python_kernel":
+        composite = next((key for key in _COMPOSITES if func.has_kernel_for_dispatch_key(key)), None)
+    writes = tuple(
+        index
+        for index, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+    returns = tuple(_relation(result, schema.arguments) for result in schema.returns)
+    return Route(
+        func=func,
+        name=name,
+        kind=kind,
+        body=body,
+        returns=returns,
+        returns_list=len(schema.returns) == 1 and str(schema.returns[0].type).startswith("List"),
+        writes=writes,
+        reshapes=bool(writes)
+        and (
+            torch.Tag.inplace_view in func.tags
+            or any(schema.arguments[index].kwarg_only for index in writes)
+            or name.startswith(("aten::resize", "aten::set_", "aten::_resize"))
+        ),
+        reads_data=torch.Tag.data_dependent_output in func.tags
+        or torch.Tag.dynamic_output_shape in func.tags,
+        factory=not any("Tensor" in str(argument.type) for argument in schema.arguments),
+        has_device=any(argument.name == "device" for argument in schema.arguments),
+        composite=composite,
+        arguments=tuple(argument.name for argument in schema.arguments),
+    )
+
+
+def _relation(result: Any, arguments: Any) -> Return:
+    info = result.alias_info
+    if info is None:
+        return Return("new")
+    for index, argument in enumerate(arguments):
+        alias = argument.alias_info
+        # A list of views (split, unbind) has no set of its own: its base is the argument marked "-> *".
+        if alias is not None and (alias.before_set & info.before_set or "*" in alias.after_set):
+            return Return("argument" if info.is_write else "view", index)
+    return Return("new")

@@ -1,0 +1,266 @@
+"""The metadata of results: from torch's meta kernels, from rules of our own where torch has none."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.simulate.specs import META, Spec, intern, spec_of
+from opcheck.simulate.tensor import MPSTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opcheck.simulate.routes import Route
+
+#: a shape is read off a run on zeros where torch has no meta kernel and the tensors are no larger than this.
+_ZEROS_ELEMENTS = 4_194_304
+
+#: the values of these are arbitrary: running them for real would only cost time, or make guesses look known.
+NEVER_REAL = frozenset({"aten::empty.memory_format", "aten::empty_strided", "aten::empty_like"})
+
+#: the shape depends on values, which ``known`` arguments have.
+ONLY_REAL = frozenset({"aten::_ctc_loss", "aten::_ctc_loss.Tensor", "aten::_pack_padded_sequence"})
+
+
+class DataDependentError(RuntimeError):
+    """The program asks for values that a run on shapes does not have."""
+
+
+class NotSimulatedError(RuntimeError):
+    """No shape rule for this operator is known, and none could be derived."""
+
+
+class Result(NamedTuple):
+    """Metadata of the results and of the arguments that the call changed."""
+
+    #: a Spec, a list of Specs or a plain value for each return of the schema
+    specs: tuple[Any, ...]
+    #: for each written argument, the Spec that each of its tensors has afterwards (None: unchanged)
+    written: tuple[tuple[Spec | None, ...], ...]
+    #: elements of the largest result
+    elements: int
+
+
+def result_of(route: Route, args: Any, kwargs: Any, keep: int) -> Result:
+    """The metadata that this call's results have.
+
+    Raises:
+        NotSimulatedError: torch has no meta kernel, there is no rule here, and no CPU kernel to try.
+    """
+    rule = RULES.get(route.name)
+    if rule is not None:
+        specs = rule(*args, **kwargs)
+        return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
+    convert = _fresh if route.reshapes else _shared
+    try:
+        return _run(route, convert, args, kwargs)
+    except NotImplementedError:
+        return _run_without_meta(route, args, kwargs)
+
+
+def _run(route: Route, convert: Callable[[MPSTensor], torch.Tensor], args: Any, kwargs: Any) -> Result:
+    meta_args = _convert(args, convert)
+    meta_kwargs = _convert(kwargs, convert)
+    if route.has_device and (route.factory or "device" in kwargs):
+        meta_kwargs["device"] = META
+    outputs = route.func(*meta_args, **meta_kwargs)
+    if not route.returns:
+        outputs = ()
+    elif len(route.returns) == 1:
+        outputs = (outputs,)
+    specs = tuple(_spec(output) for output in outputs)
+    written: tuple[tuple[Spec | None, ...], ...] = _unchanged(route, args, kwargs)
+    if route.reshapes:
+        written = tuple(
+            tuple(spec_of(t) for t in _flat(_at(route, index, meta_args, meta_kwargs)))
+            for index in route.writes
+        )
+    return Result(specs, written, _largest(specs))
+
+
+def _run_without_meta(route: Route, args: Any, kwargs: Any) -> Result:
+    if route.writes and all(relation.relation == "argument" for relation in route.returns):
+        # In place, and not one that reshapes: the results are the arguments.
+        specs = tuple(_spec_of_argument(_at(route, r.argument, args, kwargs)) for r in route.returns)
+        return Result(specs, _unchanged(route, args, kwargs), 0)
+    sizes = sum(t.numel() for t in _flat((args, list(kwargs.values()))))
+    if sizes <= _ZEROS_ELEMENTS:
+        try:
+            return _run_on_zeros(route, args, kwargs)
+        except NotImplementedError:
+            pass
+    message = f"{route.name} has no shape rule: torch {torch.__version__} has no meta kernel for it"
+    raise NotSimulatedError(message)
+
+
+def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> Result:
+    def zeros(tensor: MPSTensor) -> torch.Tensor:
+        return torch.zeros(tensor.spec.shape, dtype=tensor.spec.dtype)
+
+    real_kwargs = _convert(kwargs, zeros, to_meta=False)
+    if "device" in real_kwargs:
+        real_kwargs["device"] = torch.device("cpu")
+    outputs = route.func(*_convert(args, zeros, to_meta=False), **real_kwargs)
+    outputs = outputs if len(route.returns) > 1 else (outputs,)
+    specs = tuple(_spec(output) for output in outputs) if route.returns else ()
+    return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
+
+
+def guess(route: Route, args: Any) -> Any:
+    """An answer where the program asks for a value that a run on shapes does not have.
+
+    Raises:
+        DataDependentError: the answer would be a tensor whose shape nobody knows.
+    """
+    if route.name in ("aten::_local_scalar_dense", "aten::item"):
+        return _GUESSES[_kind(args[0].dtype)]
+    if str(route.func._schema.returns[0].type) == "bool":
+        return False
+    message = (
+        f"{route.name} makes a tensor whose shape depends on values, and these are not known "
+        f"in a run on shapes"
+    )
+    raise DataDependentError(message)
+
+
+_GUESSES: dict[str, Any] = {"bool": False, "int": 1, "float": 1.0, "complex": 1.0 + 0.0j}
+
+
+def _kind(dtype: torch.dtype) -> str:
+    if dtype is torch.bool:
+        return "bool"
+    if dtype.is_complex:
+        return "complex"
+    return "float" if dtype.is_floating_point else "int"
+
+
+# -- conversion ---------------------------------------------------------------------------------------------
+
+
+def _shared(tensor: MPSTensor) -> torch.Tensor:
+    return tensor.spec.meta()
+
+
+def _fresh(tensor: MPSTensor) -> torch.Tensor:
+    return tensor.spec.fresh_meta()
+
+
+def _convert(value: Any, convert: Callable[[MPSTensor], torch.Tensor], *, to_meta: bool = True) -> Any:
+    kind = type(value)
+    if kind is MPSTensor:
+        return convert(value)
+    if kind is list or kind is tuple:
+        return kind(_convert(item, convert, to_meta=to_meta) for item in value)
+    if kind is dict:
+        return {name: _convert(item, convert, to_meta=to_meta) for name, item in value.items()}
+    if to_meta and kind is torch.Tensor and value.dim() > 0 and value.device is not META:
+        return value.to(META)
+    return value
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if type(value) in (list, tuple):
+        return [tensor for item in value for tensor in _flat(item)]
+    return []
+
+
+def _at(route: Route, index: int, args: Any, kwargs: Any) -> Any:
+    return args[index] if index < len(args) else kwargs.get(route.arguments[index])
+
+
+def _unchanged(route: Route, args: Any, kwargs: Any) -> tuple[tuple[Spec | None, ...], ...]:
+    return tuple((None,) * len(_flat(_at(route, index, args, kwargs))) for index in route.writes)
+
+
+def _spec(output: Any) -> Any:
+    if isinstance(output, torch.Tensor):
+        return spec_of(output)
+    if type(output) in (list, tuple):
+        return [_spec(item) for item in output]
+    return output
+
+
+def _spec_of_argument(argument: Any) -> Any:
+    return argument.spec if type(argument) is MPSTensor else argument
+
+
+def _largest(specs: Any) -> int:
+    if isinstance(specs, Spec):
+        return math.prod(specs.shape)
+    if type(specs) in (list, tuple):
+        return max((_largest(spec) for spec in specs), default=0)
+    return 0
+
+
+# -- rules for operators that have an MPS kernel and no meta kernel -------------------------------------------
+
+
+def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> Spec:
+    """The Spec of a new contiguous tensor."""
+    stride = []
+    step = 1
+    for size in reversed(shape):
+        stride.append(step)
+        step *= max(size, 1)
+    return intern(tuple(shape), tuple(reversed(stride)), dtype)
+
+
+def _linear(x: MPSTensor, weight: MPSTensor, bias: MPSTensor | None = None) -> tuple[Any, ...]:
+    # aten/src/ATen/native/mps/operations/Linear.mm (2.13): the last dimension becomes out_features.
+    if x.spec.shape[-1:] != weight.spec.shape[-1:]:
+        # As the CPU says it, by way of the composite.
+        out = torch.nn.functional.linear(x.spec.meta(), weight.spec.meta(), bias and bias.spec.meta())
+        return (spec_of(out),)
+    return (contiguous((*x.spec.shape[:-1], *weight.spec.shape[:-1]), x.spec.dtype),)
+
+
+def _sdpa_for_mps(
+    query: MPSTensor, key: MPSTensor, value: MPSTensor, *_args: Any, **_kwargs: Any
+) -> tuple[Any, ...]:
+    # Attention.mm (2.13): the output has the query's leading dimensions, the attention matrix is not kept.
+    lead, length = query.spec.shape[:-2], query.spec.shape[-2]
+    out = contiguous((*lead, length, value.spec.shape[-1]), query.spec.dtype)
+    weights = contiguous((*lead, length, key.spec.shape[-2]), query.spec.dtype)
+    return (out, weights)
+
+
+def _lstm_mps(
+    x: MPSTensor,
+    hx: list[MPSTensor],
+    params: list[MPSTensor],
+    _biases: bool,
+    layers: int,
+    _dropout: float,
+    _train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Any, ...]:
+    # aten/src/ATen/native/mps/operations/RnnOps.mm (2.13), ``_lstm_mps``: output, h, c, z state, cell states,
+    # outputs of the layers; the last three are the backward's.
+    batch, steps = x.spec.shape[:2] if batch_first else x.spec.shape[1::-1]
+    ways = 2 if bidirectional else 1
+    hidden = hx[0].spec.shape[-1]
+    cell = hx[1].spec.shape[-1]
+    dtype = x.spec.dtype
+    lead = (batch, steps) if batch_first else (steps, batch)
+    del params
+    return (
+        contiguous((*lead, hidden * ways), dtype),
+        contiguous((layers * ways, batch, hidden), dtype),
+        contiguous((layers * ways, batch, cell), dtype),
+        contiguous((layers * ways, steps, batch, 4 * cell), dtype),
+        contiguous((layers * ways, steps, batch, cell), dtype),
+        contiguous((layers, steps, batch, hidden * ways), dtype),
+    )
+
+
+RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "aten::linear": _linear,
+    "aten::_scaled_dot_product_attention_math_for_mps": _sdpa_for_mps,
+    "aten::_lstm_mps": _lstm_mps,
+}
