@@ -1,0 +1,199 @@
+"""Building a model without memory for its weights: large tensors on meta, small ones real."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter, tree_map_only
+
+#: Elements up to which a tensor that only reserves memory is real.
+SMALL = 1 << 16
+#: Elements up to which a tensor that holds computed values is real: tables of positions and the like.
+TABLE = 1 << 22
+#: Bytes that all computed tables together may take.
+BUDGET = 1 << 29
+
+aten = torch.ops.aten
+
+#: Factories whose result says something: the indices and tables that constructors compute with.
+CONTENT = {
+    aten.arange,
+    aten.blackman_window,
+    aten.eye,
+    aten.hamming_window,
+    aten.hann_window,
+    aten.kaiser_window,
+    aten.linspace,
+    aten.logspace,
+    aten.randperm,
+    aten.scalar_tensor,
+    aten.tril_indices,
+    aten.triu_indices,
+}
+
+#: Operators that take a tensor for its metadata only: they reserve memory as a factory does.
+BLANK = {
+    aten.empty_like,
+    aten.full_like,
+    aten.new_empty,
+    aten.new_empty_strided,
+    aten.new_full,
+    aten.new_ones,
+    aten.new_zeros,
+    aten.ones_like,
+    aten.rand_like,
+    aten.randint_like,
+    aten.randn_like,
+    aten.zeros_like,
+}
+
+
+class Building(TorchDispatchMode):
+    """Decides for each tensor that a constructor makes whether it gets memory.
+
+    What is large and only reserves memory (a weight) goes to the meta device.  What is small, and
+    the tables that are computed from small things, is real, so that ``linspace(...).item()``,
+    ``numpy()`` and a buffer of relative positions work as in a plain run.  Where the two meet, the
+    result is on meta; a real tensor that is overwritten from meta keeps its old values.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: bytes that were never allocated; what a real construction would take on top.
+        self.avoided = 0
+        self._tables = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run one operator call on meta, for real, or as meta because its inputs are."""
+        kwargs = kwargs or {}
+        tensors = [leaf for leaf in tree_iter((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        # A tensor subclass has its own idea of what its parts are; other devices are not ours.
+        if types or _elsewhere(tensors, kwargs.get("device")):
+            return func(*args, **kwargs)
+        if any(tensor.is_meta for tensor in tensors):
+            return _on_meta(func, args, kwargs)
+        # A view and a write into a real tensor take no memory.
+        if tensors and _aliases(func):
+            return func(*args, **kwargs)
+        return self._new(func, args, kwargs, blank=not tensors or func.overloadpacket in BLANK)
+
+    def _new(self, func: Any, args: Any, kwargs: Any, *, blank: bool) -> Any:
+        try:
+            sketch = _on_meta(func, args, kwargs)
+        except Exception:
+            # The size depends on the values (nonzero), or no meta kernel exists: the inputs are
+            # real and bounded, so that the result is, too.
+            return func(*args, **kwargs)
+        made = [leaf for leaf in tree_iter(sketch) if isinstance(leaf, torch.Tensor)]
+        elements = sum(tensor.numel() for tensor in made)
+        size = sum(tensor.numel() * tensor.itemsize for tensor in made)
+        if elements <= SMALL:
+            return func(*args, **kwargs)
+        computed = not blank or func.overloadpacket in CONTENT
+        if computed and elements <= TABLE and self._tables + size <= BUDGET:
+            self._tables += size
+            return func(*args, **kwargs)
+        self.avoided += size
+        return sketch
+
+
+@contextmanager
+def building() -> Iterator[Building]:
+    """Construct models inside: their large tensors land on meta, the small ones are real.
+
+    Random values of the small ones are the same in each run; the generator is put back at the end.
+
+    Yields:
+        The mode, which counts the bytes that were not allocated.
+    """
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        with Building() as mode:
+            yield mode
+
+
+def fill_meta(value: Any) -> Any:
+    """The same nest of containers with its meta tensors replaced by real ones on the CPU.
+
+    For inputs that a user's factory made inside ``building``: floats are drawn from a fixed seed,
+    everything else is zero.
+    """
+
+    def real(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_meta:
+            return tensor
+        return values(tuple(tensor.shape), tensor.dtype)
+
+    return tree_map_only(torch.Tensor, real, value)
+
+
+def values(shape: tuple[int, ...], dtype: torch.dtype, high: int = 1) -> torch.Tensor:
+    """A CPU tensor of ``shape``: floats in [-1, 1), integers in [0, high), the same in each run."""
+    generator = torch.Generator().manual_seed(math.prod(shape))
+    if dtype.is_complex:
+        real = torch.rand((*shape, 2), generator=generator) * 2 - 1
+        return torch.view_as_complex(real).to(dtype)
+    if dtype.is_floating_point:
+        return (torch.rand(shape, generator=generator) * 2 - 1).to(dtype)
+    if dtype == torch.bool:
+        return torch.ones(shape, dtype=dtype)
+    return torch.randint(0, max(high, 1), shape, generator=generator).to(dtype)
+
+
+def _elsewhere(tensors: list[torch.Tensor], device: Any) -> bool:
+    """Whether a call involves a device that is neither the CPU nor meta."""
+    names = {tensor.device.type for tensor in tensors}
+    if device is not None:
+        names.add(torch.device(device).type)
+    return not names <= {"cpu", "meta"}
+
+
+def _aliases(func: Any) -> bool:
+    schema = func._schema
+    return any(argument.alias_info is not None for argument in schema.arguments)
+
+
+def _on_meta(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run the call on meta.  What it writes into stays what it is, values apart."""
+    written = _written(func, args, kwargs)
+    if written and not any(tensor.is_meta for tensor in written):
+        # A real tensor takes values that nobody knows: it keeps the ones that it has.
+        return written[0] if len(written) == 1 else tuple(written)
+    args, kwargs = tree_map_only(torch.Tensor, _to_meta, (args, kwargs))
+    if _takes_device(func):
+        kwargs = {**kwargs, "device": torch.device("meta")}
+    kwargs.pop("pin_memory", None)
+    if "generator" in kwargs:
+        kwargs = {**kwargs, "generator": None}
+    return func(*args, **kwargs)
+
+
+def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    found = []
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            by_position = position < len(args) and not argument.kwarg_only
+            value = args[position] if by_position else kwargs.get(argument.name)
+            found += [leaf for leaf in tree_iter(value) if isinstance(leaf, torch.Tensor)]
+    return found
+
+
+def _takes_device(func: Any) -> bool:
+    return any(argument.name == "device" for argument in func._schema.arguments)
+
+
+def _to_meta(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_meta or tensor.layout != torch.strided:
+        return tensor
+    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")

@@ -1,0 +1,168 @@
+"""Finding the model that a name means, and building it without memory for its weights."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from opcheck.capture import libraries, user_code
+from opcheck.capture.blame import one_line, own_line
+from opcheck.capture.build import building, fill_meta
+from opcheck.capture.vision import prepare_torchvision
+from opcheck.errors import ModelLoadError, OpcheckError
+from opcheck.names import parse_dtype
+
+T = TypeVar("T")
+
+FORMS = (
+    "write package.module:attribute, file.py:attribute, file.pt2, "
+    "or transformers:, timm:, torchvision:, diffusers: and a name"
+)
+
+#: Bytes of weights up to which a constructor that needs their values is run for real.
+REAL_LIMIT = 1 << 31
+
+#: Packages whose versions a reader of the report may need, where the run imported them.
+PACKAGES = (
+    "accelerate",
+    "diffusers",
+    "einops",
+    "lightning",
+    "numpy",
+    "peft",
+    "timm",
+    "torch",
+    "torchaudio",
+    "torchvision",
+    "transformers",
+)
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A model, ready to be called."""
+
+    model: Callable[..., Any]
+    #: positional and keyword arguments that came with the model.
+    inputs: Arguments | None
+    #: transformers, timm, torchvision, diffusers, export or user: who knows what its inputs are.
+    family: str
+    packages: dict[str, str]
+
+
+def load(spec: str, config: Mapping[str, Any] | None = None, *, dtype: str = "") -> Loaded:
+    """The model that ``spec`` names, its large weights on the meta device.
+
+    Args:
+        spec: ``package.module:attribute``, ``file.py:attribute``, ``file.pt2``,
+            ``transformers:Class``, ``timm:name``, ``torchvision:name`` or ``diffusers:Class``.  The
+            attribute is a module, a class of one, a function that returns one or one and its inputs,
+            or a function of tensors.
+        config: keyword arguments of the library's configuration, of the class or of the function.
+        dtype: what floating parameters and buffers are cast to; empty leaves them.
+
+    Raises:
+        ModelLoadError: nothing of that name, or it could not be imported or built.
+        UsageError: no dtype has that name.
+    """
+    config = dict(config or {})
+    model: Callable[..., Any]
+    inputs: Arguments | None = None
+    number = getattr(torch, parse_dtype(dtype)) if dtype else None
+    prepare_torchvision()
+    if spec.endswith(".py"):
+        spec += ":"  # a file without an attribute: the error lists those that it has
+    prefix, colon, name = spec.partition(":")
+    if colon and prefix in libraries.LOADERS:
+        library = libraries.find(prefix, spec)
+        model = _construct(lambda: libraries.build(prefix, library, name, config, number), spec)
+    elif spec.endswith(".pt2"):
+        model, inputs = _exported(spec)
+    elif colon:
+        model, inputs = _construct(lambda: user_code.load(spec, config), spec)
+        if number is not None and isinstance(model, nn.Module):
+            model = model.to(number)
+    else:
+        raise ModelLoadError(f"not a model: {spec!r}", context=_place(spec), hint=FORMS)
+    return Loaded(
+        model=model, inputs=fill_meta(inputs), family=libraries.family(model), packages=_packages()
+    )
+
+
+def _construct(make: Callable[[], T], spec: str) -> T:
+    """Build without memory; a constructor that looks into its weights is run again, for real."""
+    try:
+        try:
+            with building() as mode:
+                return make()
+        except RuntimeError as error:
+            # "Tensor.item() cannot be called on meta tensors", "Cannot copy out of meta tensor" ...
+            if "meta" not in str(error) or not 0 < mode.avoided <= REAL_LIMIT:
+                raise
+            return make()
+    except OpcheckError:
+        raise
+    except SystemExit as error:
+        raise ModelLoadError(
+            f"importing {spec} ends the process (exit code {error.code})",
+            context=own_line(error) or _place(spec),
+            hint='put what a script does under: if __name__ == "__main__":',
+        ) from error
+    except Exception as error:
+        raise ModelLoadError(
+            f"building {spec} raises {type(error).__name__}: {one_line(error)}",
+            context=own_line(error) or _place(spec),
+            hint=_hint(error),
+        ) from error
+
+
+def _hint(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return f"pip install {error.name}" if error.name else "install what the import asks for"
+    if isinstance(error, TypeError) and "argument" in str(error):
+        return "give its arguments as configuration, or name a function that returns the model"
+    if isinstance(error, SyntaxError):
+        return f"Python {sys.version_info.major}.{sys.version_info.minor} cannot read that line"
+    return "the constructor has to run on the CPU, without weights, before the model can be audited"
+
+
+def _exported(spec: str) -> tuple[nn.Module, Arguments | None]:
+    if not Path(spec).is_file():
+        raise ModelLoadError(
+            f"there is no file {spec}", context=_place(spec), hint="torch.export.save() writes one"
+        )
+    try:
+        program = torch.export.load(spec)
+        model = program.module()
+    except Exception as error:
+        raise ModelLoadError(
+            f"torch.export.load cannot read {spec}: {type(error).__name__}: {one_line(error)}",
+            context=f"torch {torch.__version__}",
+            hint="save it again, with this torch, by torch.export.save()",
+        ) from error
+    return model, program.example_inputs
+
+
+def _place(spec: str) -> str:
+    return f"model {spec}, working directory {Path.cwd()}"
+
+
+def _packages() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        if name in sys.modules:
+            try:
+                found[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return found

@@ -1,0 +1,182 @@
+"""Models of the user's own: ``package.module:attribute`` and ``file.py:attribute``."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcheck.errors import ModelLoadError
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def load(spec: str, config: dict[str, Any]) -> tuple[Callable[..., Any], Arguments | None]:
+    """The model that the attribute is or makes, and the inputs where it makes them, too.
+
+    Raises:
+        ModelLoadError: no such module, file or attribute, or the attribute is no model.
+        Exception: whatever the user's code raises.
+    """
+    where, _, path = spec.rpartition(":")
+    module = _from_file(Path(where), spec) if where.endswith(".py") else _from_name(where, spec)
+    return _made(_attribute(module, path, spec), spec, config)
+
+
+def _from_file(file: Path, spec: str) -> ModuleType:
+    """Run the file as ``python file.py`` does, but for ``__name__``."""
+    if not file.is_file():
+        near = difflib.get_close_matches(
+            file.name, [path.name for path in file.parent.glob("*.py")]
+        )
+        raise ModelLoadError(
+            f"there is no file {file}",
+            context=f"model {spec}, working directory {Path.cwd()}",
+            hint=_suggest(near) or "give the path from the working directory",
+        )
+    file = file.resolve()
+    _first_on_path(str(file.parent))
+    # The user may call a file like a module that is loaded already: torch.py, test.py.
+    name = file.stem if file.stem not in sys.modules else f"opcheck_user_{file.stem}"
+    loader = SourceFileLoader(name, str(file))
+    module_spec = ModuleSpec(name, loader, origin=str(file))
+    module_spec.has_location = True
+    module = importlib.util.module_from_spec(module_spec)
+    # dataclasses and pickle look modules up while they run.
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, ImportError) and "relative import" in str(error):
+            raise ModelLoadError(
+                f"importing {file.name} fails: {error}",
+                context=f"model {spec}: a file has no package, as in python {file.name}",
+                hint="name it as package.module:attribute from the folder above the package",
+            ) from error
+        raise
+    return module
+
+
+def _from_name(name: str, spec: str) -> ModuleType:
+    """Import the module as ``python -m`` would find it: the working directory comes first."""
+    _first_on_path(str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A module that it imports may be what is missing: that is said with the user's line.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise ModelLoadError(
+            f"there is no module {error.name}",
+            context=f"model {spec}, working directory {Path.cwd()}",
+            hint="run from the folder that it is imported from, or write file.py:attribute",
+        ) from error
+
+
+def _first_on_path(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+
+
+def _attribute(module: ModuleType, path: str, spec: str) -> Any:
+    where = spec.removesuffix(path).rstrip(":")
+    value: Any = module
+    for name in path.split("."):
+        if not hasattr(value, name):
+            raise ModelLoadError(
+                f"{where} has no attribute {path!r}" if path else f"{spec!r} names no attribute",
+                context=f"model {spec}",
+                hint=_suggest(difflib.get_close_matches(name, dir(value)))
+                or _suggest(_candidates(value), "it defines"),
+            )
+        value = getattr(value, name)
+    return value
+
+
+def _made(
+    value: Any, spec: str, config: dict[str, Any]
+) -> tuple[Callable[..., Any], Arguments | None]:
+    if isinstance(value, nn.Module) or not callable(value):
+        made = value
+        if config:
+            raise ModelLoadError(
+                f"{spec} is a {type(value).__name__} already: it takes no configuration",
+                context=f"configuration {', '.join(config)}",
+                hint="name its class, or a function that returns it",
+            )
+    elif _is_the_model(value, config):
+        return value, None
+    else:
+        made = value(**config)
+    if isinstance(made, torch.export.ExportedProgram):
+        return made.module(), made.example_inputs
+    inputs = None
+    if isinstance(made, tuple) and len(made) == 2:
+        made, inputs = made[0], _arguments(made[1])
+    if not callable(made):
+        raise ModelLoadError(
+            f"{spec} is no model: {_kind(value, made)}",
+            context=f"model {spec}",
+            hint="name a torch.nn.Module, a class of one, or a function that returns one",
+        )
+    return made, inputs
+
+
+def _kind(value: Any, made: Any) -> str:
+    name = type(made).__name__
+    return f"it returns {name}" if callable(value) and value is not made else f"it is {name}"
+
+
+def _is_the_model(value: Any, config: Mapping[str, Any]) -> bool:
+    """A plain function with arguments that nothing provides is a function of tensors."""
+    if isinstance(value, type) or config:
+        return False
+    parameters = inspect.signature(value).parameters.values()
+    return any(
+        parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        for parameter in parameters
+    )
+
+
+def _arguments(inputs: Any) -> Arguments:
+    """What comes beside a module: one tensor, a tuple of arguments, names, or both."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, (tuple, list)):
+        if len(inputs) == 2 and isinstance(inputs[0], tuple) and isinstance(inputs[1], dict):
+            return inputs[0], inputs[1]
+        return tuple(inputs), {}
+    return (inputs,), {}
+
+
+def _candidates(value: Any) -> list[str]:
+    """The names that the file defines itself: what it imports is not meant."""
+    file = getattr(value, "__file__", None)
+    if file is None or not file.endswith(".py"):
+        return [name for name in dir(value) if not name.startswith("_")]
+    found: list[str] = []
+    for node in ast.parse(Path(file).read_bytes()).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.append(node.name)
+        elif isinstance(node, ast.Assign):
+            found += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return found
+
+
+def _suggest(names: Iterable[str], say: str = "did you mean") -> str:
+    listed = ", ".join(list(names)[:8])
+    return f"{say} {listed}" if listed else ""

@@ -1,0 +1,101 @@
+"""Importing torchvision where its compiled part cannot load, and with its operators declared."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_RECTANGLE = "float spatial_scale, SymInt pooled_height, SymInt pooled_width"
+_IMAGE = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
+_WINDOW = (
+    "SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, "
+    "SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask"
+)
+_RATIO = "int sampling_ratio"
+_SAMPLED = f"{_RATIO}, bool aligned"
+_GRAD = "Tensor grad, Tensor rois"
+_MAPPED = "Tensor channel_mapping"
+_QUANTIZED = (
+    "Tensor input, Tensor rois, float input_scale, int input_zero_point, float rois_scale, "
+    "int rois_zero_point"
+)
+_FIVE = "(Tensor, Tensor, Tensor, Tensor, Tensor)"
+_DEFORM = "Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias"
+
+#: torchvision/csrc/ops (0.28): what its compiled part declares.  Its Python adds the meta kernels.
+SCHEMAS = (
+    "_cuda_version() -> int",
+    "box_iou_rotated(Tensor boxes1, Tensor boxes2) -> Tensor",
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    f"roi_align(Tensor input, Tensor rois, {_RECTANGLE}, {_SAMPLED}) -> Tensor",
+    f"_roi_align_backward({_GRAD}, {_RECTANGLE}, {_IMAGE}, {_SAMPLED}) -> Tensor",
+    f"qroi_align({_QUANTIZED}, {_RECTANGLE}, {_SAMPLED}) -> Tensor",
+    f"roi_pool(Tensor input, Tensor rois, {_RECTANGLE}) -> (Tensor, Tensor)",
+    f"_roi_pool_backward({_GRAD}, Tensor argmax, {_RECTANGLE}, {_IMAGE}) -> Tensor",
+    f"ps_roi_align(Tensor input, Tensor rois, {_RECTANGLE}, {_RATIO}) -> (Tensor, Tensor)",
+    f"_ps_roi_align_backward({_GRAD}, {_MAPPED}, {_RECTANGLE}, {_RATIO}, {_IMAGE}) -> Tensor",
+    f"ps_roi_pool(Tensor input, Tensor rois, {_RECTANGLE}) -> (Tensor, Tensor)",
+    f"_ps_roi_pool_backward({_GRAD}, {_MAPPED}, {_RECTANGLE}, {_IMAGE}) -> Tensor",
+    f"deform_conv2d({_DEFORM}, {_WINDOW}) -> Tensor",
+    f"_deform_conv2d_backward(Tensor grad, {_DEFORM}, {_WINDOW}) -> {_FIVE}",
+)
+
+#: A Library that is garbage-collected takes its declarations back.
+_kept: list[torch.library.Library] = []
+
+
+def prepare_torchvision() -> bool:
+    """Let ``import torchvision`` work although its compiled part cannot load; call it first.
+
+    A torchvision built for CUDA beside a torch built for the CPU, say, dies at import with
+    ``operator torchvision::nms does not exist``.  The schemas are declared here instead, and its
+    Python then registers its own meta kernels.  Where the compiled part loads, nothing is done.
+
+    Returns:
+        Whether the declarations stand in for the compiled part.
+    """
+    if _kept:
+        return True
+    extension = _extension()
+    if extension is None or hasattr(torch.ops.torchvision, "nms") or _loads(extension):
+        return False
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for schema in SCHEMAS:
+        library.define(schema)
+    library.impl("_cuda_version", lambda: -1, "CompositeExplicitAutograd")
+    _kept.append(library)
+    _skip_loading(extension)
+    return True
+
+
+def _extension() -> Path | None:
+    """The compiled part of the installed torchvision; None where there is none."""
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0])
+    return next((path for pattern in ("_C*.so", "_C*.pyd") for path in folder.glob(pattern)), None)
+
+
+def _loads(extension: Path) -> bool:
+    try:
+        ctypes.CDLL(str(extension))
+    except OSError:
+        return False
+    return True
+
+
+def _skip_loading(extension: Path) -> None:
+    """Let torchvision believe that its operators exist: loading them raises nothing."""
+    load = torch.ops.load_library
+
+    def load_library(path: Any) -> None:
+        if Path(path) != extension:
+            load(path)
+
+    torch.ops.load_library = load_library  # type: ignore[method-assign]
