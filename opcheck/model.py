@@ -24,7 +24,7 @@ class Record(msgspec.Struct, frozen=True):
     """Base of all records: frozen and picklable (keyword-only is not inherited: each says so)."""
 
 
-class TensorSpec(Record, kw_only=True):
+class TensorSpec(Record, frozen=True, kw_only=True):
     """One tensor that a call reads or writes."""
 
     #: identity of the tensor and of the memory behind it, within one trace.
@@ -35,6 +35,8 @@ class TensorSpec(Record, kw_only=True):
     stride: tuple[int, ...] = ()
     layout: str = "strided"
     device: str = "mps"
+    #: of an input: the operator's schema says that the call writes to it.
+    written: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -47,7 +49,7 @@ class TensorSpec(Record, kw_only=True):
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]{device}"
 
 
-class SourceLocation(Record, kw_only=True):
+class SourceLocation(Record, frozen=True, kw_only=True):
     """A line of code; ``file`` is relative to the working directory or to site-packages."""
 
     file: str
@@ -60,7 +62,7 @@ class SourceLocation(Record, kw_only=True):
         return f"{self.file}:{self.line}"
 
 
-class OpCall(Record, kw_only=True):
+class OpCall(Record, frozen=True, kw_only=True):
     """One captured invocation of an operator overload on the simulated Mac."""
 
     op: str
@@ -81,7 +83,7 @@ class OpCall(Record, kw_only=True):
     twin: str = ""
 
 
-class Problem(Record, kw_only=True):
+class Problem(Record, frozen=True, kw_only=True):
     """Something that keeps a trace from being the whole truth."""
 
     #: model_raised, timeout, process_died, guess, module_not_called, not_simulated ...
@@ -91,7 +93,7 @@ class Problem(Record, kw_only=True):
     module: str = ""
 
 
-class Trace(Record, kw_only=True):
+class Trace(Record, frozen=True, kw_only=True):
     """The operator calls of one run of a model on the simulated Mac, in their order."""
 
     model: str
@@ -116,7 +118,7 @@ class Trace(Record, kw_only=True):
     packages: dict[str, str] = {}
 
 
-class Evidence(Record, kw_only=True):
+class Evidence(Record, frozen=True, kw_only=True):
     """Why a statement is believed."""
 
     #: registration, source, opinfo, issue, measured
@@ -128,7 +130,7 @@ class Evidence(Record, kw_only=True):
     detail: str = ""
 
 
-class Verdict(Record, kw_only=True):
+class Verdict(Record, frozen=True, kw_only=True):
     """What the target does with one call."""
 
     status: str
@@ -144,7 +146,7 @@ class Verdict(Record, kw_only=True):
     advisories: tuple[str, ...] = ()
 
 
-class CallGroup(Record, kw_only=True):
+class CallGroup(Record, frozen=True, kw_only=True):
     """All calls of one overload with one verdict."""
 
     op: str
@@ -156,7 +158,7 @@ class CallGroup(Record, kw_only=True):
     phases: tuple[str, ...] = ()
 
 
-class GroupLocation(Record, kw_only=True):
+class GroupLocation(Record, frozen=True, kw_only=True):
     """A line that makes calls of a group."""
 
     location: SourceLocation | None
@@ -164,7 +166,7 @@ class GroupLocation(Record, kw_only=True):
     count: int
 
 
-class Region(Record, kw_only=True):
+class Region(Record, frozen=True, kw_only=True):
     """A maximal set of calls that run on one side, in dataflow order."""
 
     side: str
@@ -175,7 +177,7 @@ class Region(Record, kw_only=True):
     bytes_out: int
 
 
-class Partition(Record, kw_only=True):
+class Partition(Record, frozen=True, kw_only=True):
     """Native and CPU regions, and the copies between them."""
 
     regions: tuple[Region, ...]
@@ -186,7 +188,7 @@ class Partition(Record, kw_only=True):
     bytes_to_mps: int
 
 
-class Finding(Record, kw_only=True):
+class Finding(Record, frozen=True, kw_only=True):
     """What one rule has to say; a finding is data, not an error."""
 
     rule: str
@@ -201,7 +203,7 @@ class Finding(Record, kw_only=True):
     count: int = 1
 
 
-class Report(Record, kw_only=True):
+class Report(Record, frozen=True, kw_only=True):
     """The whole result, complete enough that a reader needs no second source."""
 
     schema: str = "opcheck-report/1"
