@@ -1,0 +1,278 @@
+"""(Op call, target) -> verdict: total, independent of order, a function of its arguments only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from opcheck import messages
+from opcheck.model import Evidence, OpCall, Verdict
+from opcheck.oplists.registrations import OpLists
+from opcheck.versions import Target
+
+
+class Outcome(NamedTuple):
+    """What a status and its kind mean to everything that counts, sorts or headlines verdicts."""
+
+    #: native < fallback always < fallback env < unknown < unsupported
+    severity: int
+    #: where the call runs: ``mps``, ``cpu``, ``unknown``, or ``raises`` when nowhere.
+    side: str
+    label: str
+
+
+#: The one table of what a verdict can be, by status and kind, from best to worst.
+OUTCOMES: dict[tuple[str, str | None], Outcome] = {
+    ("native", None): Outcome(0, "mps", "native"),
+    ("fallback", "internal"): Outcome(1, "cpu", "CPU, inside the kernel"),
+    ("fallback", "always"): Outcome(2, "cpu", "CPU fallback, always"),
+    ("fallback", "env"): Outcome(3, "cpu", "CPU fallback, with the variable"),
+    ("unknown", None): Outcome(4, "unknown", "unknown"),
+    ("unsupported", None): Outcome(5, "raises", "unsupported"),
+}
+
+_DYLIB = "torch/lib/libtorch_cpu.dylib"
+_WHERE = {"python_kernel": "torch/backends/mps/__init__.py, torch/_refs/linalg/__init__.py"}
+
+#: The dispatch key that a tensor of each sparse layout brings along.
+_SPARSE_KEYS = {
+    "sparse_coo": "SparseMPS",
+    "sparse_csr": "SparseCsrMPS",
+    "sparse_csc": "SparseCsrMPS",
+    "sparse_bsr": "SparseCsrMPS",
+    "sparse_bsc": "SparseCsrMPS",
+}
+
+#: What a registration value means, in a user's words; ``missing_stub:x`` is looked up by its head.
+_MEANING = {
+    "kernel": "an MPS kernel is registered in torch {torch}",
+    "python_kernel": "an MPS kernel, written in Python, is registered in torch {torch}",
+    "cpu_fallback": "torch {torch} registers the CPU fallback for it, with or without the variable",
+    "cpu_only": "no MPS kernel is registered in torch {torch}; a CPU kernel is",
+    "error_stub": "what torch {torch} registers for MPS does nothing but raise",
+    "missing_stub": "the MPS kernel registered in torch {torch} calls {detail}, which MPS lacks",
+    "no_dense_kernel": "neither an MPS kernel nor a CPU kernel is registered in torch {torch}",
+}
+
+#: What an extension's own registrations on this machine say, first match wins.
+_EXTENSION = (
+    ("MPS", "this machine's build registers an MPS kernel, the Mac's build may not"),
+    ("CPU", "it has a CPU kernel, so it could fall back with PYTORCH_ENABLE_MPS_FALLBACK=1"),
+    ("CompositeExplicitAutograd", "it is a composite: what it calls decides"),
+    ("CompositeImplicitAutograd", "it is a composite: what it calls decides"),
+)
+
+
+def outcome(verdict: Verdict) -> Outcome:
+    """The row of the one table that this verdict stands in."""
+    return OUTCOMES[verdict.status, verdict.kind]
+
+
+def judge(call: OpCall, target: Target, lists: OpLists) -> Verdict:
+    """What the target does with one call.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    case = _Case(call, target, lists)
+    if call.refusal is not None:
+        return _refused(case, *call.refusal)
+    layouts = _layouts(call)
+    if layouts:
+        return _sparse(case, layouts)
+    return _BY_STATUS[case.resolution.status](case)
+
+
+def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[Verdict, ...]:
+    """A verdict for each call, in their order; calls that cannot differ are judged once.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    seen: dict[object, Verdict] = {}
+    verdicts = []
+    for call in calls:
+        key = (call.op, call.refusal, call.inner, call.registrations, _layouts(call))
+        if key not in seen:
+            seen[key] = judge(call, target, lists)
+        verdicts.append(seen[key])
+    return tuple(verdicts)
+
+
+class _Case:
+    """One call with what the lists say about its overload."""
+
+    def __init__(self, call: OpCall, target: Target, lists: OpLists) -> None:
+        self.call = call
+        self.target = target
+        self.lists = lists
+        self.line = str(target.torch)
+        self.release = lists.release(self.line)
+        self.resolution = lists.resolve(call.op, self.line)
+        #: the overload that decides: the end of the chain of forwarding registrations.
+        self.last = self.resolution.chain[-1]
+        self.value = self.resolution.value or "absent"
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """The registration of every overload on the way to the one that decides."""
+        values = self.lists.operators(self.line)
+        return tuple(self.registered(op, values[op]) for op in self.resolution.chain)
+
+    def registered(self, op: str, value: str) -> Evidence:
+        return Evidence(
+            kind="registration",
+            torch=self.release.torch,
+            where=_WHERE.get(value, _DYLIB),
+            detail=f"{op}: {value}",
+        )
+
+    @property
+    def named(self) -> str:
+        """The overload that the Mac names, where it is not the one called."""
+        return "" if self.last == self.call.op else self.last
+
+    @property
+    def meaning(self) -> str:
+        head, _, detail = self.value.partition(":")
+        text = _MEANING[head].format(torch=self.release.torch, detail=detail)
+        return f"it calls {self.last}: {text}" if self.named else text
+
+
+def _layouts(call: OpCall) -> frozenset[str]:
+    return frozenset(spec.layout for spec in call.inputs if spec.layout != "strided")
+
+
+def _refused(case: _Case, limitation: str, text: str) -> Verdict:
+    return Verdict(
+        status="unsupported",
+        because=f"the Mac refuses this call whatever is registered ({limitation})",
+        evidence=(Evidence(kind="limitation", torch=case.release.torch, detail=limitation),),
+        confidence="source check",
+        prints=text,
+        limitations=(limitation,),
+    )
+
+
+def _sparse(case: _Case, layouts: frozenset[str]) -> Verdict:
+    keys = {_SPARSE_KEYS.get(layout, "") for layout in layouts}
+    key = keys.pop() if len(keys) == 1 else ""
+    value = case.lists.registration(case.call.op, case.line, key) if key else None
+    if value in {"kernel", "python_kernel"}:
+        return Verdict(
+            status="native",
+            because=f"a {key} kernel is registered in torch {case.release.torch}",
+            evidence=(case.registered(case.call.op, f"{key} {value}"),),
+        )
+    return Verdict(
+        status="unknown",
+        because=f"an input is {', '.join(sorted(layouts))}, for which "
+        f"torch {case.release.torch} registers no {key or 'MPS'} kernel",
+        evidence=(case.registered(case.call.op, f"{key or 'any sparse key'} absent"),),
+    )
+
+
+def _native(case: _Case) -> Verdict:
+    return Verdict(status="native", because=case.meaning, evidence=case.evidence)
+
+
+def _fallback(case: _Case) -> Verdict:
+    raises = case.resolution.kind == "env" and not case.target.cpu_fallback
+    return Verdict(
+        status="fallback",
+        kind=case.resolution.kind,
+        because=case.meaning,
+        evidence=case.evidence,
+        named=case.named,
+        prints=_not_implemented(case) if raises else messages.fallback_warning(case.last),
+    )
+
+
+def _unsupported(case: _Case) -> Verdict:
+    prints = ""
+    if case.value == "no_dense_kernel":
+        # The backend-wide fallback is reached first; it is what the variable exchanges.
+        with_variable = messages.no_cpu_kernel(case.last)
+        prints = with_variable if case.target.cpu_fallback else _not_implemented(case)
+    return Verdict(
+        status="unsupported",
+        because=case.meaning,
+        evidence=case.evidence,
+        named=case.named,
+        prints=prints,
+    )
+
+
+def _not_implemented(case: _Case) -> str:
+    return messages.not_implemented(case.last, case.target.torch, case.release.commit)
+
+
+def _composite(case: _Case) -> Verdict:
+    inner = case.call.inner
+    if inner is None:
+        return Verdict(
+            status="unknown",
+            because="it is a composite whose body was not followed: what it calls decides",
+            evidence=(*case.evidence, Evidence(kind="capture", detail=NOT_FOLLOWED)),
+            confidence="inferred",
+        )
+    if not inner:
+        return Verdict(
+            status="native",
+            because="it is a composite whose body calls no further operator",
+            evidence=(*case.evidence, Evidence(kind="capture", detail="its body calls nothing")),
+            confidence="inferred",
+        )
+    judged = {op: judge(OpCall(op=op), case.target, case.lists) for op in inner}
+    # The name breaks ties, so that the order of the calls in the body does not matter.
+    decider = max(judged, key=lambda op: (outcome(judged[op]).severity, op))
+    worst = judged[decider]
+    return msgspec.structs.replace(
+        worst,
+        because=f"it is a composite whose body calls {_list(judged)}"
+        if worst.status == "native"
+        else f"it is a composite whose body calls {decider}: {worst.because}",
+        evidence=(
+            *case.evidence,
+            Evidence(kind="capture", detail=f"its body calls {_list(judged)}"),
+            *worst.evidence,
+        ),
+        confidence="inferred",
+        named="" if worst.status == "native" else worst.named or decider,
+    )
+
+
+#: Detail of the evidence that marks a composite which the capture did not look into.
+NOT_FOLLOWED = "its body was not followed"
+
+
+def _list(ops: Iterable[str]) -> str:
+    return ", ".join(sorted(ops))
+
+
+def _unknown(case: _Case) -> Verdict:
+    namespace = case.call.op.partition("::")[0]
+    if namespace == "aten":
+        because = f"torch {case.release.torch} has no operator {case.call.op}"
+    else:
+        said = (text for key, text in _EXTENSION if key in case.call.registrations)
+        because = f"the op lists do not describe the namespace {namespace}; " + next(
+            said, "nothing is known about its kernels"
+        )
+    return Verdict(
+        status="unknown",
+        because=because,
+        evidence=(case.registered(case.call.op, "absent"),),
+        confidence="inferred",
+    )
+
+
+_BY_STATUS: dict[str, Callable[[_Case], Verdict]] = {
+    "native": _native,
+    "fallback": _fallback,
+    "unsupported": _unsupported,
+    "composite": _composite,
+    "unknown": _unknown,
+}

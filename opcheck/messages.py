@@ -1,0 +1,86 @@
+"""The texts that a Mac prints when an operator has no MPS kernel, by torch release.
+
+Read out of ``aten/src/ATen/mps/MPSFallback.mm`` and ``aten/src/ATen/core/dispatch/OperatorEntry.cpp``
+and checked against the strings in the released macOS wheels.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from opcheck.versions import Span, Version
+
+_AS_A_FIX = (
+    "As a temporary fix, you can set the environment variable `PYTORCH_ENABLE_MPS_FALLBACK=1` "
+    "to use the CPU as a fallback for this op. "
+    "WARNING: this will be slower than running natively on MPS."
+)
+_MENTION = (
+    "please comment on https://github.com/pytorch/pytorch/issues/141287 and mention use-case, "
+    "that resulted in missing op as well as commit hash {commit}."
+)
+
+
+class _Text(NamedTuple):
+    """One wording, the releases that print it, and the operators that it is printed for."""
+
+    span: Span
+    text: str
+    #: only for operators of this namespace; empty: for those that no other row of the span names.
+    namespace: str = ""
+
+
+_NOT_IMPLEMENTED = (
+    _Text(
+        Span(since=Version(2, 11)),
+        "The distributed operator '{op}' is not currently implemented for the MPS device. "
+        "If you want this op to be considered for addition " + _MENTION + " "
+        "Please note, that distributed operators can not fall back to CPU",
+        namespace="c10d",
+    ),
+    _Text(
+        Span(since=Version(2, 6)),
+        "The operator '{op}' is not currently implemented for the MPS device. "
+        "If you want this op to be considered for addition " + _MENTION + " " + _AS_A_FIX,
+    ),
+    _Text(
+        Span(until=Version(2, 6)),
+        "The operator '{op}' is not currently implemented for the MPS device. "
+        "If you want this op to be added in priority during the prototype phase of this feature, "
+        "please comment on https://github.com/pytorch/pytorch/issues/77764. " + _AS_A_FIX,
+    ),
+)
+
+
+def not_implemented(op: str, torch: Version, commit: str) -> str:
+    """The NotImplementedError of an operator without a kernel, the variable not being set.
+
+    Args:
+        op: the overload that the Mac names.
+        torch: the release line.
+        commit: the commit that the release was built from, as its text quotes it.
+    """
+    namespace = op.partition("::")[0]
+    text = next(
+        row.text
+        for row in _NOT_IMPLEMENTED
+        if torch in row.span and row.namespace in {"", namespace}
+    )
+    return text.format(op=op, commit=commit)
+
+
+def fallback_warning(op: str) -> str:
+    """The UserWarning of a fallback; every release words it so.
+
+    A process prints it for its first fallback only, unless ``torch.set_warn_always(True)``.
+    Python adds the place in MPSFallback.mm, which moves from release to release.
+    """
+    return (
+        f"The operator '{op}' is not currently supported on the MPS backend "
+        "and will fall back to run on the CPU. This may have performance implications."
+    )
+
+
+def no_cpu_kernel(op: str) -> str:
+    """The first sentence of the error when the fallback finds no CPU kernel either."""
+    return f"Could not run '{op}' with arguments from the 'CPU' backend."
