@@ -1,0 +1,32 @@
+"""The rules, in the order in which their findings are reported."""
+
+from __future__ import annotations
+
+from opcheck.rules import (
+    oc101_unsupported_call,
+    oc102_fallback_env,
+    oc103_fallback_always,
+    oc104_unknown_operator,
+    oc105_unsupported_dtype,
+    oc110_transfers,
+    oc120_capture_incomplete,
+    oc121_module_not_called,
+    oc122_composite_not_followed,
+    oc123_release_differs,
+)
+from opcheck.rules.rule import Rule
+
+RULES: tuple[Rule, ...] = (
+    oc101_unsupported_call.RULE,
+    oc102_fallback_env.RULE,
+    oc103_fallback_always.RULE,
+    oc104_unknown_operator.RULE,
+    oc105_unsupported_dtype.RULE,
+    oc110_transfers.RULE,
+    oc120_capture_incomplete.RULE,
+    oc121_module_not_called.RULE,
+    oc122_composite_not_followed.RULE,
+    oc123_release_differs.RULE,
+)
+
+BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}

@@ -1,0 +1,51 @@
+"""OC101: a call that raises on the Mac, whatever is set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.model import CallGroup, Finding
+from opcheck.rules.oc105_unsupported_dtype import refused_dtype
+from opcheck.rules.rule import Audited, Rule, about, sentences, upgrade
+
+#: What to do about a refusal, by its limitation's id.
+_NEXT = {"device_mismatch": "move every tensor of the call to one device: .to('mps')"}
+_ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each group of calls that raise, dtype refusals apart."""
+    for group in audited.groups:
+        if group.verdict.status == "unsupported" and not refused_dtype(group):
+            yield about(group, "OC101", "error", hint=_hint(audited, group))
+
+
+def _hint(audited: Audited, group: CallGroup) -> str:
+    refusal = next(iter(group.verdict.limitations), None)
+    if refusal is None:
+        return sentences(upgrade(audited, group), _ON_THE_CPU)
+    # Another release's kernel may refuse as well: that it is registered promises nothing.
+    return _NEXT.get(refusal, _ON_THE_CPU)
+
+
+RULE = Rule(
+    id="OC101",
+    slug="unsupported_call",
+    title="A call raises on the Mac, even with the fallback variable",
+    severity="error",
+    check=check,
+    page="""
+**What.** The call raises on the target Mac. `PYTORCH_ENABLE_MPS_FALLBACK=1` does not help.
+
+**Why.** Either a kernel is registered for MPS and refuses this call (its dtype, its shape, the
+macOS version), or its registration leads nowhere: a stub that only raises, a function that has
+no MPS version, an operator that has no CPU kernel to fall back to. The fallback is used only
+where *no* kernel is registered, so it never rescues a kernel that refuses.
+
+**Way out.** Use the torch release that the hint names; or move the inputs of the call to the CPU
+and its result back (`f(x.cpu()).to("mps")`); or write the step with other operators.
+
+**Evidence.** The registration in the release's macOS wheel, or the limitation that the finding
+names.
+""",
+)

@@ -1,0 +1,55 @@
+"""OC104: an operator of which the lists say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.model import CallGroup, Finding
+from opcheck.rules.oc122_composite_not_followed import not_followed
+from opcheck.rules.rule import Audited, Rule, about, sentences
+from opcheck.versions import Version
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each unknown group, composites that were not followed apart."""
+    for group in audited.groups:
+        if group.verdict.status == "unknown" and not not_followed(group.verdict):
+            yield about(group, "OC104", "warning", hint=_hint(audited, group))
+
+
+def _hint(audited: Audited, group: CallGroup) -> str:
+    op = group.verdict.named or group.op
+    if not op.startswith("aten::"):
+        return "register an MPS kernel for it, or run it on the CPU: move its inputs with .cpu()"
+    lines = sorted(Version.parse(release.line) for release in audited.lists.releases)
+    has = [str(line) for line in lines if _describes(audited, op, str(line))]
+    return sentences(
+        f"torch {', '.join(has)} has it" if has else "no release in the op lists has it",
+        "run it on the CPU: move its inputs with .cpu()",
+    )
+
+
+def _describes(audited: Audited, op: str, line: str) -> bool:
+    return audited.lists.resolve(op, line).status != "unknown"
+
+
+RULE = Rule(
+    id="OC104",
+    slug="unknown_operator",
+    title="Nothing is known about an operator",
+    severity="warning",
+    check=check,
+    page="""
+**What.** The op lists do not say what this call does on the target. It may run, fall back or
+raise; opcheck does not guess, and never counts it as native.
+
+**Why.** The operator belongs to an extension library, or to a torch release other than the
+target, or one of its inputs has a layout (sparse, nested) for which MPS registers no kernel.
+
+**Way out.** Register an MPS kernel for it; or run it on the CPU
+(`f(x.cpu()).to("mps")`); or audit a release whose list has it. `--strict` makes such a result
+exit with 3.
+
+**Evidence.** The absence of the operator from the release's list.
+""",
+)

@@ -1,0 +1,46 @@
+"""OC121: modules that the run never called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.model import Finding
+from opcheck.rules.rule import Audited, Rule
+from opcheck.wording import plural
+
+_SHOWN = 5
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding that lists them all; a run that broke off says nothing of the rest."""
+    names = audited.trace.uncalled
+    if not names or not audited.trace.complete:
+        return
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    yield Finding(
+        rule="OC121",
+        severity="note",
+        message=f"{plural(len(names), 'module')} never called, so not judged: "
+        f"{', '.join(names[:_SHOWN])}{more}",
+        hint="give inputs that reach them with --input or --config",
+        count=len(names),
+    )
+
+
+RULE = Rule(
+    id="OC121",
+    slug="module_not_called",
+    title="Modules were never called",
+    severity="note",
+    check=check,
+    page="""
+**What.** The model has modules that this run did not call. Nothing is said about them.
+
+**Why.** They belong to another mode (training, another task head, another modality), or are not
+used at all.
+
+**Way out.** Give inputs or settings that reach them. Every name is in the report's `capture`.
+
+**Evidence.** The captured run.
+""",
+)

@@ -1,0 +1,40 @@
+"""OC123: the torch that captured is not the torch that is asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.model import Finding
+from opcheck.rules.rule import Audited, Rule
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each difference that the capture met."""
+    trace = audited.trace
+    for difference in trace.differences:
+        yield Finding(
+            rule="OC123",
+            severity="note",
+            message=difference,
+            hint=f"install torch {audited.target.torch} here and audit again "
+            f"(captured with {trace.installed_torch or 'another release'})",
+        )
+
+
+RULE = Rule(
+    id="OC123",
+    slug="release_differs",
+    title="The installed torch and the target differ here",
+    severity="note",
+    check=check,
+    page="""
+**What.** The model ran on the torch that is installed, under the registrations of the target
+release. Here the two differ in a way that may change which operators are called.
+
+**Why.** One of them lacks an operator, or code branches on the version.
+
+**Way out.** Install the target release (any build, no Mac needed) and audit again.
+
+**Evidence.** The lists of both releases.
+""",
+)
