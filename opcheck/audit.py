@@ -1,0 +1,178 @@
+"""The whole pipeline: capture -> judge -> group -> partition -> rules -> Report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from opcheck import __version__
+from opcheck.capture.request import CaptureRequest
+from opcheck.judge import OUTCOMES, judge_all, outcome
+from opcheck.model import (
+    PHASES,
+    CallGroup,
+    Finding,
+    GroupLocation,
+    OpCall,
+    Report,
+    Trace,
+    Verdict,
+)
+from opcheck.oplists.registrations import OpLists
+from opcheck.partition import partition
+from opcheck.rules import RULES
+from opcheck.rules.rule import SEVERITIES, Audited
+from opcheck.versions import Target, Version
+
+#: What the verdicts come to, the first that holds.
+HEADLINES = (
+    "fails",
+    "could not tell",
+    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1",
+    "runs, partly on the CPU",
+    "runs natively",
+)
+
+_NEVER_CHECKED = (
+    "nothing was observed on a Mac: the verdicts follow from what the release registers",
+    "numerical results, speed and memory",
+    "limits on dtypes, shapes and macOS versions beyond those that a finding names",
+    "other inputs, and ways through the model that this run did not take",
+)
+
+
+def audit(
+    request: CaptureRequest, lists: OpLists, *, progress: Callable[[str], None] | None = None
+) -> Report:
+    """Run a model on the simulated Mac and report what each operator call does there.
+
+    Raises:
+        OpcheckError: the model or its inputs cannot be loaded, or the target is not in the lists.
+    """
+    from opcheck.capture.parent import capture  # noqa: PLC0415  (a report alone needs no capture)
+
+    target = Target(
+        torch=Version.parse(request.torch),
+        macos=Version.parse(request.macos),
+        cpu_fallback=request.cpu_fallback,
+    )
+    return report(capture(request, progress=progress), target, lists)
+
+
+def report(trace: Trace, target: Target, lists: OpLists) -> Report:
+    """Judge a trace and say everything that the rules have to say about it.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    verdicts = judge_all(trace.calls, target, lists)
+    groups = _groups(trace.calls, verdicts)
+    parts, _ = partition(trace.calls, verdicts)
+    audited = Audited(groups=groups, trace=trace, target=target, partition=parts, lists=lists)
+    release = lists.release(str(target.torch))
+    return Report(
+        tool=f"opcheck {__version__}",
+        model=trace.model,
+        target={
+            "torch": str(target.torch),
+            "macos": str(target.macos),
+            "cpu_fallback": target.cpu_fallback,
+        },
+        headline=_headline(trace, groups, target),
+        totals=_totals(groups),
+        groups=groups,
+        findings=_findings(audited),
+        partition=parts,
+        capture={
+            "tracer": trace.tracer,
+            "mode": trace.mode,
+            "inputs": list(trace.inputs),
+            "complete": trace.complete,
+            "parameters": trace.parameters,
+            "parameter_bytes": trace.parameter_bytes,
+            "installed_torch": trace.installed_torch,
+            "differences": list(trace.differences),
+            "modules_not_called": list(trace.uncalled),
+            "environment": dict(sorted(trace.environment.items())),
+            "packages": dict(sorted(trace.packages.items())),
+        },
+        op_lists={
+            "digest": lists.digest,
+            "torch": release.torch,
+            "wheel": release.wheel,
+            "sha256": release.sha256,
+            "commit": release.commit,
+            "built": release.built.isoformat(),
+        },
+        not_checked=tuple(_not_checked(trace, target)),
+        problems=trace.problems,
+    )
+
+
+def _groups(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[CallGroup, ...]:
+    """Calls of one overload with one verdict together; the worst first, then by name."""
+    members: dict[tuple[str, Verdict], list[OpCall]] = {}
+    for call, verdict in zip(calls, verdicts, strict=True):
+        members.setdefault((call.op, verdict), []).append(call)
+    groups = [_group(op, verdict, made) for (op, verdict), made in members.items()]
+    return tuple(sorted(groups, key=lambda group: (-outcome(group.verdict).severity, group.op)))
+
+
+def _group(op: str, verdict: Verdict, calls: Sequence[OpCall]) -> CallGroup:
+    places = Counter((call.location, call.module) for call in calls)
+    phases = {call.phase for call in calls}
+    return CallGroup(
+        op=op,
+        verdict=verdict,
+        count=len(calls),
+        locations=tuple(
+            GroupLocation(location=location, module=module, count=count)
+            for (location, module), count in places.items()
+        ),
+        dtypes=tuple(
+            sorted({spec.dtype for call in calls for spec in (*call.inputs, *call.outputs)})
+        ),
+        phases=tuple(phase for phase in PHASES if phase in phases),
+    )
+
+
+def _findings(audited: Audited) -> tuple[Finding, ...]:
+    """What every rule finds: errors first, within a severity in the order of the rules."""
+    found = [finding for rule in RULES for finding in rule.check(audited)]
+    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def _totals(groups: Sequence[CallGroup]) -> dict[str, int]:
+    """Calls by status and kind, and how many calls and overloads there are in all."""
+    totals = {"calls": sum(group.count for group in groups)}
+    totals["operators"] = len({group.op for group in groups})
+    for status, kind in OUTCOMES:
+        name = f"{status}_{kind}" if kind else status
+        totals[name] = sum(
+            group.count
+            for group in groups
+            if (group.verdict.status, group.verdict.kind) == (status, kind)
+        )
+    return totals
+
+
+def _headline(trace: Trace, groups: Sequence[CallGroup], target: Target) -> str:
+    fails, could_not_tell, only_with_variable, partly, natively = HEADLINES
+    outcomes = {(group.verdict.status, group.verdict.kind) for group in groups}
+    statuses = {status for status, _ in outcomes}
+    if "unsupported" in statuses:
+        return fails
+    if "unknown" in statuses or not trace.complete or not groups:
+        return could_not_tell
+    if ("fallback", "env") in outcomes and not target.cpu_fallback:
+        return only_with_variable
+    return partly if "fallback" in statuses else natively
+
+
+def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
+    yield from _NEVER_CHECKED
+    if not trace.complete:
+        yield "everything after the point where the run broke off"
+    installed = trace.installed_torch
+    if installed and Version.parse(installed) != target.torch:
+        yield f"Python code of torch {target.torch}: the model ran on the installed {installed}"

@@ -1,0 +1,78 @@
+"""The report as plain data, schema ``opcheck-report/1``: what YAML and JSON both write."""
+
+from __future__ import annotations
+
+import msgspec
+
+from opcheck.model import CallGroup, Finding, GroupLocation, Report
+
+
+def as_dict(report: Report) -> dict[str, object]:
+    """Everything in the report as dicts, lists and scalars; every key always present."""
+    return {
+        "schema": report.schema,
+        "tool": report.tool,
+        "headline": report.headline,
+        "model": report.model,
+        "target": dict(report.target),
+        "totals": dict(report.totals),
+        "findings": [_finding(finding) for finding in report.findings],
+        "calls": [_group(group) for group in report.groups],
+        "partition": msgspec.to_builtins(report.partition),
+        "capture": msgspec.to_builtins(report.capture),
+        "op_lists": msgspec.to_builtins(report.op_lists),
+        "not_checked": list(report.not_checked),
+        "problems": [
+            {
+                "kind": problem.kind,
+                "message": problem.message,
+                "line": str(problem.location or ""),
+                "module": problem.module,
+            }
+            for problem in report.problems
+        ],
+    }
+
+
+def _group(group: CallGroup) -> dict[str, object]:
+    verdict = group.verdict
+    return {
+        "op": group.op,
+        "status": verdict.status,
+        "kind": verdict.kind,
+        "because": verdict.because,
+        "count": group.count,
+        "named": verdict.named,
+        "prints": verdict.prints,
+        "confidence": verdict.confidence,
+        "evidence": [msgspec.to_builtins(entry) for entry in verdict.evidence],
+        "limitations": list(verdict.limitations),
+        "advisories": list(verdict.advisories),
+        "dtypes": list(group.dtypes),
+        "phases": list(group.phases),
+        "locations": [_location(place) for place in group.locations],
+    }
+
+
+def _finding(finding: Finding) -> dict[str, object]:
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "message": finding.message,
+        "hint": finding.hint,
+        "op": finding.op,
+        "prints": finding.prints,
+        "count": finding.count,
+        "locations": [_location(place) for place in finding.locations],
+    }
+
+
+def _location(place: GroupLocation) -> dict[str, object]:
+    where = place.location
+    return {
+        "line": str(where or ""),
+        "function": where.function if where else "",
+        "text": where.text if where else "",
+        "module": place.module,
+        "count": place.count,
+    }

@@ -1,0 +1,84 @@
+"""The report as Markdown, for a pull request or a documentation page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tabulate import tabulate
+
+from opcheck.judge import outcome
+from opcheck.model import CallGroup, Finding, Report
+from opcheck.report import summary
+
+
+def render(report: Report) -> str:
+    """The report as one Markdown document."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield f"# {_text(report.model)}: {_text(report.headline)}"
+    yield ""
+    yield f"On {summary.target(report)}: {summary.totals(report)}."
+    if report.findings:
+        yield from ("", "## Findings")
+        for finding in report.findings:
+            yield from _finding(finding)
+    if report.groups:
+        yield from ("", "## Operators", "")
+        yield tabulate(
+            [_row(group) for group in report.groups],
+            headers=["operator", "what happens", "calls", "why", "dtypes"],
+            tablefmt="pipe",
+            disable_numparse=True,
+            colalign=("left", "left", "right", "left", "left"),
+        )
+    yield from ("", "## Transfers", "")
+    yield f"{summary.transfers(report.partition)}.".capitalize()
+    yield from ("", "## Evidence", "")
+    yield f"- Captured: {_text(summary.capture(report))}"
+    yield f"- Judged by: {_text(summary.evidence(report))}"
+    yield from ("", "## Not checked", "")
+    yield from (f"- {_text(line)}" for line in report.not_checked)
+    yield from ("", f"Next: `{summary.next_command(report)}`")
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield ""
+    yield f"**{finding.severity} {finding.rule}** {_text(finding.message)}"
+    yield ""
+    for entry in finding.locations:
+        source = entry.location.text.strip() if entry.location else ""
+        yield f"- {_text(summary.place(entry))}" + (f": {_code(source)}" if source else "")
+    if finding.prints:
+        yield f"- prints: {_code(finding.prints)}"
+    if finding.hint:
+        yield f"- help: {_text(finding.hint)}"
+
+
+def _row(group: CallGroup) -> list[str]:
+    return [
+        _code(group.op),
+        outcome(group.verdict).label,
+        f"{group.count:,}",
+        _text(group.verdict.because),
+        ", ".join(group.dtypes),
+    ]
+
+
+def _text(words: str) -> str:
+    """Words in which no character means anything to Markdown, on one line."""
+    plain = " ".join(words.split())
+    for character in "\\`*_<>|[]#":
+        plain = plain.replace(character, f"\\{character}")
+    return plain
+
+
+def _code(source: str) -> str:
+    """A code span; its fence is longer than any run of backticks inside."""
+    plain = " ".join(source.split()).replace("|", "\\|")
+    fence = "`"
+    while fence in plain:
+        fence += "`"
+    pad = " " if plain.startswith("`") or plain.endswith("`") else ""
+    return f"{fence}{pad}{plain}{pad}{fence}"

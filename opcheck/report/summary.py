@@ -1,0 +1,89 @@
+"""The sentences that the formats for people share."""
+
+from __future__ import annotations
+
+import shlex
+
+from opcheck.judge import OUTCOMES
+from opcheck.model import GroupLocation, Partition, Report
+from opcheck.wording import filesize, plural
+
+
+def target(report: Report) -> str:
+    """``torch 2.13, macOS 15.0``, with the variable where it is set."""
+    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if report.target["cpu_fallback"] else ""
+    return f"torch {report.target['torch']}, macOS {report.target['macos']}{variable}"
+
+
+def totals(report: Report) -> str:
+    """``12 calls of 3 operators: 11 native, 1 unknown``; no percentage without its denominator."""
+    numbers = report.totals
+    shares = [
+        f"{numbers[f'{status}_{kind}' if kind else status]:,} {row.label}"
+        for (status, kind), row in OUTCOMES.items()
+        if numbers[f"{status}_{kind}" if kind else status]
+    ]
+    return (
+        f"{plural(numbers['calls'], 'call')} of {plural(numbers['operators'], 'operator')}"
+        + (": " if shares else "")
+        + "; ".join(shares)
+    )
+
+
+def capture(report: Report) -> str:
+    """How the calls were captured, and with what."""
+    facts = report.capture
+    size = f"{facts['parameters']:,} parameters"
+    inputs = facts["inputs"]
+    given = f", inputs {', '.join(map(str, inputs))}" if isinstance(inputs, list) and inputs else ""
+    end = "" if facts["complete"] else ", broke off before its end"
+    return (
+        f"{facts['mode']}, tracer {facts['tracer']}, torch {facts['installed_torch']}, "
+        f"{size}{given}{end}"
+    )
+
+
+def transfers(partition: Partition) -> str:
+    """The copies of the fallbacks, or that there are none."""
+    if not partition.transfers_to_cpu + partition.transfers_to_mps:
+        return "no copies by a CPU fallback"
+    regions = sum(region.side == "cpu" for region in partition.regions)
+    return (
+        f"{plural(partition.transfers_to_cpu, 'copy')} to the CPU "
+        f"({filesize(partition.bytes_to_cpu)}), "
+        f"{partition.transfers_to_mps:,} back ({filesize(partition.bytes_to_mps)}), "
+        f"around {plural(regions, 'CPU region')}"
+    )
+
+
+def evidence(report: Report) -> str:
+    """The wheel that the registrations were read from, and the age of that data."""
+    lists = report.op_lists
+    return (
+        f"registrations of {lists['wheel']} (sha256 {str(lists['sha256'])[:12]}), "
+        f"built {lists['built']}; op lists {str(lists['digest'])[:12]}"
+    )
+
+
+def place(entry: GroupLocation) -> str:
+    """``file:line in function (module)``, with how often where that is more than once."""
+    where = entry.location
+    parts = [str(where) if where else "(no line of Python)"]
+    if where and where.function:
+        parts.append(f"in {where.function}")
+    if entry.module:
+        parts.append(f"({entry.module})")
+    if entry.count > 1:
+        parts.append(f"x{entry.count:,}")
+    return " ".join(parts)
+
+
+def next_command(report: Report) -> str:
+    """What to run now: the page of the worst finding, or the gate that keeps a good result."""
+    worst = next(iter(report.findings), None)
+    if worst is not None and worst.severity != "note":
+        return f"opcheck explain {worst.rule}"
+    return (
+        f"opcheck audit {shlex.quote(report.model)} --torch {report.target['torch']} "
+        f"--macos {report.target['macos']} --fail-on fallback"
+    )
