@@ -1,0 +1,84 @@
+"""The command line: arguments in, exit code out; no judgement, and no torch."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from opcheck import __version__
+from opcheck.errors import OpcheckError, UsageError
+
+#: The verbs and their one-line helps.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
+VERBS = {
+    "audit": "Say what each operator call of a model does on the target Mac.",
+    "explain": "Explain a finding, or list all of them.",
+    "lists": "Show the op lists that the verdicts come from, or build them.",
+}
+
+
+class _Verbs(click.Group):
+    """A group that knows its commands' names and helps without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"opcheck.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=_Verbs, invoke_without_command=True, epilog="Try: opcheck audit --help")
+@click.version_option(__version__, prog_name="opcheck", message="%(prog)s %(version)s")
+@click.pass_context
+def opcheck(ctx: click.Context) -> int:
+    """Say what a PyTorch model does on Apple's GPU (MPS), from any machine.
+
+    Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage or input error; 3 could not
+    tell.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        return UsageError.exit_code
+    return 0
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:] if args is None else args))
+
+
+def run(args: Sequence[str]) -> int:
+    """Run the command line; the exit code."""
+    try:
+        code: int = opcheck.main(list(args), prog_name="opcheck", standalone_mode=False) or 0
+    except OpcheckError as error:
+        click.echo(str(error), err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        return _usage_error(error)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except Exception:  # noqa: BLE001  (left to Python it would exit with 1, which means findings)
+        traceback.print_exc()
+        click.echo("this is a bug in opcheck; the audit could not be done", err=True)
+        return 3
+    return code
+
+
+def _usage_error(error: click.ClickException) -> int:
+    """Say what click found wrong in the same three lines as every other error."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "opcheck"
+    message = " ".join(error.format_message().split())
+    click.echo(str(UsageError(message, context=path, hint=f"{path} --help")), err=True)
+    return UsageError.exit_code

@@ -1,0 +1,5 @@
+"""``python -m opcheck``."""
+
+from opcheck.cli import main
+
+main()

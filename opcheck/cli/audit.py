@@ -1,0 +1,244 @@
+"""``opcheck audit MODEL``: what each operator call of a model does on the target Mac."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from opcheck.capture.request import TRACERS, CaptureRequest
+from opcheck.cli import VERBS, config, output
+from opcheck.errors import UsageError
+from opcheck.gate import FAIL_ON, PASSED, exit_code
+from opcheck.model import Report, Scalar
+from opcheck.names import parse_dtype
+from opcheck.oplists.registrations import OpLists, load
+from opcheck.report import FORMATS, format_of, render
+from opcheck.versions import MACOS_MAJORS, Version, parse_macos, parse_torch
+from opcheck.wording import plural
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class _Audit(click.Command):
+    """A command whose flags get their defaults from pyproject.toml too."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Click's, with the configuration file as its default map."""
+        flags = [flag for flag in self.params if isinstance(flag, click.Option) and flag.envvar]
+        extra["default_map"] = config.read(flags, Path.cwd())
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def _flag(*names: str, **attributes: Any) -> Callable[[_Function], _Function]:
+    """A flag with its OPCHECK_* variable, named after the long spelling."""
+    long = next(name for name in names if name.startswith("--")).partition("/")[0]
+    variable = "OPCHECK_" + long.removeprefix("--").replace("-", "_").upper()
+    attributes.setdefault("show_default", True)
+    return click.option(*names, envvar=variable, **attributes)
+
+
+@click.command(
+    "audit",
+    cls=_Audit,
+    help=VERBS["audit"],
+    epilog="MODEL is package.module:attribute, file.py:attribute, file.pt2, transformers:BertModel, "
+    "timm:resnet50, torchvision:... or diffusers:... "
+    "Each flag has a variable (--fail-on: OPCHECK_FAIL_ON) and a key in [tool.opcheck] of "
+    "pyproject.toml (fail-on). A flag wins over its variable, the variable over the key.",
+)
+@click.argument("model")
+@_flag("--torch", metavar="RELEASE", help="Judge by this release.  [default: the newest list]")
+@_flag("--macos", metavar="VERSION", help="The Mac's macOS.  [default: the newest known]")
+@_flag("--fallback/--no-fallback", default=False, help="PYTORCH_ENABLE_MPS_FALLBACK=1 is set.")
+@_flag(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SPEC",
+    help="An input: 1x3x224x224:float32, or name=1x128:int64. Repeat for each, in order.",
+)
+@_flag(
+    "--config",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of a library's model; VALUE as in YAML. Repeatable.",
+)
+@_flag("--dtype", default="", show_default=False, metavar="DTYPE", help="Cast the model to it.")
+@_flag("--grad/--no-grad", default=False, help="Run with grad mode on.")
+@_flag("--tracer", type=click.Choice(TRACERS), default=TRACERS[0], help="How to capture the calls.")
+@_flag(
+    "--save-graph", default="", show_default=False, metavar="FILE", help="Write the graph there."
+)
+@_flag(
+    "--format",
+    "-f",
+    "format_name",
+    type=click.Choice(tuple(FORMATS)),
+    help="Format of the report.  [default: by the suffix of --output, else text]",
+)
+@_flag(
+    "--output",
+    "-o",
+    "output_path",
+    default="",
+    show_default=False,
+    metavar="FILE",
+    help="Write the report there, not to stdout.",
+)
+@_flag(
+    "--fail-on",
+    type=click.Choice(tuple(FAIL_ON)),
+    default="unsupported",
+    help="Exit with 1 for this and worse; unsupported: whatever raises on the target.",
+)
+@_flag("--strict", is_flag=True, help="Exit with 3 if any call is unknown.")
+@_flag(
+    "--timeout",
+    type=click.FLOAT,
+    default=300.0,
+    metavar="SECONDS",
+    help="Time that the capture may take.",
+)
+@_flag("--quiet", "-q", is_flag=True, help="Show no progress.")
+@_flag("--verbose", "-v", is_flag=True, help="Progress line by line; every place in the text.")
+@_flag(
+    "--color",
+    type=click.Choice(("auto", "always", "never")),
+    default="auto",
+    help="Colour the text; auto: on a terminal, unless NO_COLOR is set.",
+)
+def command(
+    *,
+    model: str,
+    torch: str | None,
+    macos: str | None,
+    fallback: bool,
+    inputs: Sequence[str],
+    settings: Sequence[str],
+    dtype: str,
+    grad: bool,
+    tracer: str,
+    save_graph: str,
+    format_name: str | None,
+    output_path: str,
+    fail_on: str,
+    strict: bool,
+    timeout: float,
+    quiet: bool,
+    verbose: bool,
+    color: str,
+) -> int:
+    """Audit the model, write the report, return the exit code."""
+    lists = load()
+    line, system = _target(torch, macos, lists)
+    request = CaptureRequest(
+        model=model,
+        torch=str(line),
+        macos=str(system),
+        cpu_fallback=fallback,
+        inputs=tuple(inputs),
+        config=dict(_setting(text) for text in settings),
+        dtype=parse_dtype(dtype) if dtype else "",
+        tracer=tracer,
+        grad=grad,
+        save_graph=save_graph,
+        time_limit=_positive(timeout),
+    )
+    path = _writable(output_path) if output_path not in {"", "-"} else None
+
+    from opcheck.audit import audit  # noqa: PLC0415  (a wrong flag need not wait for it)
+
+    with output.progress(quiet=quiet, verbose=verbose) as progress:
+        report = audit(request, lists, progress=progress)
+    name = format_name or (format_of(output_path) if path else None) or "text"
+    if path:
+        output.write(path, render(report, name))
+        output.note(f"{report.headline}; the report is in {output_path}")
+    elif name == "text":
+        output.emit(_for_terminal(report, color=output.color_wanted(color), full=verbose))
+    else:
+        output.emit(render(report, name))
+    code = exit_code(report, fail_on=fail_on, strict=strict)
+    unknown = report.totals["unknown"]
+    if code == PASSED and unknown:
+        output.note(
+            f"this result does not vouch for {plural(unknown, 'call')}: nothing is known about "
+            f"{'it' if unknown == 1 else 'them'} (--strict makes that exit with 3)"
+        )
+    return code
+
+
+def _target(torch: str | None, macos: str | None, lists: OpLists) -> tuple[Version, Version]:
+    """The release line and the macOS version; by default the newest of both.
+
+    Raises:
+        UsageError: not a version.
+        UnknownTargetError: not in the lists, or a macOS on which the release does not run.
+    """
+    known = tuple(Version.parse(release.line) for release in lists.releases)
+    line = parse_torch(torch, known) if torch else max(known)
+    minimum = Version.parse(lists.release(str(line)).minimum_macos)
+    return line, parse_macos(macos or str(MACOS_MAJORS[-1]), minimum, line)
+
+
+def _setting(text: str) -> tuple[str, Scalar | list[object] | dict[str, object]]:
+    """``NAME=VALUE`` as a name and what YAML reads in the value.
+
+    Raises:
+        UsageError: no name, or no YAML.
+    """
+    import yaml  # noqa: PLC0415  (only where a setting is given)
+
+    name, equals, value = text.partition("=")
+    try:
+        content = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise UsageError(
+            f"not a YAML value: {value!r}", context=f"--config {text}", hint="quote it: a='[1, 2]'"
+        ) from error
+    if not (equals and name.strip()):
+        raise UsageError(
+            f"not a setting: {text!r}", context="--config", hint="write it as NAME=VALUE"
+        )
+    # A date is the one scalar that YAML knows and a request does not: it stays text.
+    known = isinstance(content, (bool, int, float, str, list, dict)) or content is None
+    return name.strip(), content if known else value
+
+
+def _positive(timeout: float) -> float:
+    if timeout > 0:
+        return timeout
+    raise UsageError("the timeout must be more than nothing", context="--timeout", hint="try 300")
+
+
+def _writable(text: str) -> Path:
+    """The file, refused before the capture if its directory does not exist."""
+    path = Path(text)
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(
+            "cannot write the report: no such directory"
+            if not path.is_dir()
+            else "cannot write the report: it is a directory",
+            context=text,
+            hint="name a file in a directory that exists",
+        )
+    return path
+
+
+def _for_terminal(report: Report, *, color: bool, full: bool) -> str:
+    from opcheck.report import terminal  # noqa: PLC0415  (rich is slow to load)
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else terminal.WIDTH
+    return terminal.render(report, color=color, width=width, full=full)

@@ -1,0 +1,78 @@
+"""``opcheck lists``: what the verdicts are read from, and how it is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from opcheck.cli import VERBS, output
+from opcheck.errors import UsageError
+from opcheck.oplists.registrations import OpLists, data_directory, load
+
+
+@click.group("lists", help=VERBS["lists"], invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> int:
+    """Show the table when no subcommand is given."""
+    if ctx.invoked_subcommand is None:
+        output.emit(_table(load()))
+    return 0
+
+
+@command.command("info")
+def info() -> int:
+    """Show the releases in the lists: their counts, the age and the digest of the data."""
+    output.emit(_table(load()))
+    return 0
+
+
+@command.command("build")
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@click.option(
+    "--directory", type=click.Path(path_type=Path), help="The op lists.  [default: the own ones]"
+)
+@click.option("--cache", type=click.Path(path_type=Path), help="Where wheels are kept.")
+def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) -> int:
+    """Read macOS wheels into the lists; SOURCE is a release such as 2.13.0, or a wheel's path."""
+    try:
+        from opcheck.oplists import wheel  # noqa: PLC0415  (needs an extra)
+    except ModuleNotFoundError as error:
+        if error.name not in {"lief", "capstone", "numpy"}:
+            raise
+        raise UsageError(
+            f"reading a wheel needs {error.name}, which is not installed",
+            context="opcheck lists build",
+            hint="pip install 'opcheck[wheels]'",
+        ) from error
+    for source in sources:
+        done = wheel.build(source, directory or data_directory(), cache or wheel.default_cache())
+        changed = ", ".join(done.changed) or "nothing"
+        output.note(f"torch {done.release.torch}: changed {changed}")
+    return 0
+
+
+def _table(lists: OpLists) -> str:
+    columns = ("torch", "built", "macOS", "overloads", "MPS", "sparse", "autocast", "always CPU")
+    rows = [
+        (
+            release.torch,
+            release.built.isoformat(),
+            f"{release.minimum_macos}+",
+            release.counts.overloads,
+            release.counts.aten_mps,
+            release.counts.sparse_mps + release.counts.sparse_csr_mps,
+            release.counts.autocast_mps,
+            release.counts.always_fallback,
+        )
+        for release in lists.releases
+    ]
+    widths = [max(len(str(row[i])) for row in (columns, *rows)) for i in range(len(columns))]
+    lines = [
+        "  ".join(str(cell).rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in (columns, *rows)
+    ]
+    newest = lists.releases[-1]
+    return "\n".join(
+        [*lines, "", f"digest {lists.digest}; the newest wheel was built on {newest.built}"]
+    )

@@ -1,0 +1,75 @@
+"""Where text goes: the report to stdout or a file, everything else to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from opcheck.errors import UsageError
+
+
+def emit(text: str) -> None:
+    """Write the report to stdout; a reader that stops early (``| head``) is no error."""
+    try:
+        click.echo(text, nl=not text.endswith("\n"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout again when it exits, and would complain then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def note(text: str) -> None:
+    """Write one line to stderr."""
+    click.echo(text, err=True)
+
+
+def write(path: Path, text: str) -> None:
+    """Write the file whole or not at all.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_text(text, encoding="utf-8", newline="\n")
+        beside.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise UsageError(
+            f"cannot write the report: {error.strerror}",
+            context=str(path),
+            hint="name a file in a directory that exists and that you may write to",
+        ) from error
+
+
+def color_wanted(choice: str) -> bool:
+    """Whether stdout gets colour: as said, else on a terminal without NO_COLOR."""
+    if choice != "auto":
+        return choice == "always"
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and _is_tty()
+
+
+def _is_tty() -> bool:
+    return sys.stdout.isatty()
+
+
+@contextlib.contextmanager
+def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None] | None]:
+    """What takes the messages of a long run: a spinner on a terminal, lines with ``-v``."""
+    if quiet:
+        yield None
+    elif verbose:
+        yield note
+    elif sys.stderr.isatty():
+        from rich.console import Console  # noqa: PLC0415  (only where it is seen)
+
+        with Console(stderr=True).status("starting") as status:
+            yield status.update
+    else:
+        yield None
