@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import linecache
-import os
 import sys
-import sysconfig
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from opcheck.capture.lines import is_user_code, locate
 from opcheck.model import Problem, SourceLocation
 
 if TYPE_CHECKING:
@@ -19,15 +16,9 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
     from opcheck.simulate.dispatcher import Call
-    from opcheck.simulate.tensor import MPSTensor
 
 #: a guess is repeated at one line this often before the program is taken to loop on it.
 MAX_GUESSES = 1000
-
-_TORCH = str(Path(torch.__file__).parent) + os.sep
-_OPCHECK = str(Path(__file__).parents[1]) + os.sep
-_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
-_SITE = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
 
 
 class Recorded(NamedTuple):
@@ -130,45 +121,8 @@ class Recorder:
             code = frame.f_code
             known = user.get(code)
             if known is None:
-                known = user[code] = _is_user_code(code.co_filename)
+                known = user[code] = is_user_code(code.co_filename)
             if known:
                 return (code, frame.f_lineno)
             frame = frame.f_back
         return None
-
-
-def _is_user_code(filename: str) -> bool:
-    return not (
-        filename.startswith((_TORCH, _OPCHECK))
-        or filename.startswith("<")
-        or (filename.startswith(_STDLIB) and not filename.startswith(_SITE))
-    )
-
-
-def locate(site: tuple[CodeType, int] | None) -> SourceLocation | None:
-    """The location record of a code object and a line."""
-    if site is None:
-        return None
-    code, line = site
-    return SourceLocation(
-        file=display_path(code.co_filename),
-        line=line,
-        function=code.co_qualname if hasattr(code, "co_qualname") else code.co_name,
-        text=linecache.getline(code.co_filename, line).strip(),
-    )
-
-
-def display_path(filename: str) -> str:
-    """A path that is the same on every machine: relative to site-packages or to the working directory."""
-    for root in (*_SITE, str(Path.cwd()) + os.sep):
-        if filename.startswith(root):
-            return Path(filename[len(root) :]).as_posix()
-    return Path(filename).name
-
-
-def tensor_number(tensor: MPSTensor | torch.Tensor) -> tuple[int, int]:
-    """Identity of a tensor and of its memory; CPU tensors go by their storage."""
-    memory = getattr(tensor, "memory", None)
-    if memory is not None:
-        return tensor.number, memory.number  # type: ignore[union-attr]
-    return -id(tensor), -id(tensor)

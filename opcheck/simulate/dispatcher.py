@@ -52,6 +52,7 @@ class Call(NamedTuple):
     """One leaf call, as the sink gets it."""
 
     route: Route
+    #: the overload, the number of positional arguments, then these and name, value of the others
     key: tuple[Any, ...]
     inputs: tuple[torch.Tensor, ...]
     outputs: tuple[torch.Tensor, ...]
@@ -134,7 +135,7 @@ class Simulator(TorchDispatchMode):
                 func, self._registrations, self._twins, self._python_kernels
             )
         found: list[torch.Tensor] = []
-        parts: list[Any] = [func]
+        parts: list[Any] = [func, len(args)]
         for value in args:
             parts.append(_encode(value, found))
         for name, value in kwargs.items():

@@ -21,6 +21,17 @@ _COMPOSITES = (
     DispatchKey.CompositeExplicitAutogradNonFunctional,
 )
 
+#: what an operator of another namespace is registered for: what a Mac could do with it.
+_TELLING_KEYS = (
+    "MPS",
+    "CPU",
+    "CUDA",
+    "CompositeImplicitAutograd",
+    "CompositeExplicitAutograd",
+    "Meta",
+    "Autograd",
+)
+
 
 class Kind(enum.Enum):
     """The ways a call can go."""
@@ -60,6 +71,8 @@ class Route(NamedTuple):
     #: the composite kernel below autograd, for overloads that the target has no kernel for
     composite: DispatchKey | None
     arguments: tuple[str, ...]
+    #: dispatch keys with a kernel, for namespaces that the lists do not describe
+    registrations: tuple[str, ...]
 
 
 def make_route(
@@ -108,6 +121,15 @@ def make_route(
         has_device=any(argument.name == "device" for argument in schema.arguments),
         composite=composite,
         arguments=tuple(argument.name for argument in schema.arguments),
+        registrations=() if func.namespace == "aten" else _registrations(name),
+    )
+
+
+def _registrations(name: str) -> tuple[str, ...]:
+    return tuple(
+        key
+        for key in _TELLING_KEYS
+        if torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
     )
 
 

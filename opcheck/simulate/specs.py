@@ -17,7 +17,16 @@ META = torch.device("meta")
 class Spec:
     """Metadata of one strided tensor.  Interned: equal metadata is the same object, hashed by identity."""
 
-    __slots__ = ("device", "dtype", "layout", "meta_tensor", "offset", "shape", "stride")
+    __slots__ = (
+        "device",
+        "dtype",
+        "dtype_name",
+        "layout",
+        "meta_tensor",
+        "offset",
+        "shape",
+        "stride",
+    )
 
     def __init__(
         self,
@@ -31,6 +40,7 @@ class Spec:
         self.shape = shape
         self.stride = stride
         self.dtype = dtype
+        self.dtype_name = str(dtype).removeprefix("torch.")
         self.offset = offset
         self.device = device
         self.layout = layout
@@ -52,7 +62,7 @@ class Spec:
 
     def __repr__(self) -> str:
         """``float32[2, 3]@mps``."""
-        return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}@{self.device}"
+        return f"{self.dtype_name}{list(self.shape)}@{self.device}"
 
 
 _interned: dict[tuple[object, ...], Spec] = {}

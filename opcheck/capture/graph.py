@@ -1,0 +1,203 @@
+"""The captured calls as a torch.fx graph, and the records that its nodes carry.
+
+The graph is the interchange: one ``call_function`` node a call, in the order of the run, with the OpCall record in
+``node.meta["op_call"]``.  It can be run again, printed as code, or exported.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from opcheck.capture.recorder import Recorded, locate
+from opcheck.model import OpCall, SourceLocation, TensorSpec
+from opcheck.simulate.specs import Spec, decode, spec_of
+from opcheck.simulate.tensor import MPSTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import CodeType
+
+    from opcheck.simulate.dispatcher import Call
+
+_SCALARS = (bool, int, float, str, type(None))
+
+
+def to_graph(recorded: Sequence[Recorded], names: Mapping[int, str]) -> fx.Graph:
+    """The graph of these calls; ``names`` gives a tensor's name by its number (inputs, parameters)."""
+    builder = _Builder(names)
+    for entry in recorded:
+        builder.add(entry)
+    builder.graph.output(None)
+    return builder.graph
+
+
+def op_calls(graph: fx.Graph) -> tuple[OpCall, ...]:
+    """The records of a graph's calls, in order."""
+    return tuple(node.meta["op_call"] for node in graph.nodes if "op_call" in node.meta)
+
+
+def code(graph: fx.Graph) -> str:
+    """The graph as Python code, each call behind a comment with its line and module."""
+    lines = []
+    for node in graph.nodes:
+        call: OpCall | None = node.meta.get("op_call")
+        if call is not None:
+            lines.append(f"# {call.location or '?'}  {call.module}".rstrip())
+        text = node.format_node()
+        if text:
+            lines.append(text)
+    return "\n".join(lines) + "\n"
+
+
+class _Builder:
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self.graph = fx.Graph()
+        self._names = names
+        self._nodes: dict[int, fx.Node] = {}
+        self._sites: dict[tuple[CodeType, int] | None, SourceLocation | None] = {}
+        self._last_placeholder: fx.Node = self.graph._root
+        #: identities within this trace, so that two runs of one program give the same records
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._writes: dict[tuple[Any, ...], tuple[bool, ...]] = {}
+
+    def add(self, entry: Recorded) -> None:
+        """One more call."""
+        call = entry.call
+        inputs = iter([self._node(tensor) for tensor in call.inputs])
+        args, kwargs = _arguments(call.key, inputs)
+        node = self.graph.create_node("call_function", call.route.func, args, kwargs)
+        node.meta["op_call"] = self._op_call(entry)
+        if len(call.route.returns) == 1 and not call.route.returns_list:
+            for output in call.outputs:
+                self._nodes[_identity(output)] = node
+            return
+        for index, output in enumerate(call.outputs):
+            item = self.graph.call_function(operator.getitem, (node, index))
+            self._nodes[_identity(output)] = item
+
+    def _node(self, tensor: torch.Tensor) -> fx.Node:
+        identity = _identity(tensor)
+        node = self._nodes.get(identity)
+        if node is None:
+            node = self._nodes[identity] = self._placeholder(tensor, self._names.get(identity, ""))
+        return node
+
+    def _placeholder(self, tensor: torch.Tensor, name: str) -> fx.Node:
+        # torch.fx wants all placeholders in front of the calls.
+        with self.graph.inserting_after(self._last_placeholder):
+            node = self.graph.placeholder(name.replace(".", "_") or "constant")
+        self._last_placeholder = node
+        node.meta["spec"] = repr(_spec(tensor))
+        node.meta["name"] = name
+        return node
+
+    def _op_call(self, entry: Recorded) -> OpCall:
+        call, route = entry.call, entry.call.route
+        if entry.site not in self._sites:
+            self._sites[entry.site] = locate(entry.site)
+        return OpCall(
+            op=route.name,
+            inputs=tuple(map(self._tensor_spec, call.inputs, self._written(call))),
+            outputs=tuple(map(self._tensor_spec, call.outputs)),
+            arguments=_scalars(call.key, route.arguments),
+            location=self._sites[entry.site],
+            module=entry.module,
+            phase=entry.phase,
+            inner=call.inner if route.composite is not None else None,
+            refusal=call.refusal,
+            registrations=route.registrations,
+        )
+
+    def _written(self, call: Call) -> tuple[bool, ...]:
+        """For each input tensor, whether the schema says that the call writes to it."""
+        written = self._writes.get(call.key)
+        if written is None:
+            names = {call.route.arguments[index] for index in call.route.writes}
+            positional, named = _split(call.key)
+            written = self._writes[call.key] = tuple(
+                name in names
+                for name, part in (*zip(call.route.arguments, positional, strict=False), *named)
+                for _ in range(_count_specs(part))
+            )
+        return written
+
+    def _tensor_spec(self, tensor: torch.Tensor, written: bool = False) -> TensorSpec:  # noqa: FBT001, FBT002 - mapped
+        spec = _spec(tensor)
+        memory = getattr(tensor, "memory", None)
+        storage = memory.number if memory is not None else _identity(tensor)
+        strided = spec.layout is torch.strided
+        return TensorSpec(
+            tensor=self._number("tensor", _identity(tensor)),
+            storage=self._number("storage", storage),
+            dtype=spec.dtype_name,
+            shape=spec.shape,
+            stride=spec.stride,
+            layout="strided" if strided else str(spec.layout).removeprefix("torch."),
+            device=spec.device,
+            written=written,
+        )
+
+    def _number(self, kind: str, identity: int) -> int:
+        return self._numbers.setdefault((kind, identity), len(self._numbers) + 1)
+
+
+def _identity(tensor: torch.Tensor) -> int:
+    # The recorder keeps every tensor of a call alive, so that an id is not given twice.
+    return tensor.number if type(tensor) is MPSTensor else -id(tensor)
+
+
+def _spec(tensor: torch.Tensor) -> Spec:
+    return tensor.spec if type(tensor) is MPSTensor else spec_of(tensor, "cpu")
+
+
+def _count_specs(part: Any) -> int:
+    if type(part) is Spec:
+        return 1
+    return sum(map(_count_specs, part)) if type(part) is tuple else 0
+
+
+def _split(key: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[tuple[str, Any]]]:
+    count = key[1]
+    rest = key[2 + count :]
+    return key[2 : 2 + count], list(zip(rest[::2], rest[1::2], strict=True))
+
+
+def _arguments(
+    key: tuple[Any, ...], inputs: Iterator[fx.Node]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    positional, named = _split(key)
+    args = tuple(_fill(decode(part), inputs) for part in positional)
+    return args, {name: _fill(decode(part), inputs) for name, part in named}
+
+
+def _fill(value: Any, inputs: Iterator[fx.Node]) -> Any:
+    kind = type(value)
+    if kind is Spec:
+        return next(inputs)
+    if kind is list:
+        return [_fill(item, inputs) for item in value]
+    if kind is tuple:
+        return tuple(_fill(item, inputs) for item in value)
+    # torch.fx has no base type for a generator: the graph draws from the default one.
+    return None if kind is torch.Generator else value
+
+
+def _scalars(key: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
+    positional, named = _split(key)
+    result: dict[str, Any] = {}
+    for name, part in (*zip(names, positional, strict=False), *named):
+        if type(part) is Spec:
+            continue
+        value = decode(part)
+        if type(value) in _SCALARS:
+            result[name] = value
+        elif type(value) in (list, tuple):
+            if all(type(item) in _SCALARS for item in value):
+                result[name] = tuple(value)
+        elif isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+            result[name] = str(value).removeprefix("torch.")
+    return result

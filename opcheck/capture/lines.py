@@ -1,0 +1,52 @@
+"""Whose code a file is, and how a line of it is written in a report."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from opcheck.model import SourceLocation
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+_TORCH = str(Path(torch.__file__).parent) + os.sep
+_OPCHECK = str(Path(__file__).parents[1]) + os.sep
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_SITE = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
+
+
+def is_user_code(filename: str) -> bool:
+    """Whether a file is neither torch's, nor ours, nor the standard library's."""
+    return not (
+        filename.startswith((_TORCH, _OPCHECK))
+        or filename.startswith("<")
+        or (filename.startswith(_STDLIB) and not filename.startswith(_SITE))
+    )
+
+
+def locate(site: tuple[CodeType, int] | None) -> SourceLocation | None:
+    """The location record of a code object and a line."""
+    if site is None:
+        return None
+    code, line = site
+    return SourceLocation(
+        file=display_path(code.co_filename),
+        line=line,
+        function=code.co_qualname if hasattr(code, "co_qualname") else code.co_name,
+        text=linecache.getline(code.co_filename, line).strip(),
+    )
+
+
+def display_path(filename: str) -> str:
+    """A path that is the same on every machine: relative to site-packages or to the working directory."""
+    for root in (*_SITE, str(Path.cwd()) + os.sep):
+        if filename.startswith(root):
+            return Path(filename[len(root) :]).as_posix()
+    return Path(filename).name
+

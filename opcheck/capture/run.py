@@ -1,0 +1,180 @@
+"""Runs one model on the simulated Mac and makes the trace.  In the child process: user code runs here."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.capture import blame, tracers
+from opcheck.capture.graph import code, op_calls, to_graph
+from opcheck.capture.inputs import inputs_for
+from opcheck.capture.lines import display_path, is_user_code
+from opcheck.capture.load import load
+from opcheck.capture.move import Mover
+from opcheck.capture.recorder import LoopsOnGuessError, Recorder
+from opcheck.model import Problem, SourceLocation, Trace
+from opcheck.oplists.registrations import load as load_lists
+from opcheck.simulate.device import mps_backend
+from opcheck.simulate.dispatcher import KEEP_ELEMENTS
+from opcheck.simulate.mac import simulated_mac
+from opcheck.simulate.shapes import DataDependentError, NotSimulatedError
+from opcheck.versions import Target, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from opcheck.capture.request import CaptureRequest
+    from opcheck.simulate.dispatcher import Simulator
+
+
+class TimeLimitReached(BaseException):  # noqa: N818 - not an error of the program; and user code may catch Exception
+    """The run took longer than it was given."""
+
+
+#: exception -> kind of problem; the first that fits.
+_KINDS: tuple[tuple[type[BaseException], str], ...] = (
+    (TimeLimitReached, "timeout"),
+    (DataDependentError, "data_dependent"),
+    (LoopsOnGuessError, "data_dependent"),
+    (NotSimulatedError, "not_simulated"),
+    (BaseException, "model_raised"),
+)
+
+
+class Captured(NamedTuple):
+    """A trace and, where it was asked for, the graph as code."""
+
+    trace: Trace
+    code: str
+
+
+def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
+    """Load the model, run it once on the simulated Mac, and turn what was recorded into a trace.
+
+    Raises:
+        ModelLoadError: the model cannot be imported or built.
+        InputError: the inputs do not parse, or none could be derived.
+    """
+    target = Target(
+        torch=Version.parse(request.torch),
+        macos=Version.parse(request.macos),
+        cpu_fallback=request.cpu_fallback,
+    )
+    registrations = dict(load_lists().operators(str(target.torch)))
+    say(f"loading {request.model}")
+    # transformers asks once, at import, whether there is an MPS device.
+    with mps_backend(target.macos):
+        loaded = load(request.model, request.config, dtype=request.dtype)
+        inputs = inputs_for(loaded, request.inputs, dtype=request.dtype)
+    model = loaded.model if isinstance(loaded.model, torch.nn.Module) else _Function(loaded.model)
+    model.eval()
+    say(f"tracing with {request.tracer}")
+    model = tracers.TRACERS[request.tracer].trace(model, inputs.args, inputs.kwargs)
+    recorder, mover = Recorder(), Mover(KEEP_ELEMENTS)
+    mover.module(model)
+    args, kwargs = mover.value(inputs.args, "args"), mover.value(inputs.kwargs, "kwargs")
+    say("running on the simulated Mac")
+    with simulated_mac(target, registrations, recorder) as mac:
+        problem = _call(model, args, kwargs, recorder, grad=request.grad)
+        differences = _differences(mac, target)
+    say(f"recorded {len(recorder.calls)} calls")
+    graph = to_graph(recorder.calls, mover.names)
+    problems = (*recorder.problems(), *((problem,) if problem else ()))
+    trace = Trace(
+        model=request.model,
+        calls=(*mover.calls, *op_calls(graph)),
+        tracer=request.tracer,
+        inputs=inputs.specs,
+        parameters=mover.elements,
+        parameter_bytes=mover.bytes,
+        installed_torch=torch.__version__,
+        target_torch=request.torch,
+        target_macos=request.macos,
+        differences=differences,
+        problems=problems,
+        uncalled=() if problem else recorder.uncalled(model),
+        complete=problem is None,
+        packages=loaded.packages,
+    )
+    return Captured(trace, code(graph) if request.save_graph else "")
+
+
+class _Function(torch.nn.Module):
+    """A plain callable as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def _call(
+    model: torch.nn.Module, args: Any, kwargs: Any, recorder: Recorder, *, grad: bool
+) -> Problem | None:
+    try:
+        with recorder.follow_modules(model), torch.set_grad_enabled(grad):
+            model(*args, **kwargs)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
+        return _problem(error, recorder)
+    return None
+
+
+def _problem(error: BaseException, recorder: Recorder) -> Problem:
+    kind = next(name for cls, name in _KINDS if isinstance(error, cls))
+    location = _raised_at(error)
+    module = recorder.calls[-1].module if recorder.calls else ""
+    text = blame.one_line(error)
+    message = f"the model raised {type(error).__name__}: {text}" if kind == "model_raised" else text
+    return Problem(kind=kind, message=message, location=location, module=module)
+
+
+def _raised_at(error: BaseException) -> SourceLocation | None:
+    """The innermost line of the user's code, or of a library that is not torch."""
+    for entry in reversed(traceback.extract_tb(error.__traceback__)):
+        if is_user_code(entry.filename):
+            return SourceLocation(
+                file=display_path(entry.filename),
+                line=entry.lineno or 0,
+                function=entry.name,
+                text=entry.line or "",
+            )
+    return None
+
+
+def _differences(mac: Simulator, target: Target) -> tuple[str, ...]:
+    installed = Version.parse(torch.__version__)
+    if installed == target.torch:
+        return ()
+    said = [
+        f"the model's Python code and torch's ran as torch {torch.__version__}: "
+        f"a branch on torch.__version__ did not see {target.torch}"
+    ]
+    if mac.absent:
+        names = ", ".join(mac.absent[:5])
+        said.append(
+            f"{len(mac.absent)} operators with an MPS kernel in torch {target.torch} are not in the "
+            f"installed torch, so no call of them can have been seen: {names}"
+            + (", ..." if len(mac.absent) > 5 else "")
+        )
+    return tuple(said)
+
+
+def limit_time(seconds: float) -> None:
+    """Raise TimeLimitReached in the main thread after this long (POSIX; elsewhere the parent ends the process)."""
+    if not hasattr(signal, "setitimer"):
+        return
+
+    def expire(_number: int, _frame: FrameType | None) -> None:
+        message = f"not done after {seconds:g} s"
+        raise TimeLimitReached(message)
+
+    signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -1,0 +1,32 @@
+"""Writing a file whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from opcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write beside the file and rename, so that an interrupted run leaves no half of it.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_text(text, encoding="utf-8", newline="\n")
+        beside.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise UsageError(
+            f"cannot write the file: {error.strerror}",
+            context=str(path),
+            hint="name a file in a directory that exists and that you may write to",
+        ) from error
