@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import yaml
@@ -13,7 +13,8 @@ from opcheck.oplists.history import SCHEMA, History
 from opcheck.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Set
+    from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
 
@@ -50,7 +51,8 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class _Releases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: int
-    releases: dict[str, Release]
+    #: converted one by one, so that an error names its release.
+    releases: dict[str, Any]
 
 
 def dump_releases(releases: Iterable[Release]) -> str:
@@ -86,13 +88,21 @@ def read_releases(path: Path) -> tuple[tuple[Release, ...], bytes]:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         _fail(f"not YAML: {error.problem}", f"{path}:{line}", error)
     except msgspec.ValidationError as error:
-        _fail(f"not the form of a release: {error}", str(path), error)
+        _fail(f"not a list of releases: {error}", str(path), error)
     _check_schema(found.schema, path)
-    for key, release in found.releases.items():
-        if release.line != key or _line(release.torch) != key:
-            _fail("a release under another's key", f"{path}: releases.{key}: {release.torch}")
-    ordered = sorted(found.releases.values(), key=lambda release: Version.parse(release.line))
-    return tuple(ordered), raw
+    releases = [_release(key, node, path, raw) for key, node in found.releases.items()]
+    return tuple(sorted(releases, key=lambda release: Version.parse(release.line))), raw
+
+
+def _release(key: str, node: object, path: Path, raw: bytes) -> Release:
+    place = f"{path}{_first_row(raw, _is_row_of(key))}"
+    try:
+        release = msgspec.convert(node, Release)
+    except msgspec.ValidationError as error:
+        _fail(f"not the form of a release: {error}", f"{place} releases.{key}", error)
+    if release.line != key or _line(release.torch) != key:
+        _fail("a release under another's key", f"{place} releases.{key}: {release.torch}")
+    return release
 
 
 def _line(torch: str) -> str:
@@ -102,7 +112,9 @@ def _line(torch: str) -> str:
         return ""
 
 
-def read_history(path: Path, lines: Set[str], values: Set[str]) -> tuple[History, bytes]:
+def read_history(
+    path: Path, lines: AbstractSet[str], values: AbstractSet[str]
+) -> tuple[History, bytes]:
     """One history file, and the bytes that it was read from.
 
     Args:
@@ -139,7 +151,7 @@ def read_history(path: Path, lines: Set[str], values: Set[str]) -> tuple[History
 def _is_row_of(name: str) -> Callable[[bytes], bool]:
     """Whether a line of the file is that operator's."""
     start = f'"{name}":'.encode()
-    return lambda row: row.startswith(start)
+    return lambda row: row.lstrip().startswith(start)
 
 
 def _decodes(row: bytes) -> bool:
@@ -162,7 +174,9 @@ def _first_row(raw: bytes, matches: Callable[[bytes], bool]) -> str:
 
 def _check_schema(schema: int, path: Path) -> None:
     if schema != SCHEMA:
-        _fail(f"schema {schema} is not the one that this opcheck reads ({SCHEMA})", f"{path}: schema")
+        _fail(
+            f"schema {schema} is not the one that this opcheck reads ({SCHEMA})", f"{path}: schema"
+        )
 
 
 def _read(path: Path) -> bytes:

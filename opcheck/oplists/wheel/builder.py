@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-
 import msgspec
 
 from opcheck.errors import OpListError

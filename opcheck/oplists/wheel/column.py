@@ -11,12 +11,14 @@ from opcheck.errors import OpListError
 from opcheck.oplists.wheel.stubs import UNCONDITIONAL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from opcheck.oplists.wheel.dispatcher import Registration
     from opcheck.oplists.wheel.schemas import Schema
 
-#: The functions of aten/src/ATen/mps/MPSFallback.mm, as their mangled names spell them.
+#: The functions of aten/src/ATen/mps/MPSFallback.mm, as mangled names spell them: the length and
+#: the name, then E, which closes the qualified name and comes before the parameters.
 _FALLBACK, _ERROR_FALLBACK = "12mps_fallbackE", "18mps_error_fallbackE"
 _ERROR_STUB = "23slow_conv2d_forward_mpsE"
 #: Kernels of 1.13 and 2.0 that BitwiseOps.mm registers by hand; in the yaml from 2.1 on.
@@ -66,7 +68,7 @@ def dispatch(registrations: tuple[Registration, ...]) -> Dispatch:
         symbols = " ".join(sorted(registration.symbols))
         if registration.name is None:
             if registration.key == "MPS":
-                backend += [name for name in (_FALLBACK, _ERROR_FALLBACK) if _has(symbols, name)]
+                backend += [name for name in (_FALLBACK, _ERROR_FALLBACK) if name in symbols]
             continue
         if registration.namespace != "aten":
             continue
@@ -74,7 +76,7 @@ def dispatch(registrations: tuple[Registration, ...]) -> Dispatch:
         kernels.setdefault(registration.key, set()).add(name)
         if registration.key == "MPS" and registration.from_mps_fallback_file:
             for kind, members in special.items():
-                if _has(symbols, kind):
+                if kind in symbols:
                     members.add(name)
         if registration.key == "AutocastMPS":
             autocast[name] = _policy(name, symbols)
@@ -90,11 +92,6 @@ def dispatch(registrations: tuple[Registration, ...]) -> Dispatch:
         error_stub=frozenset(special[_ERROR_STUB]),
         autocast=autocast,
     )
-
-
-def _has(symbols: str, function: str) -> bool:
-    # Followed by the parameter list: "...12mps_fallbackERKN3c10..."
-    return function in symbols
 
 
 def _policy(name: str, symbols: str) -> str:
@@ -124,14 +121,12 @@ def check(found: Dispatch, schemas: Mapping[str, Schema]) -> None:
         if key == "MPS":
             both = by_hand & declared
             _expect(not both, "a fallback that the yaml calls a kernel", both)
-    _expect(
-        found.error_stub == {"aten::_slow_conv2d_forward"}, "error stubs", found.error_stub
-    )
+    _expect(found.error_stub == {"aten::_slow_conv2d_forward"}, "error stubs", found.error_stub)
     everything = frozenset().union(*found.kernels.values())
     _expect(everything <= schemas.keys(), "kernels without a schema", everything - schemas.keys())
 
 
-def _expect(holds: bool, what: str, names: Set[str]) -> None:  # noqa: FBT001 -- an assertion
+def _expect(holds: bool, what: str, names: AbstractSet[str]) -> None:
     if not holds:
         raise OpListError(
             f"the library and its native_functions.yaml disagree: {what}",
@@ -143,7 +138,7 @@ def _expect(holds: bool, what: str, names: Set[str]) -> None:  # noqa: FBT001 --
 def column(
     found: Dispatch,
     schemas: Mapping[str, Schema],
-    python: Set[str],
+    python: AbstractSet[str],
     stubs: Mapping[str, bool],
 ) -> dict[str, str]:
     """The value of every overload, in the order in which the dispatcher looks.
@@ -185,5 +180,5 @@ def column(
     return values
 
 
-def _only(missing: Mapping[str, str], registered: Set[str]) -> dict[str, str]:
+def _only(missing: Mapping[str, str], registered: AbstractSet[str]) -> dict[str, str]:
     return {name: value for name, value in missing.items() if name in registered}

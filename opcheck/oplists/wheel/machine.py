@@ -2,45 +2,72 @@
 
 An ``m.impl("name", kernel)`` is compiled to: build the two addresses (ADRP + ADD, or one ADR where
 the linker found the target within 1 MB), store the kernel into a record on the stack, call
-``Library::_impl``.  Reading that needs nine instruction forms.  They are decoded here, a numpy
-mask at a time, because a disassembler's operand objects take a quarter of a minute for the million
-instructions of a release; the tests hold the decoder against capstone.
+``Library::_impl``.  Reading that needs a handful of instruction forms, and of every other
+instruction only which registers it overwrites.  They are decoded here, a numpy mask at a time,
+because a disassembler's operand objects take a quarter of a minute for the million instructions
+of a release; the tests hold the decoder against capstone.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _ZERO_OR_SP = 31
-_LINK = 30
-#: AAPCS64: a call may overwrite x0-x18; x19-x28 survive it.
-_CALLER_SAVED = range(19)
+#: AAPCS64: a call may overwrite x0-x18, and sets the link register; x19-x28 survive it.
+_OVERWRITTEN_BY_CALL = (*range(19), 30)
 
-# Arm A64 encodings: name -> (mask, value).  Later rows win, so the general classes come first.
+#: Arm A64 encodings: form -> (mask, value).  A later row wins, so the general classes come first.
 _FORMS = {
-    "writes_rd_imm": (0x1C000000, 0x10000000),
-    "writes_rd_reg": (0x0E000000, 0x0A000000),
-    "load": (0x0E400000, 0x08400000),
-    "load_pair": (0x3E400000, 0x28400000),
+    # What is known of these is only that they may overwrite registers.
+    "immediate": (0x1C000000, 0x10000000),
+    "register": (0x0E000000, 0x0A000000),
+    "vector": (0x0E000000, 0x0E000000),
+    "system": (0xFFF00000, 0xD5300000),
+    "access": (0x0E000000, 0x08000000),
+    "exclusive": (0x3F000000, 0x08000000),
+    "access_pair": (0x3E000000, 0x28000000),
+    "access_indexed": (0x3B200400, 0x38000400),
+    "access_pair_indexed": (0x3A800000, 0x28800000),
+    "access_structure": (0xBE800000, 0x0C800000),
+    # These are followed.
     "adrp": (0x9F000000, 0x90000000),
     "adr": (0x9F000000, 0x10000000),
-    "add_imm": (0xFF800000, 0x91000000),
-    "mov_reg": (0xFFE0FFE0, 0xAA0003E0),
+    "add": (0xFF800000, 0x91000000),
+    "mov": (0xFFE0FFE0, 0xAA0003E0),
     "str": (0xFFC00000, 0xF9000000),
-    "stur": (0xFFE00C00, 0xF8000000),
+    "str_unscaled": (0xFFE00C00, 0xF8000000),
     "str_post": (0xFFE00C00, 0xF8000400),
     "str_pre": (0xFFE00C00, 0xF8000C00),
     "stp": (0xFFC00000, 0xA9000000),
     "stp_post": (0xFFC00000, 0xA8800000),
     "stp_pre": (0xFFC00000, 0xA9800000),
     "bl": (0xFC000000, 0x94000000),
+    "blr": (0xFFFFFC1F, 0xD63F0000),
 }
 _NAMES = ("", *_FORMS)
+
+# The register fields of an instruction word, by the bit that each begins at.
+_RD, _RN, _RT2, _RS = 0, 5, 10, 16
+#: Which fields name a register that the instruction overwrites with something not known here.
+_OVERWRITES = {
+    "immediate": (_RD,),
+    "register": (_RD,),
+    "vector": (_RD,),
+    "system": (_RD,),
+    "access": (_RD,),
+    "exclusive": (_RD, _RT2, _RS),
+    "access_pair": (_RD, _RT2),
+    "access_indexed": (_RD, _RN),
+    "access_pair_indexed": (_RD, _RT2, _RN),
+    "access_structure": (_RN,),
+    "str_post": (_RN,),
+    "str_pre": (_RN,),
+    "stp_post": (_RN,),
+    "stp_pre": (_RN,),
+}
 
 
 class Address(NamedTuple):
@@ -67,7 +94,7 @@ Event = Address | Store | Call
 
 
 def decode(code: bytes) -> list[tuple[int, int, str]]:
-    """(index, word, form) of each instruction that one of the known forms describes."""
+    """(index, word, form) of each instruction that one of the forms describes."""
     words = np.frombuffer(code[: len(code) & ~3], dtype="<u4")
     forms = np.zeros(len(words), dtype=np.uint8)
     for number, (mask, value) in enumerate(_FORMS.values(), 1):
@@ -90,50 +117,49 @@ def run(code: bytes, start: int) -> Iterator[Event]:
     known: dict[int, int] = {}
     for index, word, form in decode(code):
         pc = start + 4 * index
-        rd, rn = word & 31, word >> 5 & 31
-        if form == "bl":
-            yield Call(pc + _signed(word & 0x3FFFFFF, 26) * 4, dict(known))
-            for register in (*_CALLER_SAVED, _LINK):
+        if form in {"bl", "blr"}:
+            if form == "bl":
+                yield Call(pc + _signed(word & 0x3FFFFFF, 26) * 4, dict(known))
+            for register in _OVERWRITTEN_BY_CALL:
                 known.pop(register, None)
-        elif form.startswith("st"):
+            continue
+        if form.startswith("st"):
             yield from _stores(word, form, known)
-        elif form == "load_pair":
-            known.pop(rd, None)
-            known.pop(word >> 10 & 31, None)
-        else:
+        for field in _OVERWRITES.get(form, ()):
+            known.pop(word >> field & 31, None)
+        if form in {"adrp", "adr", "add", "mov"}:
             value = _value(word, form, pc, known)
-            if value is None or rd == _ZERO_OR_SP:
-                known.pop(rd, None)
-            else:
+            rd = word & 31
+            known.pop(rd, None)
+            if value is not None and rd != _ZERO_OR_SP:
                 known[rd] = value
                 # ADRP alone is only a page; the ADD or the store's offset completes it.
-                if form in {"add_imm", "adr"}:
+                if form in {"add", "adr"}:
                     yield Address(value)
-        if form.endswith(("_post", "_pre")):
-            known.pop(rn, None)
 
 
 def _value(word: int, form: str, pc: int, known: dict[int, int]) -> int | None:
-    rn = word >> 5 & 31
+    rn = word >> _RN & 31
     if form in {"adrp", "adr"}:
         offset = _signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
         return (pc & ~0xFFF) + (offset << 12) if form == "adrp" else pc + offset
-    if form == "add_imm" and rn in known:
-        return known[rn] + ((word >> 10 & 0xFFF) << (12 if word >> 22 & 1 else 0))
-    if form == "mov_reg":
-        return known.get(word >> 16 & 31)
-    return None
+    if form == "add":
+        shift = 12 if word >> 22 & 1 else 0
+        return known[rn] + ((word >> 10 & 0xFFF) << shift) if rn in known else None
+    return known.get(word >> _RS & 31)
 
 
 def _stores(word: int, form: str, known: dict[int, int]) -> Iterator[Store]:
-    base = known.get(word >> 5 & 31)
+    base = known.get(word >> _RN & 31)
+    stored: tuple[tuple[int, int], ...]
     if form.startswith("stp"):
-        offset = 0 if form == "stp_post" else _signed(word >> 15 & 0x7F, 7) * 8
-        registers = {word & 31: offset, word >> 10 & 31: offset + 8}
+        first = 0 if form == "stp_post" else _signed(word >> 15 & 0x7F, 7) * 8
+        stored = ((word & 31, first), (word >> _RT2 & 31, first + 8))
+    elif form == "str":
+        stored = ((word & 31, (word >> 10 & 0xFFF) * 8),)
     else:
-        unscaled = 0 if form == "str_post" else _signed(word >> 12 & 0x1FF, 9)
-        registers = {word & 31: (word >> 10 & 0xFFF) * 8 if form == "str" else unscaled}
-    for register, offset in registers.items():
+        stored = ((word & 31, 0 if form == "str_post" else _signed(word >> 12 & 0x1FF, 9)),)
+    for register, offset in stored:
         if register in known:
             yield Store(known[register], None if base is None else base + offset)
 

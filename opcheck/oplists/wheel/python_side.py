@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _MPS_KEYS = frozenset(
-    {"MPS", "SparseMPS", "SparseCsrMPS", "NestedTensorMPS", "QuantizedMPS", "AutogradMPS", "AutocastMPS"}
+    {
+        "MPS",
+        "SparseMPS",
+        "SparseCsrMPS",
+        "NestedTensorMPS",
+        "QuantizedMPS",
+        "AutogradMPS",
+        "AutocastMPS",
+    }
 )
 
 #: Every registration known from 1.13 to 2.15, each checked to happen on import of torch on a Mac;
@@ -85,7 +93,7 @@ def _libraries(tree: ast.AST) -> Iterator[tuple[str, _Library]]:
         called = function.attr if isinstance(function, ast.Attribute) else _text(function)
         if called in {"Library", "_Library"} and node.value.args:
             given = [_text(argument) for argument in node.value.args]
-            key = given[2] if len(given) > 2 else ""  # noqa: PLR2004 -- Library(ns, kind, key)
+            key = given[2] if len(given) > 2 else ""
             for target in node.targets:
                 yield _text(target), _Library(given[0], key)
 

@@ -37,10 +37,11 @@ def read_schemas(tree: Path) -> dict[str, Schema]:
     command = [sys.executable, "-I", torchgen_child.__file__, str(tree)]
     done = subprocess.run(command, capture_output=True, check=False, env={})  # noqa: S603 -- own script, own interpreter
     if done.returncode:
-        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no output"]
+        # torchgen adds "in FILE:LINE:" and the schema below the exception's own line.
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:]
         raise OpListError(
             "the wheel's torchgen does not parse its native_functions.yaml",
-            context=last[0],
+            context=" ".join(line.strip() for line in lines) or "no output",
             hint="PyYAML and typing_extensions must be installed beside opcheck (opcheck[wheels])",
         )
     try:

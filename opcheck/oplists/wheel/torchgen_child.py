@@ -6,12 +6,13 @@ Prints one JSON object: overload -> what the dispatcher's names alone do not tel
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-KEYS = ("MPS", "SparseMPS", "SparseCsrMPS")
+_KEYS = ("MPS", "SparseMPS", "SparseCsrMPS")
 
 
 def main(tree: Path) -> None:
@@ -19,21 +20,22 @@ def main(tree: Path) -> None:
     # The torch of this interpreter is another release; torchgen must never reach it.
     sys.modules["torch"] = None  # type: ignore[assignment]
     sys.path.insert(0, str(tree))
-    from torchgen.gen import get_grouped_native_functions, parse_native_yaml
-    from torchgen.model import DispatchKey, NativeFunctionsGroup
+    # Not at the top: only now is it the wheel's own torchgen that is found.
+    gen = importlib.import_module("torchgen.gen")
+    model = importlib.import_module("torchgen.model")
 
     native = tree / "torchgen/packaged/ATen/native"
-    parsed = parse_native_yaml(str(native / "native_functions.yaml"), str(native / "tags.yaml"))
-    keys = [key for key in KEYS if key in DispatchKey.__members__]
-    indices = {key: parsed.backend_indices.get(DispatchKey[key]) for key in keys}
+    parsed = gen.parse_native_yaml(str(native / "native_functions.yaml"), str(native / "tags.yaml"))
+    keys = [key for key in _KEYS if key in model.DispatchKey.__members__]
+    indices = {key: parsed.backend_indices.get(model.DispatchKey[key]) for key in keys}
     facts: dict[str, dict[str, Any]] = {}
     for function in parsed.native_functions:
         facts[_name(function)] = {
             "generated": "generated" in function.tags,
             "keys": [k for k, index in indices.items() if index and index.get_kernel(function)],
         }
-    for group in get_grouped_native_functions(parsed.native_functions):
-        if isinstance(group, NativeFunctionsGroup):
+    for group in gen.get_grouped_native_functions(parsed.native_functions):
+        if isinstance(group, model.NativeFunctionsGroup):
             _structured(group, indices, facts)
             _generated(group, facts)
     json.dump(facts, sys.stdout)
@@ -54,8 +56,10 @@ def _structured(group: Any, indices: dict[str, Any], facts: dict[str, dict[str, 
 
 
 def _generated(group: Any, facts: dict[str, dict[str, Any]]) -> None:
-    """The form that a generated wrapper calls: torchgen/native_function_generation.py,
-    gen_composite_functional_kernel and gen_composite_out_kernel."""
+    """The form that a generated wrapper calls.
+
+    torchgen/native_function_generation.py: gen_composite_functional_kernel, gen_composite_out_kernel.
+    """
     functional, mutating = group.functional, (group.inplace, group.mutable)
     if "generated" in functional.tags:
         written = [f for f in mutating if f is not None and "generated" not in f.tags]
