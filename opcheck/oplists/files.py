@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -13,7 +14,7 @@ from opcheck.oplists.history import SCHEMA, History
 from opcheck.versions import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -113,13 +114,13 @@ def _line(torch: str) -> str:
 
 
 def read_history(
-    path: Path, lines: AbstractSet[str], values: AbstractSet[str]
+    path: Path, lines: Sequence[str], values: AbstractSet[str]
 ) -> tuple[History, bytes]:
     """One history file, and the bytes that it was read from.
 
     Args:
         path: the file.
-        lines: the release lines that it may speak of.
+        lines: the release lines that it may speak of, in order.
         values: the first words of the values that it may hold.
 
     Raises:
@@ -145,6 +146,12 @@ def read_history(
                 f"unknown {what}: {value if line in lines else line!r}",
                 f"{path}{at} operators.{name}",
             )
+    order = {line: index for index, line in enumerate(lines)}
+    for name, rows in history.operators.items():
+        places = [order[line] for line, _ in rows]
+        if any(one >= other for one, other in pairwise(places)):
+            at = _first_row(raw, _is_row_of(name))
+            _fail("entries out of the order of the releases", f"{path}{at} operators.{name}")
     return history, raw
 
 

@@ -194,13 +194,18 @@ def load(directory: Path | None = None) -> OpLists:
     return _load((directory or data_directory()).resolve())
 
 
+def forget() -> None:
+    """Make the next ``load`` read the files again: they were rewritten."""
+    _load.cache_clear()
+
+
 @functools.cache
 def _load(directory: Path) -> OpLists:
     digest = hashlib.sha256()
     releases_path = directory / "releases.yaml"
     releases, raw = read_releases(releases_path)
     digest.update(raw)
-    lines = frozenset(release.line for release in releases)
+    lines = [release.line for release in releases]
     histories = {}
     for key, file in FILES.items():
         histories[key], raw = read_history(directory / file, lines, VALUES[key])

@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from opcheck.errors import OpListError
-from opcheck.oplists.registrations import FILES, OpLists, data_directory, load
+from opcheck.oplists.files import dump_releases, read_history
+from opcheck.oplists.history import contract, dump, expand
+from opcheck.oplists.registrations import FILES, VALUES, OpLists, data_directory, load
 
 LISTS = load()
 NEWEST = LISTS.releases[-1].line
@@ -162,6 +165,20 @@ def test_reading_needs_neither_torch_nor_lief() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("key", list(FILES))
+def test_the_histories_are_as_the_builder_writes_them(key: str) -> None:
+    path = data_directory() / FILES[key]
+    lines = [release.line for release in LISTS.releases]
+    history, raw = read_history(path, lines, VALUES[key])
+    again = {name: contract(expand(h, lines), lines) for name, h in history.operators.items()}
+    assert dump(msgspec.structs.replace(history, operators=again)).encode() == raw
+
+
+def test_the_releases_are_as_the_builder_writes_them() -> None:
+    text = (data_directory() / "releases.yaml").read_text()
+    assert dump_releases(LISTS.releases) == text
+
+
 def test_the_data_stay_small_and_tidy() -> None:
     files = [data_directory() / file for file in ("releases.yaml", *FILES.values())]
     assert sum(file.stat().st_size for file in files) < 700_000
@@ -201,6 +218,7 @@ ATEN = FILES["MPS"]
         (ATEN, '"kernel"', '"kernal"', "unknown value: 'kernal'", "operators."),
         (ATEN, '"aten::mm": [["', '"aten::mm": @[["', "not JSON", ""),
         (ATEN, '"aten::mm": [["', '"aten::mm": [[1, "', "not the form", ""),
+        (ATEN, '[["1.13",', '[["2.15","kernel"],["1.13",', "out of the order", "operators."),
         (ATEN, '"schema": 1', '"schema": 2', "schema 2", ": schema"),
         (FILES["stubs"], '"none"', '"nil"', "unknown value: 'nil'", "operators."),
         ("releases.yaml", 'torch: "2.13.0"', "torch: 2.13", "not the form", "2.13"),

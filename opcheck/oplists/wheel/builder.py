@@ -9,7 +9,7 @@ import msgspec
 from opcheck.errors import OpListError
 from opcheck.oplists.files import Release, dump_releases, read_history, read_releases
 from opcheck.oplists.history import SCHEMA, History, by_version, dump, with_column
-from opcheck.oplists.registrations import FILES, VALUES
+from opcheck.oplists.registrations import FILES, VALUES, forget
 from opcheck.oplists.wheel.archive import obtain
 from opcheck.oplists.wheel.release import read_release
 
@@ -49,6 +49,7 @@ def build(source: str, op_lists_dir: Path, cache: Path) -> BuildSummary:
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             _write(path, text)
             changed.append(file)
+    forget()
     return BuildSummary(release=facts.release, changed=tuple(changed))
 
 
@@ -65,7 +66,7 @@ def merged(facts: ReleaseFacts, op_lists_dir: Path) -> dict[str, str]:
     texts = {"releases.yaml": dump_releases([*rest, release])}
     for key, file in FILES.items():
         path = op_lists_dir / file
-        old = read_history(path, set(lines), VALUES[key])[0].operators if known else {}
+        old = read_history(path, lines, VALUES[key])[0].operators if known else {}
         operators = with_column(old, lines, release.line, facts.columns[key])
         # The stubs are C++ objects of at::native; everything else is an operator of aten.
         namespace, name = ("at::native", "MPS") if key == "stubs" else ("aten", key)
