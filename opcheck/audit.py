@@ -42,9 +42,19 @@ _NEVER_CHECKED = (
 
 
 def audit(
-    request: CaptureRequest, lists: OpLists, *, progress: Callable[[str], None] | None = None
+    request: CaptureRequest,
+    lists: OpLists,
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
 ) -> Report:
     """Run a model on the simulated Mac and report what each operator call does there.
+
+    Args:
+        request: the model, its inputs and the target.
+        lists: the op lists to judge by.
+        progress: told the stages of the capture.
+        show_output: pass on what the model prints, to stderr.
 
     Raises:
         OpcheckError: the model or its inputs cannot be loaded, or the target is not in the lists.
@@ -56,7 +66,8 @@ def audit(
         macos=Version.parse(request.macos),
         cpu_fallback=request.cpu_fallback,
     )
-    return report(capture(request, progress=progress), target, lists)
+    trace = capture(request, progress=progress, show_output=show_output)
+    return report(trace, target, lists)
 
 
 def report(trace: Trace, target: Target, lists: OpLists) -> Report:

@@ -13,6 +13,7 @@ import click
 from opcheck.capture.request import TRACERS, CaptureRequest
 from opcheck.cli import VERBS, config, output
 from opcheck.errors import UsageError
+from opcheck.files import write_text
 from opcheck.gate import FAIL_ON, PASSED, exit_code
 from opcheck.model import Report, Scalar
 from opcheck.names import parse_dtype
@@ -112,7 +113,12 @@ def _flag(*names: str, **attributes: Any) -> Callable[[_Function], _Function]:
     help="Time that the capture may take.",
 )
 @_flag("--quiet", "-q", is_flag=True, help="Show no progress.")
-@_flag("--verbose", "-v", is_flag=True, help="Progress line by line; every place in the text.")
+@_flag(
+    "--verbose",
+    "-v",
+    is_flag=True,
+    help="Progress and the model's own output on stderr; nothing cut in the text.",
+)
 @_flag(
     "--color",
     type=click.Choice(("auto", "always", "never")),
@@ -161,10 +167,10 @@ def command(
     from opcheck.audit import audit  # noqa: PLC0415  (a wrong flag need not wait for it)
 
     with output.progress(quiet=quiet, verbose=verbose) as progress:
-        report = audit(request, lists, progress=progress)
+        report = audit(request, lists, progress=progress, show_output=verbose)
     name = format_name or (format_of(output_path) if path else None) or "text"
     if path:
-        output.write(path, render(report, name))
+        write_text(path, render(report, name))
         output.note(f"{report.headline}; the report is in {output_path}")
     elif name == "text":
         output.emit(_for_terminal(report, color=output.color_wanted(color), full=verbose))

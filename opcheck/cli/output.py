@@ -6,11 +6,8 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import click
-
-from opcheck.errors import UsageError
 
 
 def emit(text: str) -> None:
@@ -28,35 +25,13 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
-def write(path: Path, text: str) -> None:
-    """Write the file whole or not at all.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_text(text, encoding="utf-8", newline="\n")
-        beside.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise UsageError(
-            f"cannot write the report: {error.strerror}",
-            context=str(path),
-            hint="name a file in a directory that exists and that you may write to",
-        ) from error
-
-
 def color_wanted(choice: str) -> bool:
     """Whether stdout gets colour: as said, else on a terminal without NO_COLOR."""
     if choice != "auto":
         return choice == "always"
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and _is_tty()
-
-
-def _is_tty() -> bool:
-    return sys.stdout.isatty()
+    return (
+        not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+    )
 
 
 @contextlib.contextmanager

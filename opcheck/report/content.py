@@ -18,7 +18,10 @@ def as_dict(report: Report) -> dict[str, object]:
         "totals": dict(report.totals),
         "findings": [_finding(finding) for finding in report.findings],
         "calls": [_group(group) for group in report.groups],
-        "partition": msgspec.to_builtins(report.partition),
+        "partition": {
+            **msgspec.to_builtins(report.partition),
+            "regions": [msgspec.to_builtins(region) for region in report.partition.regions],
+        },
         "capture": msgspec.to_builtins(report.capture),
         "op_lists": msgspec.to_builtins(report.op_lists),
         "not_checked": list(report.not_checked),

@@ -34,7 +34,7 @@ def _lines(report: Report) -> Iterator[str]:
             colalign=("left", "left", "right", "left", "left"),
         )
     yield from ("", "## Transfers", "")
-    yield f"{summary.transfers(report.partition)}.".capitalize()
+    yield f"{summary.transfers(report.partition)}."
     yield from ("", "## Evidence", "")
     yield f"- Captured: {_text(summary.capture(report))}"
     yield f"- Judged by: {_text(summary.evidence(report))}"
