@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.cells import cell_len
+
+from opcheck.model import Report, SourceLocation
+from opcheck.report import FORMATS, format_of, render, terminal
+from opcheck.report.content import as_dict
+from tests.made import call, make_report, problem, spec
+
+GOLDEN = Path(__file__).parent / "golden"
+
+#: One report that is all well, one that has every finding, one with nothing to tell.
+REPORTS: dict[str, Report] = {
+    "native": make_report(call("aten::mm", 3), call("aten::mm", 3), call("aten::relu", 4)),
+    "everything": make_report(
+        call("aten::mm", 1),
+        *(call("aten::foo", line) for line in (2, 3, 4, 5, 5, 6)),
+        call("aten::svd", 7, location=None, module=""),
+        call("aten::embedding_renorm_", 8, phase="backward"),
+        call("mylib::op|with", 9, registrations=("CPU",)),
+        call("aten::stub", 10),
+        call("aten::implied", 11),
+        call("aten::comp", 12, inner=("aten::foo", "aten::mm")),
+        call(
+            "aten::_to_copy",
+            13,
+            inputs=(spec(1, dtype="float64"),),
+            refusal=("float64", "Cannot convert a MPS Tensor to float64 dtype. Use `float32`."),
+            location=SourceLocation(
+                file="a/very/long/path/" * 8 + "model.py",
+                line=13,
+                text="x = x | y  # 日本語のコメント" * 6,
+            ),
+        ),
+        problems=(problem("guess", "item() was answered 0"),),
+        uncalled=("head",),
+        differences=("aten::new is not in the installed torch",),
+    ),
+    "broken": make_report(
+        complete=False, problems=(problem("model_raised", "ValueError: no"),), parameters=0
+    ),
+}
+CASES = [(name, kind) for name in REPORTS for kind in FORMATS]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_golden(name: str, kind: str, request: pytest.FixtureRequest) -> None:
+    path = GOLDEN / f"{name}{FORMATS[kind].suffixes[0]}"
+    text = render(REPORTS[name], kind)
+    if request.config.getoption("--update-golden"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_yaml_and_json_say_the_same(name: str) -> None:
+    report = REPORTS[name]
+    from_yaml = yaml.safe_load(render(report, "yaml"))
+    assert from_yaml == json.loads(render(report, "json")) == as_dict(report)
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_the_same_report_gives_the_same_bytes(name: str, kind: str) -> None:
+    assert render(REPORTS[name], kind) == render(REPORTS[name], kind)
+
+
+def test_yaml_writes_nothing_as_a_reference_to_something_else() -> None:
+    text = render(REPORTS["everything"], "yaml")
+    assert "&id" not in text
+    assert "*id" not in text
+
+
+@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("width", [60, 100, 300])
+@pytest.mark.parametrize("full", [False, True])
+def test_the_text_is_never_wider_than_the_terminal(name: str, width: int, *, full: bool) -> None:
+    text = terminal.render(REPORTS[name], width=width, full=full)
+    assert max(map(cell_len, text.splitlines())) <= min(width, 100)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_colour_adds_escapes_and_nothing_else(name: str) -> None:
+    assert "\x1b" not in terminal.render(REPORTS[name])
+    assert "\x1b[" in terminal.render(REPORTS[name], color=True)
+
+
+def test_the_headline_is_the_first_line() -> None:
+    for report in REPORTS.values():
+        assert terminal.render(report).splitlines()[0] == report.headline
+
+
+def test_the_text_shows_three_places_unless_asked_for_all() -> None:
+    report = make_report(*(call("aten::foo", line) for line in range(1, 7)))
+    short, whole = terminal.render(report), terminal.render(report, full=True)
+    assert "model.py:4" not in short
+    assert "and 3 more places (-v shows all)" in short
+    assert "model.py:6" in whole
+    assert "more place" not in whole
+
+
+def test_the_next_command_of_a_native_model_keeps_it_so() -> None:
+    expected = "opcheck audit model.py:Net --torch 2.13 --macos 15.0 --fail-on fallback"
+    assert expected in render(REPORTS["native"], "text")
+    assert "opcheck explain OC101" in render(REPORTS["everything"], "text")
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_markdown_cell_breaks_its_table(name: str) -> None:
+    rows = [line for line in render(REPORTS[name], "markdown").splitlines() if line[:1] == "|"]
+    assert {row.replace("\\|", "").count("|") for row in rows} <= {6}
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("x.yml", "yaml"),
+        ("a/b.YAML", "yaml"),
+        ("r.md", "markdown"),
+        ("r.json", "json"),
+        ("r", None),
+    ],
+)
+def test_a_suffix_asks_for_a_format(path: str, kind: str | None) -> None:
+    assert format_of(path) == kind

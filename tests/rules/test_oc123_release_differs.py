@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from tests.made import call
+from tests.rules.found import found
+
+
+def test_one_note_for_each_difference() -> None:
+    first, second = found("OC123", call("aten::mm"), differences=("aten::a is new", "b"))
+    assert (first.message, second.message) == ("aten::a is new", "b")
+    assert first.hint == "install torch 2.13 here and audit again (captured with 2.13.0+cpu)"
+
+
+def test_silent_without_differences() -> None:
+    assert not found("OC123", call("aten::mm"))
