@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import sysconfig
 import traceback
-from pathlib import Path
 
-#: Where code lives that the user did not write, apart from opcheck's own folder.
-_INSTALLED = tuple(
-    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
-_SELF = str(Path(__file__).parents[1])
+from opcheck.capture.lines import display_path, is_user_code
+
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:
@@ -22,28 +19,15 @@ def one_line(error: BaseException, limit: int = 300) -> str:
 def own_line(error: BaseException) -> str:
     """``file.py:12 in __init__: self.head = Head(width)``, the innermost line that the user wrote.
 
-    Where no line is the user's, the innermost one outside of torch; empty where there is none.
+    Where no line is the user's, the innermost one of a library; empty where there is none.
     """
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{_short(error.filename)}:{error.lineno}: {(error.text or '').strip()}"
+        return f"{display_path(error.filename)}:{error.lineno}: {(error.text or '').strip()}"
     frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((_SELF, "<"))
+        frame for frame in traceback.extract_tb(error.__traceback__) if is_user_code(frame.filename)
     ]
-    own = [frame for frame in frames if not frame.filename.startswith(_INSTALLED)]
-    outside = [frame for frame in frames if "/torch/" not in frame.filename]
-    for chosen in (own, outside, frames):
-        if chosen:
-            frame = chosen[-1]
-            return f"{_short(frame.filename)}:{frame.lineno} in {frame.name}: {frame.line}"
-    return ""
-
-
-def _short(filename: str) -> str:
-    """The path relative to the working directory or to site-packages."""
-    path = Path(filename)
-    for folder in (Path.cwd(), *map(Path, sorted(_INSTALLED, key=len, reverse=True))):
-        if path.is_relative_to(folder):
-            return str(path.relative_to(folder))
-    return filename
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+    if not frames:
+        return ""
+    frame = (own or frames)[-1]
+    return f"{display_path(frame.filename)}:{frame.lineno} in {frame.name}: {frame.line}"

@@ -1,0 +1,106 @@
+"""Inputs for a model that came without: from its library's conventions, or from its first layer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcheck.capture import derive_diffusers, derive_transformers, derive_vision
+from opcheck.capture.build import values
+from opcheck.errors import InputError
+
+Derived = tuple[tuple[Any, ...], dict[str, Any], str]
+
+#: First layer -> the shape of what it reads.  Batch 1; sizes that common nets of that kind take.
+_SHAPES: dict[type[nn.Module], Callable[[Any], tuple[int, ...]]] = {
+    nn.Linear: lambda layer: (1, layer.in_features),
+    nn.Bilinear: lambda layer: (1, layer.in1_features),
+    nn.Conv1d: lambda layer: (1, layer.in_channels, 1024),
+    nn.Conv2d: lambda layer: (1, layer.in_channels, 224, 224),
+    nn.Conv3d: lambda layer: (1, layer.in_channels, 16, 112, 112),
+    nn.ConvTranspose1d: lambda layer: (1, layer.in_channels, 64),
+    nn.ConvTranspose2d: lambda layer: (1, layer.in_channels, 16, 16),
+    nn.ConvTranspose3d: lambda layer: (1, layer.in_channels, 8, 16, 16),
+    nn.Embedding: lambda _: (1, 128),
+    nn.EmbeddingBag: lambda _: (1, 128),
+    nn.RNNBase: lambda layer: _sequence(layer, layer.input_size),
+    nn.MultiheadAttention: lambda layer: _sequence(layer, layer.embed_dim),
+    nn.LayerNorm: lambda layer: (1, 32, *layer.normalized_shape),
+    nn.BatchNorm1d: lambda layer: (2, layer.num_features),
+    nn.BatchNorm2d: lambda layer: (1, layer.num_features, 64, 64),
+    nn.BatchNorm3d: lambda layer: (1, layer.num_features, 16, 64, 64),
+    nn.GroupNorm: lambda layer: (1, layer.num_channels, 64, 64),
+}
+
+
+def derive(model: Callable[..., Any], family: str) -> Derived:
+    """Arguments to call the model with, and a note for the reader of the report.
+
+    Args:
+        model: the model.
+        family: whose conventions its forward follows, as ``Loaded.family`` says.
+
+    Raises:
+        InputError: nothing is known that it could be called with.
+    """
+    module = model if isinstance(model, nn.Module) else None
+    if module is not None and family == "transformers":
+        kwargs, note = derive_transformers.derive(module)
+        return (), kwargs, note
+    if module is not None and family == "diffusers":
+        return (), derive_diffusers.derive(module), "inputs as the configuration describes them"
+    if module is not None and family in derive_vision.FAMILIES:
+        return derive_vision.FAMILIES[family](module), {}, "inputs as the model is documented"
+    return _from_first_layer(model)
+
+
+def highest_index(model: Callable[..., Any], name: str = "") -> int:
+    """One more than the largest integer that every model input of that name may hold."""
+    if not isinstance(model, nn.Module):
+        return 1
+    if "type_ids" in name or "mask" in name:
+        return 2
+    tables = (layer for layer in model.modules() if isinstance(layer, nn.Embedding))
+    table = next(tables, None)
+    return 1 if table is None else table.num_embeddings
+
+
+def _from_first_layer(model: Callable[..., Any]) -> Derived:
+    call = model.forward if isinstance(model, nn.Module) else model
+    name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
+    needed = [
+        parameter.name
+        for parameter in inspect.signature(call).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    path, layer = _first_layer(model) if isinstance(model, nn.Module) else ("", None)
+    if len(needed) != 1 or layer is None:
+        raise InputError(
+            f"nothing says what {name} is called with",
+            context=f"{name} takes {', '.join(needed) or 'no required argument'}",
+            hint="give each argument: --input 1x3x224x224:float32 --input name=1x128:int64",
+        )
+    shape = next(make(layer) for kind, make in _SHAPES.items() if isinstance(layer, kind))
+    if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
+        tensor = values(shape, torch.int64, layer.num_embeddings)
+    else:
+        tensor = values(shape, next(layer.parameters()).dtype)
+    where = f"{path} ({type(layer).__name__})" if path else type(layer).__name__
+    return (tensor,), {}, f"the input was guessed from the first layer, {where}: --input sets it"
+
+
+def _first_layer(model: nn.Module) -> tuple[str, nn.Module | None]:
+    layer: nn.Module
+    for path, layer in model.named_modules():
+        if isinstance(layer, tuple(_SHAPES)) and next(layer.parameters(), None) is not None:
+            return path, layer
+    return "", None
+
+
+def _sequence(layer: Any, width: int) -> tuple[int, ...]:
+    return (1, 32, width) if layer.batch_first else (32, 1, width)
