@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ import click
 
 from opcheck.capture.request import TRACERS, CaptureRequest
 from opcheck.cli import VERBS, config, output
-from opcheck.errors import UsageError
+from opcheck.errors import OpcheckError, UsageError
 from opcheck.files import write_text
 from opcheck.gate import FAIL_ON, PASSED, exit_code
 from opcheck.model import Report, Scalar
@@ -148,7 +149,8 @@ def command(
 ) -> int:
     """Audit the model, write the report, return the exit code."""
     lists = load()
-    line, system = _target(torch, macos, lists)
+    line = _release(torch, lists)
+    system = _system(macos, line, lists)
     request = CaptureRequest(
         model=model,
         torch=str(line),
@@ -156,7 +158,7 @@ def command(
         cpu_fallback=fallback,
         inputs=tuple(inputs),
         config=dict(_setting(text) for text in settings),
-        dtype=parse_dtype(dtype) if dtype else "",
+        dtype=_dtype(dtype),
         tracer=tracer,
         grad=grad,
         save_graph=save_graph,
@@ -186,17 +188,33 @@ def command(
     return code
 
 
-def _target(torch: str | None, macos: str | None, lists: OpLists) -> tuple[Version, Version]:
-    """The release line and the macOS version; by default the newest of both.
-
-    Raises:
-        UsageError: not a version.
-        UnknownTargetError: not in the lists, or a macOS on which the release does not run.
-    """
+def _release(text: str | None, lists: OpLists) -> Version:
+    """The release line that was asked for, or the newest."""
     known = tuple(Version.parse(release.line) for release in lists.releases)
-    line = parse_torch(torch, known) if torch else max(known)
+    with _flag_named("--torch"):
+        return parse_torch(text, known) if text else max(known)
+
+
+def _system(text: str | None, line: Version, lists: OpLists) -> Version:
+    """The macOS version that was asked for, or the newest."""
     minimum = Version.parse(lists.release(str(line)).minimum_macos)
-    return line, parse_macos(macos or str(MACOS_MAJORS[-1]), minimum, line)
+    with _flag_named("--macos"):
+        return parse_macos(text or str(MACOS_MAJORS[-1]), minimum, line)
+
+
+def _dtype(text: str) -> str:
+    with _flag_named("--dtype"):
+        return parse_dtype(text) if text else ""
+
+
+@contextlib.contextmanager
+def _flag_named(flag: str) -> Iterator[None]:
+    """Name the flag in errors that do not know where their text comes from."""
+    try:
+        yield
+    except OpcheckError as error:
+        error.context = error.context or flag
+        raise
 
 
 def _setting(text: str) -> tuple[str, Scalar | list[object] | dict[str, object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -12,12 +13,17 @@ import click
 
 def emit(text: str) -> None:
     """Write the report to stdout; a reader that stops early (``| head``) is no error."""
+    out = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and not out.isatty():
+        # A pipe has no encoding of its own, and the platform's may lack characters of the model's.
+        out.reconfigure(encoding="utf-8")
     try:
-        click.echo(text, nl=not text.endswith("\n"))
-        sys.stdout.flush()
+        # Not click.echo: it would take out the colours that --color always asked for.
+        out.write(text if text.endswith("\n") else f"{text}\n")
+        out.flush()
     except BrokenPipeError:
         # Python flushes stdout again when it exits, and would complain then.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
 def note(text: str) -> None:
