@@ -1,0 +1,63 @@
+"""A command line whose captures are made, not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.cli import run
+from opcheck.model import Report
+from opcheck.oplists.registrations import OpLists
+from tests.made import call, make_report
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class CommandLine:
+    """Runs opcheck in this process; ``report`` is what every audit gives, ``requests`` what was asked."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.report = make_report(call("aten::mm"))
+        self.failure: BaseException | None = None
+        self.requests: list[CaptureRequest] = []
+        self._capsys = capsys
+
+    def audit(
+        self,
+        request: CaptureRequest,
+        lists: OpLists,  # noqa: ARG002  (the signature of audit)
+        *,
+        progress: Callable[[str], None] | None = None,
+        show_output: bool = False,  # noqa: ARG002
+    ) -> Report:
+        self.requests.append(request)
+        if progress is not None:
+            progress("building the model")
+        if self.failure is not None:
+            raise self.failure
+        target = {**self.report.target, "cpu_fallback": request.cpu_fallback}
+        return msgspec.structs.replace(self.report, model=request.model, target=target)
+
+    def __call__(self, *args: str) -> Result:
+        code = run(args)
+        return Result(code, *self._capsys.readouterr())
+
+
+@pytest.fixture
+def opcheck(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> CommandLine:
+    """The command line, in an empty directory."""
+    line = CommandLine(capsys)
+    monkeypatch.setattr("opcheck.audit.audit", line.audit)
+    monkeypatch.chdir(tmp_path)
+    return line

@@ -1,0 +1,86 @@
+"""The program as a process: what it loads, its pipes, its helps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from opcheck.cli import VERBS, run
+
+_REPORT_MODULES = """
+import sys
+from opcheck.cli import run
+code = run(sys.argv[1:])
+print(*sorted(sys.modules), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def modules_after(*args: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", _REPORT_MODULES, *args], capture_output=True, text=True, check=True
+    )
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "args", [("--help",), ("--version",), ("lists",), ("explain", "OC101"), ("audit", "--help")]
+)
+def test_torch_is_not_loaded_where_nothing_is_run(args: tuple[str, ...]) -> None:
+    assert not {"torch", "networkx", "rich"} & modules_after(*args)
+
+
+def test_help_loads_no_library_but_click() -> None:
+    assert not {"msgspec", "yaml", "tabulate", "numpy"} & modules_after("--help")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_says_the_same_in_both_helps(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([verb, "--help"]) == 0
+    own = capsys.readouterr().out
+    assert run(["--help"]) == 0
+    assert VERBS[verb] in " ".join(own.split())
+    assert VERBS[verb] in " ".join(capsys.readouterr().out.split())
+
+
+def test_without_a_verb_the_help_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Commands:" in err
+
+
+def test_an_unknown_verb_is_three_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["adit"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("No such command 'adit'.")
+    assert lines[1:] == ["  in: opcheck", "  help: opcheck --help"]
+
+
+def test_the_module_is_the_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "opcheck", "explain", "OC999"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("unknown finding")
+
+
+def test_a_reader_that_stops_early_is_no_error() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "opcheck", "explain", "OC101"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (0, b"")

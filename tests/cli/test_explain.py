@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+
+from opcheck.rules import RULES
+from tests.cli.conftest import CommandLine
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_every_finding_has_a_page(opcheck: CommandLine, rule: object) -> None:
+    one = next(known for known in RULES if known is rule)
+    result = opcheck("explain", one.id.lower())
+    assert result.code == 0
+    assert result.out.startswith(f"# {one.id} {one.slug}: {one.title}\n\n**What.** ")
+
+
+def test_without_an_id_every_rule_has_a_line(opcheck: CommandLine) -> None:
+    lines = opcheck("explain").out.splitlines()
+    assert [line.split()[0] for line in lines] == [rule.id for rule in RULES]
+
+
+def test_an_unknown_id_names_the_known_ones(opcheck: CommandLine) -> None:
+    result = opcheck("explain", "OC999")
+    assert result.code == 2
+    assert result.err.splitlines()[0] == "unknown finding: 'OC999'"
+    assert "OC101, OC102" in result.err

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from opcheck.oplists.registrations import OpLists
+from tests.cli.conftest import CommandLine
+
+
+@pytest.mark.parametrize("verb", [("lists",), ("lists", "info")])
+def test_the_table_has_a_row_for_each_release(
+    opcheck: CommandLine, lists: OpLists, verb: tuple[str, ...]
+) -> None:
+    result = opcheck(*verb)
+    assert result.code == 0
+    rows = [line.split() for line in result.out.splitlines()]
+    assert [row[0] for row in rows[1 : 1 + len(lists.releases)]] == [
+        release.torch for release in lists.releases
+    ]
+    assert ["2.13.0", "2026-07-03", "14.0+", "3110", "894", "173", "95", "3"] in rows
+    assert f"digest {lists.digest}" in result.out
+
+
+def test_building_without_the_extra_says_how_to_get_it(
+    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("opcheck.oplists.wheel")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr("opcheck.oplists.wheel", None, raising=False)
+    monkeypatch.delattr("opcheck.oplists.wheel", raising=False)
+    monkeypatch.setitem(sys.modules, "lief", None)
+    monkeypatch.setitem(sys.modules, "capstone", None)
+    result = opcheck("lists", "build", "2.13.0")
+    assert result.code == 2
+    assert result.err.splitlines()[-1] == "  help: pip install 'opcheck[wheels]'"
+    assert len(result.err.splitlines()) == 3
+
+
+def test_building_from_nothing_is_refused(opcheck: CommandLine) -> None:
+    result = opcheck("lists", "build", "no.whl")
+    assert result.code == 2
+    assert result.err.startswith("neither a torch release nor a wheel file: 'no.whl'\n")

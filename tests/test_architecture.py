@@ -1,0 +1,78 @@
+"""Imports run downward only, and torch stays where the models run."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import opcheck
+
+ROOT = Path(opcheck.__file__).parent
+MODULES = sorted(ROOT.rglob("*.py"))
+
+#: The layers, the top one first; a room may import itself, its neighbours in a row, and below.
+LAYERS = (
+    ("__main__",),
+    ("cli",),
+    ("report", "gate"),
+    ("audit",),
+    ("rules",),
+    ("partition",),
+    ("judge",),
+    ("capture",),
+    ("simulate",),
+    ("oplists", "messages"),
+    ("model", "files", "wording"),
+    ("names", "versions"),
+    ("errors",),
+    ("__init__",),
+)
+DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
+#: Rooms in which user code and torch run, and their modules that the torch-free rooms import.
+WITH_TORCH = {"simulate", "capture", "compile", "observe"}
+TORCH_FREE = {
+    "capture/__init__.py",
+    "capture/parent.py",
+    "capture/request.py",
+    "capture/protocol.py",
+}
+
+
+def imports(path: Path) -> set[str]:
+    """The dotted names that a module imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def room(parts: tuple[str, ...]) -> str:
+    return parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_run_downward(path: Path) -> None:
+    own = room(path.relative_to(ROOT).parts)
+    for name in imports(path):
+        package, _, rest = name.partition(".")
+        if package == "opcheck":
+            other = room(tuple(rest.split("."))) if rest else "__init__"
+            other = other if other in DEPTH else "__init__"
+            assert DEPTH[other] >= DEPTH[own], f"{path.relative_to(ROOT)} imports {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_where_models_run_is_torch_imported(path: Path) -> None:
+    relative = path.relative_to(ROOT)
+    if relative.parts[0] not in WITH_TORCH or relative.as_posix() in TORCH_FREE:
+        assert not [name for name in imports(path) if name.partition(".")[0] == "torch"]
+
+
+def test_every_room_has_its_place() -> None:
+    rooms = {room(path.relative_to(ROOT).parts) for path in MODULES}
+    assert rooms == set(DEPTH)
