@@ -92,5 +92,5 @@ def _move_call(number: int, tensor: torch.Tensor, name: str) -> OpCall:
         arguments={"device": "mps:0"},
         module=name,
         phase="move",
-        inner=("aten::empty_strided", "aten::copy_"),
+        inner=("aten::empty_strided",),
     )

@@ -115,6 +115,9 @@ def _listen(
         stage = message.text
         if progress is not None:
             progress(stage)
+    # It closed its end: let it die of what it is dying of.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_GRACE)
     return None, stage
 
 

@@ -91,7 +91,7 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
         inputs=inputs.specs,
         parameters=mover.elements,
         parameter_bytes=mover.bytes,
-        installed_torch=torch.__version__,
+        installed_torch=str(torch.__version__),
         target_torch=request.torch,
         target_macos=request.macos,
         differences=differences,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opcheck.simulate.flight import FLIGHT
+from opcheck.simulate.routes import unwrapped
 from opcheck.simulate.specs import spec_of
 from opcheck.simulate.tensor import MPSTensor, wrap
 
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opcheck.simulate.dispatcher import Call, Simulator
-    from opcheck.simulate.routes import Route
+    from opcheck.simulate.flight import FLIGHT
+from opcheck.simulate.routes import Route
 
 _NOTHING: tuple[str, ...] = ()
 
@@ -52,7 +55,7 @@ CALLS: dict[str, Callable[[Any, Any], tuple[str, ...]]] = {
     # Copy.cpp, ``copy_impl``: mps::mps_copy_ is called directly if either side is on MPS.
     "aten::copy_": _only(),
     # TensorConversions.cpp: an allocation, then copy_.
-    "aten::_to_copy": _only("aten::empty_strided", "aten::copy_"),
+    "aten::_to_copy": _only("aten::empty_strided"),
     # TensorShape.cpp: aliases of the storage; no kernel runs.
     "aten::detach": _only(),
     "aten::alias": _only(),
@@ -64,6 +67,8 @@ CALLS: dict[str, Callable[[Any, Any], tuple[str, ...]]] = {
     "aten::empty_like": _only("aten::empty_strided"),
     "aten::new_empty": _only("aten::empty.memory_format"),
     "aten::new_empty_strided": _only("aten::empty_strided"),
+    # BatchLinearAlgebra.cpp: allocates, then calls the out form, which has no meta kernel.
+    "aten::linalg_lstsq": _only("aten::linalg_lstsq.out"),
     # Pack: loops over the batch on the host, then narrow, cat (PackedSequence.cpp).
     "aten::_pack_padded_sequence": _only("aten::slice.Tensor", "aten::cat"),
 }
@@ -76,8 +81,9 @@ class _Names:
         self.names: dict[str, None] = {}
 
     def record(self, call: Call) -> None:
-        # A composite inside of a composite stands for what it calls itself.
-        for name in call.inner if call.inner else (call.route.name,):
+        """Take the name; a composite inside of a composite stands for what it calls itself."""
+        followed = call.route.composite is not None and call.inner is not None
+        for name in call.inner or () if followed else (call.route.name,):
             self.names.setdefault(name)
 
     def guess(self, operator: str, answer: Any) -> None:
@@ -97,9 +103,11 @@ def follow(simulator: Simulator, route: Route, args: Any, kwargs: Any) -> tuple[
             torch.no_grad(),
             torch._C._AutoDispatchBelowAutograd(),
             simulator,
-            simulator.flight.set(on_mps=True),
+            FLIGHT.set(on_mps=True),
         ):
-            route.func._op_dk(route.composite, *_valueless(args), **_valueless(kwargs))
+            route.func._op_dk(
+                route.composite, *unwrapped(route, _valueless(args)), **_valueless(kwargs)
+            )
     except RecursionError:
         return None
     except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, parse_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.simulate.dispatcher import Flight
     from opcheck.versions import Version
 
 _TO = {torch.Tensor.to}
@@ -26,10 +26,6 @@ class DeviceMode(TorchFunctionMode):
     C++ refuses ``.to("mps")`` on a build without MPS, and cannot see that a temporary belongs on MPS
     (simulate/dispatcher.py, ``Flight``).
     """
-
-    def __init__(self, flight: Flight) -> None:
-        super().__init__()
-        self._flight = flight
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """See one API call."""
@@ -44,13 +40,12 @@ class DeviceMode(TorchFunctionMode):
                 return moved
         elif func in _TO_MPS:
             return torch.ops.aten._to_copy.default(args[0], device=MPS_DEVICE)
-        flight = self._flight
-        before = flight.on_mps
-        flight.on_mps = device is None and _any_on_mps(args, kwargs)
+        before = FLIGHT.on_mps
+        FLIGHT.on_mps = device is None and _any_on_mps(args, kwargs)
         try:
             return func(*args, **kwargs)
         finally:
-            flight.on_mps = before
+            FLIGHT.on_mps = before
 
 
 def as_device(device: Any) -> Any:
@@ -71,14 +66,12 @@ def _any_on_mps(args: Any, kwargs: Any) -> bool:
 
 
 def _moved(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor | None:
-    copy = kwargs.pop("copy", False)
     if not any(_names_mps(value) for value in (*args, *kwargs.values())):
         return None
-    device, dtype, non_blocking, memory_format = parse_to(
+    _device, dtype, non_blocking, memory_format, _copy = parse_to(
         *(as_device(value) for value in args),
         **{name: as_device(value) for name, value in kwargs.items()},
     )
-    del device, copy
     options: dict[str, Any] = {"device": MPS_DEVICE, "dtype": dtype, "non_blocking": non_blocking}
     if memory_format is not None:
         options["memory_format"] = memory_format
@@ -124,6 +117,11 @@ def mps_backend(macos: Version) -> Iterator[None]:
         (runtime, "synchronize", nothing),
         (runtime, "empty_cache", nothing),
         (runtime, "manual_seed", nothing),
+        (runtime, "seed", nothing),
+        # The simulated device draws from the CPU's generator.  Functions of our own: torch._dynamo refuses one
+        # object under two names (torch/_dynamo/trace_rules.py, get_torch_obj_rule_map).
+        (runtime, "get_rng_state", lambda: torch.get_rng_state()),
+        (runtime, "set_rng_state", lambda state: torch.set_rng_state(state)),
         (runtime, "current_allocated_memory", zero),
         (runtime, "driver_allocated_memory", zero),
     ]

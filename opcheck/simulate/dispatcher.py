@@ -5,7 +5,6 @@ Records nothing itself: every leaf call is handed to a sink, with its key (simul
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
@@ -13,12 +12,13 @@ from torch._C import DispatchKey
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcheck.simulate import bodies, shapes
-from opcheck.simulate.routes import Kind, Route, make_route
+from opcheck.simulate.flight import FLIGHT
+from opcheck.simulate.routes import Kind, Route, make_route, unwrapped
 from opcheck.simulate.specs import DICT, LIST, Spec, encode, spec_of
 from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, Storage, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
 #: values are kept for tensors of at most this many elements: a 128 x 128 attention mask fits.
 KEEP_ELEMENTS = 16_384
@@ -72,29 +72,6 @@ class Sink(Protocol):
         """Take note that ``operator`` asked for unknown values and was answered ``answer``."""
 
 
-class Flight:
-    """What the API call being executed says about factories that C++ calls inside of it.
-
-    C++ makes its temporaries with ``x.options()``, which says ``cpu`` for a wrapper: inside an API call with an
-    argument on MPS and no ``device=`` of the user's, a factory for the CPU is one for MPS.
-    """
-
-    __slots__ = ("on_mps",)
-
-    def __init__(self) -> None:
-        self.on_mps = False
-
-    @contextlib.contextmanager
-    def set(self, *, on_mps: bool) -> Iterator[None]:
-        """For the time of one call."""
-        before = self.on_mps
-        self.on_mps = on_mps
-        try:
-            yield
-        finally:
-            self.on_mps = before
-
-
 class Simulator(TorchDispatchMode):
     """While it is entered, tensors on MPS go the target's way."""
 
@@ -114,7 +91,6 @@ class Simulator(TorchDispatchMode):
         keep: int = KEEP_ELEMENTS,
     ) -> None:
         super().__init__()
-        self.flight = Flight()
         self.keep = keep
         #: overloads with a kernel on the target that the installed torch does not have
         self.absent: tuple[str, ...] = ()
@@ -124,6 +100,7 @@ class Simulator(TorchDispatchMode):
         self._sink = sink
         self._routes: dict[Any, Route] = {}
         self._results: dict[tuple[Any, ...], Any] = {}
+        self._unrunnable: set[Any] = set()
         self._inner: dict[tuple[Any, ...], tuple[str, ...] | None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -145,7 +122,13 @@ class Simulator(TorchDispatchMode):
         if not on_mps:
             if not self._creates_on_mps(route, kwargs):
                 return func(*args, **kwargs)
+            if FLIGHT.narrows and kwargs.get("dtype") is torch.float64:
+                with self:
+                    return func(*args, **{**kwargs, "dtype": torch.float32})
         elif route.kind is not Kind.LEAF:
+            refused = REFUSED_COMPOSITES.get(route.name)
+            if refused is not None and (refusal := refused(args)):
+                self._sink.record(Call(route, tuple(parts), tuple(found), (), None, refusal))
             return self._run_body(route, args, kwargs)
         key = tuple(parts)
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
@@ -162,18 +145,20 @@ class Simulator(TorchDispatchMode):
         device = kwargs.get("device")
         if device is not None and device.type == "mps":
             return True
-        return self.flight.on_mps and route.factory and route.has_device
+        return FLIGHT.on_mps and route.factory and route.has_device
 
     def _leaves_mps(self, kwargs: Mapping[str, Any]) -> bool:
         device = kwargs.get("device")
-        return device is not None and device.type == "cpu" and not self.flight.on_mps
+        return device is not None and device.type == "cpu" and not FLIGHT.on_mps
 
     def _run_body(self, route: Route, args: Any, kwargs: Any) -> Any:
-        with self, self.flight.set(on_mps=True):
+        with self, FLIGHT.set(on_mps=True):
             if route.body is not None:
                 return route.body(*args, **kwargs)
             # Not OpOverload.decompose(): it prefers a Python decomposition to the C++ composite.
-            return route.func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+            return route.func._op_dk(
+                DispatchKey.CompositeImplicitAutograd, *unwrapped(route, args), **kwargs
+            )
 
     def _inner_calls(
         self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, found: list[torch.Tensor]
@@ -199,22 +184,24 @@ class Simulator(TorchDispatchMode):
         device: torch.device,
     ) -> Any:
         known = all(t.payload is not None and t.memory.known for t in on_mps)  # type: ignore[attr-defined]
-        if route.reads_data:
-            if known:
-                return self._compute_real(route, args, kwargs, device)
+        known = known and route.func not in self._unrunnable
+        if route.reads_data and not known:
             return self._guess(route, args)
+        if known and (route.reads_data or route.reads_shape or route.name in shapes.ONLY_REAL):
+            return self._compute_real(route, args, kwargs, device)
         result = self._results.get(key)
         if result is None:
-            if known and route.name in shapes.ONLY_REAL:
-                return self._compute_real(route, args, kwargs, device)
-            result = shapes.result_of(route, args, kwargs, self.keep)
-            self._results[key] = result
+            result = self._results[key] = shapes.result_of(route, args, kwargs)
         if known and result.elements <= self.keep and route.name not in shapes.NEVER_REAL:
-            return self._compute_real(route, args, kwargs, device)
+            try:
+                return self._compute_real(route, args, kwargs, device)
+            except NotImplementedError:
+                # Only MPS has a kernel for it (_scaled_dot_product_attention_math_for_mps): no values then.
+                self._unrunnable.add(route.func)
         return self._compute_shapes(route, result, args, kwargs, device)
 
     def _compute_real(self, route: Route, args: Any, kwargs: Any, device: torch.device) -> Any:
-        outputs = route.func(*_payloads(args), **_payloads(kwargs))
+        outputs = route.func(*unwrapped(route, _payloads(args)), **_payloads(kwargs))
         for index in route.writes:
             for written in _written(route, index, args, kwargs):
                 if type(written) is MPSTensor and written.payload is not None:
@@ -245,6 +232,7 @@ class Simulator(TorchDispatchMode):
             return [self._wrap_real(relation, v, base, device) for v in value] if type(value) is list else value
         if device is _CPU:
             return value
+        shapes.check_layout(value)
         memory = base.memory if relation == "view" and type(base) is MPSTensor else None
         return wrap(spec_of(value), value, memory)
 
@@ -285,6 +273,22 @@ class Simulator(TorchDispatchMode):
         answer = shapes.guess(route, args)
         self._sink.guess(route.name, answer)
         return answer
+
+
+def _indices_on_mps(args: Any) -> tuple[str, str] | None:
+    # TensorShape.cpp, tensor_split (1.13 to 2.15)
+    if type(args[1]) is not MPSTensor:
+        return None
+    return (
+        "device_mismatch",
+        "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on mps:0",
+    )
+
+
+#: composites that refuse their arguments before they dispatch to anything.
+REFUSED_COMPOSITES: dict[str, Callable[[Any], tuple[str, str] | None]] = {
+    "aten::tensor_split.tensor_indices_or_sections": _indices_on_mps,
+}
 
 
 # -- arguments ----------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+import torch
+
 from opcheck.simulate.device import DeviceMode, mps_backend
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS, Simulator, Sink
 from opcheck.simulate.mirror import Mirror
@@ -30,8 +32,13 @@ def simulated_mac(
     kernels = (name for name, value in registrations.items() if value in KERNEL_VALUES)
     mirror = Mirror(kernels, twins)
     simulator.absent = tuple(mirror.absent)
+    # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
+    # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
+    lifted = torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)
     try:
-        with mps_backend(target.macos), simulator, DeviceMode(simulator.flight):
+        with mps_backend(target.macos), simulator, DeviceMode():
             yield simulator
     finally:
+        torch._C._set_only_lift_cpu_tensors(lifted)
         mirror.remove()

@@ -32,6 +32,8 @@ _TELLING_KEYS = (
     "Autograd",
 )
 
+_NUMBERS = frozenset({int, float, bool, complex})
+
 
 class Kind(enum.Enum):
     """The ways a call can go."""
@@ -64,13 +66,16 @@ class Route(NamedTuple):
     writes: tuple[int, ...]
     #: the metadata of a written argument can change (``t_``, ``resize_``, ``out=``)
     reshapes: bool
-    #: no result is a tensor without its values: ``item``, ``nonzero``, ``equal``
+    #: the result is not known without the values (``item``, ``equal``), or its shape may not be (``nonzero``)
     reads_data: bool
+    reads_shape: bool
     factory: bool
     has_device: bool
     #: the composite kernel below autograd, for overloads that the target has no kernel for
     composite: DispatchKey | None
     arguments: tuple[str, ...]
+    #: positions that take a tensor and no number: a number there was a wrapped one to C++
+    takes_tensor: tuple[int, ...]
     #: dispatch keys with a kernel, for namespaces that the lists do not describe
     registrations: tuple[str, ...]
 
@@ -93,7 +98,7 @@ def make_route(
         kind = Kind.DECOMPOSE if implicit and value not in KERNEL_VALUES else Kind.LEAF
     schema = func._schema
     composite = None
-    if kind is Kind.LEAF and value not in KERNEL_VALUES and value != "python_kernel":
+    if kind is Kind.LEAF and value in ("composite_explicit", "composite_implicit"):
         composite = next((key for key in _COMPOSITES if func.has_kernel_for_dispatch_key(key)), None)
     writes = tuple(
         index
@@ -115,12 +120,19 @@ def make_route(
             or any(schema.arguments[index].kwarg_only for index in writes)
             or name.startswith(("aten::resize", "aten::set_", "aten::_resize"))
         ),
-        reads_data=torch.Tag.data_dependent_output in func.tags
-        or torch.Tag.dynamic_output_shape in func.tags,
+        reads_data=torch.Tag.data_dependent_output in func.tags,
+        reads_shape=torch.Tag.dynamic_output_shape in func.tags,
         factory=not any("Tensor" in str(argument.type) for argument in schema.arguments),
         has_device=any(argument.name == "device" for argument in schema.arguments),
         composite=composite,
         arguments=tuple(argument.name for argument in schema.arguments),
+        takes_tensor=()
+        if torch._C._should_allow_numbers_as_tensors(func._schema.name.partition("::")[2])
+        else tuple(
+            index
+            for index, argument in enumerate(schema.arguments)
+            if str(argument.type) in ("Tensor", "Optional[Tensor]")
+        ),
         registrations=() if func.namespace == "aten" else _registrations(name),
     )
 
@@ -143,3 +155,15 @@ def _relation(result: Any, arguments: Any) -> Return:
         if alias is not None and (alias.before_set & info.before_set or "*" in alias.after_set):
             return Return("argument" if info.is_write else "view", index)
     return Return("new")
+
+
+def unwrapped(route: Route, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with numbers as tensors where a call from Python would refuse a number."""
+    if not route.takes_tensor or not any(type(value) in _NUMBERS for value in args):
+        return args
+    return tuple(
+        torch.tensor(value)
+        if type(value) in _NUMBERS and index in route.takes_tensor
+        else value
+        for index, value in enumerate(args)
+    )

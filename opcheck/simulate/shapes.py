@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from opcheck.simulate.routes import unwrapped
 from opcheck.simulate.specs import META, Spec, intern, spec_of
 from opcheck.simulate.tensor import MPSTensor
 
@@ -44,11 +45,12 @@ class Result(NamedTuple):
     elements: int
 
 
-def result_of(route: Route, args: Any, kwargs: Any, keep: int) -> Result:
+def result_of(route: Route, args: Any, kwargs: Any) -> Result:
     """The metadata that this call's results have.
 
     Raises:
         NotSimulatedError: torch has no meta kernel, there is no rule here, and no CPU kernel to try.
+        DataDependentError: the shape depends on values.
     """
     rule = RULES.get(route.name)
     if rule is not None:
@@ -58,11 +60,13 @@ def result_of(route: Route, args: Any, kwargs: Any, keep: int) -> Result:
     try:
         return _run(route, convert, args, kwargs)
     except NotImplementedError:
+        if route.reads_shape:
+            raise _depends_on_values(route) from None
         return _run_without_meta(route, args, kwargs)
 
 
 def _run(route: Route, convert: Callable[[MPSTensor], torch.Tensor], args: Any, kwargs: Any) -> Result:
-    meta_args = _convert(args, convert)
+    meta_args = unwrapped(route, _convert(args, convert))
     meta_kwargs = _convert(kwargs, convert)
     if route.has_device and (route.factory or "device" in kwargs):
         meta_kwargs["device"] = META
@@ -103,7 +107,7 @@ def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> Result:
     real_kwargs = _convert(kwargs, zeros, to_meta=False)
     if "device" in real_kwargs:
         real_kwargs["device"] = torch.device("cpu")
-    outputs = route.func(*_convert(args, zeros, to_meta=False), **real_kwargs)
+    outputs = route.func(*unwrapped(route, _convert(args, zeros, to_meta=False)), **real_kwargs)
     outputs = outputs if len(route.returns) > 1 else (outputs,)
     specs = tuple(_spec(output) for output in outputs) if route.returns else ()
     return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
@@ -119,11 +123,14 @@ def guess(route: Route, args: Any) -> Any:
         return _GUESSES[_kind(args[0].dtype)]
     if str(route.func._schema.returns[0].type) == "bool":
         return False
-    message = (
+    raise _depends_on_values(route)
+
+
+def _depends_on_values(route: Route) -> DataDependentError:
+    return DataDependentError(
         f"{route.name} makes a tensor whose shape depends on values, and these are not known "
-        f"in a run on shapes"
+        "in a run on shapes"
     )
-    raise DataDependentError(message)
 
 
 _GUESSES: dict[str, Any] = {"bool": False, "int": 1, "float": 1.0, "complex": 1.0 + 0.0j}
@@ -179,10 +186,18 @@ def _unchanged(route: Route, args: Any, kwargs: Any) -> tuple[tuple[Spec | None,
 
 def _spec(output: Any) -> Any:
     if isinstance(output, torch.Tensor):
+        check_layout(output)
         return spec_of(output)
     if type(output) in (list, tuple):
         return [_spec(item) for item in output]
     return output
+
+
+def check_layout(tensor: torch.Tensor) -> None:
+    """Raise NotSimulatedError for a layout that the simulated tensor cannot have."""
+    if tensor.layout is not torch.strided:
+        message = f"tensors of layout {tensor.layout} on MPS are not simulated"
+        raise NotSimulatedError(message)
 
 
 def _spec_of_argument(argument: Any) -> Any:

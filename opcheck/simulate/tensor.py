@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._C import DispatchKey, DispatchKeySet
 
+from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.specs import Spec, spec_of
 
 MPS_KEYS = (
@@ -77,12 +78,13 @@ class MPSTensor(torch.Tensor):
 
     def cpu(self, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
         """The values, on the CPU."""
-        return torch.ops.aten._to_copy.default(self, device=_CPU, memory_format=memory_format)
+        # The user says where to: not a temporary of C++'s.
+        with FLIGHT.set(on_mps=False):
+            return torch.ops.aten._to_copy.default(self, device=_CPU, memory_format=memory_format)
 
     def to(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """As torch.Tensor.to: C++ would take ``mps`` for another device than the wrapper's."""
-        device, dtype, non_blocking, memory_format = parse_to(*args, **kwargs)
-        copy = bool(kwargs.get("copy", False))
+        device, dtype, non_blocking, memory_format, copy = parse_to(*args, **kwargs)
         moves = device is not None and device.type != "mps"
         if not moves and not copy and (dtype is None or dtype == self.dtype):
             if memory_format is None or self.is_contiguous(memory_format=memory_format):
@@ -92,7 +94,8 @@ class MPSTensor(torch.Tensor):
             options["device"] = device
         if memory_format is not None:
             options["memory_format"] = memory_format
-        return torch.ops.aten._to_copy.default(self, **options)
+        with FLIGHT.set(on_mps=not moves):
+            return torch.ops.aten._to_copy.default(self, **options)
 
     def numpy(self, *, force: bool = False) -> Any:
         """Raise as a Mac does unless ``force``."""
@@ -138,13 +141,17 @@ class MPSTensor(torch.Tensor):
 
 def parse_to(
     *args: Any, **kwargs: Any
-) -> tuple[torch.device | None, torch.dtype | None, bool, torch.memory_format | None]:
-    """The arguments of Tensor.to, by torch's own parser; ``mps`` and a tensor's device included."""
+) -> tuple[torch.device | None, torch.dtype | None, bool, torch.memory_format | None, bool]:
+    """The arguments of Tensor.to, by torch's own parser, which knows no ``copy``."""
     if args and isinstance(args[0], torch.Tensor):
         other = args[0]
         args = (other.device, other.dtype, *args[1:])
-    kwargs.pop("copy", None)
-    return torch._C._nn._parse_to(*args, **kwargs)
+    copy = bool(kwargs.pop("copy", False))
+    flags = [index for index, value in enumerate(args) if isinstance(value, bool)]
+    if len(flags) == 2:  # non_blocking, copy
+        copy = bool(args[flags[1]])
+        args = args[: flags[1]]
+    return (*torch._C._nn._parse_to(*args, **kwargs), copy)
 
 
 def wrap(

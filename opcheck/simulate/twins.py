@@ -12,6 +12,7 @@ import torch
 from torch._C import DispatchKey
 
 from opcheck.simulate import recurrent
+from opcheck.simulate.flight import FLIGHT
 from opcheck.versions import Span, Target, Version
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-_V2_5, _V2_6, _V2_7, _V2_8, _V2_9 = (Version(2, minor) for minor in (5, 6, 7, 8, 9))
+_V2_3, _V2_5, _V2_6, _V2_7, _V2_8, _V2_9 = (Version(2, minor) for minor in (3, 5, 6, 7, 8, 9))
 _V2_12, _V2_14, _V2_15 = (Version(2, minor) for minor in (12, 14, 15))
 
 
@@ -236,18 +237,37 @@ def _size(tensor: Tensor, dims: list[int]) -> int:
 
 def _tensor_split(_target: Target) -> Callable[..., Any]:
     def twin(x: Tensor, indices: Tensor, dim: int = 0) -> Any:
-        if indices.device.type != "cpu":
-            message = (
-                "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on "
-                f"{indices.device}"
-            )
-            raise RuntimeError(message)
+        # The refusal is the dispatcher's; here the program goes on as if the indices were on the CPU.
         if indices.dim() == 0:
             return x.tensor_split(int(indices.item()), dim)
         return x.tensor_split([int(i) for i in indices.tolist()], dim)
 
     return twin
 
+
+def _narrowing(op: Any) -> Callable[[Target], Callable[..., Any]]:
+    """The C++ body as it is, but for the float64 temporaries that it makes on other devices."""
+
+    def make(_target: Target) -> Callable[..., Any]:
+        def twin(*args: Any, **kwargs: Any) -> Any:
+            with FLIGHT.set(on_mps=True, narrows=True):
+                return _composite(op, *args, **kwargs)
+
+        return twin
+
+    return make
+
+
+#: composites that make their tolerances in float32 on MPS (LinearAlgebra.cpp, get_atol_rtol, since 2.3).
+_TOLERANCES = (
+    aten.linalg_pinv.default,
+    aten.linalg_pinv.atol_rtol_float,
+    aten.linalg_pinv.rcond_tensor,
+    aten.linalg_matrix_rank.default,
+    aten.linalg_matrix_rank.tol_tensor,
+    aten.linalg_matrix_rank.atol_rtol_float,
+    aten.linalg_matrix_rank.atol_rtol_tensor,
+)
 
 #: the table: operator, releases, twin, where PyTorch decides.
 TWINS: tuple[Twin, ...] = (
@@ -284,6 +304,15 @@ TWINS: tuple[Twin, ...] = (
     ),
     *(
         Twin(
+            op.name(),
+            Span(since=_V2_3),
+            _narrowing(op),
+            "native/LinearAlgebra.cpp, get_atol_rtol: float32 tolerances on MPS",
+        )
+        for op in _TOLERANCES
+    ),
+    *(
+        Twin(
             op,
             Span(),
             lambda _target, make=make: make,
@@ -309,16 +338,6 @@ def _group_norm_backward(*args: Any, **kwargs: Any) -> Any:
 
 def _var_mean(*args: Any, **kwargs: Any) -> Any:
     return torch._refs.var_mean(*args, **kwargs)
-
-
-def _lu_solve(*args: Any, **kwargs: Any) -> Any:
-    # torch/_refs/linalg/__init__.py, 2.10 to 2.13, registers its own function for MPS.
-    kernel = getattr(torch._refs.linalg, "linalg_lu_solve_out_mps", None) or getattr(
-        torch._refs.linalg, "_lu_solve_mps", None
-    )
-    if kernel is None:
-        return NotImplemented
-    return kernel(*args, **kwargs)
 
 
 #: torch/backends/mps/__init__.py, ``_init``: kernels that a Mac registers from Python at ``import torch``.

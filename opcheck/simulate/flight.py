@@ -1,0 +1,39 @@
+"""What is known of the API call that is being executed, for the operators that C++ calls inside of it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Flight:
+    """Where temporaries belong, and in which precision.
+
+    C++ makes its temporaries with ``x.options()``, which says ``cpu`` for a simulated tensor: inside an API call
+    with an argument on MPS and no ``device=`` of the user's, a factory for the CPU is one for MPS.
+    """
+
+    __slots__ = ("narrows", "on_mps")
+
+    def __init__(self) -> None:
+        self.on_mps = False
+        #: C++ takes float32 where it takes float64 on other devices.
+        self.narrows = False
+
+    @contextlib.contextmanager
+    def set(self, *, on_mps: bool, narrows: bool | None = None) -> Iterator[None]:
+        """For the time of one call."""
+        before = (self.on_mps, self.narrows)
+        self.on_mps = on_mps
+        self.narrows = self.narrows if narrows is None else narrows
+        try:
+            yield
+        finally:
+            self.on_mps, self.narrows = before
+
+
+#: One simulation at a time: the registrations that it needs are the process's too.
+FLIGHT = Flight()
