@@ -91,7 +91,7 @@ class Building(TorchDispatchMode):
     def _new(self, func: Any, args: Any, kwargs: Any, *, blank: bool) -> Any:
         try:
             sketch = _on_meta(func, args, kwargs)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever a meta kernel raises
             # The size depends on the values (nonzero), or no meta kernel exists: the inputs are
             # real and bounded, so that the result is, too.
             return func(*args, **kwargs)
