@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from opcheck import __version__
-from opcheck.capture.request import CaptureRequest
+from opcheck.capture.request import TRACERS, CaptureRequest
 from opcheck.judge import OUTCOMES, judge_all, outcome
 from opcheck.model import (
     PHASES,
@@ -67,7 +70,8 @@ def audit(
         cpu_fallback=request.cpu_fallback,
     )
     trace = capture(request, progress=progress, show_output=show_output)
-    return report(trace, target, lists)
+    made = report(trace, target, lists)
+    return msgspec.structs.replace(made, capture={**made.capture, "flags": _flags(request)})
 
 
 def report(trace: Trace, target: Target, lists: OpLists) -> Report:
@@ -102,6 +106,7 @@ def report(trace: Trace, target: Target, lists: OpLists) -> Report:
             "parameters": trace.parameters,
             "parameter_bytes": trace.parameter_bytes,
             "installed_torch": trace.installed_torch,
+            "flags": [],
             "differences": list(trace.differences),
             "modules_not_called": list(trace.uncalled),
             "environment": dict(sorted(trace.environment.items())),
@@ -118,6 +123,16 @@ def report(trace: Trace, target: Target, lists: OpLists) -> Report:
         not_checked=tuple(_not_checked(trace, target)),
         problems=trace.problems,
     )
+
+
+def _flags(request: CaptureRequest) -> list[str]:
+    """The flags of ``opcheck audit`` that ask for this capture again."""
+    flags = [f"--input={text}" for text in request.inputs]
+    flags += [f"--config={name}={json.dumps(value)}" for name, value in request.config.items()]
+    flags += [f"--dtype={request.dtype}"] if request.dtype else []
+    flags += ["--grad"] if request.grad else []
+    flags += [f"--tracer={request.tracer}"] if request.tracer != TRACERS[0] else []
+    return flags + (["--fallback"] if request.cpu_fallback else [])
 
 
 def _groups(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[CallGroup, ...]:

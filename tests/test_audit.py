@@ -4,9 +4,12 @@ import pickle
 
 import pytest
 
-from opcheck.audit import HEADLINES
-from opcheck.model import OpCall
-from tests.made import call, make_report
+from opcheck.audit import HEADLINES, audit
+from opcheck.capture.request import CaptureRequest
+from opcheck.model import OpCall, Trace
+from opcheck.oplists.registrations import OpLists
+from opcheck.report.summary import next_command
+from tests.made import call, make_report, make_trace
 
 NATIVE = call("aten::mm")
 ALWAYS = call("aten::embedding_renorm_")
@@ -100,6 +103,31 @@ def test_the_report_names_the_data_it_rests_on() -> None:
         "commit": "0123456789abcdef" * 2 + "01234567",
         "built": "2026-07-03",
     }
+
+
+def test_the_next_command_asks_for_the_same_capture_again(
+    lists: OpLists, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def capture(request: CaptureRequest, **_: object) -> Trace:
+        return make_trace(NATIVE, model=request.model)
+
+    monkeypatch.setattr("opcheck.capture.parent.capture", capture)
+    request = CaptureRequest(
+        model="m.py:Net",
+        torch="2.13",
+        macos="15.0",
+        cpu_fallback=True,
+        inputs=("1x3", "x=2:int64"),
+        config={"layers": [1, 2]},
+        dtype="float16",
+        tracer="fx",
+        grad=True,
+    )
+    assert next_command(audit(request, lists)) == (
+        "opcheck audit m.py:Net --input=1x3 --input=x=2:int64 '--config=layers=[1, 2]' "
+        "--dtype=float16 --grad --tracer=fx --fallback --torch 2.13 --macos 15.0 "
+        "--fail-on fallback"
+    )
 
 
 def test_a_report_survives_pickling() -> None:

@@ -83,7 +83,7 @@ def next_command(report: Report) -> str:
     worst = next(iter(report.findings), None)
     if worst is not None and worst.severity != "note":
         return f"opcheck explain {worst.rule}"
-    return (
-        f"opcheck audit {shlex.quote(report.model)} --torch {report.target['torch']} "
-        f"--macos {report.target['macos']} --fail-on fallback"
-    )
+    flags = report.capture["flags"]
+    words = ["opcheck", "audit", report.model, *(flags if isinstance(flags, list) else [])]
+    words += ["--torch", str(report.target["torch"]), "--macos", str(report.target["macos"])]
+    return shlex.join([*words, "--fail-on", "fallback"])
