@@ -79,6 +79,10 @@ def judge(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     case = _Case(call, target, lists)
     if call.refusal is not None:
         return _refused(case, *call.refusal)
+    for dtype in sorted(_dtypes(call)):
+        text = messages.refused_dtype(dtype, target.torch, target.macos)
+        if text:
+            return _no_such_dtype(case, dtype, text)
     layouts = _layouts(call)
     if layouts:
         return _sparse(case, layouts)
@@ -94,7 +98,14 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
     seen: dict[object, Verdict] = {}
     verdicts = []
     for call in calls:
-        key = (call.op, call.refusal, call.inner, call.registrations, _layouts(call))
+        key = (
+            call.op,
+            call.refusal,
+            call.inner,
+            call.registrations,
+            _layouts(call),
+            _dtypes(call),
+        )
         if key not in seen:
             seen[key] = judge(call, target, lists)
         verdicts.append(seen[key])
@@ -145,6 +156,12 @@ def _layouts(call: OpCall) -> frozenset[str]:
     return frozenset(spec.layout for spec in call.inputs if spec.layout != "strided")
 
 
+def _dtypes(call: OpCall) -> frozenset[str]:
+    """Of the call's tensors on MPS."""
+    specs = (*call.inputs, *call.outputs)
+    return frozenset(spec.dtype for spec in specs if spec.device == "mps")
+
+
 def _refused(case: _Case, limitation: str, text: str) -> Verdict:
     return Verdict(
         status="unsupported",
@@ -153,6 +170,25 @@ def _refused(case: _Case, limitation: str, text: str) -> Verdict:
         confidence="source check",
         prints=text,
         limitations=(limitation,),
+    )
+
+
+def _no_such_dtype(case: _Case, dtype: str, text: str) -> Verdict:
+    return Verdict(
+        status="unsupported",
+        because=f"no {dtype} tensor can be made on MPS in torch {case.release.torch} "
+        f"on macOS {case.target.macos}",
+        evidence=(
+            Evidence(
+                kind="source",
+                torch=case.release.torch,
+                where="aten/src/ATen/mps/EmptyTensor.cpp",
+                detail=text,
+            ),
+        ),
+        confidence="source check",
+        prints=text,
+        limitations=(f"dtype-{dtype}",),
     )
 
 

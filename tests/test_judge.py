@@ -13,14 +13,21 @@ from opcheck.oplists.registrations import OpLists, Resolution
 from tests.made import COMMIT, VALUES, call, make_lists, make_target, spec
 
 LISTS = make_lists(sparse={"aten::mm": "kernel"})
-REFUSAL = ("float64", "no float64 here")
+REFUSAL = ("device_mismatch", "two devices")
 
 _OPS = st.sampled_from([*VALUES, "aten::nope", "mylib::op", "flex_attention"])
 _CALLS = st.builds(
     OpCall,
     op=_OPS,
     inputs=st.lists(
-        st.sampled_from([spec(1), spec(1, layout="sparse_coo"), spec(1, layout="jagged")]),
+        st.sampled_from(
+            [
+                spec(1),
+                spec(1, dtype="float64"),
+                spec(1, layout="sparse_coo"),
+                spec(1, layout="jagged"),
+            ]
+        ),
         max_size=2,
     ).map(tuple),
     inner=st.one_of(st.none(), st.lists(_OPS, max_size=3, unique=True).map(tuple)),
@@ -129,8 +136,38 @@ def test_without_a_cpu_kernel_the_variable_only_changes_the_error() -> None:
 def test_a_refusal_wins_over_a_kernel() -> None:
     found = verdict("aten::mm", refusal=REFUSAL)
     assert (found.status, found.prints) == ("unsupported", REFUSAL[1])
-    assert found.limitations == ("float64",)
-    assert "float64" in found.because
+    assert found.limitations == ("device_mismatch",)
+    assert "device_mismatch" in found.because
+
+
+@pytest.mark.parametrize(
+    ("dtype", "torch", "macos", "refused"),
+    [
+        ("float64", "1.13", "13.0", True),
+        ("float64", "2.15", "26.0", True),
+        ("complex128", "2.14", "15.0", False),
+        ("complex128", "2.15", "15.0", True),
+        ("bfloat16", "2.2", "14.0", True),
+        ("bfloat16", "2.3", "13.0", True),
+        ("bfloat16", "2.3", "14.0", False),
+        ("bfloat16", "2.9", "14.0", False),
+        ("float32", "1.13", "13.0", False),
+    ],
+)
+def test_some_dtypes_cannot_be_on_mps(
+    *, dtype: str, torch: str, macos: str, refused: bool, lists: OpLists
+) -> None:
+    of_dtype = OpCall(op="aten::mul.Tensor", inputs=(spec(1, dtype=dtype),))
+    for cpu_fallback in (False, True):
+        target = make_target(torch, macos, cpu_fallback=cpu_fallback)
+        found = judge(of_dtype, target, lists)
+        assert (found.status == "unsupported") == refused
+        assert found.limitations == ((f"dtype-{dtype}",) if refused else ())
+
+
+def test_a_dtype_that_stays_on_the_cpu_is_no_matter() -> None:
+    on_cpu = spec(2, dtype="float64", device="cpu")
+    assert verdict("aten::mm", inputs=(spec(1), on_cpu)).status == "native"
 
 
 @pytest.mark.parametrize(

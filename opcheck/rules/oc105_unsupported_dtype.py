@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from opcheck.model import CallGroup, Finding
 from opcheck.rules.rule import Audited, Rule, about
+from opcheck.wording import plural
+
+#: What to cast to instead, where there is one answer.
+_INSTEAD = {"float64": "float32", "complex128": "complex64", "bfloat16": "float16"}
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each group refused for its dtype."""
-    for group in audited.groups:
-        if refused_dtype(group):
-            yield about(group, "OC105", "error", hint=_hint(group))
+    """One finding for each dtype refusal: it meets every operator that the dtype flows through."""
+    refused = [group for group in audited.groups if refused_dtype(group)]
+    for limitations in dict.fromkeys(group.verdict.limitations for group in refused):
+        groups = [group for group in refused if group.verdict.limitations == limitations]
+        first = about(groups[0], "OC105", "error", hint=_hint(groups))
+        if len(groups) == 1:
+            yield first
+            continue
+        calls = sum(group.count for group in groups)
+        yield msgspec.structs.replace(
+            first,
+            message=f"{plural(calls, 'call')} of {plural(len(groups), 'operator')}: "
+            f"{groups[0].verdict.because}",
+            op="",
+            locations=tuple(place for group in groups for place in group.locations),
+            count=calls,
+        )
 
 
 def refused_dtype(group: CallGroup) -> bool:
     """Whether the group is refused for a dtype: so says the id of its limitation."""
-    return any("dtype" in name or "float64" in name for name in group.verdict.limitations)
+    return any(name.startswith("dtype") for name in group.verdict.limitations)
 
 
-def _hint(group: CallGroup) -> str:
-    wide = {"float64": "float32", "complex128": "complex64"}
-    narrow = [f"{name} -> {wide[name]}" for name in group.dtypes if name in wide]
-    return "cast before the move to MPS" + (f": {', '.join(narrow)}" if narrow else "")
+def _hint(groups: Iterable[CallGroup]) -> str:
+    dtypes = sorted({name for group in groups for name in group.dtypes})
+    casts = [f"{name} -> {_INSTEAD[name]}" for name in dtypes if name in _INSTEAD]
+    return "cast before the move to MPS" + (f": {', '.join(casts)}" if casts else "")
 
 
 RULE = Rule(

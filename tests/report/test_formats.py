@@ -30,7 +30,7 @@ REPORTS: dict[str, Report] = {
             "aten::_to_copy",
             13,
             inputs=(spec(1, dtype="float64"),),
-            refusal=("float64", "Cannot convert a MPS Tensor to float64 dtype. Use `float32`."),
+            refusal=("dtype-mm", "Cannot convert a MPS Tensor to float64 dtype. Use `float32`."),
             location=SourceLocation(
                 file="a/very/long/path/" * 8 + "model.py",
                 line=13,

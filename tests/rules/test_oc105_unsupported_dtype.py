@@ -3,17 +3,42 @@ from __future__ import annotations
 from tests.made import call, spec
 from tests.rules.found import found
 
-REFUSAL = ("float64", "Cannot convert a MPS Tensor to float64 dtype")
+FLOAT64 = (spec(9, dtype="float64"),)
 
 
 def test_fires_on_float64_and_leaves_no_second_finding() -> None:
-    made = call("aten::_to_copy", inputs=(spec(1, dtype="float64"),), refusal=REFUSAL)
+    made = call("aten::_to_copy", outputs=FLOAT64)
     (finding,) = found("OC105", made)
-    assert finding.prints == REFUSAL[1]
+    assert finding.message == (
+        "aten::_to_copy: no float64 tensor can be made on MPS in torch 2.13.0 on macOS 15.0"
+    )
+    assert finding.prints.startswith("Cannot convert a MPS Tensor to float64 dtype")
     assert finding.hint == "cast before the move to MPS: float64 -> float32"
     assert not found("OC101", made)
 
 
-def test_silent_on_other_refusals() -> None:
+def test_one_finding_for_all_that_a_dtype_flows_through() -> None:
+    (finding,) = found(
+        "OC105",
+        call("aten::relu", 2, outputs=FLOAT64),
+        call("aten::mm", 3, outputs=FLOAT64),
+        call("aten::mm", 4, outputs=FLOAT64),
+    )
+    assert finding.message.startswith("3 calls of 2 operators: no float64 tensor")
+    assert (finding.op, finding.count) == ("", 3)
+    assert [str(place.location) for place in finding.locations] == [
+        "model.py:3",
+        "model.py:4",
+        "model.py:2",
+    ]
+
+
+def test_a_refusal_of_the_capture_for_a_dtype_counts_too() -> None:
+    (finding,) = found("OC105", call("aten::mm", refusal=("dtype-mm", "no mm of int8")))
+    assert finding.prints == "no mm of int8"
+    assert finding.hint == "cast before the move to MPS"
+
+
+def test_silent_on_other_refusals_and_on_float64_that_stays_on_the_cpu() -> None:
     assert not found("OC105", call("aten::mm", refusal=("device_mismatch", "two devices")))
-    assert not found("OC105", call("aten::mm", inputs=(spec(1, dtype="float64"),)))
+    assert not found("OC105", call("aten::mm", inputs=(spec(1, dtype="float64", device="cpu"),)))
