@@ -23,7 +23,7 @@ def check(audited: Audited) -> Iterator[Finding]:
         yield Finding(
             rule="OC120",
             severity=severity,
-            message=f"{problem.kind.replace('_', ' ')}: {problem.message}",
+            message=problem.message,
             hint=_NEXT.get(problem.kind, "what follows this point was not judged"),
             locations=_location(problem),
         )

@@ -42,7 +42,9 @@ REPORTS: dict[str, Report] = {
         differences=("aten::new is not in the installed torch",),
     ),
     "broken": make_report(
-        complete=False, problems=(problem("model_raised", "ValueError: no"),), parameters=0
+        complete=False,
+        problems=(problem("model_raised", "the model raised ValueError: no"),),
+        parameters=0,
     ),
 }
 CASES = [(name, kind) for name in REPORTS for kind in FORMATS]

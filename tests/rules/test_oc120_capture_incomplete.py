@@ -11,10 +11,10 @@ def test_an_incomplete_run_is_an_error_with_the_model_s_own_message() -> None:
         "OC120",
         call("aten::mm"),
         complete=False,
-        problems=(problem("model_raised", "ValueError: two tokens at least"),),
+        problems=(problem("model_raised", "the model raised ValueError: two tokens"),),
     )
     assert finding.severity == "error"
-    assert finding.message == "model raised: ValueError: two tokens at least"
+    assert finding.message == "the model raised ValueError: two tokens"
     assert "--input" in finding.hint
 
 
