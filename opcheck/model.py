@@ -35,6 +35,8 @@ class TensorSpec(Record, frozen=True, kw_only=True):
     stride: tuple[int, ...] = ()
     layout: str = "strided"
     device: str = "mps"
+    #: of an input: its name in the operator's schema; the tensors of a list share one.
+    argument: str = ""
     #: of an input: the operator's schema says that the call writes to it.
     written: bool = False
 

@@ -7,7 +7,7 @@ The graph is the interchange: one ``call_function`` node a call, in the order of
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
@@ -53,6 +53,14 @@ def code(graph: fx.Graph) -> str:
     return "\n".join(lines) + "\n"
 
 
+class _Role(NamedTuple):
+    argument: str
+    written: bool
+
+
+_RESULT = _Role("", written=False)
+
+
 class _Builder:
     def __init__(self, names: Mapping[int, str]) -> None:
         self.graph = fx.Graph()
@@ -62,7 +70,7 @@ class _Builder:
         self._last_placeholder: fx.Node = self.graph._root
         #: identities within this trace, so that two runs of one program give the same records
         self._numbers: dict[tuple[str, int], int] = {}
-        self._writes: dict[tuple[Any, ...], tuple[bool, ...]] = {}
+        self._known_roles: dict[tuple[Any, ...], tuple[_Role, ...]] = {}
 
     def add(self, entry: Recorded) -> None:
         """One more call."""
@@ -101,7 +109,7 @@ class _Builder:
             self._sites[entry.site] = locate(entry.site)
         return OpCall(
             op=route.name,
-            inputs=tuple(map(self._tensor_spec, call.inputs, self._written(call))),
+            inputs=tuple(map(self._tensor_spec, call.inputs, self._roles(call))),
             outputs=tuple(map(self._tensor_spec, call.outputs)),
             arguments=_scalars(call.key, route.arguments),
             location=self._sites[entry.site],
@@ -112,20 +120,20 @@ class _Builder:
             registrations=route.registrations,
         )
 
-    def _written(self, call: Call) -> tuple[bool, ...]:
-        """For each input tensor, whether the schema says that the call writes to it."""
-        written = self._writes.get(call.key)
-        if written is None:
-            names = {call.route.arguments[index] for index in call.route.writes}
+    def _roles(self, call: Call) -> tuple[_Role, ...]:
+        """For each input tensor, its argument and whether the call writes to it, by the schema."""
+        roles = self._known_roles.get(call.key)
+        if roles is None:
+            written = {call.route.arguments[index] for index in call.route.writes}
             positional, named = _split(call.key)
-            written = self._writes[call.key] = tuple(
-                name in names
+            roles = self._known_roles[call.key] = tuple(
+                _Role(name, name in written)
                 for name, part in (*zip(call.route.arguments, positional, strict=False), *named)
                 for _ in range(_count_specs(part))
             )
-        return written
+        return roles
 
-    def _tensor_spec(self, tensor: torch.Tensor, written: bool = False) -> TensorSpec:  # noqa: FBT001, FBT002 - mapped
+    def _tensor_spec(self, tensor: torch.Tensor, role: _Role = _RESULT) -> TensorSpec:
         spec = _spec(tensor)
         memory = getattr(tensor, "memory", None)
         storage = memory.number if memory is not None else _identity(tensor)
@@ -138,7 +146,8 @@ class _Builder:
             stride=spec.stride,
             layout="strided" if strided else str(spec.layout).removeprefix("torch."),
             device=spec.device,
-            written=written,
+            argument=role.argument,
+            written=role.written,
         )
 
     def _number(self, kind: str, identity: int) -> int:

@@ -1,0 +1,187 @@
+"""What recording and judging cost beside a plain fake-tensor forward of the same model, on this machine.
+
+Each figure comes from a process of its own.  ``cold`` is the first forward of the process, as a user meets it;
+``warm`` the best of five after it.  Ratios are to the plain forward; the model's construction is in none of them.
+
+    python scripts/bench_capture.py [MODEL ...] [--torch 2.13] [--slow]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ZOO = Path(__file__).with_name("zoo.py")
+MODELS = (
+    "bert_base",
+    "gpt2",
+    "llama3_8b",
+    "whisper_small",
+    "vit_b16",
+    "wav2vec2_base",
+    "fnet_base",
+    "resnet50",
+    "sd15_unet",
+    "lstm_tagger",
+)
+REPEATS = 5
+TIME_LIMIT = 300
+
+
+def main() -> int:
+    """Print the table, or measure one cell in a child process."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("models", nargs="*", default=MODELS)
+    parser.add_argument("--torch", default="2.13", help="target release")
+    parser.add_argument("--slow", action="store_true", help="torch.export and dynamo.explain too")
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.cell:
+        print(json.dumps(_measure(options.cell, options.models[0], options.torch)))
+        return 0
+    methods = [*METHODS] if options.slow else ["plain", "opcheck"]
+    rows = []
+    for model in options.models:
+        cells = {method: _cell(method, model, options.torch) for method in methods}
+        rows.append(_row(model, cells))
+        print(f"{model} done", file=sys.stderr)
+    print(tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True))
+    return 0
+
+
+def _cell(method: str, model: str, torch_line: str) -> dict[str, float] | None:
+    command = [sys.executable, __file__, model, "--torch", torch_line, "--cell", method]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT
+    )
+    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+
+
+def _row(model: str, cells: dict[str, dict[str, float] | None]) -> dict[str, str]:
+    row = {"model": model}
+    plain = cells["plain"]
+    for method, cell in cells.items():
+        for heat in ("cold", "warm"):
+            if cell is None or heat not in cell:
+                if heat == "cold":
+                    row[f"{method} cold ms"] = "failed"
+                continue
+            row[f"{method} {heat} ms"] = f"{cell[heat] * 1000:.1f}"
+            if method != "plain" and plain is not None:
+                row[f"{method} {heat} ratio"] = f"{cell[heat] / plain[heat]:.2f}"
+    opcheck = cells.get("opcheck")
+    row["calls"] = str(int(opcheck["calls"])) if opcheck else ""
+    return row
+
+
+def _measure(method: str, name: str, torch_line: str) -> dict[str, float]:
+    from opcheck.capture.build import building
+    from opcheck.capture.load import load
+    from opcheck.capture.inputs import inputs_for
+
+    loaded = load(f"{ZOO}:{name}")
+    inputs = inputs_for(loaded)
+    del building
+    loaded.model.eval()  # type: ignore[attr-defined]
+    return METHODS[method](loaded.model, inputs.args, inputs.kwargs, torch_line)
+
+
+def _timed(run: Callable[[], Any], repeats: int = REPEATS) -> dict[str, float]:
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return {"cold": times[0], "warm": min(times[1:])} if repeats else {"cold": times[0]}
+
+
+def _plain(model: Any, args: Any, kwargs: Any, _torch_line: str) -> dict[str, float]:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils._pytree import tree_map_only
+
+    mode = FakeTensorMode()
+    with mode:
+
+        def fake(tensor: torch.Tensor) -> torch.Tensor:
+            return torch.empty_strided(
+                tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu"
+            )
+
+        for module in model.modules():
+            for tensors in (module._parameters, module._buffers):
+                for key, tensor in tensors.items():
+                    if tensor is not None:
+                        tensors[key] = fake(tensor)
+        args, kwargs = tree_map_only(torch.Tensor, fake, (args, kwargs))
+
+        def run() -> None:
+            with torch.no_grad():
+                model(*args, **kwargs)
+
+        return _timed(run)
+
+
+def _opcheck(model: Any, args: Any, kwargs: Any, torch_line: str) -> dict[str, float]:
+    import torch
+
+    from opcheck.capture.graph import op_calls, to_graph
+    from opcheck.capture.move import Mover
+    from opcheck.capture.recorder import Recorder
+    from opcheck.judge import judge_all
+    from opcheck.oplists.registrations import load
+    from opcheck.simulate.dispatcher import KEEP_ELEMENTS
+    from opcheck.simulate.mac import simulated_mac
+    from opcheck.versions import Target, Version
+
+    target = Target(torch=Version.parse(torch_line), macos=Version(15, 0))
+    lists = load()
+    registrations = dict(lists.operators(str(target.torch)))
+    mover = Mover(KEEP_ELEMENTS)
+    mover.module(model)
+    args, kwargs = mover.value(args, "args"), mover.value(kwargs, "kwargs")
+    recorder = Recorder()
+    with simulated_mac(target, registrations, recorder):
+
+        def run() -> None:
+            recorder.calls.clear()
+            with recorder.follow_modules(model), torch.no_grad():
+                model(*args, **kwargs)
+            judge_all(op_calls(to_graph(recorder.calls, mover.names)), target, lists)
+
+        times = _timed(run)
+    return {**times, "calls": len(recorder.calls)}
+
+
+def _export(model: Any, args: Any, kwargs: Any, _torch_line: str) -> dict[str, float]:
+    import torch
+
+    return _timed(lambda: torch.export.export(model, args, kwargs, strict=False), 0)
+
+
+def _explain(model: Any, args: Any, kwargs: Any, _torch_line: str) -> dict[str, float]:
+    import torch
+
+    return _timed(lambda: torch._dynamo.explain(model)(*args, **kwargs), 0)
+
+
+METHODS: dict[str, Callable[[Any, Any, Any, str], dict[str, float]]] = {
+    "plain": _plain,
+    "opcheck": _opcheck,
+    "export": _export,
+    "explain": _explain,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
