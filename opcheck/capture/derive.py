@@ -72,17 +72,12 @@ def highest_index(model: Callable[..., Any], name: str = "") -> int:
 def _from_first_layer(model: Callable[..., Any]) -> Derived:
     call = model.forward if isinstance(model, nn.Module) else model
     name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
-    needed = [
-        parameter.name
-        for parameter in inspect.signature(call).parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
+    needed = _required(call)
     path, layer = _first_layer(model) if isinstance(model, nn.Module) else ("", None)
     if len(needed) != 1 or layer is None:
         raise InputError(
             f"nothing says what {name} is called with",
-            context=f"{name} takes {', '.join(needed) or 'no required argument'}",
+            context=f"{name} takes {', '.join(needed) or 'no required argument that can be read'}",
             hint="give each argument: --input 1x3x224x224:float32 --input name=1x128:int64",
         )
     shape = next(make(layer) for kind, make in _SHAPES.items() if isinstance(layer, kind))
@@ -92,6 +87,19 @@ def _from_first_layer(model: Callable[..., Any]) -> Derived:
         tensor = values(shape, next(layer.parameters()).dtype)
     where = f"{path} ({type(layer).__name__})" if path else type(layer).__name__
     return (tensor,), {}, f"the input was guessed from the first layer, {where}: --input sets it"
+
+
+def _required(call: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except ValueError:
+        return []  # a builtin has no signature
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
 
 
 def _first_layer(model: nn.Module) -> tuple[str, nn.Module | None]:

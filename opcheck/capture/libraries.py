@@ -96,19 +96,10 @@ def _transformers(library: ModuleType, name: str, config: Config) -> nn.Module:
                 context=f"configuration of transformers:{name}",
                 hint=_suggest(near, f"print(transformers.{kind.config_class.__name__}())"),
             )
-    settings = kind.config_class(**{**_offline(defaults), **config}) if config else defaults
-    for key, value in _offline(defaults).items():
-        setattr(settings, key, value)
+    settings = kind.config_class(**config) if config else defaults
+    if getattr(settings, "use_pretrained_backbone", False):
+        settings.use_pretrained_backbone = False  # transformers 4 would download it
     return kind._from_config(settings)
-
-
-def _offline(settings: Any) -> Config:
-    """What keeps a configuration from loading a backbone's weights."""
-    return {
-        key: value
-        for key, value in {"use_pretrained_backbone": False}.items()
-        if getattr(settings, key, value) != value
-    }
 
 
 def _timm(library: ModuleType, name: str, config: Config) -> nn.Module:

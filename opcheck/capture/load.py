@@ -127,8 +127,10 @@ def _construct(make: Callable[[], T], spec: str) -> T:
 
 
 def _hint(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"pip install {error.name.partition('.')[0]}"
     if isinstance(error, ImportError):
-        return f"pip install {error.name}" if error.name else "install what the import asks for"
+        return f"the installed {error.name or 'package'} is not the version that the code expects"
     if isinstance(error, TypeError) and "argument" in str(error):
         return "give its arguments as configuration, or name a function that returns the model"
     if isinstance(error, SyntaxError):

@@ -37,9 +37,8 @@ def load(spec: str, config: dict[str, Any]) -> tuple[Callable[..., Any], Argumen
 def _from_file(file: Path, spec: str) -> ModuleType:
     """Run the file as ``python file.py`` does, but for ``__name__``."""
     if not file.is_file():
-        near = difflib.get_close_matches(
-            file.name, [path.name for path in file.parent.glob("*.py")]
-        )
+        names = [path.name for path in file.parent.glob("*.py")]
+        near = difflib.get_close_matches(file.name, names, cutoff=0.75)  # all end in .py
         raise ModelLoadError(
             f"there is no file {file}",
             context=f"model {spec}, working directory {Path.cwd()}",
@@ -144,7 +143,10 @@ def _is_the_model(value: Any, config: Mapping[str, Any]) -> bool:
     """A plain function with arguments that nothing provides is a function of tensors."""
     if isinstance(value, type) or config:
         return False
-    parameters = inspect.signature(value).parameters.values()
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except ValueError:
+        return True  # a builtin: torch.linalg.eig
     return any(
         parameter.default is parameter.empty
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
