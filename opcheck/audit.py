@@ -18,6 +18,7 @@ from opcheck.model import (
     GroupLocation,
     OpCall,
     Report,
+    SourceLocation,
     Trace,
     Verdict,
 )
@@ -26,6 +27,7 @@ from opcheck.partition import partition
 from opcheck.rules import RULES
 from opcheck.rules.rule import SEVERITIES, Audited
 from opcheck.versions import Target, Version
+from opcheck.wording import any_layer
 
 #: What the verdicts come to, the first that holds.
 HEADLINES = (
@@ -80,9 +82,9 @@ def report(trace: Trace, target: Target, lists: OpLists) -> Report:
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
     """
-    verdicts = judge_all(trace.calls, target, lists)
-    groups = _groups(trace.calls, verdicts)
-    parts, _ = partition(trace.calls, verdicts)
+    calls, verdicts = _worth_telling(trace.calls, judge_all(trace.calls, target, lists))
+    groups = _groups(calls, verdicts)
+    parts, _ = partition(calls, verdicts)
     audited = Audited(groups=groups, trace=trace, target=target, partition=parts, lists=lists)
     release = lists.release(str(target.torch))
     return Report(
@@ -135,6 +137,18 @@ def _flags(request: CaptureRequest) -> list[str]:
     return flags + (["--fallback"] if request.cpu_fallback else [])
 
 
+def _worth_telling(
+    calls: Sequence[OpCall], verdicts: Sequence[Verdict]
+) -> tuple[tuple[OpCall, ...], tuple[Verdict, ...]]:
+    """All but the moves that work: a model has one for each tensor."""
+    told = [
+        (call, verdict)
+        for call, verdict in zip(calls, verdicts, strict=True)
+        if call.phase != "move" or verdict.status != "native"
+    ]
+    return tuple(call for call, _ in told), tuple(verdict for _, verdict in told)
+
+
 def _groups(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[CallGroup, ...]:
     """Calls of one overload with one verdict together; the worst first, then by name."""
     members: dict[tuple[str, Verdict], list[OpCall]] = {}
@@ -145,21 +159,28 @@ def _groups(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[CallG
 
 
 def _group(op: str, verdict: Verdict, calls: Sequence[OpCall]) -> CallGroup:
-    places = Counter((call.location, call.module) for call in calls)
     phases = {call.phase for call in calls}
     return CallGroup(
         op=op,
         verdict=verdict,
         count=len(calls),
-        locations=tuple(
-            GroupLocation(location=location, module=module, count=count)
-            for (location, module), count in places.items()
-        ),
+        locations=tuple(_places(calls)),
         dtypes=tuple(
             sorted({spec.dtype for call in calls for spec in (*call.inputs, *call.outputs)})
         ),
         phases=tuple(phase for phase in PHASES if phase in phases),
     )
+
+
+def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
+    """The lines in order of first use; the layers of a model that share one are one entry."""
+    modules: dict[tuple[SourceLocation | None, str], Counter[str]] = {}
+    for call in calls:
+        key = (call.location, any_layer(call.module))
+        modules.setdefault(key, Counter())[call.module] += 1
+    for (location, pattern), names in modules.items():
+        module = next(iter(names)) if len(names) == 1 else pattern
+        yield GroupLocation(location=location, module=module, count=names.total())
 
 
 def _findings(audited: Audited) -> tuple[Finding, ...]:

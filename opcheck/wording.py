@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+
 
 def plural(number: int, noun: str) -> str:
     """``1 call``, ``2 calls``, ``1,234 copies``."""
@@ -20,3 +24,8 @@ def filesize(number: int) -> str:
         if size < 1023.95:
             return f"{size:.1f} {unit}"
     return f"{size / 1024:.1f} TiB"
+
+
+def any_layer(module: str) -> str:
+    """``encoder.layer.11.attention`` as ``encoder.layer.*.attention``."""
+    return _NUMBER.sub("*", module)

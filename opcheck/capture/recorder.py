@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MAX_GUESSES = 1000
 
 
+_IDLE = (torch.nn.modules.dropout._DropoutNd, torch.nn.Identity)
+
+
 class Recorded(NamedTuple):
     """One call as it is kept while the program runs: cheap to make, turned into records later."""
 
@@ -100,12 +103,22 @@ class Recorder:
             torch.nn.Module.__call__ = original  # type: ignore[method-assign]
 
     def uncalled(self, root: torch.nn.Module) -> tuple[str, ...]:
-        """The modules with a forward of their own that never ran."""
-        forwards = torch.nn.Module.forward
+        """The modules that neither ran nor had a tensor of theirs used by another's code.
+
+        Modules that do nothing outside of training (dropout, identity) are not worth a word.
+        """
+        used = {id(tensor) for entry in self.calls for tensor in entry.call.inputs}
         return tuple(
             name
             for name, module in root.named_modules()
-            if name and id(module) not in self.called and type(module).forward is not forwards
+            if name
+            and id(module) not in self.called
+            and type(module).forward is not torch.nn.Module.forward
+            and not isinstance(module, _IDLE)
+            and not any(
+                id(tensor) in used
+                for tensor in (*module._parameters.values(), *module._buffers.values())
+            )
         )
 
     def _module(self) -> str:

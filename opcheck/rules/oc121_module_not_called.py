@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from opcheck.model import Finding
 from opcheck.rules.rule import Audited, Rule
-from opcheck.wording import plural
+from opcheck.wording import any_layer, plural
 
 _SHOWN = 5
 
@@ -16,12 +17,14 @@ def check(audited: Audited) -> Iterator[Finding]:
     names = audited.trace.uncalled
     if not names or not audited.trace.complete:
         return
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    kinds = Counter(any_layer(name) for name in names)
+    shown = [f"{kind} ({count})" if count > 1 else kind for kind, count in kinds.items()]
+    more = f" and {len(shown) - _SHOWN} more kinds" if len(shown) > _SHOWN else ""
     yield Finding(
         rule="OC121",
         severity="note",
         message=f"{plural(len(names), 'module')} never called, so not judged: "
-        f"{', '.join(names[:_SHOWN])}{more}",
+        f"{', '.join(shown[:_SHOWN])}{more}",
         hint="give inputs that reach them with --input or --config",
         count=len(names),
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from opcheck.versions import Version
 
+_DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach_}
 _TO = {torch.Tensor.to}
 _TO_MPS = {getattr(torch.Tensor, name) for name in ("mps",) if hasattr(torch.Tensor, name)}
 
@@ -40,12 +41,13 @@ class DeviceMode(TorchFunctionMode):
                 return moved
         elif func in _TO_MPS:
             return torch.ops.aten._to_copy.default(args[0], device=MPS_DEVICE)
-        before = FLIGHT.on_mps
+        before = (FLIGHT.on_mps, FLIGHT.detaches)
         FLIGHT.on_mps = device is None and _any_on_mps(args, kwargs)
+        FLIGHT.detaches = func in _DETACH
         try:
             return func(*args, **kwargs)
         finally:
-            FLIGHT.on_mps = before
+            FLIGHT.on_mps, FLIGHT.detaches = before
 
 
 def as_device(device: Any) -> Any:

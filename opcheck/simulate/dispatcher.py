@@ -135,6 +135,8 @@ class Simulator(TorchDispatchMode):
         refusal = _device_mismatch(route, found, args) if len(found) != len(on_mps) else None
         inner = self._inner_calls(route, key, args, kwargs, found) if route.composite else ()
         outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
+        if route.name == "aten::detach" and not FLIGHT.detaches:
+            return outputs
         flat = _tensors(outputs)
         self._sink.record(Call(route, key, tuple(found), flat, inner, refusal))
         return outputs

@@ -16,10 +16,13 @@ class Flight:
     with an argument on MPS and no ``device=`` of the user's, a factory for the CPU is one for MPS.
     """
 
-    __slots__ = ("narrows", "on_mps")
+    __slots__ = ("detaches", "narrows", "on_mps")
 
     def __init__(self) -> None:
         self.on_mps = False
+        #: the program itself detaches: elsewhere C++ does, to make a variable or to save one for backward, which
+        #: goes through the dispatcher for tensors with a Python key only (TensorImpl::shallow_copy_and_detach).
+        self.detaches = False
         #: C++ takes float32 where it takes float64 on other devices.
         self.narrows = False
 

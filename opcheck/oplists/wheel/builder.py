@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opcheck.errors import OpListError
+from opcheck.files import write_text
 from opcheck.oplists.files import Release, dump_releases, read_history, read_releases
 from opcheck.oplists.history import SCHEMA, History, by_version, dump, with_column
 from opcheck.oplists.registrations import FILES, VALUES, forget
@@ -47,7 +48,8 @@ def build(source: str, op_lists_dir: Path, cache: Path) -> BuildSummary:
     for file, text in texts.items():
         path = op_lists_dir / file
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            _write(path, text)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, text)
             changed.append(file)
     forget()
     return BuildSummary(release=facts.release, changed=tuple(changed))
@@ -89,11 +91,3 @@ def _known(op_lists_dir: Path) -> Sequence[Release]:
             hint="restore releases.yaml, or remove the directory's registrations to start anew",
         )
     return ()
-
-
-def _write(path: Path, text: str) -> None:
-    # Written aside and renamed: a build that is interrupted leaves no half file.
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(path.suffix + ".new")
-    aside.write_text(text, encoding="utf-8", newline="\n")
-    aside.replace(path)
