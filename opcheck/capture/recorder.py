@@ -45,6 +45,8 @@ class Recorder:
         self.phase = "forward"
         self.guesses: dict[tuple[str, str, str], tuple[int, SourceLocation | None]] = {}
         self.called: set[int] = set()
+        #: the innermost module that an exception left
+        self.raised_in = ""
         self._stack: list[Any] = []
         self._names: dict[int, str] = {}
         self._user: dict[CodeType, bool] = {}
@@ -93,6 +95,9 @@ class Recorder:
             called.add(id(module))
             try:
                 return original(module, *args, **kwargs)
+            except BaseException:
+                self.raised_in = self.raised_in or self._module()
+                raise
             finally:
                 stack.pop()
 

@@ -130,10 +130,9 @@ def _call(
 def _problem(error: BaseException, recorder: Recorder) -> Problem:
     kind = next(name for cls, name in _KINDS if isinstance(error, cls))
     location = _raised_at(error)
-    module = recorder.calls[-1].module if recorder.calls else ""
     text = blame.one_line(error)
     message = f"the model raised {type(error).__name__}: {text}" if kind == "model_raised" else text
-    return Problem(kind=kind, message=message, location=location, module=module)
+    return Problem(kind=kind, message=message, location=location, module=recorder.raised_in)
 
 
 def _raised_at(error: BaseException) -> SourceLocation | None:

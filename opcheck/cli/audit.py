@@ -13,7 +13,7 @@ import click
 
 from opcheck.capture.request import TRACERS, CaptureRequest
 from opcheck.cli import VERBS, config, output
-from opcheck.errors import OpcheckError, UsageError
+from opcheck.errors import CaptureError, OpcheckError, UsageError
 from opcheck.files import write_text
 from opcheck.gate import FAIL_ON, PASSED, exit_code
 from opcheck.model import Report, Scalar
@@ -178,6 +178,8 @@ def command(
         output.emit(_for_terminal(report, color=output.color_wanted(color), full=verbose))
     else:
         output.emit(render(report, name))
+    if not report.capture["complete"]:
+        output.note(_broke_off(report))
     code = exit_code(report, fail_on=fail_on, strict=strict)
     unknown = report.totals["unknown"]
     if code == PASSED and unknown:
@@ -186,6 +188,19 @@ def command(
             f"{'it' if unknown == 1 else 'them'} (--strict makes that exit with 3)"
         )
     return code
+
+
+def _broke_off(report: Report) -> str:
+    """The three lines of an error, for a report that must not pass for a whole one."""
+    problem = report.problems[-1]
+    where = " ".join(str(part) for part in (report.model, problem.location) if part)
+    return str(
+        CaptureError(
+            problem.message,
+            context=where,
+            hint="the report holds only what ran before this; what follows was not judged",
+        )
+    )
 
 
 def _release(text: str | None, lists: OpLists) -> Version:

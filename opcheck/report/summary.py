@@ -68,7 +68,7 @@ def evidence(report: Report) -> str:
 def place(entry: GroupLocation) -> str:
     """``file:line in function (module)``, with how often where that is more than once."""
     where = entry.location
-    parts = [str(where) if where else "(no line of Python)"]
+    parts = [str(where) if where else "(no line of the program: as it is moved to mps)"]
     if where and where.function:
         parts.append(f"in {where.function}")
     if entry.module:

@@ -22,7 +22,8 @@ def check(audited: Audited) -> Iterator[Finding]:
     for problem in problems:
         yield Finding(
             rule="OC120",
-            severity=severity,
+            # A guess leads the run on; only what broke it off is an error.
+            severity="warning" if problem.kind == "guess" else severity,
             message=problem.message,
             hint=_NEXT.get(problem.kind, "what follows this point was not judged"),
             locations=_location(problem),

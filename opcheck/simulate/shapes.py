@@ -229,7 +229,8 @@ def _linear(x: MPSTensor, weight: MPSTensor, bias: MPSTensor | None = None) -> t
     # aten/src/ATen/native/mps/operations/Linear.mm (2.13): the last dimension becomes out_features.
     if x.spec.shape[-1:] != weight.spec.shape[-1:]:
         # As the CPU says it, by way of the composite.
-        out = torch.nn.functional.linear(x.spec.meta(), weight.spec.meta(), bias and bias.spec.meta())
+        bias_meta = None if bias is None else bias.spec.meta()
+        out = torch.nn.functional.linear(x.spec.meta(), weight.spec.meta(), bias_meta)
         return (spec_of(out),)
     return (contiguous((*x.spec.shape[:-1], *weight.spec.shape[:-1]), x.spec.dtype),)
 
