@@ -132,7 +132,7 @@ def _hint(error: Exception) -> str:
     if isinstance(error, ImportError):
         return f"the installed {error.name or 'package'} is not the version that the code expects"
     if isinstance(error, TypeError) and "argument" in str(error):
-        return "give its arguments as configuration, or name a function that returns the model"
+        return "give its arguments, --config NAME=VALUE, or name a function that returns the model"
     if isinstance(error, SyntaxError):
         return f"Python {sys.version_info.major}.{sys.version_info.minor} cannot read that line"
     return "the constructor has to run on the CPU, without weights, before the model can be audited"

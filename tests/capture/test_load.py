@@ -175,7 +175,6 @@ def test_a_function_of_tensors_is_the_model() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.filterwarnings("ignore::FutureWarning:torch", "ignore::DeprecationWarning:torch")
 def test_an_exported_program_brings_its_inputs(folder: Path) -> None:
     made = load("net.py:exported")
     assert made.family == "export"
@@ -318,7 +317,7 @@ def three_lines(spec: str, config: dict[str, Any] | None = None) -> list[str]:
                 "positional argument: 'width'"
             ),
             "model net.py:Needs, working directory {folder}",
-            "give its arguments as configuration, or name a function that returns the model",
+            "give its arguments, --config NAME=VALUE, or name a function that returns the model",
         ),
         (
             "net.py:Zoo.net",
