@@ -23,6 +23,7 @@ from opcheck.model import (
     Verdict,
 )
 from opcheck.oplists.registrations import OpLists
+from opcheck.oplists.statement_model import about
 from opcheck.partition import partition
 from opcheck.rules import RULES
 from opcheck.rules.rule import SEVERITIES, Audited
@@ -41,7 +42,7 @@ HEADLINES = (
 _NEVER_CHECKED = (
     "nothing was observed on a Mac: the verdicts follow from what the release registers",
     "numerical results, speed and memory",
-    "limits on dtypes, shapes and macOS versions beyond those that a finding names",
+    "limits on dtypes, shapes and macOS versions that no statement in the op lists names",
     "other inputs, and ways through the model that this run did not take",
 )
 
@@ -124,7 +125,18 @@ def report(trace: Trace, target: Target, lists: OpLists) -> Report:
         },
         not_checked=tuple(_not_checked(trace, target)),
         problems=trace.problems,
+        statements={
+            name: about(lists.statements.by_id[name])
+            for name in _named(groups)
+            if name in lists.statements.by_id
+        },
     )
+
+
+def _named(groups: Sequence[CallGroup]) -> list[str]:
+    """The ids of the limitations and advisories that some group meets, or may meet."""
+    verdicts = [group.verdict for group in groups]
+    return sorted({name for one in verdicts for name in (*one.limitations, *one.advisories)})
 
 
 def _flags(request: CaptureRequest) -> list[str]:

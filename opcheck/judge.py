@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from opcheck import messages
+from opcheck import limits, messages
 from opcheck.model import Evidence, OpCall, Verdict
 from opcheck.oplists.registrations import OpLists
 from opcheck.versions import Target
@@ -79,14 +79,27 @@ def judge(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     case = _Case(call, target, lists)
     if call.refusal is not None:
         return _refused(case, *call.refusal)
-    for dtype in sorted(_dtypes(call)):
-        text = messages.refused_dtype(dtype, target.torch, target.macos)
-        if text:
-            return _no_such_dtype(case, dtype, text)
+    # A tensor that cannot be made stops every call, whatever is registered.
+    everywhere = limits.met(call, target, lists, everywhere=True)
+    if everywhere.decisive is not None:
+        return limits.apply(_NOTHING_RUNS, everywhere, case.where, _is_worse)
     layouts = _layouts(call)
     if layouts:
         return _sparse(case, layouts)
-    return _BY_STATUS[case.resolution.status](case)
+    verdict = _BY_STATUS[case.resolution.status](case)
+    if case.resolution.status not in _HAS_A_KERNEL:
+        return verdict
+    of_kernel = limits.met(call, target, lists, everywhere=False)
+    return limits.apply(verdict, limits.both(everywhere, of_kernel), case.where, _is_worse)
+
+
+#: Where a limitation of a kernel can be met: elsewhere the kernel does not run.
+_HAS_A_KERNEL = {"native", "composite"}
+_NOTHING_RUNS = Verdict(status="native", because="")
+
+
+def _is_worse(verdict: Verdict, status: str, kind: str | None) -> bool:
+    return OUTCOMES[status, kind].severity > outcome(verdict).severity
 
 
 def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[Verdict, ...]:
@@ -96,8 +109,11 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
         OpListError: the lists hold no such torch release, or are damaged.
     """
     seen: dict[object, Verdict] = {}
+    by_details: dict[str, bool] = {}
     verdicts = []
     for call in calls:
+        if call.op not in by_details:
+            by_details[call.op] = limits.detail_needed(call.op, target, lists)
         key = (
             call.op,
             call.refusal,
@@ -105,6 +121,7 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
             call.registrations,
             _layouts(call),
             _dtypes(call),
+            _details(call) if by_details[call.op] else None,
         )
         if key not in seen:
             seen[key] = judge(call, target, lists)
@@ -125,6 +142,11 @@ class _Case:
         #: the overload that decides: the end of the chain of forwarding registrations.
         self.last = self.resolution.chain[-1]
         self.value = self.resolution.value or "absent"
+
+    @property
+    def where(self) -> limits.Where:
+        """The target, as a sentence calls it."""
+        return limits.Where(self.release.torch, str(self.target.macos))
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -162,6 +184,17 @@ def _dtypes(call: OpCall) -> frozenset[str]:
     return frozenset(spec.dtype for spec in specs if spec.device == "mps")
 
 
+def _details(call: OpCall) -> object:
+    """All that a condition can ask of the call; which tensor it is, it cannot."""
+    specs = tuple(
+        (spec.argument, spec.dtype, spec.shape, spec.stride, spec.device)
+        for spec in (*call.inputs, *call.outputs)
+    )
+    # 1, 1.0 and True are one key of a mapping, but not one value to a condition.
+    arguments = tuple((name, repr(call.arguments[name])) for name in sorted(call.arguments))
+    return len(call.inputs), specs, arguments
+
+
 def _refused(case: _Case, limitation: str, text: str) -> Verdict:
     return Verdict(
         status="unsupported",
@@ -170,25 +203,6 @@ def _refused(case: _Case, limitation: str, text: str) -> Verdict:
         confidence="source check",
         prints=text,
         limitations=(limitation,),
-    )
-
-
-def _no_such_dtype(case: _Case, dtype: str, text: str) -> Verdict:
-    return Verdict(
-        status="unsupported",
-        because=f"no {dtype} tensor can be made on MPS in torch {case.release.torch} "
-        f"on macOS {case.target.macos}",
-        evidence=(
-            Evidence(
-                kind="source",
-                torch=case.release.torch,
-                where="aten/src/ATen/mps/EmptyTensor.cpp",
-                detail=text,
-            ),
-        ),
-        confidence="source check",
-        prints=text,
-        limitations=(f"dtype-{dtype}",),
     )
 
 
@@ -277,6 +291,23 @@ def _composite(case: _Case) -> Verdict:
         ),
         confidence="inferred",
         named="" if worst.status == "native" else worst.named or decider,
+        limitations=_together(case, (verdict.limitations for verdict in judged.values())),
+        advisories=_together(case, (verdict.advisories for verdict in judged.values())),
+    )
+
+
+def _together(case: _Case, ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The statements that the calls of a body may meet, less those on dtypes that are not here.
+
+    Of the calls in a body only the operator is known, so a statement on a dtype says "perhaps".
+    """
+    dtypes = _dtypes(case.call)
+    by_id = case.lists.statements.by_id
+    found = {name for names in ids for name in names}
+    return tuple(
+        name
+        for name in sorted(found)
+        if name not in by_id or not by_id[name].dtypes or dtypes & {*by_id[name].dtypes}
     )
 
 

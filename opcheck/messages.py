@@ -1,6 +1,6 @@
-"""The texts that a Mac prints when it has no kernel, or no such dtype, by torch release.
+"""The texts that a Mac prints when it has no kernel, by torch release.
 
-Read out of ``aten/src/ATen/mps/MPSFallback.mm``, ``aten/src/ATen/mps/EmptyTensor.cpp`` and
+Read out of ``aten/src/ATen/mps/MPSFallback.mm`` and
 ``aten/src/ATen/core/dispatch/OperatorEntry.cpp``, and checked against the strings in the released
 macOS wheels.
 """
@@ -51,51 +51,6 @@ _NOT_IMPLEMENTED = (
         "please comment on https://github.com/pytorch/pytorch/issues/77764. " + _AS_A_FIX,
     ),
 )
-
-
-_NO_FLOAT64 = (
-    "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
-    "Please use float32 instead."
-)
-
-
-class _Refused(NamedTuple):
-    """A dtype of which no tensor can be made on MPS, where, and what making one prints."""
-
-    dtype: str
-    torch: Span
-    macos: Span
-    text: str
-
-
-_REFUSED_DTYPES = (
-    _Refused("float64", Span(), Span(), _NO_FLOAT64),
-    _Refused("complex128", Span(since=Version(2, 15)), Span(), _NO_FLOAT64),
-    _Refused(
-        "bfloat16",
-        Span(since=Version(2, 1), until=Version(2, 3)),
-        Span(),
-        "BFloat16 is not supported on MPS",
-    ),
-    _Refused(
-        "bfloat16",
-        Span(since=Version(2, 3), until=Version(2, 9)),
-        Span(until=Version(14)),
-        "MPS BFloat16 is only supported on MacOS 14 or newer",
-    ),
-)
-
-
-def refused_dtype(dtype: str, torch: Version, macos: Version) -> str:
-    """What making a tensor of that dtype on MPS prints; empty where one can be made."""
-    return next(
-        (
-            row.text
-            for row in _REFUSED_DTYPES
-            if row.dtype == dtype and torch in row.torch and macos in row.macos
-        ),
-        "",
-    )
 
 
 def not_implemented(op: str, torch: Version, commit: str) -> str:

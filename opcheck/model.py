@@ -221,3 +221,5 @@ class Report(Record, frozen=True, kw_only=True):
     op_lists: dict[str, object]
     not_checked: tuple[str, ...]
     problems: tuple[Problem, ...] = ()
+    #: the limitations and advisories that the groups name, by id: what each says.
+    statements: dict[str, dict[str, object]] = {}

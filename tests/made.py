@@ -10,6 +10,14 @@ from opcheck.model import OpCall, Problem, Report, SourceLocation, TensorSpec, T
 from opcheck.oplists.files import Counts, Release
 from opcheck.oplists.history import SCHEMA, History, contract
 from opcheck.oplists.registrations import FILES, OpLists
+from opcheck.oplists.statement_model import (
+    Argument,
+    Arguments,
+    ErrorText,
+    Statement,
+    StatementEvidence,
+)
+from opcheck.oplists.statements import Statements
 from opcheck.rules import BY_ID
 from opcheck.rules.rule import Audited
 from opcheck.versions import Target, Version
@@ -38,9 +46,36 @@ VALUES = {
 }
 
 
+def make_statement(name: str, **others: object) -> Statement:
+    """A limitation of aten::mm that raises, unless said otherwise."""
+    content = {
+        "id": name,
+        "sort": "limitation",
+        "ops": ("aten::mm",),
+        "effect": "raises",
+        "error": ErrorText(type="RuntimeError", text=f"{name} is refused"),
+        "summary": f"The kernel refuses {name}.",
+        "evidence": (StatementEvidence(kind="source", torch="2.13", where="Made.mm", line=7),),
+        **others,
+    }
+    return Statement(**content)  # type: ignore[arg-type]
+
+
+#: What stands in the lists of every release.
+NO_FLOAT64 = make_statement(
+    "dtype-float64",
+    ops=("*",),
+    dtypes=("float64",),
+    error=ErrorText(type="TypeError", text="Cannot convert a MPS Tensor to float64 dtype as ..."),
+    summary="No float64 tensor can be made on MPS.",
+)
+
+
 def make_lists(
     changes: Mapping[str, Mapping[str, str]] | None = None,
     *,
+    statements: tuple[Statement, ...] = (),
+    arguments: Mapping[str, Arguments] | None = None,
     lines: tuple[str, ...] = ("2.12", "2.13", "2.14"),
     sparse: Mapping[str, str] | None = None,
 ) -> OpLists:
@@ -60,7 +95,12 @@ def make_lists(
         key: History(schema=SCHEMA, namespace="aten", key=key, operators=operators.get(key, {}))
         for key in FILES
     }
-    return OpLists(tuple(_release(line) for line in lines), histories, "ab" * 32)
+    return OpLists(
+        tuple(_release(line) for line in lines),
+        histories,
+        "ab" * 32,
+        Statements((NO_FLOAT64, *statements), arguments),
+    )
 
 
 def _release(line: str) -> Release:
@@ -134,9 +174,16 @@ def make_trace(*calls: OpCall, **others: object) -> Trace:
     return Trace(**content)  # type: ignore[arg-type]
 
 
-def make_report(*calls: OpCall, cpu_fallback: bool = False, **others: object) -> Report:
+def make_report(
+    *calls: OpCall,
+    cpu_fallback: bool = False,
+    statements: tuple[Statement, ...] = (),
+    **others: object,
+) -> Report:
     return report(
-        make_trace(*calls, **others), make_target(cpu_fallback=cpu_fallback), make_lists()
+        make_trace(*calls, **others),
+        make_target(cpu_fallback=cpu_fallback),
+        make_lists(statements=statements),
     )
 
 
@@ -147,11 +194,15 @@ def problem(kind: str, message: str = "it went wrong") -> Problem:
 __all__ = [
     "BY_ID",
     "COMMIT",
+    "NO_FLOAT64",
     "VALUES",
+    "Argument",
     "Audited",
+    "ErrorText",
     "call",
     "make_lists",
     "make_report",
+    "make_statement",
     "make_target",
     "make_trace",
     "problem",

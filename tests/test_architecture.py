@@ -21,6 +21,7 @@ LAYERS = (
     ("rules",),
     ("partition",),
     ("judge",),
+    ("limits",),
     ("capture",),
     ("simulate",),
     ("oplists", "messages"),

@@ -16,9 +16,11 @@ import msgspec
 from opcheck.errors import OpListError
 from opcheck.oplists.files import read_history, read_releases
 from opcheck.oplists.history import expand
+from opcheck.oplists.statements import Statements, load_statements
+from opcheck.oplists.statements import forget as forget_statements
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from opcheck.oplists.files import Release
     from opcheck.oplists.history import Entry, History
@@ -84,9 +86,15 @@ class OpLists:
     """The registrations of every known release; load() makes one."""
 
     def __init__(
-        self, releases: tuple[Release, ...], histories: Mapping[str, History], sha256: str
+        self,
+        releases: tuple[Release, ...],
+        histories: Mapping[str, History],
+        sha256: str,
+        statements: Statements | None = None,
     ) -> None:
         """Keep what ``load`` has read and checked."""
+        #: the curated limitations and advisories that stand beside the registrations.
+        self.statements = statements or Statements()
         self.releases = releases
         self.sha256 = sha256
         self._lines = tuple(release.line for release in releases)
@@ -144,6 +152,10 @@ class OpLists:
             self._columns[line, key] = column
         return column
 
+    def names(self, key: str = "MPS") -> Iterable[str]:
+        """Every overload that some release has."""
+        return self._histories[key].operators.keys()
+
     def kernels(self, line: str) -> frozenset[str]:
         """The overloads that a Mac registers something for: kernels, fallbacks, error stubs.
 
@@ -189,7 +201,8 @@ def load(directory: Path | None = None) -> OpLists:
     """Read and check the op lists; the same directory is read once.
 
     Raises:
-        OpListError: a file is missing, damaged, or speaks of a release that is not registered.
+        OpListError: a file is missing, damaged, or speaks of a release that is not registered;
+            or a curated statement cannot be read.
     """
     return _load((directory or data_directory()).resolve())
 
@@ -197,6 +210,7 @@ def load(directory: Path | None = None) -> OpLists:
 def forget() -> None:
     """Make the next ``load`` read the files again: they were rewritten."""
     _load.cache_clear()
+    forget_statements()
 
 
 @functools.cache
@@ -210,4 +224,6 @@ def _load(directory: Path) -> OpLists:
     for key, file in FILES.items():
         histories[key], raw = read_history(directory / file, lines, VALUES[key])
         digest.update(raw)
-    return OpLists(releases, histories, digest.hexdigest())
+    statements = load_statements(directory)
+    digest.update(statements.fingerprint.encode())
+    return OpLists(releases, histories, digest.hexdigest(), statements)

@@ -18,6 +18,7 @@ def as_dict(report: Report) -> dict[str, object]:
         "totals": dict(report.totals),
         "findings": [_finding(finding) for finding in report.findings],
         "calls": [_group(group) for group in report.groups],
+        "statements": {name: dict(said) for name, said in report.statements.items()},
         "partition": {
             **msgspec.to_builtins(report.partition),
             "regions": [msgspec.to_builtins(region) for region in report.partition.regions],

@@ -33,6 +33,10 @@ def _lines(report: Report) -> Iterator[str]:
             disable_numparse=True,
             colalign=("left", "left", "right", "left", "left"),
         )
+    known = summary.statements(report)
+    if known:
+        yield from ("", "## Limitations and advisories", "")
+        yield from (f"- {_code(name)} {_text(line)}" for name, line in known)
     yield from ("", "## Transfers", "")
     yield f"{summary.transfers(report.partition)}."
     yield from ("", "## Evidence", "")

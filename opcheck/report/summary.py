@@ -65,6 +65,24 @@ def evidence(report: Report) -> str:
     )
 
 
+def statements(report: Report) -> list[tuple[str, str]]:
+    """A line for each limitation and advisory that operators meet or may meet: who, and what.
+
+    One that the lists do not describe, such as a refusal of the capture, has its id alone.
+    """
+    met: dict[str, list[str]] = {}
+    for group in report.groups:
+        for name in (*group.verdict.limitations, *group.verdict.advisories):
+            met.setdefault(name, []).append(group.op)
+    lines = []
+    for name in sorted(met):
+        ops = sorted(set(met[name]))
+        who = ", ".join(ops[:3]) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
+        said = report.statements.get(name)
+        lines.append((name, f"{who}: {said['summary']}" if said else who))
+    return lines
+
+
 def place(entry: GroupLocation) -> str:
     """``file:line in function (module)``, with how often where that is more than once."""
     where = entry.location

@@ -63,6 +63,11 @@ def render(report: Report, *, color: bool = False, width: int = WIDTH, full: boo
     if report.groups:
         _heading(out, "Operators")
         out.print(_operators(report))
+    known = summary.statements(report)
+    if known:
+        _heading(out, "Limitations and advisories")
+        for name, line in known:
+            _indented(out, Text.assemble((name, "bold"), f" {line}"), 2)
     for title, lines in (
         ("Transfers", [summary.transfers(report.partition)]),
         ("Evidence", [f"captured: {summary.capture(report)}", summary.evidence(report)]),

@@ -14,9 +14,10 @@ _ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each group of calls that raise, dtype refusals apart."""
+    """One finding for each group of calls that raise, refusals by a kernel apart."""
     for group in audited.groups:
-        if group.verdict.status == "unsupported" and not refused_dtype(group):
+        raises = group.verdict.status == "unsupported" and audited.decided_by(group) is None
+        if raises and not refused_dtype(audited, group):
             yield about(group, "OC101", "error", hint=_hint(audited, group))
 
 
@@ -37,15 +38,14 @@ RULE = Rule(
     page="""
 **What.** The call raises on the target Mac. `PYTORCH_ENABLE_MPS_FALLBACK=1` does not help.
 
-**Why.** Either a kernel is registered for MPS and refuses this call (its dtype, its shape, the
-macOS version), or its registration leads nowhere: a stub that only raises, a function that has
-no MPS version, an operator that has no CPU kernel to fall back to. The fallback is used only
-where *no* kernel is registered, so it never rescues a kernel that refuses.
+**Why.** Its registration leads nowhere: a stub that only raises, a function that has no MPS
+version, an operator that has no CPU kernel to fall back to. Or its tensors are on two devices.
+A kernel that is registered and refuses the call has findings of its own: OC105 where the dtype
+is the cause, OC106 for the rest.
 
 **Way out.** Use the torch release that the hint names; or move the inputs of the call to the CPU
 and its result back (`f(x.cpu()).to("mps")`); or write the step with other operators.
 
-**Evidence.** The registration in the release's macOS wheel, or the limitation that the finding
-names.
+**Evidence.** The registration in the release's macOS wheel.
 """,
 )

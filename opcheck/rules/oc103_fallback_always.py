@@ -9,9 +9,9 @@ from opcheck.rules.rule import Audited, Rule, about, sentences, upgrade
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each group that always leaves for the CPU, or does so inside its kernel."""
+    """One finding for each group that always leaves for the CPU, by its registration."""
     for group in audited.groups:
-        if group.verdict.status == "fallback" and group.verdict.kind != "env":
+        if (group.verdict.status, group.verdict.kind) == ("fallback", "always"):
             yield about(
                 group,
                 "OC103",
@@ -32,7 +32,8 @@ RULE = Rule(
 **What.** The call works, but on the CPU: its arguments are copied there and its results back.
 
 **Why.** PyTorch registers the CPU fallback for this operator by name (a short list at the end of
-`MPSFallback.mm`), or its MPS kernel leaves for the CPU by itself. The variable plays no part.
+`MPSFallback.mm`). The variable plays no part. A kernel that leaves for the CPU by itself is
+OC107.
 
 **Way out.** The torch release that the hint names; or nothing, where the call is rare.
 

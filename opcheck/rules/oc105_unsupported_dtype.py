@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -16,10 +16,13 @@ _INSTEAD = {"float64": "float32", "complex128": "complex64", "bfloat16": "float1
 
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for each dtype refusal: it meets every operator that the dtype flows through."""
-    refused = [group for group in audited.groups if refused_dtype(group)]
-    for limitations in dict.fromkeys(group.verdict.limitations for group in refused):
-        groups = [group for group in refused if group.verdict.limitations == limitations]
-        first = about(groups[0], "OC105", "error", hint=_hint(groups))
+    refused: dict[str, list[CallGroup]] = {}
+    for group in audited.groups:
+        name = refused_dtype(audited, group)
+        if name:
+            refused.setdefault(name, []).append(group)
+    for groups in refused.values():
+        first = about(groups[0], "OC105", "error", hint=_hint(audited, groups))
         if len(groups) == 1:
             yield first
             continue
@@ -34,12 +37,23 @@ def check(audited: Audited) -> Iterator[Finding]:
         )
 
 
-def refused_dtype(group: CallGroup) -> bool:
-    """Whether the group is refused for a dtype: so says the id of its limitation."""
-    return any(name.startswith("dtype") for name in group.verdict.limitations)
+def refused_dtype(audited: Audited, group: CallGroup) -> str:
+    """The id of the limitation for whose dtype the group raises; empty where it does not."""
+    if group.verdict.status != "unsupported":
+        return ""
+    statement = audited.decided_by(group)
+    if statement is None:
+        # A refusal of the capture: its id alone says that it is about a dtype.
+        found = (name for name in group.verdict.limitations if name.startswith("dtype-"))
+        return next(found, "")
+    of_dtype = statement.id.startswith("dtype-") or (statement.dtypes and not statement.condition)
+    return statement.id if of_dtype else ""
 
 
-def _hint(groups: Iterable[CallGroup]) -> str:
+def _hint(audited: Audited, groups: Sequence[CallGroup]) -> str:
+    statement = audited.decided_by(groups[0])
+    if statement is not None and statement.way_out and not statement.id.startswith("dtype-"):
+        return statement.way_out.rstrip(".")
     dtypes = sorted({name for group in groups for name in group.dtypes})
     casts = [f"{name} -> {_INSTEAD[name]}" for name in dtypes if name in _INSTEAD]
     return "cast before the move to MPS" + (f": {', '.join(casts)}" if casts else "")

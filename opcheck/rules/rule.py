@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from opcheck.model import CallGroup, Finding, Partition, Trace
 from opcheck.oplists.registrations import OpLists
+from opcheck.oplists.statement_model import Statement
 from opcheck.versions import Target, Version
 
 #: Of findings, the most severe first.
@@ -32,6 +33,35 @@ class Audited:
         native = [line for line in lines if self.lists.resolve(op, str(line)).status == "native"]
         newer = [line for line in native if line > self.target.torch]
         return str(next(iter(newer or native), ""))
+
+    def met(self, group: CallGroup, sort: str) -> tuple[Statement, ...]:
+        """The limitations, or advisories, that the group meets for certain, the worst first."""
+        by_id = self.lists.statements.by_id
+        ids = {entry.detail for entry in group.verdict.evidence if entry.kind == sort}
+        found = [by_id[name] for name in sorted(ids) if name in by_id]
+        return tuple(sorted(found, key=lambda statement: statement.rank))
+
+    def decided_by(self, group: CallGroup) -> Statement | None:
+        """The curated statement that made the group's verdict; None: something else did."""
+        verdict = group.verdict
+        ends = {"falls_back"} if verdict.kind == "internal" else {"aborts", "raises"}
+        if verdict.status != "unsupported" and verdict.kind != "internal":
+            return None
+        found = (*self.met(group, "limitation"), *self.met(group, "advisory"))
+        deciding = [statement for statement in found if statement.effect in ends]
+        return min(deciding, key=lambda statement: statement.rank, default=None)
+
+    def of_statements(
+        self, sort: str, effects: Collection[str]
+    ) -> Iterator[tuple[Statement, tuple[CallGroup, ...]]]:
+        """The statements with such an effect, each with the groups that meet it for certain."""
+        met: dict[str, list[CallGroup]] = {}
+        for group in self.groups:
+            for statement in self.met(group, sort):
+                if statement.effect in effects:
+                    met.setdefault(statement.id, []).append(group)
+        for name in sorted(met):
+            yield self.lists.statements.by_id[name], tuple(met[name])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +89,24 @@ def about(group: CallGroup, rule: str, severity: str, *, hint: str) -> Finding:
         prints=verdict.prints,
         locations=group.locations,
         count=group.count,
+    )
+
+
+def of_statement(
+    statement: Statement, groups: Sequence[CallGroup], rule: str, severity: str
+) -> Finding:
+    """The finding that says of all the groups that meet a statement what it says."""
+    ops = sorted({group.op for group in groups})
+    text = statement.error.text if statement.error else ""
+    return Finding(
+        rule=rule,
+        severity=severity,
+        message=f"{', '.join(ops)}: {statement.summary.rstrip('.')} ({statement.id})",
+        hint=sentences(statement.way_out.rstrip("."), *statement.links),
+        op=ops[0] if len(ops) == 1 else "",
+        prints=text,
+        locations=tuple(place for group in groups for place in group.locations),
+        count=sum(group.count for group in groups),
     )
 
 

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from opcheck.model import Report, SourceLocation
 from opcheck.report import FORMATS, format_of, render, terminal
 from opcheck.report.content import as_dict
-from tests.made import call, make_report, problem, spec
+from tests.made import call, make_report, make_statement, problem, spec
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -25,6 +25,8 @@ REPORTS: dict[str, Report] = {
         call("mylib::op|with", 9, registrations=("CPU",)),
         call("aten::stub", 10),
         call("aten::implied", 11),
+        call("aten::add_.Tensor", 14),
+        call("aten::view", 15),
         call("aten::comp", 12, inner=("aten::foo", "aten::mm")),
         call(
             "aten::_to_copy",
@@ -40,6 +42,18 @@ REPORTS: dict[str, Report] = {
         problems=(problem("guess", "item() was answered 0"),),
         uncalled=("head",),
         differences=("aten::new is not in the installed torch",),
+        statements=(
+            make_statement("add-shape", ops=("aten::add_.Tensor",), way_out="Reshape it."),
+            make_statement("view-narrows", ops=("aten::view",), effect="narrows"),
+            make_statement(
+                "view-values",
+                ops=("aten::view",),
+                sort="advisory",
+                effect="wrong_result",
+                when="values repeat",
+                links=("https://example.org/1",),
+            ),
+        ),
     ),
     "broken": make_report(
         complete=False,

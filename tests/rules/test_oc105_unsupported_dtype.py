@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.made import call, spec
+from tests.made import call, make_statement, spec
 from tests.rules.found import found
 
 FLOAT64 = (spec(9, dtype="float64"),)
@@ -10,7 +10,7 @@ def test_fires_on_float64_and_leaves_no_second_finding() -> None:
     made = call("aten::_to_copy", outputs=FLOAT64)
     (finding,) = found("OC105", made)
     assert finding.message == (
-        "aten::_to_copy: no float64 tensor can be made on MPS in torch 2.13.0 on macOS 15.0"
+        "aten::_to_copy: No float64 tensor can be made on MPS (torch 2.13.0, macOS 15.0)"
     )
     assert finding.prints.startswith("Cannot convert a MPS Tensor to float64 dtype")
     assert finding.hint == "cast before the move to MPS: float64 -> float32"
@@ -24,7 +24,7 @@ def test_one_finding_for_all_that_a_dtype_flows_through() -> None:
         call("aten::mm", 3, outputs=FLOAT64),
         call("aten::mm", 4, outputs=FLOAT64),
     )
-    assert finding.message.startswith("3 calls of 2 operators: no float64 tensor")
+    assert finding.message.startswith("3 calls of 2 operators: No float64 tensor")
     assert (finding.op, finding.count) == ("", 3)
     assert [str(place.location) for place in finding.locations] == [
         "model.py:3",
@@ -42,3 +42,20 @@ def test_a_refusal_of_the_capture_for_a_dtype_counts_too() -> None:
 def test_silent_on_other_refusals_and_on_float64_that_stays_on_the_cpu() -> None:
     assert not found("OC105", call("aten::mm", refusal=("device_mismatch", "two devices")))
     assert not found("OC105", call("aten::mm", inputs=(spec(1, dtype="float64", device="cpu"),)))
+
+
+OF_DTYPE = make_statement("mm-half", dtypes=("float16",), way_out="Cast to float32.")
+
+
+def test_a_kernel_that_refuses_a_dtype_gives_its_own_way_out() -> None:
+    half = call("aten::mm", inputs=(spec(1, dtype="float16"),))
+    (finding,) = found("OC105", half, statements=(OF_DTYPE,))
+    assert (finding.prints, finding.hint) == ("mm-half is refused", "Cast to float32")
+    assert not found("OC105", call("aten::mm"), statements=(OF_DTYPE,))
+    assert not found("OC101", half, statements=(OF_DTYPE,))
+    assert not found("OC106", half, statements=(OF_DTYPE,))
+
+
+def test_silent_where_a_dtype_is_only_noted() -> None:
+    noted = make_statement("dtype-some", ops=("*",), dtypes=("float32",), when="it depends")
+    assert not found("OC105", call("aten::mm"), statements=(noted,))

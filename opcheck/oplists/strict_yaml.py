@@ -1,0 +1,109 @@
+"""YAML for files that people write: duplicate keys are refused, and every value knows its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+#: Where a value stands in a file: the keys and indices that lead to it.
+Path_ = tuple[str | int, ...]
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+_CONVERTED = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null")}
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a file; sorts by file, then by line."""
+
+    file: str
+    line: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        """``file:line key.path: message``."""
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{where} {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
+
+
+class Document:
+    """What a file holds, the line of each value, and what is wrong with the YAML itself."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.value: Any = None
+        self.problems: list[Problem] = []
+        self._lines: dict[Path_, int] = {}
+
+    def line(self, path: Path_) -> int:
+        """The line of the value at that path, or of the nearest one around it."""
+        while path and path not in self._lines:
+            path = path[:-1]
+        return self._lines.get(path, 1)
+
+    def report(self, path: Path_, message: str) -> None:
+        """Note a problem of the value at that path."""
+        words = ".".join(map(str, path))
+        self.problems.append(Problem(self.file, self.line(path), words, message))
+
+
+def read(path: Path, name: str) -> Document:
+    """Read one file; ``name`` is how problems call it.
+
+    It raises nothing: a file that cannot be read has its problem in ``problems``, and no value.
+    """
+    document = Document(name)
+    try:
+        node = yaml.compose(path.read_bytes(), Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        document.problems.append(Problem(name, line, "", f"not YAML: {error.problem}"))
+    except yaml.YAMLError as error:
+        document.problems.append(Problem(name, 1, "", f"not YAML: {error}"))
+    except OSError as error:
+        document.problems.append(Problem(name, 0, "", f"cannot be read: {error.strerror}"))
+    else:
+        if node is not None:
+            document.value = _value(node, (), document)
+    return document
+
+
+def _value(node: Any, path: Path_, document: Document) -> Any:
+    document._lines.setdefault(path, node.start_mark.line + 1)  # noqa: SLF001  (built here)
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, path, document)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, (*path, i), document) for i, item in enumerate(node.value)]
+    if node.tag not in _CONVERTED:
+        # A date, a merge key, a binary: nothing that these files hold.
+        document.report(path, f"quote it: YAML reads {node.value} as {node.tag.removeprefix(_TAG)}")
+        return node.value
+    if node.tag == f"{_TAG}str":
+        return node.value
+    return yaml.load(node.value, Loader=_LOADER)  # noqa: S506  (a safe loader)
+
+
+def _mapping(node: yaml.MappingNode, path: Path_, document: Document) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+        if key is None or key_node.tag != f"{_TAG}str":
+            at = Problem(
+                document.file,
+                key_node.start_mark.line + 1,
+                ".".join(map(str, path)),
+                f"a key must be a string: {key if key is not None else 'a collection'}",
+            )
+            document.problems.append(at)
+            continue
+        if key in result:
+            line = key_node.start_mark.line + 1
+            words = ".".join(map(str, (*path, key)))
+            document.problems.append(Problem(document.file, line, words, "the key occurs twice"))
+            continue
+        document._lines[(*path, key)] = key_node.start_mark.line + 1  # noqa: SLF001
+        result[key] = _value(value_node, (*path, key), document)
+    return result
