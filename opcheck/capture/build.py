@@ -11,6 +11,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
+from opcheck.capture.imports import without_compiler
+
 #: Elements up to which a tensor that only reserves memory is real.
 SMALL = 1 << 16
 #: Elements up to which a tensor that holds computed values is real: tables of positions and the like.
@@ -68,6 +70,11 @@ class Building(TorchDispatchMode):
         self.avoided = 0
         self._tables = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # What would be skipped is imported first; see imports.py.
+        return False
+
     def __torch_dispatch__(
         self,
         func: Any,
@@ -117,7 +124,7 @@ def building() -> Iterator[Building]:
     Yields:
         The mode, which counts the bytes that were not allocated.
     """
-    with torch.random.fork_rng(devices=()):
+    with torch.random.fork_rng(devices=()), without_compiler():
         torch.manual_seed(0)
         with Building() as mode:
             yield mode

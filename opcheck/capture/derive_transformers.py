@@ -101,7 +101,8 @@ def _setting(config: Any, *names: str, default: Any = None) -> Any:
 
 def _tokens(config: Any) -> torch.Tensor:
     # Models that count positions from the padding token have two fewer than they say.
-    length = max(1, min(TOKENS, _setting(config, *_LENGTHS, default=TOKENS + 2) - 2))
+    limit = _setting(config, *_LENGTHS, default=-1)
+    length = TOKENS if limit < 0 else max(1, min(TOKENS, limit - 2))
     return values((1, length), torch.int64, _setting(config, "vocab_size", default=2))
 
 
@@ -133,7 +134,7 @@ def _video(config: Any) -> torch.Tensor:
 def _wave(config: Any) -> torch.Tensor:
     if config.model_type == "audio-spectrogram-transformer":
         return values((1, config.max_length, config.num_mel_bins), torch.float32)
-    channels = getattr(config, "audio_channels", None)
+    channels = getattr(config, "audio_channels", 1 if config.model_type == "dac" else None)
     if channels:
         return values((1, channels, 24000), torch.float32)
     return values((1, 16000), torch.float32)

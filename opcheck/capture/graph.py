@@ -7,29 +7,30 @@ The graph is the interchange: one ``call_function`` node a call, in the order of
 from __future__ import annotations
 
 import operator
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
 
-from opcheck.capture.recorder import Recorded, locate
 from opcheck.model import OpCall, SourceLocation, TensorSpec
 from opcheck.simulate.specs import Spec, decode, spec_of
 from opcheck.simulate.tensor import MPSTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from types import CodeType
+    from collections.abc import Iterator, Mapping
 
+    from opcheck.capture.recorder import Recorded, Recorder
     from opcheck.simulate.dispatcher import Call
 
+_NO_NAME = re.compile(r"\W+")
 _SCALARS = (bool, int, float, str, type(None))
 
 
-def to_graph(recorded: Sequence[Recorded], names: Mapping[int, str]) -> fx.Graph:
-    """The graph of these calls; ``names`` gives a tensor's name by its number (inputs, parameters)."""
-    builder = _Builder(names)
-    for entry in recorded:
+def to_graph(recorder: Recorder, names: Mapping[int, str]) -> fx.Graph:
+    """The graph of the recorded calls; ``names`` gives a tensor's name by its number (inputs, parameters)."""
+    builder = _Builder(recorder, names)
+    for entry in recorder.calls:
         builder.add(entry)
     builder.graph.output(None)
     return builder.graph
@@ -62,11 +63,12 @@ _RESULT = _Role("", written=False)
 
 
 class _Builder:
-    def __init__(self, names: Mapping[int, str]) -> None:
+    def __init__(self, recorder: Recorder, names: Mapping[int, str]) -> None:
         self.graph = fx.Graph()
+        self._recorder = recorder
         self._names = names
         self._nodes: dict[int, fx.Node] = {}
-        self._sites: dict[tuple[CodeType, int] | None, SourceLocation | None] = {}
+        self._places: dict[object, tuple[SourceLocation | None, str]] = {}
         self._last_placeholder: fx.Node = self.graph._root
         #: identities within this trace, so that two runs of one program give the same records
         self._numbers: dict[tuple[str, int], int] = {}
@@ -97,7 +99,7 @@ class _Builder:
     def _placeholder(self, tensor: torch.Tensor, name: str) -> fx.Node:
         # torch.fx wants all placeholders in front of the calls.
         with self.graph.inserting_after(self._last_placeholder):
-            node = self.graph.placeholder(name.replace(".", "_") or "constant")
+            node = self.graph.placeholder(_NO_NAME.sub("_", name).strip("_") or "constant")
         self._last_placeholder = node
         node.meta["spec"] = repr(_spec(tensor))
         node.meta["name"] = name
@@ -105,15 +107,17 @@ class _Builder:
 
     def _op_call(self, entry: Recorded) -> OpCall:
         call, route = entry.call, entry.call.route
-        if entry.site not in self._sites:
-            self._sites[entry.site] = locate(entry.site)
+        known = (entry.site, entry.module)
+        if known not in self._places:
+            self._places[known] = self._recorder.place(entry)
+        location, module = self._places[known]
         return OpCall(
             op=route.name,
             inputs=tuple(map(self._tensor_spec, call.inputs, self._roles(call))),
             outputs=tuple(map(self._tensor_spec, call.outputs)),
             arguments=_scalars(call.key, route.arguments),
-            location=self._sites[entry.site],
-            module=entry.module,
+            location=location,
+            module=module,
             phase=entry.phase,
             inner=call.inner if route.composite is not None else None,
             refusal=call.refusal,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from opcheck.model import SourceLocation
 if TYPE_CHECKING:
     from types import CodeType
 
+_TRACE_ENTRY = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _OPCHECK = str(Path(__file__).parents[1]) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
@@ -41,6 +43,19 @@ def locate(site: tuple[CodeType, int] | None) -> SourceLocation | None:
         function=code.co_qualname if hasattr(code, "co_qualname") else code.co_name,
         text=linecache.getline(code.co_filename, line).strip(),
     )
+
+
+def innermost(stack_trace: str | None) -> SourceLocation | None:
+    """The innermost line that is neither torch's nor ours in a stack trace as torch.fx keeps it."""
+    for match in reversed([*_TRACE_ENTRY.finditer(stack_trace or "")]):
+        if is_user_code(match["file"]):
+            return SourceLocation(
+                file=display_path(match["file"]),
+                line=int(match["line"]),
+                function=match["function"],
+                text=linecache.getline(match["file"], int(match["line"])).strip(),
+            )
+    return None
 
 
 def display_path(filename: str) -> str:

@@ -129,8 +129,10 @@ def _construct(make: Callable[[], T], spec: str) -> T:
 def _hint(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"pip install {error.name.partition('.')[0]}"
+    if isinstance(error, ImportError) and error.name:
+        return f"the installed {error.name} is not the version that the code expects"
     if isinstance(error, ImportError):
-        return f"the installed {error.name or 'package'} is not the version that the code expects"
+        return "install what the message asks for"
     if isinstance(error, TypeError) and "argument" in str(error):
         return "give its arguments, --config NAME=VALUE, or name a function that returns the model"
     if isinstance(error, SyntaxError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.capture.lines import is_user_code, locate
+from opcheck.capture.lines import innermost, is_user_code, locate
 from opcheck.model import Problem, SourceLocation
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Recorder:
         self._stack: list[Any] = []
         self._names: dict[int, str] = {}
         self._user: dict[CodeType, bool] = {}
+        self._graphs: dict[CodeType, torch.fx.GraphModule] = {}
 
     def record(self, call: Call) -> None:
         """Keep one leaf call."""
@@ -69,6 +70,19 @@ class Recorder:
             message = f"{operator} was asked for unknown values {count} times at one line"
             raise LoopsOnGuessError(message)
 
+    def place(self, entry: Recorded) -> tuple[SourceLocation | None, str]:
+        """The line and the module of a call; in a graph that is run again, those of its node."""
+        graph = self._graphs.get(entry.site[0]) if entry.site else None
+        if graph is None or entry.site is None:
+            return locate(entry.site), entry.module
+        # torch/fx/graph_module.py: the lines of the generated code, by the nodes that they run.
+        index = (graph._lineno_map or {}).get(entry.site[1] - graph._prologue_start)
+        if index is None:
+            return None, entry.module
+        node = list(graph.graph.nodes)[index]
+        stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
+        return innermost(node.stack_trace), stack[-1][0] or entry.module
+
     def problems(self) -> tuple[Problem, ...]:
         """The guesses, as problems of the trace."""
         return tuple(
@@ -87,6 +101,11 @@ class Recorder:
         """Know, for the length of the block, which module of ``root`` is running."""
         # remove_duplicate=True: a shared module goes by the first of its names.
         self._names = {id(module): name for name, module in root.named_modules()}
+        self._graphs = {
+            type(module).forward.__code__: module
+            for module in root.modules()
+            if isinstance(module, torch.fx.GraphModule) and hasattr(module, "_lineno_map")
+        }
         stack, called = self._stack, self.called
         original = torch.nn.Module.__call__
 
@@ -139,7 +158,7 @@ class Recorder:
             code = frame.f_code
             known = user.get(code)
             if known is None:
-                known = user[code] = is_user_code(code.co_filename)
+                known = user[code] = code in self._graphs or is_user_code(code.co_filename)
             if known:
                 return (code, frame.f_lineno)
             frame = frame.f_back

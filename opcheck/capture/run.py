@@ -82,7 +82,7 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
         problem = _call(model, args, kwargs, recorder, grad=request.grad)
         differences = _differences(mac, target)
     say(f"recorded {len(recorder.calls)} calls")
-    graph = to_graph(recorder.calls, mover.names)
+    graph = to_graph(recorder, mover.names)
     problems = (*recorder.problems(), *((problem,) if problem else ()))
     trace = Trace(
         model=request.model,

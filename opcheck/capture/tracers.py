@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map_only
 
 from opcheck.capture import blame
 from opcheck.errors import CaptureError
 from opcheck.simulate.tensor import MPS_DEVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 class Tracer(NamedTuple):
@@ -25,9 +27,15 @@ def _as_it_is(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Modu
     return model
 
 
+class _LineTracer(torch.fx.Tracer):
+    """torch.fx.symbolic_trace's tracer, which keeps the lines besides."""
+
+    record_stack_traces = True
+
+
 def _symbolic(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Module:
     try:
-        return torch.fx.symbolic_trace(model)
+        return torch.fx.GraphModule(model, _LineTracer().trace(model))
     except Exception as error:  # user code runs in there
         raise CaptureError(
             f"torch.fx.symbolic_trace cannot follow this model: {blame.one_line(error)}",
@@ -38,7 +46,7 @@ def _symbolic(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Modu
 
 def _exported(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
     try:
-        exported: Any = torch.export.export(model, args, kwargs, strict=False).module()
+        exported: Any = _export(model, args, kwargs)
     except Exception as error:  # user code runs in there
         raise CaptureError(
             f"torch.export cannot export this model: {blame.one_line(error)}",
@@ -53,6 +61,41 @@ def _exported(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module
     return exported  # type: ignore[no-any-return]
 
 
+def _export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
+    """Export with fake CPU tensors, since the weights may be on meta; the result holds the model's own again."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        with mode:
+            return torch.empty_strided(
+                tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu"
+            )
+
+    own = dict(_tensors(model))
+    state = {
+        name: torch.nn.Parameter(fake(tensor), requires_grad=False)
+        if isinstance(tensor, torch.nn.Parameter)
+        else fake(tensor)
+        for name, tensor in own.items()
+    }
+    args, kwargs = tree_map_only(torch.Tensor, fake, (args, kwargs))
+    with torch.nn.utils.stateless._reparametrize_module(model, state):
+        exported = torch.export.export(model, args, kwargs, strict=False).module()
+    for name, _ in list(_tensors(exported)):
+        if name in own:
+            path, _, leaf = name.rpartition(".")
+            holder = exported.get_submodule(path)
+            for tensors in (holder._parameters, holder._buffers):
+                if leaf in tensors:
+                    tensors[leaf] = own[name]  # type: ignore[assignment]
+    return exported
+
+
+def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
 TRACERS: dict[str, Tracer] = {
     "dispatch": Tracer(
         _as_it_is,
@@ -61,7 +104,7 @@ TRACERS: dict[str, Tracer] = {
     "fx": Tracer(
         _symbolic,
         "control flow is fixed at its symbolic trace; a Python branch on the device is taken as on the CPU; "
-        "lines inside a module that fx keeps whole are its own, not the caller's",
+        "a module that fx keeps whole is one line of its caller's",
     ),
     "export": Tracer(
         _exported,

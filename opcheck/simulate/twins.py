@@ -190,6 +190,14 @@ def _dropout(_target: Target) -> Callable[..., Tensor]:
     return twin
 
 
+def _safe_softmax(_target: Target) -> Callable[..., Tensor]:
+    def twin(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+        # Before 2.5 attention.cpp called softmax where it calls _safe_softmax now.
+        return aten.softmax.int(x, dim, dtype)
+
+    return twin
+
+
 def _one_hot(_target: Target) -> Callable[..., Tensor]:
     def twin(x: Tensor, num_classes: int = -1) -> Tensor:
         # Onehot.cpp: the checks that read values are skipped for MPS.
@@ -289,6 +297,12 @@ TWINS: tuple[Twin, ...] = (
     ),
     Twin(
         "aten::one_hot", Span(until=_V2_12), _one_hot, "native/Onehot.cpp: no value checks on MPS"
+    ),
+    Twin(
+        "aten::_safe_softmax",
+        Span(until=_V2_5),
+        _safe_softmax,
+        "native/transformers/attention.cpp: plain softmax before the operator existed",
     ),
     Twin(
         "aten::tensordot",
