@@ -9,6 +9,7 @@ import click
 from opcheck.cli import VERBS, output
 from opcheck.errors import UsageError
 from opcheck.oplists.registrations import OpLists, data_directory, load
+from opcheck.wording import plural
 
 
 @click.group("lists", help=VERBS["lists"], invoke_without_command=True)
@@ -24,6 +25,18 @@ def command(ctx: click.Context) -> int:
 def info() -> int:
     """Show the releases in the lists: their counts, the age and the digest of the data."""
     output.emit(_table(load()))
+    return 0
+
+
+@command.command("lint")
+@click.option(
+    "--directory", type=click.Path(path_type=Path), help="The op lists.  [default: the own ones]"
+)
+def lint(directory: Path | None) -> int:
+    """Check the curated limitations and advisories against each other and the registrations."""
+    from opcheck.oplists.lint import lint as check  # noqa: PLC0415  (only this verb needs it)
+
+    output.emit(f"{plural(check(directory), 'statement')}: no problem")
     return 0
 
 

@@ -29,9 +29,8 @@ def holds(
     parts = [_of_dtype(statement, call), _by_condition(statement, call, arguments or {})]
     if False in parts:
         return False
-    # Code cannot evaluate the words of ``when``.
-    told = None not in parts and not (statement.when and not statement.condition)
-    return True if told else None
+    # Code cannot evaluate the words of ``when``, which hold besides the condition.
+    return None if None in parts or statement.when else True
 
 
 def asks_for_more_than_dtypes(statement: Statement) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import yaml
 
 #: Where a value stands in a file: the keys and indices that lead to it.
@@ -107,3 +109,28 @@ def _mapping(node: yaml.MappingNode, path: Path_, document: Document) -> dict[st
         document._lines[(*path, key)] = key_node.start_mark.line + 1  # noqa: SLF001
         result[key] = _value(value_node, (*path, key), document)
     return result
+
+
+def read_entries(
+    path: Path, key: str, kind: Callable[..., Any]
+) -> tuple[list[tuple[int, Any]], Document]:
+    """The entries of a small list file, by their index; problems are left in the document.
+
+    A file that does not exist has no entries.
+    """
+    if not path.exists():
+        return [], Document(path.name)
+    document = read(path, path.name)
+    value = document.value
+    if not isinstance(value, dict) or value.get("schema") != 1:
+        if not document.problems:
+            document.report((), f"a mapping with schema 1 and {key} is expected")
+        return [], document
+    entries = []
+    nodes = value.get(key)
+    for index, node in enumerate(nodes if isinstance(nodes, list) else []):
+        try:
+            entries.append((index, msgspec.convert(node, kind)))
+        except msgspec.ValidationError as error:  # noqa: PERF203  (each entry has its own)
+            document.report((key, index), str(error))
+    return entries, document

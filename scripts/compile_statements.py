@@ -1,0 +1,113 @@
+"""Compile the curated statements into op_lists/statements.json, which is quick to read.
+
+Usage: python scripts/compile_statements.py [--check]
+
+The arguments of the operators that conditions speak of, with their defaults, come from the schemas
+of the torch that is installed.  An operator that it lacks keeps what was compiled before; where
+nothing was, a condition cannot be told where an argument is left to its default.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from opcheck.oplists.registrations import data_directory, load
+from opcheck.oplists.statement_files import read_statements
+from opcheck.oplists.statement_model import Argument, Arguments, Statement
+from opcheck.oplists.statements import (
+    EVERY_OPERATOR,
+    INDEX,
+    INDEX_SCHEMA,
+    Index,
+    dump_index,
+    fingerprint,
+    read_index,
+)
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def compile_index(directory: Path) -> Index:
+    """The index of the statements below a directory.
+
+    Raises:
+        OpListError: they hold problems; all of them are named.
+    """
+    statements = read_statements(directory)
+    before = read_index(directory)
+    known = before.arguments if before is not None else {}
+    arguments: dict[str, Arguments] = {}
+    for op in sorted({op for one in statements for op in _asked(one, load().names())}):
+        found = schema_arguments(op) or known.get(op)
+        if found:
+            arguments[op] = found
+    return Index(
+        schema=INDEX_SCHEMA,
+        fingerprint=fingerprint(directory),
+        statements=statements,
+        arguments=arguments,
+    )
+
+
+def _asked(statement: Statement, names: Iterable[str]) -> Iterator[str]:
+    """The operators whose arguments a statement speaks of."""
+    if not statement.condition and not statement.dtypes_of:
+        return
+    for op in statement.ops:
+        if op == EVERY_OPERATOR:
+            continue
+        if op.endswith("*"):
+            yield from (name for name in names if name.startswith(op[:-1]))
+        else:
+            yield op
+
+
+def schema_arguments(op: str) -> Arguments:
+    """The arguments of an operator in the installed torch, by name; empty where it has none such."""
+    name, _, overload = op.partition(".")
+    try:
+        schema = torch._C._get_schema(name, overload)  # noqa: SLF001  (there is no public way)
+    except RuntimeError:
+        return {}
+    return {argument.name: _argument(argument) for argument in schema.arguments}
+
+
+def _argument(argument: Any) -> Argument:
+    tensors = "Tensor" in str(argument.type) and "List" in str(argument.type)
+    if not argument.has_default_value():
+        return Argument(tensors=tensors)
+    default = argument.default_value
+    # JSON has no infinity.
+    plain = (
+        default not in {math.inf, -math.inf}
+        if isinstance(default, float)
+        else (
+            isinstance(default, _PLAIN)
+            or (isinstance(default, list) and all(isinstance(item, _PLAIN) for item in default))
+        )
+    )
+    return Argument(tensors=tensors, optional=plain, default=default if plain else None)
+
+
+def main() -> int:
+    """Write the index, or with ``--check`` say whether it is up to date."""
+    directory = data_directory()
+    text = dump_index(compile_index(directory))
+    path = directory / INDEX
+    if "--check" in sys.argv[1:]:
+        current = path.is_file() and path.read_text(encoding="utf-8") == text
+        print(f"{path.name} is {'up to date' if current else 'out of date'}")
+        return 0 if current else 1
+    path.write_text(text, encoding="utf-8")
+    print(f"wrote {path.name}: {len(text):,} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
