@@ -277,6 +277,11 @@ SEQ2SEQ = {
             {"n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 100},
             ("input_ids=1x128:int64",),
         ),
+        (
+            "XLNetModel",
+            {"d_model": 32, "n_layer": 1, "n_head": 2, "d_inner": 32, "vocab_size": 100},
+            ("input_ids=1x128:int64",),
+        ),
         ("LlamaForCausalLM", SIZED, ("input_ids=1x128:int64",)),
         (
             "T5Model",
@@ -305,6 +310,19 @@ SEQ2SEQ = {
             ("pixel_values=1x4x3x32x32:float32",),
         ),
         ("Wav2Vec2Model", SPEECH, ("input_values=1x16000:float32",)),
+        (
+            "DacModel",
+            {
+                "encoder_hidden_size": 8,
+                "downsampling_ratios": [2],
+                "decoder_hidden_size": 8,
+                "upsampling_ratios": [2],
+                "n_codebooks": 1,
+                "codebook_dim": 4,
+                "hidden_size": 16,
+            },
+            ("input_values=1x1x24000:float32",),
+        ),
         (
             "ASTModel",
             {**PICTURE, "max_length": 64, "num_mel_bins": 32},

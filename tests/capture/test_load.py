@@ -94,6 +94,7 @@ FILES = {
     "helper.py": "WIDTH = 16\n",
     "missing.py": "import torch\nimport no_such_package\n",
     "inner.py": "from torch import no_such_name\n",
+    "asks.py": "raise ImportError('this net needs the natten library')\n",
     "syntax.py": "def net(:\n",
     "exits.py": "import sys\n\nsys.exit(3)\n",
     "relative.py": "from . import helper\n",
@@ -266,6 +267,13 @@ def three_lines(spec: str, config: dict[str, Any] | None = None) -> list[str]:
             ),
             "inner.py:1 in <module>: from torch import no_such_name",
             "the installed torch is not the version that the code expects",
+        ),
+        (
+            "asks.py:net",
+            {},
+            "building asks.py:net raises ImportError: this net needs the natten library",
+            "asks.py:1 in <module>: raise ImportError('this net needs the natten library')",
+            "install what the message asks for",
         ),
         (
             "syntax.py:net",
