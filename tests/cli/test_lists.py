@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +42,23 @@ def test_building_from_nothing_is_refused(opcheck: CommandLine) -> None:
     result = opcheck("lists", "build", "no.whl")
     assert result.code == 2
     assert result.err.startswith("neither a torch release nor a wheel file: 'no.whl'\n")
+
+
+def test_linting_the_own_lists_says_how_many_statements_they_hold(
+    opcheck: CommandLine, lists: OpLists
+) -> None:
+    result = opcheck("lists", "lint")
+    assert (result.code, result.out) == (0, f"{len(lists.statements.all)} statements: no problem\n")
+
+
+def test_linting_names_every_problem_and_could_not_tell(
+    opcheck: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "limitations").mkdir()
+    bad = "schema: 1\nlimitations:\n  - {id: a, effect: b}\n  - {id: C}\n"
+    (tmp_path / "limitations" / "made.yaml").write_text(bad, encoding="utf-8")
+    result = opcheck("lists", "lint", "--directory", str(tmp_path))
+    assert result.code == 3
+    assert "limitations/made.yaml:3 limitations.0.effect: unknown: b" in result.err
+    assert "limitations/made.yaml:4 limitations.1.id: not kebab-case: 'C'" in result.err
+    assert result.err.splitlines()[-1].startswith("  help: ")
