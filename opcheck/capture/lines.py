@@ -64,4 +64,3 @@ def display_path(filename: str) -> str:
         if filename.startswith(root):
             return Path(filename[len(root) :]).as_posix()
     return Path(filename).name
-

@@ -89,8 +89,7 @@ class Recorder:
             Problem(
                 kind="guess",
                 message=f"{operator} asked for values that a run on shapes does not have: "
-                f"answered {answer}"
-                + (f" ({count} times)" if count > 1 else ""),
+                f"answered {answer}" + (f" ({count} times)" if count > 1 else ""),
                 location=location,
             )
             for (operator, answer, _), (count, location) in self.guesses.items()

@@ -131,9 +131,15 @@ def mps_backend(macos: Version) -> Iterator[None]:
         replaced += [
             (torch.accelerator, "is_available", yes),
             (torch.accelerator, "device_count", lambda: 1),
-            (torch.accelerator, "current_accelerator", lambda check_available=False: torch.device("mps")),  # noqa: ARG005, FBT002
+            (
+                torch.accelerator,
+                "current_accelerator",
+                lambda check_available=False: torch.device("mps"),
+            ),  # noqa: ARG005, FBT002
         ]
-    before = [(place, name, getattr(place, name)) for place, name, _ in replaced if hasattr(place, name)]
+    before = [
+        (place, name, getattr(place, name)) for place, name, _ in replaced if hasattr(place, name)
+    ]
     # torch.compiler reads __wrapped__ of is_available (torch/_dynamo/trace_rules.py, 2.15).
     yes.__wrapped__ = yes  # type: ignore[attr-defined]
     try:

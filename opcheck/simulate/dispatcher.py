@@ -106,11 +106,7 @@ class Simulator(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Route one call."""
         kwargs = kwargs or {}
-        route = self._routes.get(func)
-        if route is None:
-            route = self._routes[func] = make_route(
-                func, self._registrations, self._twins, self._python_kernels
-            )
+        route = self._routes.get(func) or self._route(func)
         found: list[torch.Tensor] = []
         parts: list[Any] = [func, len(args)]
         for value in args:
@@ -126,9 +122,6 @@ class Simulator(TorchDispatchMode):
                 with self:
                     return func(*args, **{**kwargs, "dtype": torch.float32})
         elif route.kind is not Kind.LEAF:
-            refused = REFUSED_COMPOSITES.get(route.name)
-            if refused is not None and (refusal := refused(args)):
-                self._sink.record(Call(route, tuple(parts), tuple(found), (), None, refusal))
             return self._run_body(route, args, kwargs)
         key = tuple(parts)
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
@@ -141,7 +134,20 @@ class Simulator(TorchDispatchMode):
         self._sink.record(Call(route, key, tuple(found), flat, inner, refusal))
         return outputs
 
+    def refuse(self, func: Any, args: Any, identity: str, text: str) -> None:
+        """Record that a Mac's composite refuses these arguments before it dispatches to anything."""
+        found: list[torch.Tensor] = []
+        key = (func, len(args), *(_encode(value, found) for value in args))
+        call = Call(self._route(func), key, tuple(found), (), None, (identity, text))
+        self._sink.record(call)
+
     # -- which way ------------------------------------------------------------------------------------------
+
+    def _route(self, func: Any) -> Route:
+        route = self._routes[func] = make_route(
+            func, self._registrations, self._twins, self._python_kernels
+        )
+        return route
 
     def _creates_on_mps(self, route: Route, kwargs: Mapping[str, Any]) -> bool:
         device = kwargs.get("device")
@@ -212,7 +218,9 @@ class Simulator(TorchDispatchMode):
             return outputs
         if route.returns_list:
             base = _argument(route, route.returns[0].argument, args, kwargs)
-            return [self._wrap_real(route.returns[0].relation, out, base, device) for out in outputs]
+            return [
+                self._wrap_real(route.returns[0].relation, out, base, device) for out in outputs
+            ]
         if len(route.returns) == 1:
             base = _argument(route, route.returns[0].argument, args, kwargs)
             return self._wrap_real(route.returns[0].relation, outputs, base, device)
@@ -231,7 +239,11 @@ class Simulator(TorchDispatchMode):
         if relation == "argument":
             return base
         if not isinstance(value, torch.Tensor):
-            return [self._wrap_real(relation, v, base, device) for v in value] if type(value) is list else value
+            return (
+                [self._wrap_real(relation, v, base, device) for v in value]
+                if type(value) is list
+                else value
+            )
         if device is _CPU:
             return value
         shapes.check_layout(value)
@@ -269,28 +281,14 @@ class Simulator(TorchDispatchMode):
             # A copy to the host of values that nobody knows: the program goes on with zeros, which is said.
             self._sink.guess("Tensor.cpu", "zeros")
             return torch.zeros(spec.shape, dtype=spec.dtype)
-        return wrap(spec, None, base.memory if relation == "view" and type(base) is MPSTensor else None)
+        return wrap(
+            spec, None, base.memory if relation == "view" and type(base) is MPSTensor else None
+        )
 
     def _guess(self, route: Route, args: Any) -> Any:
         answer = shapes.guess(route, args)
         self._sink.guess(route.name, answer)
         return answer
-
-
-def _indices_on_mps(args: Any) -> tuple[str, str] | None:
-    # TensorShape.cpp, tensor_split (1.13 to 2.15)
-    if type(args[1]) is not MPSTensor:
-        return None
-    return (
-        "device_mismatch",
-        "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on mps:0",
-    )
-
-
-#: composites that refuse their arguments before they dispatch to anything.
-REFUSED_COMPOSITES: dict[str, Callable[[Any], tuple[str, str] | None]] = {
-    "aten::tensor_split.tensor_indices_or_sections": _indices_on_mps,
-}
 
 
 # -- arguments ----------------------------------------------------------------------------------------------
@@ -352,9 +350,7 @@ def refresh(tensor: MPSTensor, spec: Spec) -> None:
     tensor.spec = spec
 
 
-def _device_mismatch(
-    route: Route, found: list[torch.Tensor], args: Any
-) -> tuple[str, str] | None:
+def _device_mismatch(route: Route, found: list[torch.Tensor], args: Any) -> tuple[str, str] | None:
     if route.name in _MIXES_DEVICES:
         return None
     strangers = [t for t in found if type(t) is not MPSTensor and t.dim() > 0]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+
+def _nobody(_func: Any, _args: tuple[Any, ...], _identity: str, text: str) -> None:
+    raise RuntimeError(text)
 
 
 class Flight:
@@ -16,10 +20,12 @@ class Flight:
     with an argument on MPS and no ``device=`` of the user's, a factory for the CPU is one for MPS.
     """
 
-    __slots__ = ("detaches", "narrows", "on_mps")
+    __slots__ = ("detaches", "narrows", "on_mps", "refuse")
 
     def __init__(self) -> None:
         self.on_mps = False
+        #: takes an operator, its arguments, an id and a text: a refusal that only a twin can see
+        self.refuse: Callable[[Any, tuple[Any, ...], str, str], None] = _nobody
         #: the program itself detaches: elsewhere C++ does, to make a variable or to save one for backward, which
         #: goes through the dispatcher for tensors with a Python key only (TensorImpl::shallow_copy_and_detach).
         self.detaches = False

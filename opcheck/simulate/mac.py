@@ -9,6 +9,7 @@ import torch
 
 from opcheck.simulate.device import DeviceMode, mps_backend
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS, Simulator, Sink
+from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.mirror import Mirror
 from opcheck.simulate.routes import KERNEL_VALUES
 from opcheck.simulate.twins import PYTHON_KERNELS, twins_of
@@ -32,6 +33,7 @@ def simulated_mac(
     kernels = (name for name, value in registrations.items() if value in KERNEL_VALUES)
     mirror = Mirror(kernels, twins)
     simulator.absent = tuple(mirror.absent)
+    refuse, FLIGHT.refuse = FLIGHT.refuse, simulator.refuse
     # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
     lifted = torch._C._only_lift_cpu_tensors()
@@ -40,5 +42,6 @@ def simulated_mac(
         with mps_backend(target.macos), simulator, DeviceMode():
             yield simulator
     finally:
+        FLIGHT.refuse = refuse
         torch._C._set_only_lift_cpu_tensors(lifted)
         mirror.remove()

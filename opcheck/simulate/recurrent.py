@@ -37,7 +37,6 @@ class Weights(NamedTuple):
         return aten.linear.default(h, self.hh, self.bias_hh)
 
 
-
 def _simple(activation: Callable[[Tensor], Tensor]) -> Any:
     def cell(x: Tensor, hidden: Hidden, w: Weights) -> Hidden:
         return (activation(w.of_hidden(hidden[0]).add_(w.of_input(x))),)
@@ -65,7 +64,9 @@ def _lstm_cell(x: Tensor, hidden: Hidden, w: Weights) -> Hidden:
     return (new_h if w.hr is None else aten.linear.default(new_h, w.hr), new_c)
 
 
-def _steps(cell: Any, xs: Sequence[Tensor], hidden: Hidden, w: Weights) -> tuple[list[Tensor], Hidden]:
+def _steps(
+    cell: Any, xs: Sequence[Tensor], hidden: Hidden, w: Weights
+) -> tuple[list[Tensor], Hidden]:
     outputs = []
     for x in xs:
         hidden = cell(x, hidden, w)
@@ -73,7 +74,9 @@ def _steps(cell: Any, xs: Sequence[Tensor], hidden: Hidden, w: Weights) -> tuple
     return outputs, hidden
 
 
-def _layer(cell: Any, x: Tensor, hidden: Hidden, w: Weights, *, reverse: bool) -> tuple[Tensor, Hidden]:
+def _layer(
+    cell: Any, x: Tensor, hidden: Hidden, w: Weights, *, reverse: bool
+) -> tuple[Tensor, Hidden]:
     xs = list(x.unbind(0))
     outputs, hidden = _steps(cell, xs[::-1] if reverse else xs, hidden, w)
     return torch.stack(outputs[::-1] if reverse else outputs, 0), hidden

@@ -99,7 +99,9 @@ def make_route(
     schema = func._schema
     composite = None
     if kind is Kind.LEAF and value in ("composite_explicit", "composite_implicit"):
-        composite = next((key for key in _COMPOSITES if func.has_kernel_for_dispatch_key(key)), None)
+        composite = next(
+            (key for key in _COMPOSITES if func.has_kernel_for_dispatch_key(key)), None
+        )
     writes = tuple(
         index
         for index, argument in enumerate(schema.arguments)
@@ -139,9 +141,7 @@ def make_route(
 
 def _registrations(name: str) -> tuple[str, ...]:
     return tuple(
-        key
-        for key in _TELLING_KEYS
-        if torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+        key for key in _TELLING_KEYS if torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
     )
 
 
@@ -162,8 +162,6 @@ def unwrapped(route: Route, args: tuple[Any, ...]) -> tuple[Any, ...]:
     if not route.takes_tensor or not any(type(value) in _NUMBERS for value in args):
         return args
     return tuple(
-        torch.tensor(value)
-        if type(value) in _NUMBERS and index in route.takes_tensor
-        else value
+        torch.tensor(value) if type(value) in _NUMBERS and index in route.takes_tensor else value
         for index, value in enumerate(args)
     )

@@ -65,7 +65,9 @@ def result_of(route: Route, args: Any, kwargs: Any) -> Result:
         return _run_without_meta(route, args, kwargs)
 
 
-def _run(route: Route, convert: Callable[[MPSTensor], torch.Tensor], args: Any, kwargs: Any) -> Result:
+def _run(
+    route: Route, convert: Callable[[MPSTensor], torch.Tensor], args: Any, kwargs: Any
+) -> Result:
     meta_args = unwrapped(route, _convert(args, convert))
     meta_kwargs = _convert(kwargs, convert)
     if route.has_device and (route.factory or "device" in kwargs):
@@ -88,7 +90,9 @@ def _run(route: Route, convert: Callable[[MPSTensor], torch.Tensor], args: Any, 
 def _run_without_meta(route: Route, args: Any, kwargs: Any) -> Result:
     if route.writes and all(relation.relation == "argument" for relation in route.returns):
         # In place, and not one that reshapes: the results are the arguments.
-        specs = tuple(_spec_of_argument(_at(route, r.argument, args, kwargs)) for r in route.returns)
+        specs = tuple(
+            _spec_of_argument(_at(route, r.argument, args, kwargs)) for r in route.returns
+        )
         return Result(specs, _unchanged(route, args, kwargs), 0)
     sizes = sum(t.numel() for t in _flat((args, list(kwargs.values()))))
     if sizes <= _ZEROS_ELEMENTS:
@@ -155,7 +159,9 @@ def _fresh(tensor: MPSTensor) -> torch.Tensor:
     return tensor.spec.fresh_meta()
 
 
-def _convert(value: Any, convert: Callable[[MPSTensor], torch.Tensor], *, to_meta: bool = True) -> Any:
+def _convert(
+    value: Any, convert: Callable[[MPSTensor], torch.Tensor], *, to_meta: bool = True
+) -> Any:
     kind = type(value)
     if kind is MPSTensor:
         return convert(value)

@@ -106,7 +106,9 @@ class Boxed:
         return self.kind
 
 
-FLOAT, COMPLEX, LIST, TUPLE, DICT = (Boxed(kind) for kind in "float complex list tuple dict".split())
+FLOAT, COMPLEX, LIST, TUPLE, DICT = (
+    Boxed(kind) for kind in "float complex list tuple dict".split()
+)
 TRUE, FALSE = Boxed("True"), Boxed("False")
 
 

@@ -165,6 +165,11 @@ def wrap(
 
     ``memory`` is given for views, which share that of their base.
     """
+    if torch.is_inference_mode_enabled():
+        # A view of a normal tensor is a normal one in inference mode too (VariableTypeUtils.h, as_view), and
+        # what is made here may become one.
+        with torch.inference_mode(mode=False):
+            return wrap(spec, payload, memory, requires_grad=requires_grad)
     # Storage offset is kept in the spec only: the wrapper has no storage of its own.
     tensor: MPSTensor = _make_wrapper(
         MPSTensor,

@@ -123,7 +123,10 @@ def _rms_norm(target: Target) -> Callable[..., Tensor]:
     version = target.torch
 
     def twin(
-        x: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None
+        x: Tensor,
+        normalized_shape: list[int],
+        weight: Tensor | None = None,
+        eps: float | None = None,
     ) -> Tensor:
         fused = (
             weight is not None
@@ -228,8 +231,12 @@ def _tensordot(_target: Target) -> Callable[..., Tensor]:
         shared = 1
         for d in dims_a:
             shared *= a.shape[d]
-        left = a.permute([*free_a, *dims_a]).reshape([-1 if free_a and a.numel() else _size(a, free_a), shared])
-        right = b.permute([*dims_b, *free_b]).reshape([shared, -1 if free_b and b.numel() else _size(b, free_b)])
+        left = a.permute([*free_a, *dims_a]).reshape(
+            [-1 if free_a and a.numel() else _size(a, free_a), shared]
+        )
+        right = b.permute([*dims_b, *free_b]).reshape(
+            [shared, -1 if free_b and b.numel() else _size(b, free_b)]
+        )
         shape = [a.shape[d] for d in free_a] + [b.shape[d] for d in free_b]
         return aten.mm.default(left, right).reshape(shape)
 
@@ -245,7 +252,14 @@ def _size(tensor: Tensor, dims: list[int]) -> int:
 
 def _tensor_split(_target: Target) -> Callable[..., Any]:
     def twin(x: Tensor, indices: Tensor, dim: int = 0) -> Any:
-        # The refusal is the dispatcher's; here the program goes on as if the indices were on the CPU.
+        if indices.device.type != "cpu":
+            FLIGHT.refuse(
+                aten.tensor_split.tensor_indices_or_sections,
+                (x, indices, dim),
+                "device_mismatch",
+                "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on mps:0",
+            )
+            # The audit goes on as if they were on the CPU.
         if indices.dim() == 0:
             return x.tensor_split(int(indices.item()), dim)
         return x.tensor_split([int(i) for i in indices.tolist()], dim)

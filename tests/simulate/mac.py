@@ -1,0 +1,44 @@
+"""Running a few lines on the simulated Mac, and reading what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opcheck.capture.recorder import Recorder
+from opcheck.oplists.registrations import load
+from opcheck.simulate.mac import simulated_mac
+from opcheck.simulate.tensor import to_mps
+from opcheck.versions import Target, Version
+
+
+def target(release: str = "2.13", macos: str = "15.0") -> Target:
+    return Target(torch=Version.parse(release), macos=Version.parse(macos))
+
+
+def recorded(
+    run: Callable[..., Any],
+    *inputs: torch.Tensor,
+    release: str = "2.13",
+    macos: str = "15.0",
+    keep: int = 16_384,
+    grad: bool = False,
+) -> Recorder:
+    """Move the inputs, run, and return the recorder; the exceptions of ``run`` pass."""
+    recorder = Recorder()
+    registrations = dict(load().operators(release))
+    moved = [to_mps(tensor, keep=keep).requires_grad_(tensor.requires_grad) for tensor in inputs]
+    with (
+        simulated_mac(target(release, macos), registrations, recorder),
+        torch.set_grad_enabled(grad),
+    ):
+        run(*moved)
+    return recorder
+
+
+def names(run: Callable[..., Any], *inputs: torch.Tensor, **options: Any) -> list[str]:
+    """The overloads that ran, without their namespace."""
+    calls = recorded(run, *inputs, **options).calls
+    return [entry.call.route.name.removeprefix("aten::") for entry in calls]

@@ -1,0 +1,75 @@
+"""The unrolled cells compute what torch computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from opcheck.simulate.recurrent import TWINS
+
+CASES = [
+    (bidirectional, layers, batch_first)
+    for bidirectional in (False, True)
+    for layers in (1, 2)
+    for batch_first in (False, True)
+]
+
+
+@pytest.mark.parametrize("kind", ["GRU", "RNN"])
+@pytest.mark.parametrize(("bidirectional", "layers", "batch_first"), CASES)
+def test_input_form(kind: str, layers: int, *, bidirectional: bool, batch_first: bool) -> None:
+    torch.manual_seed(0)
+    module = getattr(torch.nn, kind)(
+        3, 4, layers, bidirectional=bidirectional, batch_first=batch_first
+    )
+    x = torch.randn(2, 5, 3)
+    h = torch.randn(layers * (2 if bidirectional else 1), 2 if batch_first else 5, 4)
+    op = "aten::gru.input" if kind == "GRU" else "aten::rnn_tanh.input"
+    with torch.no_grad():
+        expected = module(x, h)
+        got = TWINS[op](
+            x,
+            h,
+            module._flat_weights,
+            True,
+            layers,
+            0.0,
+            False,
+            bidirectional,
+            batch_first,  # noqa: FBT003
+        )
+    for one, other in zip(expected, got, strict=True):
+        torch.testing.assert_close(other, one)
+
+
+@pytest.mark.parametrize("kind", ["GRU", "RNN", "LSTM"])
+@pytest.mark.parametrize(("bidirectional", "layers"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize("projection", [0, 2])
+def test_packed_form(kind: str, layers: int, projection: int, *, bidirectional: bool) -> None:
+    if projection and kind != "LSTM":
+        pytest.skip("only an LSTM has projections")
+    torch.manual_seed(0)
+    options = {"proj_size": projection} if projection else {}
+    module = getattr(torch.nn, kind)(3, 4, layers, bidirectional=bidirectional, **options)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.randn(5, 3, 3), [5, 4, 2])
+    rows = layers * (2 if bidirectional else 1)
+    h = torch.randn(rows, 3, projection or 4)
+    c = torch.randn(rows, 3, 4)
+    op = {"GRU": "aten::gru.data", "RNN": "aten::rnn_tanh.data", "LSTM": "aten::lstm.data"}[kind]
+    hidden = [h, c] if kind == "LSTM" else h
+    with torch.no_grad():
+        out, state = module(packed, (h, c) if kind == "LSTM" else h)
+        got = TWINS[op](
+            packed.data,
+            packed.batch_sizes,
+            hidden,
+            module._flat_weights,
+            True,  # noqa: FBT003 - the operator's schema
+            layers,
+            0.0,
+            False,  # noqa: FBT003
+            bidirectional,
+        )
+    expected = (out.data, *(state if kind == "LSTM" else (state,)))
+    for one, other in zip(expected, got, strict=True):
+        torch.testing.assert_close(other, one)

@@ -1,0 +1,154 @@
+"""Each branch that only a Mac takes, by release: what is called, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+
+from opcheck.oplists.registrations import load
+from opcheck.simulate.twins import TWINS, twins_of
+from tests.simulate.mac import names, recorded, target
+
+FUSED = "_scaled_dot_product_attention_math_for_mps"
+LINES = [release.line for release in load().releases]
+
+
+def _heads(count: int = 4, length: int = 5) -> torch.Tensor:
+    return torch.randn(1, count, length, 8)
+
+
+@pytest.mark.parametrize("release", LINES)
+def test_attention_takes_the_metal_kernel_from_2_5_on(release: str) -> None:
+    q, k, v = _heads(), _heads(), _heads()
+    called = names(F.scaled_dot_product_attention, q, k, v, release=release)
+    minor = int(release.partition(".")[2])
+    assert (FUSED in called) is (release.startswith("2.") and minor >= 5)
+
+
+@pytest.mark.parametrize(
+    ("release", "macos", "fused"),
+    [("2.5", "15.0", False), ("2.6", "14.0", False), ("2.6", "15.0", True), ("2.12", "14.0", True)],
+)
+def test_attention_on_strided_inputs(release: str, macos: str, *, fused: bool) -> None:
+    def run(x: torch.Tensor) -> None:
+        strided = x.transpose(1, 2)
+        F.scaled_dot_product_attention(strided, strided, strided)
+
+    called = names(run, torch.randn(1, 5, 4, 8), release=release, macos=macos)
+    assert (FUSED in called) is fused
+
+
+@pytest.mark.parametrize("release", ["2.5", "2.9", "2.13", "2.15"])
+def test_attention_in_training_never_takes_the_metal_kernel(release: str) -> None:
+    q = _heads().requires_grad_()
+    assert FUSED not in names(F.scaled_dot_product_attention, q, q, q, release=release, grad=True)
+
+
+@pytest.mark.parametrize(("release", "repeats"), [("2.9", True), ("2.13", False)])
+def test_grouped_queries_are_repeated_up_to_2_11(release: str, *, repeats: bool) -> None:
+    def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+        F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    called = names(run, _heads(4), _heads(2), _heads(2), release=release)
+    assert FUSED in called
+    # repeat_interleave.self_int has a kernel of its own only while it is in the always-fallback list (1.13).
+    assert ("expand" in called) is repeats
+
+
+def test_a_boolean_mask_becomes_an_additive_one_first() -> None:
+    mask = torch.ones(5, 5, dtype=torch.bool)
+    called = names(F.scaled_dot_product_attention, _heads(), _heads(), _heads(), mask)
+    assert called == ["scalar_tensor", "scalar_tensor", "where.self", FUSED]
+
+
+@pytest.mark.parametrize(("release", "squeezes"), [("2.13", False), ("2.14", True)])
+def test_unbatched_attention_runs_in_four_dimensions_from_2_14(
+    release: str, *, squeezes: bool
+) -> None:
+    x = torch.randn(4, 5, 8)
+    called = names(F.scaled_dot_product_attention, x, x, x, release=release)
+    assert ("squeeze.dim" in called) is squeezes
+
+
+@pytest.mark.parametrize(
+    ("release", "grad", "fused"),
+    [("2.6", False, False), ("2.8", False, True), ("2.13", False, True), ("2.13", True, False)],
+)
+def test_rms_norm(release: str, *, grad: bool, fused: bool) -> None:
+    def run(x: torch.Tensor, weight: torch.Tensor) -> None:
+        F.rms_norm(x, (8,), weight)
+
+    weight = torch.ones(8, requires_grad=grad)
+    called = names(run, torch.randn(2, 8), weight, release=release, grad=grad)
+    assert ("_fused_rms_norm" in called) is fused
+    assert ("rsqrt" in called) is (not fused)
+
+
+def test_rms_norm_without_a_weight_is_the_composite() -> None:
+    assert "rsqrt" in names(lambda x: F.rms_norm(x, (8,)), torch.randn(2, 8))
+
+
+@pytest.mark.parametrize(("release", "fused"), [("2.14", False), ("2.15", True)])
+def test_dropout_is_one_kernel_from_2_15(release: str, *, fused: bool) -> None:
+    called = names(lambda x: F.dropout(x, 0.5, training=True), torch.randn(4, 4), release=release)
+    assert ("native_dropout" in called) is fused
+    assert ("bernoulli_.float" in called) is (not fused)
+
+
+@pytest.mark.parametrize(("release", "chain"), [("2.12", True), ("2.13", False), ("1.13", False)])
+def test_group_norm_is_a_chain_of_small_operators_from_2_0_to_2_12(
+    release: str, *, chain: bool
+) -> None:
+    called = names(lambda x: F.group_norm(x, 2), torch.randn(1, 4, 3, 3), release=release)
+    assert ("native_group_norm" in called) is (not chain)
+    assert ("var_mean.correction" in called) is chain
+
+
+@pytest.mark.parametrize(("release", "scatters"), [("2.11", True), ("2.13", False)])
+def test_one_hot(release: str, *, scatters: bool) -> None:
+    called = names(lambda x: F.one_hot(x, 4), torch.tensor([0, 3]), release=release)
+    assert ("scatter_.value" in called) is scatters
+
+
+def test_inner_of_vectors_is_a_matrix_product() -> None:
+    called = names(torch.inner, torch.randn(3), torch.randn(3))
+    assert "mm" in called
+    assert "dot" not in called
+
+
+def test_lstm_is_one_kernel_and_gru_a_linear_for_each_step() -> None:
+    lstm, gru = torch.nn.LSTM(3, 4), torch.nn.GRU(3, 4)
+
+    def run(module: torch.nn.Module) -> list[str]:
+        from opcheck.capture.move import Mover
+
+        Mover(16_384).module(module)
+        return names(module, torch.randn(6, 2, 3))
+
+    assert "_lstm_mps" in run(lstm)
+    assert run(gru).count("linear") == 2 * 6
+
+
+def test_pinv_makes_no_float64() -> None:
+    calls = recorded(torch.linalg.pinv, torch.randn(3, 3)).calls
+    dtypes = {output.dtype for entry in calls for output in entry.call.outputs}
+    assert torch.float64 not in dtypes
+    assert "aten::linalg_svd" in {name for entry in calls for name in entry.call.inner or ()}
+
+
+def test_tensor_split_refuses_indices_on_mps() -> None:
+    calls = recorded(torch.tensor_split, torch.arange(6), torch.tensor([2, 4])).calls
+    refusals = [entry.call.refusal for entry in calls if entry.call.refusal]
+    assert [identity for identity, _ in refusals] == ["device_mismatch"]
+
+
+def test_every_twin_says_why_and_names_an_overload_that_exists() -> None:
+    for twin in TWINS:
+        assert ": " in twin.reason, twin
+        assert torch._C._dispatch_has_kernel(twin.op), twin.op
+
+
+def test_the_twins_of_a_release_are_those_whose_span_holds_it() -> None:
+    assert "aten::dropout" not in twins_of(target("2.14"))
+    assert "aten::dropout" in twins_of(target("2.15"))
