@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from opcheck.judge import OUTCOMES, judge, judge_all, outcome
 from opcheck.model import STATUSES, OpCall, Verdict
 from opcheck.oplists.registrations import OpLists, Resolution
-from tests.made import COMMIT, VALUES, call, make_lists, make_target, spec
+from opcheck.oplists.statement_model import EFFECTS, Statement, StatementEvidence
+from opcheck.versions import Span, Version
+from tests.made import COMMIT, VALUES, call, make_lists, make_statement, make_target, spec
 
 LISTS = make_lists(sparse={"aten::mm": "kernel"})
 REFUSAL = ("device_mismatch", "two devices")
@@ -341,3 +344,256 @@ def test_the_release_decides() -> None:
         for line in ("2.12", "2.13", "2.14")
     ]
     assert statuses == ["unknown", "fallback", "native"]
+
+
+# The curated statements.
+
+_SHAPES = [(2, 3), (2, 3, 4)]
+_DTYPES = ["float32", "float16", "int64"]
+_STATEMENTS = st.lists(
+    st.builds(
+        make_statement,
+        st.sampled_from([f"made-{letter}" for letter in "abcdefgh"]),
+        ops=st.sampled_from([("aten::mm",), ("aten::comp",), ("aten::*",), ("*",), ("aten::foo",)]),
+        effect=st.sampled_from(EFFECTS),
+        sort=st.sampled_from(["limitation", "advisory"]),
+        dtypes=st.sampled_from([(), ("float16",), ("float32", "int64")]),
+        condition=st.sampled_from(["", "self.dim == 3", "missing == 1", "k > 0"]),
+        when=st.sampled_from(["", "values repeat"]),
+        torch=st.sampled_from([Span(), Span(since=Version(2, 14)), Span(until=Version(2, 14))]),
+    ),
+    max_size=4,
+    unique_by=lambda statement: statement.id,
+)
+_SHAPED = st.builds(
+    lambda op, dtype, shape, k, inner: OpCall(
+        op=op,
+        inputs=(spec(1, dtype=dtype, shape=shape, argument="self"),),
+        outputs=(spec(2, dtype=dtype, shape=shape),),
+        arguments={} if k is None else {"k": k},
+        inner=inner,
+    ),
+    _OPS,
+    st.sampled_from(_DTYPES),
+    st.sampled_from(_SHAPES),
+    st.sampled_from([None, 0, 1]),
+    st.one_of(st.none(), st.lists(_OPS, max_size=2, unique=True).map(tuple)),
+)
+
+
+@given(_STATEMENTS, _SHAPED, st.booleans())
+def test_a_statement_never_strengthens_a_verdict(
+    statements: list[Statement], made: OpCall, variable: bool
+) -> None:
+    target = make_target(cpu_fallback=variable)
+    without = judge(made, target, make_lists())
+    with_them = judge(made, target, make_lists(statements=tuple(statements)))
+    assert outcome(with_them).severity >= outcome(without).severity
+    assert {*without.limitations} <= {*with_them.limitations}
+    assert with_them.evidence
+
+
+@given(_STATEMENTS, _SHAPED, st.randoms())
+def test_the_order_of_the_statements_changes_no_verdict(
+    statements: list[Statement], made: OpCall, random: Random
+) -> None:
+    shuffled = statements.copy()
+    random.shuffle(shuffled)
+    verdicts = {
+        judge(made, make_target(), make_lists(statements=tuple(order)))
+        for order in (statements, shuffled, statements[::-1])
+    }
+    assert len(verdicts) == 1
+
+
+@given(_STATEMENTS, _SHAPED)
+def test_a_statement_on_one_dtype_changes_no_other(
+    statements: list[Statement], made: OpCall
+) -> None:
+    others = tuple(
+        one for one in statements if not one.dtypes or made.inputs[0].dtype in one.dtypes
+    )
+    # A composite's body is known by name only: there a dtype that is not the call's says nothing.
+    assume(made.inner is None or not made.inner)
+    found = [
+        judge(made, make_target(), make_lists(statements=kept))
+        for kept in (tuple(statements), others)
+    ]
+    assert found[0] == found[1]
+
+
+@given(_STATEMENTS, st.lists(_SHAPED, max_size=6))
+def test_judging_equal_calls_once_changes_no_verdict(
+    statements: list[Statement], made: list[OpCall]
+) -> None:
+    lists = make_lists(statements=tuple(statements))
+    alone = tuple(judge(one, make_target(), lists) for one in made)
+    assert judge_all(made, make_target(), lists) == alone
+
+
+@given(_STATEMENTS, _SHAPED)
+def test_the_variable_never_rescues_what_a_kernel_refuses(
+    statements: list[Statement], made: OpCall
+) -> None:
+    lists = make_lists(statements=tuple(statements))
+    without, with_it = (
+        judge(made, make_target(cpu_fallback=variable), lists) for variable in (False, True)
+    )
+    assert (without.status, without.kind) == (with_it.status, with_it.kind)
+
+
+SHAPED = OpCall(
+    op="aten::mm",
+    inputs=(spec(1, argument="self"),),
+    outputs=(spec(2),),
+    arguments={"k": 2},
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "kind", "limitations"),
+    [
+        ({}, "unsupported", None, ("made",)),
+        ({"effect": "aborts"}, "unsupported", None, ("made",)),
+        ({"effect": "falls_back"}, "fallback", "internal", ("made",)),
+        ({"effect": "narrows"}, "native", None, ("made",)),
+        ({"effect": "warns"}, "native", None, ("made",)),
+        ({"effect": "wrong_result"}, "native", None, ("made",)),
+        ({"condition": "k == 2"}, "unsupported", None, ("made",)),
+        ({"condition": "k == 3"}, "native", None, ()),
+        ({"condition": "missing == 3"}, "native", None, ("made",)),
+        ({"when": "values repeat"}, "native", None, ("made",)),
+        ({"when": "values repeat", "condition": "k == 2"}, "native", None, ("made",)),
+        ({"dtypes": ("float32",)}, "unsupported", None, ("made",)),
+        ({"dtypes": ("float16",)}, "native", None, ()),
+        ({"torch": Span(until=Version(2, 13))}, "native", None, ()),
+        ({"macos": Span(until=Version(15))}, "native", None, ()),
+        ({"macos": Span(until=Version(15, 1))}, "unsupported", None, ("made",)),
+        ({"ops": ("aten::mm.out",)}, "native", None, ()),
+        ({"ops": ("aten::m*",)}, "unsupported", None, ("made",)),
+    ],
+)
+@pytest.mark.parametrize("cpu_fallback", [False, True])
+def test_what_a_statement_does_to_a_native_call(
+    *,
+    fields: dict[str, object],
+    status: str,
+    kind: str | None,
+    limitations: tuple[str, ...],
+    cpu_fallback: bool,
+) -> None:
+    lists = make_lists(statements=(make_statement("made", **fields),))
+    found = judge(SHAPED, make_target(cpu_fallback=cpu_fallback), lists)
+    assert (found.status, found.kind, found.limitations) == (status, kind, limitations)
+
+
+def test_a_decided_verdict_cites_its_statement() -> None:
+    found = judge(SHAPED, make_target(), make_lists(statements=(make_statement("made"),)))
+    assert found.because == "The kernel refuses made (torch 2.13.0, macOS 15.0)"
+    assert found.prints == "made is refused"
+    assert found.confidence == "source check"
+    assert [(one.kind, one.where, one.detail) for one in found.evidence] == [
+        ("registration", "torch/lib/libtorch_cpu.dylib", "aten::mm: kernel"),
+        ("limitation", "", "made"),
+        ("source", "Made.mm:7", ""),
+    ]
+    listed = make_statement(
+        "made", evidence=(StatementEvidence(kind="opinfo", where="common_mps.py"),)
+    )
+    of_list = judge(SHAPED, make_target(), make_lists(statements=(listed,)))
+    assert of_list.confidence == "test list"
+
+
+def test_the_worst_of_several_decides() -> None:
+    several = (
+        make_statement("a-warns", effect="warns"),
+        make_statement("b-leaves", effect="falls_back"),
+        make_statement("c-raises"),
+        make_statement("d-raises"),
+        make_statement("e-wrong", effect="wrong_result", sort="advisory"),
+    )
+    found = judge(SHAPED, make_target(), make_lists(statements=several))
+    assert (found.status, found.prints) == ("unsupported", "c-raises is refused")
+    assert found.limitations == ("a-warns", "b-leaves", "c-raises", "d-raises")
+    assert found.advisories == ("e-wrong",)
+
+
+def test_a_narrowing_prints_its_warning() -> None:
+    narrows = make_statement("made", effect="narrows")
+    found = judge(SHAPED, make_target(), make_lists(statements=(narrows,)))
+    assert (found.status, found.prints) == ("native", "made is refused")
+
+
+@pytest.mark.parametrize("op", ["aten::foo", "aten::embedding_renorm_", "aten::stub", "aten::nope"])
+def test_a_limitation_is_met_only_where_a_kernel_runs(op: str) -> None:
+    lists = make_lists(statements=(make_statement("made", ops=(op,)),))
+    made = call(op)
+    assert judge(made, make_target(), lists) == judge(made, make_target(), make_lists())
+
+
+def test_a_tensor_that_cannot_be_made_stops_a_fallback_too() -> None:
+    made = call("aten::foo", inputs=(spec(1, dtype="float64"),))
+    assert judge(made, make_target(cpu_fallback=True), make_lists()).status == "unsupported"
+
+
+def test_a_composite_meets_the_limitations_of_what_it_calls() -> None:
+    always = make_statement("always")
+    half = make_statement("half", dtypes=("float16",))
+    shape = make_statement("shape", condition="self.dim == 9")
+    lists = make_lists(statements=(always, half, shape))
+    made = call("aten::comp", inner=("aten::mm", "aten::relu"))
+    found = judge(made, make_target(), lists)
+    assert (found.status, found.named) == ("unsupported", "aten::mm")
+    assert found.limitations == ("always", "shape")
+    perhaps = judge(made, make_target(), make_lists(statements=(half, shape)))
+    assert (perhaps.status, perhaps.limitations) == ("native", ("shape",))
+
+
+def test_shapes_are_told_apart_only_where_a_condition_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lists = make_lists(statements=(make_statement("made", condition="self.dim == 3"),))
+    resolved: list[str] = []
+    resolve = OpLists.resolve
+
+    def counted(self: OpLists, op: str, line: str) -> Resolution:
+        resolved.append(op)
+        return resolve(self, op, line)
+
+    monkeypatch.setattr(OpLists, "resolve", counted)
+    calls = [
+        call(op, inputs=(spec(n, shape=shape, argument="self"),))
+        for op in ("aten::mm", "aten::relu")
+        for shape in _SHAPES
+        for n in range(5)
+    ]
+    found = judge_all(calls, make_target(), lists)
+    assert resolved == ["aten::mm", "aten::mm", "aten::relu"]
+    assert [one.status for one in found[:10]] == ["native"] * 5 + ["unsupported"] * 5
+
+
+@pytest.mark.parametrize(
+    ("dtype", "torch", "macos", "status"),
+    [
+        ("bfloat16", "2.0", "14.0", "unsupported"),
+        ("bfloat16", "2.2", "14.0", "unsupported"),
+        ("bfloat16", "2.4", "13.0", "unsupported"),
+        ("bfloat16", "2.4", "14.0", "native"),
+        ("complex64", "2.0", "14.0", "unsupported"),
+        ("complex64", "2.4", "13.0", "unsupported"),
+        ("complex64", "2.4", "14.0", "native"),
+        ("complex128", "2.15", "15.0", "unsupported"),
+        ("uint16", "2.7", "15.0", "unsupported"),
+        ("uint16", "2.9", "15.0", "native"),
+        ("float32", "1.13", "13.0", "native"),
+    ],
+)
+def test_adding_two_tensors_of_a_dtype(
+    dtype: str, torch: str, macos: str, status: str, lists: OpLists
+) -> None:
+    inputs = tuple(spec(n, dtype=dtype, argument=name) for n, name in enumerate(("self", "other")))
+    made = OpCall(
+        op="aten::add.Tensor", inputs=inputs, outputs=(spec(3, dtype=dtype),), arguments={}
+    )
+    found = judge(made, make_target(torch, macos), lists)
+    assert found.status == status, found
