@@ -9,6 +9,7 @@ import msgspec
 
 from opcheck import limits, messages
 from opcheck.model import Evidence, OpCall, Verdict
+from opcheck.oplists.extensions import LIBRARIES
 from opcheck.oplists.registrations import OpLists
 from opcheck.versions import Target
 
@@ -47,13 +48,13 @@ _SPARSE_KEYS = {
 
 #: What a registration value means, in a user's words; ``missing_stub:x`` is looked up by its head.
 _MEANING = {
-    "kernel": "an MPS kernel is registered in torch {torch}",
-    "python_kernel": "an MPS kernel, written in Python, is registered in torch {torch}",
-    "cpu_fallback": "torch {torch} registers the CPU fallback for it, with or without the variable",
-    "cpu_only": "no MPS kernel is registered in torch {torch}; a CPU kernel is",
-    "error_stub": "what torch {torch} registers for MPS does nothing but raise",
-    "missing_stub": "the MPS kernel registered in torch {torch} calls {detail}, which MPS lacks",
-    "no_dense_kernel": "neither an MPS kernel nor a CPU kernel is registered in torch {torch}",
+    "kernel": "an MPS kernel is registered in {release}",
+    "python_kernel": "an MPS kernel, written in Python, is registered in {release}",
+    "cpu_fallback": "{release} registers the CPU fallback for it, with or without the variable",
+    "cpu_only": "no MPS kernel is registered in {release}; a CPU kernel is",
+    "error_stub": "what {release} registers for MPS does nothing but raise",
+    "missing_stub": "the MPS kernel registered in {release} calls {detail}, which MPS lacks",
+    "no_dense_kernel": "neither an MPS kernel nor a CPU kernel is registered in {release}",
 }
 
 #: What an extension's own registrations on this machine say, first match wins.
@@ -151,6 +152,8 @@ class _Case:
     @property
     def evidence(self) -> tuple[Evidence, ...]:
         """The registration of every overload on the way to the one that decides."""
+        if self.resolution.extension:
+            return (self.registered(self.last, self.value),)
         values = self.lists.operators(self.line)
         return tuple(self.registered(op, values[op]) for op in self.resolution.chain)
 
@@ -158,8 +161,9 @@ class _Case:
         return Evidence(
             kind="registration",
             torch=self.release.torch,
-            where=_WHERE.get(value, _DYLIB),
-            detail=f"{op}: {value}",
+            where=self.resolution.where or _WHERE.get(value, _DYLIB),
+            detail=f"{op}: {value}"
+            + (f" ({self.resolution.extension})" if self.resolution.extension else ""),
         )
 
     @property
@@ -170,7 +174,8 @@ class _Case:
     @property
     def meaning(self) -> str:
         head, _, detail = self.value.partition(":")
-        text = _MEANING[head].format(torch=self.release.torch, detail=detail)
+        release = self.resolution.extension or f"torch {self.release.torch}"
+        text = _MEANING[head].format(release=release, detail=detail)
         return f"it calls {self.last}: {text}" if self.named else text
 
 
@@ -297,17 +302,23 @@ def _composite(case: _Case) -> Verdict:
 
 
 def _together(case: _Case, ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """The statements that the calls of a body may meet, less those on dtypes that are not here.
+    """The statements that the calls of a body may meet, as far as the composite does not tell.
 
-    Of the calls in a body only the operator is known, so a statement on a dtype says "perhaps".
+    Of the calls in a body only the operator is known, so their statements say "perhaps".  One on a
+    dtype that is not here is left out, and so is one whose refusal a statement on the composite
+    itself answers.
     """
     dtypes = _dtypes(case.call)
     by_id = case.lists.statements.by_id
-    found = {name for names in ids for name in names}
+    answered = limits.answered(case.call, case.target, case.lists)
     return tuple(
         name
-        for name in sorted(found)
-        if name not in by_id or not by_id[name].dtypes or dtypes & {*by_id[name].dtypes}
+        for name in sorted({name for names in ids for name in names})
+        if name not in by_id
+        or (
+            (not by_id[name].dtypes or dtypes & {*by_id[name].dtypes})
+            and by_id[name].error not in answered
+        )
     )
 
 
@@ -325,7 +336,7 @@ def _unknown(case: _Case) -> Verdict:
         because = f"torch {case.release.torch} has no operator {case.call.op}"
     else:
         said = (text for key, text in _EXTENSION if key in case.call.registrations)
-        because = f"the op lists do not describe the namespace {namespace}; " + next(
+        because = f"{_not_described(case, namespace)}; " + next(
             said, "nothing is known about its kernels"
         )
     return Verdict(
@@ -334,6 +345,14 @@ def _unknown(case: _Case) -> Verdict:
         evidence=(case.registered(case.call.op, "absent"),),
         confidence="inferred",
     )
+
+
+def _not_described(case: _Case, namespace: str) -> str:
+    if case.resolution.extension:
+        return f"{case.resolution.extension} registers no operator {case.call.op}"
+    if namespace in LIBRARIES:
+        return f"the op lists hold no {namespace} that goes with torch {case.line}"
+    return f"the op lists do not describe the namespace {namespace}"
 
 
 _BY_STATUS: dict[str, Callable[[_Case], Verdict]] = {

@@ -47,7 +47,10 @@ def lint(directory: Path | None) -> int:
 )
 @click.option("--cache", type=click.Path(path_type=Path), help="Where wheels are kept.")
 def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) -> int:
-    """Read macOS wheels into the lists; SOURCE is a release such as 2.13.0, or a wheel's path."""
+    """Read macOS wheels into the lists.
+
+    SOURCE is a torch release such as 2.13.0, torchvision==0.28.0, or a wheel's path.
+    """
     try:
         from opcheck.oplists import wheel  # noqa: PLC0415  (needs an extra)
     except ModuleNotFoundError as error:
@@ -58,10 +61,16 @@ def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) 
             context="opcheck lists build",
             hint="pip install 'opcheck[wheels]'",
         ) from error
+    directory, cache = directory or data_directory(), cache or wheel.default_cache()
     for source in sources:
-        done = wheel.build(source, directory or data_directory(), cache or wheel.default_cache())
-        changed = ", ".join(done.changed) or "nothing"
-        output.note(f"torch {done.release.torch}: changed {changed}")
+        if wheel.is_extension(source):
+            extension = wheel.build_extension(source, directory, cache)
+            built = f"{extension.library} {extension.release.version}"
+            changed = extension.changed
+        else:
+            done = wheel.build(source, directory, cache)
+            built, changed = f"torch {done.release.torch}", done.changed
+        output.note(f"{built}: changed {', '.join(changed) or 'nothing'}")
     return 0
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from opcheck.errors import OpListError
+from opcheck.oplists.extensions import LIBRARIES, Extensions
 from opcheck.oplists.files import read_history, read_releases
 from opcheck.oplists.history import expand
 from opcheck.oplists.statements import Statements, load_statements
@@ -80,6 +81,10 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     chain: tuple[str, ...]
     #: the value of the last one; None where it does not exist.
     value: str | None
+    #: the release of the extension library that says so, such as ``torchvision 0.28.0``, and its
+    #: files; empty for an operator of torch.
+    extension: str = ""
+    where: str = ""
 
 
 class OpLists:
@@ -91,8 +96,11 @@ class OpLists:
         histories: Mapping[str, History],
         sha256: str,
         statements: Statements | None = None,
+        extensions: Extensions | None = None,
     ) -> None:
         """Keep what ``load`` has read and checked."""
+        #: the lists of torchvision and torchaudio, by their own versions.
+        self.extensions = extensions or Extensions()
         #: the curated limitations and advisories that stand beside the registrations.
         self.statements = statements or Statements()
         self.releases = releases
@@ -167,12 +175,46 @@ class OpLists:
             self._kernels[line] = frozenset(n for n, v in column.items() if v in _REGISTERED)
         return self._kernels[line]
 
+    def extension(self, namespace: str, torch_line: str) -> tuple[str, Mapping[str, str]] | None:
+        """The release of an extension library that goes with a torch line, and its operators.
+
+        None where the lists do not hold that release: then nothing is known.
+
+        Raises:
+            OpListError: the lists of the extensions are damaged.
+        """
+        release = self.extensions.release(namespace, torch_line)
+        if release is None:
+            return None
+        return release.version, self.extensions.operators(namespace, release.line)
+
+    def _resolve_extension(self, op: str, line: str) -> Resolution:
+        namespace = op.partition("::")[0]
+        self.release(line)
+        release = self.extensions.release(namespace, line)
+        if release is None:
+            return Resolution(status="unknown", kind=None, chain=(op,), value=None)
+        value = self.extensions.operators(namespace, release.line).get(op)
+        status, kind = ("unknown", None) if value is None else _MEANING[value]
+        return Resolution(
+            status=status,
+            kind=kind,
+            chain=(op,),
+            value=value,
+            extension=f"{namespace} {release.version}",
+            where=", ".join(release.libraries),
+        )
+
     def resolve(self, op: str, line: str) -> Resolution:
         """Follow ``out:`` and ``wrapper:`` to the overload that decides.
+
+        An operator of an extension library is looked up in its release that goes with the line.
 
         Raises:
             OpListError: no list for that line, or the references lead nowhere.
         """
+        if op.partition("::")[0] in LIBRARIES:
+            return self._resolve_extension(op, line)
         column = self.operators(line)
         chain = [op]
         value = column.get(op)
@@ -226,4 +268,6 @@ def _load(directory: Path) -> OpLists:
         digest.update(raw)
     statements = load_statements(directory)
     digest.update(statements.fingerprint.encode())
-    return OpLists(releases, histories, digest.hexdigest(), statements)
+    extensions = Extensions(directory)
+    digest.update(extensions.raw())
+    return OpLists(releases, histories, digest.hexdigest(), statements, extensions)

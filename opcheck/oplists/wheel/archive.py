@@ -74,8 +74,8 @@ def default_cache() -> Path:
     return Path(named) if named else Path.home() / ".cache" / "opcheck" / "wheels"
 
 
-def obtain(source: str, cache: Path) -> Path:
-    """The wheel at a path, or of a release: from the cache, else by ``pip download``.
+def obtain(source: str, cache: Path, package: str = "torch") -> Path:
+    """The wheel at a path, or of a package's release: from the cache, else by ``pip download``.
 
     Raises:
         UsageError: neither a release nor an existing wheel.
@@ -85,34 +85,37 @@ def obtain(source: str, cache: Path) -> Path:
     if path.suffix == ".whl" and path.is_file():
         return path
     if not _RELEASE.fullmatch(source):
-        raise UsageError(f"neither a torch release nor a wheel file: {source!r}", hint=_HINT)
-    found = _cached(source, cache)
+        raise UsageError(
+            f"neither a {package} release nor a wheel file: {source!r}",
+            hint=_HINT if package == "torch" else f"name all three numbers: {package}==X.Y.Z",
+        )
+    found = _cached(source, cache, package)
     if found:
         return found
     cache.mkdir(parents=True, exist_ok=True)
     problem = ""
     for python in _PYTHONS:
-        problem = _download(source, cache, python)
-        found = _cached(source, cache)
+        problem = _download(source, cache, python, package)
+        found = _cached(source, cache, package)
         if found:
             return found
     raise OpListError(
-        f"no macOS arm64 wheel of torch {source} could be downloaded",
+        f"no macOS arm64 wheel of {package} {source} could be downloaded",
         context=problem,
         hint="give the path of the wheel file instead",
     )
 
 
-def _cached(release: str, cache: Path) -> Path | None:
+def _cached(release: str, cache: Path, package: str) -> Path | None:
     # Sorted: with several builds of a release the choice must not hang on the folder's order.
-    return max(sorted(cache.glob(f"torch-{release}-*_arm64.whl")), default=None)
+    return max(sorted(cache.glob(f"{package}-{release}-*_arm64.whl")), default=None)
 
 
-def _download(release: str, cache: Path, python: str) -> str:
+def _download(release: str, cache: Path, python: str, package: str) -> str:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += [part for platform in _PLATFORMS for part in ("--platform", platform)]
     command += ["--python-version", python, "--implementation", "cp", "--abi", f"cp{python}"]
-    command += [f"torch=={release}", "--dest", str(cache)]
+    command += [f"{package}=={release}", "--dest", str(cache)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- fixed words and a matched release
     return (done.stderr.strip().splitlines() or [""])[-1]
 
@@ -128,7 +131,7 @@ def read_archive(path: Path) -> Archive:
     except InvalidWheelFilename as error:
         raise OpListError("not a wheel's file name", context=str(error), hint=_HINT) from error
     platforms = sorted(tag.platform for tag in tags)
-    if name != "torch" or not all(_is_apple_silicon(platform) for platform in platforms):
+    if name != "torch" or not all(is_apple_silicon(platform) for platform in platforms):
         raise OpListError(
             "not a macOS arm64 wheel of torch: MPS exists on Apple silicon only",
             context=f"{path.name} is for {', '.join(platforms)}",
@@ -136,7 +139,7 @@ def read_archive(path: Path) -> Archive:
         )
     try:
         with zipfile.ZipFile(path) as wheel:
-            about = dict(_assignments(wheel.read("torch/version.py").decode()))
+            about = dict(assignments(wheel.read("torch/version.py").decode()))
             newest = max(info.date_time for info in wheel.infolist())
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except (zipfile.BadZipFile, KeyError, OSError, SyntaxError) as error:
@@ -158,11 +161,13 @@ def read_archive(path: Path) -> Archive:
     )
 
 
-def _is_apple_silicon(platform: str) -> bool:
+def is_apple_silicon(platform: str) -> bool:
+    """Whether a wheel's platform tag is that of macOS on Apple silicon."""
     return platform.startswith("macosx_") and platform.endswith("_arm64")
 
 
-def _assignments(text: str) -> Iterator[tuple[str, str]]:
+def assignments(text: str) -> Iterator[tuple[str, str]]:
+    """The names that a Python file gives constant strings."""
     for node in ast.parse(text).body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lief
 
@@ -30,12 +30,18 @@ class Image:
     """The parts of a dynamic library that a static reading needs."""
 
     def __init__(
-        self, data: bytes, sections: Iterable[Section], symbols: dict[int, tuple[str, ...]]
+        self,
+        data: bytes,
+        sections: Iterable[Section],
+        symbols: dict[int, tuple[str, ...]],
+        imports: dict[int, str] | None = None,
     ) -> None:
-        """Keep the bytes, the sections and the symbol names at each address."""
+        """Keep the bytes, the sections, the symbol names at each address, and the stubs."""
         self._data = data
         self.sections = tuple(sections)
         self.symbols = symbols
+        #: address of a stub in __stubs -> the function of another library that it jumps to.
+        self.imports = imports or {}
         self._addresses = sorted(symbols)
         text = [section for section in self.sections if section.name == "__text"]
         if len(text) != 1:
@@ -68,7 +74,8 @@ class Image:
             for s in binary.sections
         )
         # Sorted: of two names at one address the choice must not hang on the symbol table's order.
-        return cls(path.read_bytes(), sections, {at: tuple(sorted(n)) for at, n in names.items()})
+        symbols = {at: tuple(sorted(n)) for at, n in names.items()}
+        return cls(path.read_bytes(), sections, symbols, _imports(binary))
 
     def in_text(self, address: int) -> bool:
         """Whether the address lies in the code."""
@@ -126,3 +133,23 @@ class Image:
                 for name in self.symbols[address]:
                     if all(part in name for part in parts):
                         yield address, name
+
+
+def _imports(binary: Any) -> dict[int, str]:
+    """The functions behind the stubs: mach-o/loader.h, S_SYMBOL_STUBS.
+
+    reserved1 of the section is its first entry in the table of indirect symbols, reserved2 the
+    size of a stub.
+    """
+    table = binary.dynamic_symbol_command
+    symbols = list(table.indirect_symbols) if table is not None else []
+    found = {}
+    for section in binary.sections:
+        if str(section.name) != "__stubs" or not section.reserved2:
+            continue
+        for index in range(section.size // section.reserved2):
+            at = section.reserved1 + index
+            if at < len(symbols) and symbols[at] is not None:
+                address = section.virtual_address + index * section.reserved2
+                found[address] = str(symbols[at].name)
+    return found
