@@ -103,6 +103,8 @@ class Trace(Record, frozen=True, kw_only=True):
     tracer: str = "dispatch"
     mode: str = "inference"
     inputs: tuple[str, ...] = ()
+    #: where the inputs come from, if the user did not give them
+    inputs_note: str = ""
     parameters: int = 0
     parameter_bytes: int = 0
     installed_torch: str = ""

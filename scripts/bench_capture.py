@@ -158,7 +158,7 @@ def _opcheck(model: Any, args: Any, kwargs: Any, torch_line: str) -> dict[str, f
             recorder.calls.clear()
             with recorder.follow_modules(model), torch.no_grad():
                 model(*args, **kwargs)
-            judge_all(op_calls(to_graph(recorder, mover.names)), target, lists)
+            judge_all(op_calls(to_graph(recorder.calls, mover.names, recorder.place)), target, lists)
 
         times = _timed(run)
     return {**times, "calls": len(recorder.calls)}

@@ -8,29 +8,41 @@ from __future__ import annotations
 
 import operator
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
 
+from opcheck.capture.lines import locate
 from opcheck.model import OpCall, SourceLocation, TensorSpec
 from opcheck.simulate.specs import Spec, decode, spec_of
 from opcheck.simulate.tensor import MPSTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from opcheck.capture.recorder import Recorded, Recorder
+    from opcheck.capture.recorder import Recorded
     from opcheck.simulate.dispatcher import Call
+
+    Place = Callable[[Recorded], tuple[SourceLocation | None, str]]
 
 _NO_NAME = re.compile(r"\W+")
 _SCALARS = (bool, int, float, str, type(None))
 
 
-def to_graph(recorder: Recorder, names: Mapping[int, str]) -> fx.Graph:
-    """The graph of the recorded calls; ``names`` gives a tensor's name by its number (inputs, parameters)."""
-    builder = _Builder(recorder, names)
-    for entry in recorder.calls:
+def to_graph(
+    calls: Sequence[Recorded], names: Mapping[int, str], place: Place | None = None
+) -> fx.Graph:
+    """The graph of the recorded calls.
+
+    Args:
+        calls: as a Recorder keeps them.
+        names: a tensor's name by its number (inputs, parameters).
+        place: where a call was made; a Recorder's ``place`` knows of graphs that are run again.
+    """
+    builder = _Builder(names, place or (lambda entry: (locate(entry.site), entry.module)))
+    for entry in calls:
         builder.add(entry)
     builder.graph.output(None)
     return builder.graph
@@ -63,13 +75,14 @@ _RESULT = _Role("", written=False)
 
 
 class _Builder:
-    def __init__(self, recorder: Recorder, names: Mapping[int, str]) -> None:
+    def __init__(self, names: Mapping[int, str], place: Place) -> None:
         self.graph = fx.Graph()
-        self._recorder = recorder
+        self._place = place
         self._names = names
         self._nodes: dict[int, fx.Node] = {}
         self._places: dict[object, tuple[SourceLocation | None, str]] = {}
         self._last_placeholder: fx.Node = self.graph._root
+        self._placeholders: Counter[str] = Counter()
         #: identities within this trace, so that two runs of one program give the same records
         self._numbers: dict[tuple[str, int], int] = {}
         self._known_roles: dict[tuple[Any, ...], tuple[_Role, ...]] = {}
@@ -99,7 +112,11 @@ class _Builder:
     def _placeholder(self, tensor: torch.Tensor, name: str) -> fx.Node:
         # torch.fx wants all placeholders in front of the calls.
         with self.graph.inserting_after(self._last_placeholder):
-            node = self.graph.placeholder(_NO_NAME.sub("_", name).strip("_") or "constant")
+            readable = _NO_NAME.sub("_", name).strip("_") or "constant"
+            # The target becomes the parameter's name as it stands: torch.fx makes only the node's unique.
+            self._placeholders[readable] += 1
+            count = self._placeholders[readable]
+            node = self.graph.placeholder(readable if count == 1 else f"{readable}_{count}")
         self._last_placeholder = node
         node.meta["spec"] = repr(_spec(tensor))
         node.meta["name"] = name
@@ -109,7 +126,7 @@ class _Builder:
         call, route = entry.call, entry.call.route
         known = (entry.site, entry.module)
         if known not in self._places:
-            self._places[known] = self._recorder.place(entry)
+            self._places[known] = self._place(entry)
         location, module = self._places[known]
         return OpCall(
             op=route.name,

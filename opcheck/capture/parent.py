@@ -83,6 +83,8 @@ def capture(
             killer.cancel()
             _kill(child)
             child.wait()
+            assert child.stdout is not None
+            child.stdout.close()
         if message is None:
             raise _died(child.returncode, request, stage, printed, timed_out=timed_out)
     if isinstance(message, Failure):

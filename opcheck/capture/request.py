@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from opcheck.model import Record, Scalar
 
-TRACERS = ("dispatch", "fx", "export")
+#: How a model can be followed, and what each way misses.  Whatever the tracer, the calls are those of the simulated
+#: Mac's dispatcher.
+TRACERS = {
+    "dispatch": "branches on values, shapes or settings that this run did not take",
+    "fx": "what torch.fx.symbolic_trace fixed: control flow, and branches on the device, taken as on the CPU",
+    "export": "what torch.export fixed on the CPU: branches on the device, on grad mode and on autocast",
+}
+DEFAULT_TRACER = "dispatch"
 
 
 class CaptureRequest(Record, kw_only=True):
@@ -22,7 +29,7 @@ class CaptureRequest(Record, kw_only=True):
     config: dict[str, Scalar | list[object] | dict[str, object]] = {}
     #: dtype that the model's floating parameters and inputs are cast to; empty leaves them.
     dtype: str = ""
-    tracer: str = "dispatch"
+    tracer: str = DEFAULT_TRACER
     #: record with grad mode on, as a program without torch.no_grad() would run.
     grad: bool = False
     #: file that the captured torch.fx graph is written to (.py its code, .json the trace).

@@ -10,6 +10,7 @@ import torch
 
 from opcheck.capture import blame, tracers
 from opcheck.capture.graph import code, op_calls, to_graph
+from opcheck.capture.imports import without_compiler
 from opcheck.capture.inputs import inputs_for
 from opcheck.capture.lines import display_path, is_user_code
 from opcheck.capture.load import load
@@ -73,7 +74,7 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else _Function(loaded.model)
     model.eval()
     say(f"tracing with {request.tracer}")
-    model = tracers.TRACERS[request.tracer].trace(model, inputs.args, inputs.kwargs)
+    model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
     recorder, mover = Recorder(), Mover(KEEP_ELEMENTS)
     mover.module(model)
     args, kwargs = mover.value(inputs.args, "args"), mover.value(inputs.kwargs, "kwargs")
@@ -82,13 +83,14 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
         problem = _call(model, args, kwargs, recorder, grad=request.grad)
         differences = _differences(mac, target)
     say(f"recorded {len(recorder.calls)} calls")
-    graph = to_graph(recorder, mover.names)
+    graph = to_graph(recorder.calls, mover.names, recorder.place)
     problems = (*recorder.problems(), *((problem,) if problem else ()))
     trace = Trace(
         model=request.model,
         calls=(*mover.calls, *op_calls(graph)),
         tracer=request.tracer,
         inputs=inputs.specs,
+        inputs_note=inputs.note,
         parameters=mover.elements,
         parameter_bytes=mover.bytes,
         installed_torch=str(torch.__version__),
@@ -118,7 +120,7 @@ def _call(
     model: torch.nn.Module, args: Any, kwargs: Any, recorder: Recorder, *, grad: bool
 ) -> Problem | None:
     try:
-        with recorder.follow_modules(model), torch.set_grad_enabled(grad):
+        with recorder.follow_modules(model), torch.set_grad_enabled(grad), without_compiler():
             model(*args, **kwargs)
     except KeyboardInterrupt:
         raise

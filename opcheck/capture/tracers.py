@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -14,13 +14,6 @@ from opcheck.simulate.tensor import MPS_DEVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-
-class Tracer(NamedTuple):
-    """How the model becomes something to run, and what is lost on the way."""
-
-    trace: Callable[[torch.nn.Module, Any, Any], torch.nn.Module]
-    misses: str
 
 
 def _as_it_is(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Module:
@@ -96,19 +89,9 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from module.named_buffers(remove_duplicate=False)
 
 
-TRACERS: dict[str, Tracer] = {
-    "dispatch": Tracer(
-        _as_it_is,
-        "the run that was made, and no other: branches on values or shapes that it did not take",
-    ),
-    "fx": Tracer(
-        _symbolic,
-        "control flow is fixed at its symbolic trace; a Python branch on the device is taken as on the CPU; "
-        "a module that fx keeps whole is one line of its caller's",
-    ),
-    "export": Tracer(
-        _exported,
-        "the graph that torch.export made on the CPU: a Python branch on the device, on grad mode or on "
-        "autocast was decided there, and lines are those that export kept",
-    ),
+#: what each way misses is said in capture/request.py
+TRACERS: dict[str, Callable[[torch.nn.Module, Any, Any], torch.nn.Module]] = {
+    "dispatch": _as_it_is,
+    "fx": _symbolic,
+    "export": _exported,
 }

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from opcheck.capture.request import TRACERS, CaptureRequest
+from opcheck.capture.request import DEFAULT_TRACER, TRACERS, CaptureRequest
 from opcheck.cli import VERBS, config, output
 from opcheck.errors import CaptureError, OpcheckError, UsageError
 from opcheck.files import write_text
@@ -79,7 +79,12 @@ def _flag(*names: str, **attributes: Any) -> Callable[[_Function], _Function]:
 )
 @_flag("--dtype", default="", show_default=False, metavar="DTYPE", help="Cast the model to it.")
 @_flag("--grad/--no-grad", default=False, help="Run with grad mode on.")
-@_flag("--tracer", type=click.Choice(TRACERS), default=TRACERS[0], help="How to capture the calls.")
+@_flag(
+    "--tracer",
+    type=click.Choice(tuple(TRACERS)),
+    default=DEFAULT_TRACER,
+    help="How to capture the calls.",
+)
 @_flag(
     "--save-graph", default="", show_default=False, metavar="FILE", help="Write the graph there."
 )

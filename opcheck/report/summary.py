@@ -36,6 +36,7 @@ def capture(report: Report) -> str:
     size = f"{facts['parameters']:,} parameters"
     inputs = facts["inputs"]
     given = f", inputs {', '.join(map(str, inputs))}" if isinstance(inputs, list) and inputs else ""
+    given += f" ({facts['inputs_note']})" if facts["inputs_note"] else ""
     end = "" if facts["complete"] else ", broke off before its end"
     return (
         f"{facts['mode']}, tracer {facts['tracer']}, torch {facts['installed_torch']}, "
@@ -68,18 +69,22 @@ def evidence(report: Report) -> str:
 def statements(report: Report) -> list[tuple[str, str]]:
     """A line for each limitation and advisory that operators meet or may meet: who, and what.
 
+    One that no call meets for certain says so.
+
     One that the lists do not describe, such as a refusal of the capture, has its id alone.
     """
     met: dict[str, list[str]] = {}
     for group in report.groups:
         for name in (*group.verdict.limitations, *group.verdict.advisories):
             met.setdefault(name, []).append(group.op)
+    certain = {entry.detail for group in report.groups for entry in group.verdict.evidence}
     lines = []
     for name in sorted(met):
         ops = sorted(set(met[name]))
         who = ", ".join(ops[:3]) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
         said = report.statements.get(name)
-        lines.append((name, f"{who}: {said['summary']}" if said else who))
+        perhaps = "" if name in certain else " (perhaps)"
+        lines.append((name, f"{who}{perhaps}: {said['summary']}" if said else who))
     return lines
 
 

@@ -1,0 +1,58 @@
+"""Moving a model to the simulated device."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import torch
+from torch import nn
+
+from opcheck.capture.move import Mover
+from opcheck.simulate.tensor import MPSTensor
+
+
+def test_parameters_stay_parameters_and_tied_ones_tied() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    mover = Mover(100)
+    mover.module(model)
+    assert model[0].weight is model[1].weight
+    assert isinstance(model[0].weight, nn.Parameter)
+    assert type(model[0].weight) is MPSTensor
+    assert model[0].weight.requires_grad
+    assert mover.elements == 9 + 3 + 3
+    assert mover.calls == []
+
+
+def test_a_float64_buffer_is_a_call_of_its_own() -> None:
+    model = nn.Linear(2, 2)
+    model.register_buffer("table", torch.ones(4, dtype=torch.float64))
+    mover = Mover(100)
+    mover.module(model)
+    (call,) = mover.calls
+    assert (call.op, call.phase, call.module) == ("aten::_to_copy", "move", "table")
+    assert call.outputs[0].dtype == "float64"
+
+
+def test_plain_attributes_stay_behind_as_on_a_mac() -> None:
+    model = nn.Linear(2, 2)
+    model.scale = torch.ones(2)
+    Mover(100).module(model)
+    assert type(model.scale) is torch.Tensor
+
+
+def test_inputs_keep_their_structure() -> None:
+    pair = namedtuple("pair", "a b")  # noqa: PYI024 - what user code has
+    value = {"x": [torch.ones(2), 3], "y": pair(torch.ones(1), "text")}
+    moved = Mover(100).value(value, "inputs")
+    assert type(moved["x"][0]) is MPSTensor
+    assert moved["x"][1] == 3
+    assert type(moved["y"]) is pair
+    assert type(moved["y"].a) is MPSTensor
+
+
+def test_values_are_kept_for_small_tensors_only() -> None:
+    mover = Mover(4)
+    assert mover.value(torch.ones(4), "small").payload is not None
+    assert mover.value(torch.ones(5), "large").payload is None
+    assert mover.value(torch.ones(2, device="meta"), "meta").payload is None

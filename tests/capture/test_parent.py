@@ -1,0 +1,189 @@
+"""User code in a child process: whatever it does, the parent gets a trace or one clear error."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from opcheck.capture.parent import capture
+from opcheck.capture.request import CaptureRequest
+from opcheck.errors import CaptureError, OpcheckError
+from opcheck.model import Trace
+
+BEHAVIOURS = '''
+import ctypes, os, subprocess, sys, time
+import torch
+from torch import nn
+
+print("printed at import")
+
+class Linear(nn.Module):
+    """Its behaviour comes after one call."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.after = after
+
+    def forward(self, x):
+        y = self.layer(x)
+        return self.after(y)
+
+def _after(after):
+    return lambda: (Linear(after), {"x": torch.ones(2, 4)})
+
+def _raise(error):
+    raise error
+
+def _hang(y):
+    while True:
+        time.sleep(0.05)
+
+def _stubborn(y):
+    while True:
+        try:
+            time.sleep(0.05)
+        except Exception:
+            pass
+
+def _noisy(y):
+    print("printed")
+    os.write(1, b"written to the descriptor")
+    return y
+
+def _leaves_a_process(y):
+    subprocess.Popen(["sleep", "60"])
+    return y
+
+works = _after(lambda y: y)
+raises = _after(lambda y: _raise(ValueError("no good")))
+leaves = _after(lambda y: sys.exit(0))
+hangs = _after(_hang)
+stubborn = _after(_stubborn)
+dies = _after(lambda y: os._exit(7))
+crashes = _after(lambda y: ctypes.string_at(0))
+noisy = _after(_noisy)
+asks = _after(lambda y: input())
+forks = _after(_leaves_a_process)
+patches = _after(lambda y: setattr(torch, "relu", None) or y)
+mixes = _after(lambda y: y + torch.ones(4))
+float64 = _after(lambda y: y.double())
+'''
+
+
+@pytest.fixture(scope="module")
+def behaviours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("user") / "behaviours.py"
+    file.write_text(BEHAVIOURS, encoding="utf-8")
+    return file
+
+
+def _capture(file: Path, name: str, time_limit: float = 120) -> Trace:
+    request = CaptureRequest(
+        model=f"{file}:{name}", torch="2.13", macos="15.0", time_limit=time_limit
+    )
+    return capture(request)
+
+
+def test_a_model_that_works(behaviours: Path) -> None:
+    trace = _capture(behaviours, "works")
+    assert [call.op for call in trace.calls] == ["aten::linear"]
+    (call,) = trace.calls
+    assert call.module == "layer"
+    assert call.location is not None
+    assert call.location.text == "y = self.layer(x)"
+    assert [spec.argument for spec in call.inputs] == ["input", "weight", "bias"]
+    assert trace.complete
+    assert trace.parameters == 20
+    assert trace.environment["PYTORCH_MPS_LOG_LEVEL"] == "1"
+    assert trace.environment["PYTORCH_ENABLE_MPS_FALLBACK"] == "0"
+
+
+def test_the_same_run_gives_the_same_trace(behaviours: Path) -> None:
+    assert _capture(behaviours, "noisy") == _capture(behaviours, "noisy")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("raises", "model_raised", "the model raised ValueError: no good"),
+        ("leaves", "model_raised", "the model raised SystemExit: 0"),
+        ("asks", "model_raised", "the model raised EOFError: EOF when reading a line"),
+    ],
+)
+def test_what_ran_before_an_exception_is_kept(
+    behaviours: Path, name: str, kind: str, message: str
+) -> None:
+    trace = _capture(behaviours, name)
+    assert not trace.complete
+    assert [call.op for call in trace.calls] == ["aten::linear"]
+    (problem,) = trace.problems
+    assert (problem.kind, problem.message) == (kind, message)
+
+
+@pytest.mark.parametrize("name", ["hangs", "stubborn"])
+def test_a_model_that_hangs_is_ended_at_its_line(behaviours: Path, name: str) -> None:
+    began = time.monotonic()
+    trace = _capture(behaviours, name, time_limit=5)
+    assert time.monotonic() - began < 60
+    (problem,) = trace.problems
+    assert problem.kind == "timeout"
+    assert problem.location is not None
+    assert "time.sleep" in problem.location.text
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("dies", "exited with code 7"), ("crashes", "was ended by SIGSEGV")]
+)
+def test_a_process_that_dies_is_an_error_in_three_lines(
+    behaviours: Path, name: str, how: str
+) -> None:
+    with pytest.raises(CaptureError) as caught:
+        _capture(behaviours, name)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == f"the process that ran the model {how} before it was done"
+    assert lines[1].startswith(f"  in: {behaviours}:{name}, while running on the simulated Mac")
+    assert lines[2] == "  help: run again with -v to see all that it printed"
+
+
+def test_a_process_that_the_model_started_holds_nothing_up(behaviours: Path) -> None:
+    began = time.monotonic()
+    assert _capture(behaviours, "forks").complete
+    assert time.monotonic() - began < 50
+
+
+def test_what_user_code_patches_stays_in_its_process(behaviours: Path) -> None:
+    assert _capture(behaviours, "patches").complete
+    assert _capture(behaviours, "works").complete
+
+
+def test_a_tensor_left_on_the_cpu(behaviours: Path) -> None:
+    refused = [call for call in _capture(behaviours, "mixes").calls if call.refusal]
+    assert [call.op for call in refused] == ["aten::add.Tensor"]
+
+
+def test_float64_is_followed_to_be_judged(behaviours: Path) -> None:
+    (_, cast) = _capture(behaviours, "float64").calls
+    assert (cast.op, cast.outputs[0].dtype) == ("aten::_to_copy", "float64")
+
+
+def test_an_error_of_the_loader_passes_whole(behaviours: Path) -> None:
+    with pytest.raises(OpcheckError) as caught:
+        _capture(behaviours, "nowhere")
+    assert type(caught.value).__name__ == "ModelLoadError"
+    assert caught.value.message == f"{behaviours} has no attribute 'nowhere'"
+
+
+def test_the_graph_is_written(behaviours: Path, tmp_path: Path) -> None:
+    for suffix in (".py", ".json"):
+        request = CaptureRequest(
+            model=f"{behaviours}:works",
+            torch="2.13",
+            macos="15.0",
+            save_graph=str(tmp_path / f"graph{suffix}"),
+        )
+        capture(request)
+    assert "torch.ops.aten.linear.default" in (tmp_path / "graph.py").read_text()
+    assert '"op": "aten::linear"' in (tmp_path / "graph.json").read_text()

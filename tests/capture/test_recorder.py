@@ -1,0 +1,105 @@
+"""Which module and which line a call belongs to; which modules were never called."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from opcheck.capture import recorder as recorder_module
+from opcheck.capture.lines import display_path, innermost, is_user_code
+from opcheck.capture.move import Mover
+from opcheck.capture.recorder import LoopsOnGuessError, Recorder
+from opcheck.oplists.registrations import load
+from opcheck.simulate.mac import simulated_mac
+from tests.simulate.mac import target
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.tied = self.blocks[0]
+        self.unused = nn.Linear(4, 4)
+        self.borrowed = nn.Linear(4, 4)
+        self.dropout = nn.Dropout()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        x = nn.functional.linear(self.tied(x), self.borrowed.weight)
+        return x + 1
+
+
+def _run(model: nn.Module) -> Recorder:
+    mover, recorder = Mover(16_384), Recorder()
+    mover.module(model)
+    x = mover.value(torch.ones(2, 4), "x")
+    registrations = dict(load().operators("2.13"))
+    with simulated_mac(target(), registrations, recorder), recorder.follow_modules(model):
+        model(x)
+    return recorder
+
+
+def test_modules_by_the_first_of_their_names() -> None:
+    recorder = _run(Nested())
+    modules = [entry.module for entry in recorder.calls]
+    assert modules == ["blocks.0", "blocks.1", "blocks.0", "Nested", "Nested"]
+
+
+def test_lines_are_the_users() -> None:
+    recorder = _run(Nested())
+    places = [recorder.place(entry)[0] for entry in recorder.calls]
+    assert all(place is not None for place in places)
+    assert [place.text for place in places if place] == [
+        "x = block(x)",
+        "x = block(x)",
+        "x = nn.functional.linear(self.tied(x), self.borrowed.weight)",
+        "x = nn.functional.linear(self.tied(x), self.borrowed.weight)",
+        "return x + 1",
+    ]
+
+
+def test_a_module_whose_weight_is_used_elsewhere_was_reached() -> None:
+    model = Nested()
+    assert _run(model).uncalled(model) == ("unused",)
+
+
+def test_module_calls_are_as_before_afterwards() -> None:
+    before = nn.Module.__call__
+    _run(Nested())
+    assert nn.Module.__call__ is before
+
+
+def test_a_line_that_loops_on_a_guess_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "MAX_GUESSES", 3)
+
+    class Loops(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            big = x.new_zeros(200, 200)
+            while not big.sum() > 0:
+                big = big + x.sum()
+            return big
+
+    with pytest.raises(LoopsOnGuessError, match="4 times"):
+        _run(Loops())
+
+
+def test_whose_code_a_file_is() -> None:
+    assert is_user_code(__file__)
+    assert not is_user_code(torch.__file__)
+    assert not is_user_code(recorder_module.__file__)
+    assert not is_user_code("<string>")
+
+
+def test_paths_are_relative() -> None:
+    assert display_path(__file__) == "tests/capture/test_recorder.py"
+    assert display_path("/somewhere/else/model.py") == "model.py"
+
+
+def test_the_innermost_line_of_a_stack_trace() -> None:
+    trace = f'File "{__file__}", line 1, in forward\n  File "{torch.__file__}", line 9, in relu\n'
+    location = innermost(trace)
+    assert location is not None
+    assert (location.file, location.line) == ("tests/capture/test_recorder.py", 1)
+    assert innermost(None) is None
