@@ -1,7 +1,7 @@
 """What the compiled part of an extension library registers: torchvision, torchaudio.
 
 Unlike libtorch_cpu, an extension imports the functions that register, so a call goes to a stub.
-Since torchaudio 2.11 and torchvision 0.29 they are those of PyTorch's stable ABI.
+Since torchaudio 2.10 and torchvision 0.29 they are those of PyTorch's stable ABI.
 """
 
 from __future__ import annotations
