@@ -10,7 +10,7 @@ import msgspec
 from opcheck.model import Evidence, OpCall, Verdict
 from opcheck.oplists.holding import asks_for_more_than_dtypes, holds
 from opcheck.oplists.registrations import OpLists
-from opcheck.oplists.statement_model import Statement
+from opcheck.oplists.statement_model import ErrorText, Statement
 from opcheck.oplists.statements import EVERY_OPERATOR
 from opcheck.versions import Target
 
@@ -46,6 +46,16 @@ def met(call: OpCall, target: Target, lists: OpLists, *, everywhere: bool) -> Me
             if held is not False:
                 (certain if held else perhaps).append(statement)
     return Met(tuple(certain), tuple(perhaps))
+
+
+def answered(call: OpCall, target: Target, lists: OpLists) -> frozenset[ErrorText]:
+    """The refusals of which a statement on the call's own operator says yes or no."""
+    arguments = lists.statements.arguments.get(call.op)
+    return frozenset(
+        statement.error
+        for statement in lists.statements.for_op(call.op, str(target.torch))
+        if statement.error and holds(statement, call, target, arguments) is not None
+    )
 
 
 def both(one: Met, other: Met) -> Met:

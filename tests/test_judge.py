@@ -549,6 +549,23 @@ def test_a_composite_meets_the_limitations_of_what_it_calls() -> None:
     assert (perhaps.status, perhaps.limitations) == ("native", ("shape",))
 
 
+def test_a_composite_that_answers_for_its_body_is_asked_once() -> None:
+    inner = make_statement("inner", condition="self.dim == 9")
+    outer = make_statement(
+        "outer", ops=("aten::comp",), condition="self.dim == 3", error=inner.error
+    )
+    lists = make_lists(statements=(inner, outer))
+    flat, deep = (
+        call("aten::comp", inputs=(spec(1, shape=s, argument="self"),), inner=("aten::mm",))
+        for s in _SHAPES
+    )
+    assert judge(flat, make_target(), lists).limitations == ()
+    found = judge(deep, make_target(), lists)
+    assert (found.status, found.limitations) == ("unsupported", ("outer",))
+    untold = judge(call("aten::comp", inner=("aten::mm",)), make_target(), lists)
+    assert untold.limitations == ("inner", "outer")
+
+
 def test_shapes_are_told_apart_only_where_a_condition_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

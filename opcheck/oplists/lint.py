@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.model import Record
+from opcheck.oplists.conditions import RESULT
 from opcheck.oplists.registrations import OpLists, data_directory, load
 from opcheck.oplists.regressions import lint_regressions
 from opcheck.oplists.statement_files import Written, read_written, refuse
@@ -97,25 +98,22 @@ def _line(text: str) -> Version | None:
 
 
 def _names(entry: Written, directory: Path) -> Iterator[Problem]:
-    """An argument that a condition asks for is one of the schema of some operator that it names.
+    """An argument that a statement asks for is in the schema of every operator that it names.
 
     The schemas are those that were compiled; an operator that the installed torch lacked then is
     not checked.
     """
     statement = entry.statement
-    asked = (statement.parsed.names if statement.parsed else frozenset()) | {*statement.dtypes_of}
-    asked -= {"result"}
-    if statement.ops == (EVERY_OPERATOR,):
-        for name in sorted(asked):
-            yield _at(entry, "condition", f"operators have no argument {name} in common")
-        return
+    of_condition = statement.parsed.names if statement.parsed else frozenset()
     index = read_index(directory)
     known = index.arguments if index is not None else {}
-    schemas = [known[op] for op in known if _speaks_of(statement.ops, op)]
-    for name in sorted(asked):
-        if schemas and not any(name in schema for schema in schemas):
-            where = "condition" if statement.parsed and name in statement.parsed.names else ""
-            yield _at(entry, where or "dtypes_of", f"no operator named has an argument {name}")
+    for name in sorted({*of_condition, *statement.dtypes_of} - {RESULT}):
+        key = "condition" if name in of_condition else "dtypes_of"
+        without = [op for op in known if _speaks_of(statement.ops, op) and name not in known[op]]
+        if EVERY_OPERATOR in statement.ops:
+            yield _at(entry, key, f"operators have no argument {name} in common")
+        elif without:
+            yield _at(entry, key, f"{', '.join(sorted(without))} has no argument {name}")
 
 
 def _speaks_of(ops: tuple[str, ...], op: str) -> bool:
