@@ -20,6 +20,7 @@ LAYERS = (
     ("audit",),
     ("rules",),
     ("partition",),
+    ("ask",),
     ("judge",),
     ("limits",),
     ("capture",),

@@ -15,8 +15,12 @@ from opcheck.errors import OpcheckError, UsageError
 #: The verbs and their one-line helps.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
 VERBS = {
     "audit": "Say what each operator call of a model does on the target Mac.",
+    "diff": "Say what another torch release brings and takes away.",
     "explain": "Explain a finding, or list all of them.",
+    "history": "Say how an operator's status changed from release to release, and why.",
     "lists": "Show the op lists that the verdicts come from, or build them.",
+    "matrix": "Write the coverage of a torch release: one row an operator overload.",
+    "op": "Say what the releases do with an operator: can I use it?",
 }
 
 

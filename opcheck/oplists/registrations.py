@@ -151,12 +151,17 @@ class OpLists:
         """
         column = self._columns.get((line, key))
         if column is None:
-            upto = self._lines[: self._lines.index(self.release(line).line) + 1]
-            current = (
-                (name, next((v for at, v in reversed(history) if at in upto), None))
-                for name, history in self._histories[key].operators.items()
-            )
-            column = MappingProxyType({name: v for name, v in current if v is not None})
+            later = frozenset(self._lines[self._lines.index(self.release(line).line) + 1 :])
+            current = {}
+            for name, history in self._histories[key].operators.items():
+                value = None
+                for at, changed in history:
+                    if at in later:
+                        break
+                    value = changed
+                if value is not None:
+                    current[name] = value
+            column = MappingProxyType(current)
             self._columns[line, key] = column
         return column
 

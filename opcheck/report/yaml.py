@@ -24,7 +24,10 @@ class _Plain(_Dumper):
 
 def render(report: Report) -> str:
     """The report as one YAML document, keys in the order of the schema."""
-    text: str = yaml.dump(
-        as_dict(report), Dumper=_Plain, sort_keys=False, allow_unicode=True, width=10_000
-    )
+    return dump(as_dict(report))
+
+
+def dump(content: Any) -> str:
+    """Plain data as one YAML document, keys in their order."""
+    text: str = yaml.dump(content, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=10_000)
     return text

@@ -1,0 +1,29 @@
+"""``opcheck history QUERY``: how an operator's status changed, and what changed it."""
+
+from __future__ import annotations
+
+import click
+
+from opcheck.cli import VERBS, asking
+
+
+@click.command("history", help=VERBS["history"], epilog="QUERY is as for opcheck op.")
+@click.argument("query")
+@asking.macos_flag
+@asking.dtype_flag
+@asking.format_flag
+@asking.output_flag
+def command(
+    *,
+    query: str,
+    macos: str | None,
+    dtype: str | None,
+    format_name: str | None,
+    output_path: str,
+) -> int:
+    """Write the steps of every overload that is meant."""
+    from opcheck.ask.history import history as ask  # noqa: PLC0415  (not for --help)
+    from opcheck.report.asked import history  # noqa: PLC0415
+
+    asking.deliver(ask(query, macos, dtype), history.document, format_name, output_path)
+    return 0

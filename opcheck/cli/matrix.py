@@ -1,0 +1,39 @@
+"""``opcheck matrix``: the coverage of a torch release, for people and for machines."""
+
+from __future__ import annotations
+
+import click
+
+from opcheck.cli import VERBS, asking
+
+FORMATS = ("markdown", "csv", "json", "html")
+
+
+@click.command(
+    "matrix",
+    help=VERBS["matrix"],
+    epilog="The HTML page stands alone, and holds all releases of the lists.",
+)
+@click.option(
+    "--torch",
+    metavar="RELEASE",
+    envvar="OPCHECK_TORCH",
+    help="The torch release.  [default: the newest list]",
+)
+@click.option(
+    "--macos",
+    metavar="VERSION",
+    envvar="OPCHECK_MACOS",
+    help="The Mac's macOS.  [default: the newest known]",
+)
+@asking.format_choice(FORMATS)
+@asking.output_flag
+def command(
+    *, torch: str | None, macos: str | None, format_name: str | None, output_path: str
+) -> int:
+    """Write one row an operator overload."""
+    from opcheck.report.matrix import render  # noqa: PLC0415  (not for --help)
+
+    name = asking.chosen(format_name, output_path, FORMATS)
+    asking.put(render(torch, macos, name), output_path)
+    return 0

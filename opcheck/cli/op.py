@@ -1,0 +1,36 @@
+"""``opcheck op QUERY``: can I use this operator, with which torch, macOS and dtype?"""
+
+from __future__ import annotations
+
+import click
+
+from opcheck.cli import VERBS, asking
+
+
+@click.command(
+    "op",
+    help=VERBS["op"],
+    epilog="QUERY is aten::nonzero, aten::add.Tensor, torch.fft.rfft, nn.functional.grid_sample, "
+    "F.gelu, Tensor.masked_fill_ or a bare isin. Exits with 3 where nothing is known.",
+)
+@click.argument("query")
+@asking.torch_flag
+@asking.macos_flag
+@asking.dtype_flag
+@asking.format_flag
+@asking.output_flag
+def command(  # noqa: D103
+    *,
+    query: str,
+    torch: str | None,
+    macos: str | None,
+    dtype: str | None,
+    format_name: str | None,
+    output_path: str,
+) -> int:
+    from opcheck.ask.answer import answer  # noqa: PLC0415  (not for --help)
+    from opcheck.report.asked import op  # noqa: PLC0415
+
+    found = answer(query, torch, macos, dtype)
+    asking.deliver(found, op.document, format_name, output_path)
+    return asking.COULD_NOT_TELL if found.status == "unknown" else 0
