@@ -80,7 +80,7 @@ def refuse(problems: Iterable[Problem]) -> None:
         raise OpListError(
             f"the op lists hold {count}:\n" + "\n".join(f"  {problem}" for problem in ordered),
             context="the curated op lists",
-            hint="op_lists/README.md is the contract; opcheck lists lint checks all of it",
+            hint="mend each, then: python scripts/compile_statements.py, opcheck lists lint",
         )
 
 

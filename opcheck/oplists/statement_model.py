@@ -54,22 +54,30 @@ Arguments = dict[str, Argument]
 
 
 class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One limitation or advisory; op_lists/README.md explains the fields."""
+    """One limitation or advisory: where all that it asks for holds, the effect follows."""
 
+    #: kebab-case, stable, unique over all files.
     id: str
     #: limitation, advisory
     sort: str
+    #: overloads; a trailing ``*`` stands for any ending, ``*`` alone for making any tensor.
     ops: tuple[str, ...]
+    #: one of EFFECTS
     effect: str
     torch: Span = Span()
     macos: Span = Span()
+    #: some tensor on MPS has one of these; empty: whatever the dtype.
     dtypes: tuple[str, ...] = ()
+    #: the arguments whose dtypes count, ``result`` for the output; empty: every tensor's.
     dtypes_of: tuple[str, ...] = ()
+    #: an expression over the arguments; see conditions.py.
     condition: str = ""
+    #: what must hold besides and no code can tell, in words: such a statement decides nothing.
     when: str = ""
     error: ErrorText | None = None
     summary: str = ""
     way_out: str = ""
+    #: of an advisory: the first release without the fault, and how that is known.
     fixed: str = ""
     fixed_basis: str = ""
     links: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 
 def _hint(audited: Audited, group: CallGroup) -> str:
-    refusal = next(iter(group.verdict.limitations), None)
+    refusal = next(iter(audited.refusals(group)), None)
     if refusal is None:
         return sentences(upgrade(audited, group), _ON_THE_CPU)
     # Another release's kernel may refuse as well: that it is registered promises nothing.

@@ -44,7 +44,7 @@ def refused_dtype(audited: Audited, group: CallGroup) -> str:
     statement = audited.decided_by(group)
     if statement is None:
         # A refusal of the capture: its id alone says that it is about a dtype.
-        found = (name for name in group.verdict.limitations if name.startswith("dtype-"))
+        found = (name for name in audited.refusals(group) if name.startswith("dtype-"))
         return next(found, "")
     of_dtype = statement.id.startswith("dtype-") or (statement.dtypes and not statement.condition)
     return statement.id if of_dtype else ""

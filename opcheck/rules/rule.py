@@ -51,6 +51,11 @@ class Audited:
         deciding = [statement for statement in found if statement.effect in ends]
         return min(deciding, key=lambda statement: statement.rank, default=None)
 
+    def refusals(self, group: CallGroup) -> tuple[str, ...]:
+        """The ids of the capture's own refusals: those that no curated statement has."""
+        by_id = self.lists.statements.by_id
+        return tuple(name for name in group.verdict.limitations if name not in by_id)
+
     def of_statements(
         self, sort: str, effects: Collection[str]
     ) -> Iterator[tuple[Statement, tuple[CallGroup, ...]]]:

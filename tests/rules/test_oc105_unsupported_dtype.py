@@ -59,3 +59,11 @@ def test_a_kernel_that_refuses_a_dtype_gives_its_own_way_out() -> None:
 def test_silent_where_a_dtype_is_only_noted() -> None:
     noted = make_statement("dtype-some", ops=("*",), dtypes=("float32",), when="it depends")
     assert not found("OC105", call("aten::mm"), statements=(noted,))
+
+
+def test_a_body_without_a_kernel_is_no_matter_of_a_dtype_that_is_noted_beside() -> None:
+    noted = make_statement("dtype-some", dtypes=("float32",), when="it depends")
+    made = call("aten::comp", inner=("aten::mm", "aten::stub"))
+    assert not found("OC105", made, statements=(noted,))
+    (finding,) = found("OC101", made, statements=(noted,))
+    assert finding.hint == found("OC101", made)[0].hint
