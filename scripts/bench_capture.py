@@ -9,7 +9,6 @@ Each figure comes from a process of its own.  ``cold`` is the first forward of t
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import subprocess
 import sys
@@ -62,9 +61,7 @@ def main() -> int:
 
 def _cell(method: str, model: str, torch_line: str) -> dict[str, float] | None:
     command = [sys.executable, __file__, model, "--torch", torch_line, "--cell", method]
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT
-    )
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT)
     return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
 
 
@@ -87,8 +84,8 @@ def _row(model: str, cells: dict[str, dict[str, float] | None]) -> dict[str, str
 
 def _measure(method: str, name: str, torch_line: str) -> dict[str, float]:
     from opcheck.capture.build import building
-    from opcheck.capture.load import load
     from opcheck.capture.inputs import inputs_for
+    from opcheck.capture.load import load
 
     loaded = load(f"{ZOO}:{name}")
     inputs = inputs_for(loaded)
@@ -158,7 +155,9 @@ def _opcheck(model: Any, args: Any, kwargs: Any, torch_line: str) -> dict[str, f
             recorder.calls.clear()
             with recorder.follow_modules(model), torch.no_grad():
                 model(*args, **kwargs)
-            judge_all(op_calls(to_graph(recorder.calls, mover.names, recorder.place)), target, lists)
+            judge_all(
+                op_calls(to_graph(recorder.calls, mover.names, recorder.place)), target, lists
+            )
 
         times = _timed(run)
     return {**times, "calls": len(recorder.calls)}

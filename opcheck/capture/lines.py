@@ -26,8 +26,7 @@ _SITE = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "pla
 def is_user_code(filename: str) -> bool:
     """Whether a file is neither torch's, nor ours, nor the standard library's."""
     return not (
-        filename.startswith((_TORCH, _OPCHECK))
-        or filename.startswith("<")
+        filename.startswith((_TORCH, _OPCHECK, "<"))
         or (filename.startswith(_STDLIB) and not filename.startswith(_SITE))
     )
 

@@ -43,7 +43,7 @@ class Mover:
                 for name, tensor in tensors.items():
                     if tensor is not None:
                         path = f"{prefix}.{name}" if prefix else name
-                        tensors[name] = self._move(tensor, path, is_parameter=is_parameter)  # type: ignore[assignment]
+                        tensors[name] = self._move(tensor, path, is_parameter=is_parameter)
 
     def value(self, value: Any, name: str) -> Any:
         """Move every tensor in an input, however it is nested."""

@@ -83,8 +83,8 @@ def capture(
             killer.cancel()
             _kill(child)
             child.wait()
-            assert child.stdout is not None
-            child.stdout.close()
+            if child.stdout is not None:
+                child.stdout.close()
         if message is None:
             raise _died(child.returncode, request, stage, printed, timed_out=timed_out)
     if isinstance(message, Failure):
@@ -100,8 +100,9 @@ def _listen(
     request: CaptureRequest,
     progress: Callable[[str], None] | None,
 ) -> tuple[Done | Failure | None, str]:
-    assert child.stdin is not None
-    assert child.stdout is not None
+    if child.stdin is None or child.stdout is None:
+        message = "the child has no pipes"
+        raise RuntimeError(message)
     with contextlib.suppress(BrokenPipeError):
         child.stdin.write(msgspec.json.encode(request))
         child.stdin.close()

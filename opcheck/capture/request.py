@@ -14,7 +14,7 @@ TRACERS = {
 DEFAULT_TRACER = "dispatch"
 
 
-class CaptureRequest(Record, kw_only=True):
+class CaptureRequest(Record, frozen=True, kw_only=True):
     """One model, its inputs, and the Mac that it is to be run on."""
 
     #: ``package.module:attribute``, ``file.py:attribute``, ``file.pt2``, ``transformers:BertModel`` ...

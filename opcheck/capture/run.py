@@ -18,7 +18,7 @@ from opcheck.capture.move import Mover
 from opcheck.capture.recorder import LoopsOnGuessError, Recorder
 from opcheck.model import Problem, SourceLocation, Trace
 from opcheck.oplists.registrations import load as load_lists
-from opcheck.simulate.device import mps_backend
+from opcheck.simulate.backend import mps_backend
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS
 from opcheck.simulate.mac import simulated_mac
 from opcheck.simulate.shapes import DataDependentError, NotSimulatedError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from opcheck.simulate.dispatcher import Simulator
 
 
-class TimeLimitReached(BaseException):  # noqa: N818 - not an error of the program; and user code may catch Exception
+class TimeLimitReached(BaseException):
     """The run took longer than it was given."""
 
 
@@ -155,8 +155,10 @@ def _differences(mac: Simulator, target: Target) -> tuple[str, ...]:
     if installed == target.torch:
         return ()
     said = [
-        f"the model's Python code and torch's ran as torch {torch.__version__}: "
-        f"a branch on torch.__version__ did not see {target.torch}"
+        (
+            f"the model's Python code and torch's ran as torch {torch.__version__}: "
+            f"a branch on torch.__version__ did not see {target.torch}"
+        )
     ]
     if mac.absent:
         names = ", ".join(mac.absent[:5])

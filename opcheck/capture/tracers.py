@@ -51,7 +51,7 @@ def _exported(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module
         if "device" in node.kwargs:
             node.kwargs = {**node.kwargs, "device": MPS_DEVICE}
     exported.recompile()
-    return exported  # type: ignore[no-any-return]
+    return exported
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:

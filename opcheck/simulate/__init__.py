@@ -1,0 +1,1 @@
+"""The Mac's dispatcher on any machine."""

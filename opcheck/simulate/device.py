@@ -1,20 +1,14 @@
-"""What Python sees of the simulated Mac: the ``mps`` device, ``torch.backends.mps``, ``torch.mps``."""
+"""The ``mps`` device as Python sees it: moves, and which API call works on it."""
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, parse_to
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opcheck.versions import Version
 
 _DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach_}
 _TO = {torch.Tensor.to}
@@ -84,69 +78,3 @@ def _names_mps(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return type(value) is MPSTensor
     return as_device(value) is MPS_DEVICE
-
-
-@contextlib.contextmanager
-def mps_backend(macos: Version) -> Iterator[None]:
-    """``torch.backends.mps`` and ``torch.mps`` as on a Mac of this version.
-
-    transformers reads ``is_available`` once, at import (integrations/sdpa_attention.py): enter this before.
-    """
-
-    def newer(major: int, minor: int = 0) -> bool:
-        return (macos.major, macos.minor) >= (major, minor)
-
-    def yes(*_args: Any, **_kwargs: Any) -> bool:
-        return True
-
-    def nothing(*_args: Any, **_kwargs: Any) -> None:
-        return None
-
-    def zero(*_args: Any, **_kwargs: Any) -> int:
-        return 0
-
-    backend, runtime = torch.backends.mps, torch.mps
-    replaced: list[tuple[Any, str, Any]] = [
-        (backend, "is_available", yes),
-        (backend, "is_built", yes),
-        (backend, "is_macos_or_newer", newer),
-        (backend, "is_macos13_or_newer", lambda minor=0: newer(13, minor)),
-        (torch._C, "_mps_is_available", yes),
-        (torch._C, "_has_mps", True),
-        (torch._C, "_mps_is_on_macos_or_newer", newer),
-        (runtime, "is_available", yes),
-        (runtime, "device_count", lambda: 1),
-        (runtime, "synchronize", nothing),
-        (runtime, "empty_cache", nothing),
-        (runtime, "manual_seed", nothing),
-        (runtime, "seed", nothing),
-        # The simulated device draws from the CPU's generator.  Functions of our own: torch._dynamo refuses one
-        # object under two names (torch/_dynamo/trace_rules.py, get_torch_obj_rule_map).
-        (runtime, "get_rng_state", lambda: torch.get_rng_state()),
-        (runtime, "set_rng_state", lambda state: torch.set_rng_state(state)),
-        (runtime, "current_allocated_memory", zero),
-        (runtime, "driver_allocated_memory", zero),
-    ]
-    if hasattr(torch, "accelerator"):
-        replaced += [
-            (torch.accelerator, "is_available", yes),
-            (torch.accelerator, "device_count", lambda: 1),
-            (
-                torch.accelerator,
-                "current_accelerator",
-                lambda check_available=False: torch.device("mps"),
-            ),  # noqa: ARG005, FBT002
-        ]
-    before = [
-        (place, name, getattr(place, name)) for place, name, _ in replaced if hasattr(place, name)
-    ]
-    # torch.compiler reads __wrapped__ of is_available (torch/_dynamo/trace_rules.py, 2.15).
-    yes.__wrapped__ = yes  # type: ignore[attr-defined]
-    try:
-        for place, name, value in replaced:
-            if hasattr(place, name):
-                setattr(place, name, value)
-        yield
-    finally:
-        for place, name, value in before:
-            setattr(place, name, value)

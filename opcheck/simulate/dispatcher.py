@@ -15,7 +15,7 @@ from opcheck.simulate import bodies, shapes
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.routes import Kind, Route, make_route, unwrapped
 from opcheck.simulate.specs import DICT, LIST, Spec, encode, spec_of
-from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, Storage, wrap
+from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -109,8 +109,7 @@ class Simulator(TorchDispatchMode):
         route = self._routes.get(func) or self._route(func)
         found: list[torch.Tensor] = []
         parts: list[Any] = [func, len(args)]
-        for value in args:
-            parts.append(_encode(value, found))
+        parts += [_encode(value, found) for value in args]
         for name, value in kwargs.items():
             parts.append(name)
             parts.append(_encode(value, found))
@@ -125,8 +124,8 @@ class Simulator(TorchDispatchMode):
             return self._run_body(route, args, kwargs)
         key = tuple(parts)
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
-        refusal = _device_mismatch(route, found, args) if len(found) != len(on_mps) else None
-        inner = self._inner_calls(route, key, args, kwargs, found) if route.composite else ()
+        refusal = _device_mismatch(route, found) if len(found) != len(on_mps) else None
+        inner = self._inner_calls(route, args, kwargs, found) if route.composite else ()
         outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
         if route.name == "aten::detach" and not FLIGHT.detaches:
             return outputs
@@ -169,7 +168,7 @@ class Simulator(TorchDispatchMode):
             )
 
     def _inner_calls(
-        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, found: list[torch.Tensor]
+        self, route: Route, args: Any, kwargs: Any, found: list[torch.Tensor]
     ) -> tuple[str, ...] | None:
         known = bodies.CALLS.get(route.name)
         if known is not None:
@@ -188,10 +187,10 @@ class Simulator(TorchDispatchMode):
         key: tuple[Any, ...],
         args: Any,
         kwargs: Any,
-        on_mps: list[torch.Tensor],
+        on_mps: list[MPSTensor],
         device: torch.device,
     ) -> Any:
-        known = all(t.payload is not None and t.memory.known for t in on_mps)  # type: ignore[attr-defined]
+        known = all(t.payload is not None and t.memory.known for t in on_mps)
         known = known and route.func not in self._unrunnable
         if route.reads_data and not known:
             return self._guess(route, args)
@@ -346,11 +345,11 @@ def refresh(tensor: MPSTensor, spec: Spec) -> None:
         return
     fresh = wrap(spec, tensor.payload, tensor.memory)
     with torch._C._DisableTorchDispatch():
-        torch._C.TensorBase.data.__set__(tensor, fresh)
+        torch._C.TensorBase.data.__set__(tensor, fresh)  # type: ignore[attr-defined]  # a descriptor
     tensor.spec = spec
 
 
-def _device_mismatch(route: Route, found: list[torch.Tensor], args: Any) -> tuple[str, str] | None:
+def _device_mismatch(route: Route, found: list[torch.Tensor]) -> tuple[str, str] | None:
     if route.name in _MIXES_DEVICES:
         return None
     strangers = [t for t in found if type(t) is not MPSTensor and t.dim() > 0]
@@ -361,7 +360,3 @@ def _device_mismatch(route: Route, found: list[torch.Tensor], args: Any) -> tupl
         "device_mismatch",
         "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!",
     )
-
-
-def _storage(tensor: torch.Tensor) -> Storage | None:
-    return tensor.memory if type(tensor) is MPSTensor else None

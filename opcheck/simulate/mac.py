@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck.simulate.device import DeviceMode, mps_backend
+from opcheck.simulate.backend import mps_backend
+from opcheck.simulate.device import DeviceMode
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS, Simulator, Sink
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.mirror import Mirror
@@ -37,7 +38,7 @@ def simulated_mac(
     # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
     lifted = torch._C._only_lift_cpu_tensors()
-    torch._C._set_only_lift_cpu_tensors(True)
+    torch._C._set_only_lift_cpu_tensors(True)  # noqa: FBT003 - torch takes it by position
     try:
         with mps_backend(target.macos), simulator, DeviceMode():
             yield simulator

@@ -251,34 +251,23 @@ def _sdpa_for_mps(
     return (out, weights)
 
 
-def _lstm_mps(
-    x: MPSTensor,
-    hx: list[MPSTensor],
-    params: list[MPSTensor],
-    _biases: bool,
-    layers: int,
-    _dropout: float,
-    _train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Any, ...]:
+def _lstm_mps(x: MPSTensor, hx: list[MPSTensor], *rest: Any) -> tuple[Any, ...]:
     # aten/src/ATen/native/mps/operations/RnnOps.mm (2.13), ``_lstm_mps``: output, h, c, z state, cell states,
     # outputs of the layers; the last three are the backward's.
+    _params, _has_biases, layers, _dropout, _train, bidirectional, batch_first = rest
     batch, steps = x.spec.shape[:2] if batch_first else x.spec.shape[1::-1]
     ways = 2 if bidirectional else 1
-    hidden = hx[0].spec.shape[-1]
-    cell = hx[1].spec.shape[-1]
-    dtype = x.spec.dtype
+    hidden, cell = hx[0].spec.shape[-1], hx[1].spec.shape[-1]
     lead = (batch, steps) if batch_first else (steps, batch)
-    del params
-    return (
-        contiguous((*lead, hidden * ways), dtype),
-        contiguous((layers * ways, batch, hidden), dtype),
-        contiguous((layers * ways, batch, cell), dtype),
-        contiguous((layers * ways, steps, batch, 4 * cell), dtype),
-        contiguous((layers * ways, steps, batch, cell), dtype),
-        contiguous((layers, steps, batch, hidden * ways), dtype),
+    shapes = (
+        (*lead, hidden * ways),
+        (layers * ways, batch, hidden),
+        (layers * ways, batch, cell),
+        (layers * ways, steps, batch, 4 * cell),
+        (layers * ways, steps, batch, cell),
+        (layers, steps, batch, hidden * ways),
     )
+    return tuple(contiguous(shape, x.spec.dtype) for shape in shapes)
 
 
 RULES: dict[str, Callable[..., tuple[Any, ...]]] = {

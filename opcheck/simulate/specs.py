@@ -88,7 +88,7 @@ def spec_of(tensor: torch.Tensor, device: str = "mps") -> Spec:
     """The Spec of any tensor; strides are empty for layouts that have none."""
     if tensor.layout is torch.strided:
         return intern(
-            tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.storage_offset(), device
+            tuple(tensor.shape), tensor.stride(), tensor.dtype, int(tensor.storage_offset()), device
         )
     return intern(tuple(tensor.shape), (), tensor.dtype, 0, device, tensor.layout)
 
@@ -106,9 +106,7 @@ class Boxed:
         return self.kind
 
 
-FLOAT, COMPLEX, LIST, TUPLE, DICT = (
-    Boxed(kind) for kind in "float complex list tuple dict".split()
-)
+FLOAT, COMPLEX, LIST, TUPLE, DICT = map(Boxed, ("float", "complex", "list", "tuple", "dict"))
 TRUE, FALSE = Boxed("True"), Boxed("False")
 
 

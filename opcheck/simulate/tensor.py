@@ -21,7 +21,7 @@ from opcheck.simulate.specs import Spec, spec_of
 MPS_KEYS = (
     DispatchKeySet(DispatchKey.MPS)
     | DispatchKeySet(DispatchKey.AutogradMPS)
-    | DispatchKeySet(DispatchKey.AutocastMPS)
+    | DispatchKeySet(DispatchKey.AutocastMPS)  # type: ignore[attr-defined]  # the stub lacks it
 )
 MPS_DEVICE = torch.device("mps", 0)
 _CPU = torch.device("cpu")
@@ -49,10 +49,12 @@ class MPSTensor(torch.Tensor):
 
     # Function-level interception is the function mode's work (simulate/device.py): a subclass hook would run
     # for every attribute access on every tensor.
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # the stub has no func
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Reached only where no simulator is active: say so."""
         message = (
             f"{func} was called on a tensor of a simulated Mac after the simulation had ended; "
@@ -65,8 +67,8 @@ class MPSTensor(torch.Tensor):
         """What Python sees; C++ sees ``cpu``."""
         return MPS_DEVICE
 
-    is_mps = property(lambda _: True)  # type: ignore[assignment]
-    is_cpu = property(lambda _: False)  # type: ignore[assignment]
+    is_mps = property(lambda _: True)
+    is_cpu = property(lambda _: False)
 
     def get_device(self) -> int:
         """Index of ``mps:0``."""
@@ -86,9 +88,10 @@ class MPSTensor(torch.Tensor):
         """As torch.Tensor.to: C++ would take ``mps`` for another device than the wrapper's."""
         device, dtype, non_blocking, memory_format, copy = parse_to(*args, **kwargs)
         moves = device is not None and device.type != "mps"
-        if not moves and not copy and (dtype is None or dtype == self.dtype):
-            if memory_format is None or self.is_contiguous(memory_format=memory_format):
-                return self
+        same_dtype = dtype is None or dtype == self.dtype
+        same_format = memory_format is None or self.is_contiguous(memory_format=memory_format)
+        if same_dtype and same_format and not moves and not copy:
+            return self
         options: dict[str, Any] = {"dtype": dtype, "non_blocking": non_blocking}
         if moves:
             options["device"] = device
@@ -116,7 +119,7 @@ class MPSTensor(torch.Tensor):
         """Read the values, which a Mac copies to the host first."""
         return self.detach().cpu().tolist()
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:  # noqa: ARG002 - torch.Tensor's signature
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         """Metadata, and the values where they are known."""
         values = f", {self.payload}" if self.payload is not None and self.memory.known else ""
         return f"MPSTensor({self.spec!r}{values})"
@@ -198,5 +201,5 @@ def parameter_to_mps(parameter: torch.Tensor, *, keep: int) -> MPSTensor:
     moved = to_mps(parameter.data, keep=keep)
     moved.requires_grad_(parameter.requires_grad)
     # torch/nn/parameter.py: what makes a tensor of another class a Parameter.
-    moved._is_param = True  # type: ignore[attr-defined]
+    moved._is_param = True
     return moved

@@ -267,6 +267,10 @@ def _tensor_split(_target: Target) -> Callable[..., Any]:
     return twin
 
 
+def _always(twin: Callable[..., Any]) -> Callable[[Target], Callable[..., Any]]:
+    return lambda _target: twin
+
+
 def _narrowing(op: Any) -> Callable[[Target], Callable[..., Any]]:
     """The C++ body as it is, but for the float64 temporaries that it makes on other devices."""
 
@@ -343,10 +347,10 @@ TWINS: tuple[Twin, ...] = (
         Twin(
             op,
             Span(),
-            lambda _target, make=make: make,
+            _always(twin),
             "native/RNN.cpp: the input gates are computed ahead only on the CPU",
         )
-        for op, make in recurrent.TWINS.items()
+        for op, twin in recurrent.TWINS.items()
     ),
 )
 

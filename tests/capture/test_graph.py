@@ -32,7 +32,7 @@ def test_it_computes_what_was_recorded() -> None:
 
     torch.manual_seed(0)
     inputs = torch.randn(2, 3), torch.randn(4, 3)
-    graph, recorder = _graph(run, *inputs)
+    graph, _ = _graph(run, *inputs)
     last = [node for node in graph.nodes if "op_call" in node.meta][-1]
     for node in graph.nodes:
         if node.op == "output":

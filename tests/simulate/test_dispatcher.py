@@ -78,7 +78,7 @@ def test_moves_both_ways() -> None:
         assert x.to(torch.float16).device.type == "mps"
         assert x.to("mps") is x
         assert x.to(x) is x
-        assert x.to("mps", torch.float32, False, True) is not x  # noqa: FBT003 - non_blocking, copy
+        assert x.to("mps", torch.float32, False, True) is not x
 
     recorded(run, torch.tensor([1.0, 2.0]))
 

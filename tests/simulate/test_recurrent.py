@@ -36,7 +36,7 @@ def test_input_form(kind: str, layers: int, *, bidirectional: bool, batch_first:
             0.0,
             False,
             bidirectional,
-            batch_first,  # noqa: FBT003
+            batch_first,
         )
     for one, other in zip(expected, got, strict=True):
         torch.testing.assert_close(other, one)
@@ -64,10 +64,10 @@ def test_packed_form(kind: str, layers: int, projection: int, *, bidirectional: 
             packed.batch_sizes,
             hidden,
             module._flat_weights,
-            True,  # noqa: FBT003 - the operator's schema
+            True,
             layers,
             0.0,
-            False,  # noqa: FBT003
+            False,
             bidirectional,
         )
     expected = (out.data, *(state if kind == "LSTM" else (state,)))

@@ -1,0 +1,104 @@
+"""``torch.backends.mps``, ``torch.mps`` and ``torch.accelerator`` as on a Mac."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opcheck.versions import Version
+
+
+class _Replacement(NamedTuple):
+    place: Any
+    name: str
+    value: Any
+
+
+def _yes(*_args: Any, **_kwargs: Any) -> bool:
+    return True
+
+
+def _one(*_args: Any, **_kwargs: Any) -> int:
+    return 1
+
+
+def _zero(*_args: Any, **_kwargs: Any) -> int:
+    return 0
+
+
+def _nothing(*_args: Any, **_kwargs: Any) -> None:
+    return None
+
+
+def _mps(*_args: Any, **_kwargs: Any) -> torch.device:
+    return torch.device("mps")
+
+
+# The simulated device draws from the CPU's generator.  Functions of our own: torch._dynamo refuses one object under
+# two names (torch/_dynamo/trace_rules.py, get_torch_obj_rule_map).
+def _rng_state(*_args: Any) -> torch.Tensor:
+    return torch.get_rng_state()
+
+
+def _set_rng_state(state: torch.Tensor, *_args: Any) -> None:
+    torch.set_rng_state(state)
+
+
+# torch.compiler reads __wrapped__ of is_available (torch/_dynamo/trace_rules.py, 2.15).
+_yes.__wrapped__ = _yes  # type: ignore[attr-defined]
+
+_ALWAYS = (
+    _Replacement(torch.backends.mps, "is_available", _yes),
+    _Replacement(torch.backends.mps, "is_built", _yes),
+    _Replacement(torch._C, "_mps_is_available", _yes),
+    _Replacement(torch._C, "_has_mps", value=True),
+    _Replacement(torch.mps, "is_available", _yes),
+    _Replacement(torch.mps, "device_count", _one),
+    _Replacement(torch.mps, "synchronize", _nothing),
+    _Replacement(torch.mps, "empty_cache", _nothing),
+    _Replacement(torch.mps, "manual_seed", _nothing),
+    _Replacement(torch.mps, "seed", _nothing),
+    _Replacement(torch.mps, "get_rng_state", _rng_state),
+    _Replacement(torch.mps, "set_rng_state", _set_rng_state),
+    _Replacement(torch.mps, "current_allocated_memory", _zero),
+    _Replacement(torch.mps, "driver_allocated_memory", _zero),
+    _Replacement(torch.accelerator, "is_available", _yes),
+    _Replacement(torch.accelerator, "device_count", _one),
+    _Replacement(torch.accelerator, "current_accelerator", _mps),
+)
+
+
+@contextlib.contextmanager
+def mps_backend(macos: Version) -> Iterator[None]:
+    """For the length of the block this process seems to run on a Mac of this version.
+
+    transformers reads ``is_available`` once, at import (integrations/sdpa_attention.py): enter this before.
+    """
+
+    def newer(major: int, minor: int = 0) -> bool:
+        return (macos.major, macos.minor) >= (major, minor)
+
+    def newer_than_13(minor: int = 0) -> bool:
+        return newer(13, minor)
+
+    replacements = (
+        *_ALWAYS,
+        _Replacement(torch.backends.mps, "is_macos_or_newer", newer),
+        _Replacement(torch.backends.mps, "is_macos13_or_newer", newer_than_13),
+        _Replacement(torch._C, "_mps_is_on_macos_or_newer", newer),
+    )
+    # A name that this torch lacks is one that its programs do not ask for.
+    present = [each for each in replacements if hasattr(each.place, each.name)]
+    before = [each._replace(value=getattr(each.place, each.name)) for each in present]
+    try:
+        for each in present:
+            setattr(each.place, each.name, each.value)
+        yield
+    finally:
+        for each in before:
+            setattr(each.place, each.name, each.value)
