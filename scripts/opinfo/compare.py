@@ -1,0 +1,90 @@
+"""Our verdict on each OpInfo and dtype, beside what PyTorch's CI expects.  No torch."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, NamedTuple
+
+from opcheck.judge import judge_all
+from opcheck.oplists.registrations import OpLists, load
+from opcheck.oplists.statements import Statements
+from opcheck.versions import Target, Version
+from scripts.opinfo.store import PASSES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from opcheck.model import OpCall, Verdict
+    from scripts.opinfo.store import Recording, Run
+
+#: Statuses and kinds with which a call raises where the fallback variable is not set.
+FAILS = frozenset({("unsupported", None), ("fallback", "env")})
+
+
+class Pair(NamedTuple):
+    """One OpInfo with one dtype in one release."""
+
+    line: str
+    kind: str
+    opinfo: str
+    dtype: str
+    #: pass or xfail
+    expected: str
+    #: whether we say that it fails; None: no call could be recorded, or only unknown ones decide.
+    predicted: bool | None
+    #: the call that decides and why; of an unjudged pair, what was in the way
+    because: str
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both say the same."""
+        return self.predicted == (self.expected == "xfail")
+
+
+@functools.cache
+def lists_without(prefix: str) -> OpLists:
+    """The op lists, less the statements whose id begins with ``prefix`` (empty: with all)."""
+    lists = load()
+    if not prefix:
+        return lists
+    kept = [one for one in lists.statements.all if not one.id.startswith(prefix)]
+    statements = Statements(kept, lists.statements.arguments, lists.statements.fingerprint)
+    return OpLists(lists.releases, lists._histories, lists.sha256, statements)  # noqa: SLF001 - the same lists with fewer statements
+
+
+def compare(recording: Recording, macos: str, *, without: str = "") -> Iterator[Pair]:
+    """Every pair that the CI runs and does not skip."""
+    lists = lists_without(without)
+    target = Target(torch=Version.parse(recording.line), macos=Version.parse(macos))
+    for name, info in sorted(recording.opinfos.items()):
+        for kind in PASSES:
+            for dtype, expected in info.ci[macos][kind].items():
+                if expected == "skip":
+                    continue
+                run = info.runs[kind].get(dtype)
+                predicted, because = _predict(run, target, lists)
+                yield Pair(recording.line, kind, name, dtype, expected, predicted, because)
+
+
+def _predict(run: Run | None, target: Target, lists: OpLists) -> tuple[bool | None, str]:
+    if run is None or not run.samples:
+        return None, run.failures[0] if run is not None and run.failures else "no samples"
+    verdicts = judge_all(run.calls, target, lists)
+    failing = _first(zip(run.calls, verdicts, strict=True), FAILS)
+    if failing is not None:
+        return True, failing
+    unknown = _first(zip(run.calls, verdicts, strict=True), frozenset({("unknown", None)}))
+    if unknown is not None:
+        return None, unknown
+    if run.failures:
+        return None, run.failures[0]
+    return False, ""
+
+
+def _first(
+    judged: Iterable[tuple[OpCall, Verdict]], kinds: frozenset[tuple[str, str | None]]
+) -> str | None:
+    for call, verdict in judged:
+        if (verdict.status, verdict.kind) in kinds:
+            return f"{call.op}: {verdict.because}"
+    return None

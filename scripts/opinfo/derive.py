@@ -1,0 +1,144 @@
+"""What the repository keeps of the recordings: op_lists/opinfo/<line>.json and op_lists/composites.json.
+
+Both are one OpInfo, API or overload a line, sorted, so that the same recordings give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from opcheck.oplists.opinfo import LETTERS
+from opcheck.versions import Version
+from scripts.opinfo.store import MACOS, PASSES, SIMULATED_MACOS, Info, Recording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+SCHEMA = 1
+_OTHER_MACOS = tuple(macos for macos in MACOS if macos != SIMULATED_MACOS)
+
+
+def evidence(recording: Recording) -> str:
+    """The text of op_lists/opinfo/<line>.json."""
+    reached = {name: _reached(info) for name, info in recording.opinfos.items()}
+    overloads = sorted({op for kinds in reached.values() for ops in kinds.values() for op in ops})
+    number = {op: index for index, op in enumerate(overloads)}
+    head = {
+        "schema": SCHEMA,
+        "torch": recording.torch,
+        "macos": SIMULATED_MACOS,
+        "samples": recording.samples,
+        "overloads": overloads,
+    }
+    rows = ",\n".join(
+        f"{json.dumps(name)}:{_compact(_row(info, reached[name], number))}"
+        for name, info in sorted(recording.opinfos.items())
+    )
+    return f'{_compact(head)[:-1]},\n"opinfos":{{\n{rows}\n}}}}\n'
+
+
+def _row(info: Info, reached: Mapping[str, set[str]], number: Mapping[str, int]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for kind in PASSES:
+        here = info.ci[SIMULATED_MACOS][kind]
+        told = {"ran": _letters(here)} | _states(here)
+        for macos in _OTHER_MACOS:
+            there = info.ci[macos][kind]
+            if there != here:
+                told[f"macos {macos}"] = {"ran": _letters(there)} | _states(there)
+        failed = [dtype for dtype, run in info.runs[kind].items() if run.failures]
+        if reached[kind]:
+            told["calls"] = sorted(number[op] for op in reached[kind])
+        if failed:
+            told["failed"] = _letters(failed)
+            told["failure"] = min(info.runs[kind][dtype].failures[0] for dtype in failed)[:120]
+        if told["ran"]:
+            row[kind] = told
+    return row
+
+
+def _states(states: Mapping[str, str]) -> dict[str, Any]:
+    by_state = {
+        state: _letters(dtype for dtype, value in states.items() if value == state)
+        for state in ("xfail", "skip")
+    }
+    return {state: letters for state, letters in by_state.items() if letters}
+
+
+def _letters(dtypes: Iterable[str]) -> str:
+    held = set(dtypes)
+    return "".join(letter for letter, dtype in LETTERS.items() if dtype in held)
+
+
+def _reached(info: Info) -> dict[str, set[str]]:
+    """By pass: the overloads that decide; of gradient, those that forward does not reach."""
+    found: dict[str, set[str]] = {}
+    for kind in PASSES:
+        found[kind] = {
+            op
+            for run in info.runs[kind].values()
+            for call in run.calls
+            for op in (call.inner if call.inner is not None else (call.op,))
+        }
+    found["gradient"] -= found["forward"]
+    return found
+
+
+def composites(recordings: Sequence[Recording]) -> str:
+    """The text of op_lists/composites.json.  An entry stands where the value changes."""
+    by_line = {
+        line: (recording.torch, bodies)
+        for recording in recordings
+        for line, bodies in recording.composites.items()
+    }
+    lines = sorted(by_line, key=Version.parse)
+    names = sorted({name for _, bodies in by_line.values() for name in bodies})
+    tables: dict[str, list[Any]] = {}
+    for name in names:
+        rows: list[Any] = []
+        for line in lines:
+            body = by_line[line][1].get(name)
+            value: list[Any] = [None, None]
+            if body is not None:
+                always = sorted(op for op, n in body.leaves.items() if n == body.entered)
+                value = [always, sorted({*body.leaves} - {*always})]
+            if not rows and body is None:
+                continue
+            if not rows or rows[-1][1:] != value:
+                rows.append([line, *value])
+        tables[name] = rows
+    apis = _apis(recordings)
+    head = {"schema": SCHEMA, "torch": {line: by_line[line][0] for line in lines}}
+    parts = [
+        f"{json.dumps(title)}:{{\n"
+        + ",\n".join(
+            f"{json.dumps(name)}:{_compact(value)}" for name, value in sorted(table.items())
+        )
+        + "\n}"
+        for title, table in (("apis", apis), ("composites", tables))
+    ]
+    return f"{_compact(head)[:-1]},\n" + ",\n".join(parts) + "}\n"
+
+
+def _apis(recordings: Sequence[Recording]) -> dict[str, list[str]]:
+    """API name -> the overloads that its call enters, in any release."""
+    found: dict[str, set[str]] = {}
+    for recording in recordings:
+        for info in recording.opinfos.values():
+            # Names such as ``__radd__`` are methods; they are found by the operator's own name.
+            if not info.api.startswith("_"):
+                found.setdefault(info.api, set()).update(_own(info))
+    return {name: sorted(ops) for name, ops in found.items() if ops}
+
+
+def _own(info: Info) -> set[str]:
+    """Of the overloads entered, those of the API's own name; all, where none is."""
+    last = info.api.rpartition(".")[2]
+    bases = {last, info.api.replace(".", "_"), f"{last}_"}
+    own = {op for op in info.enters if op.partition("::")[2].partition(".")[0] in bases}
+    return own or set(info.enters)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

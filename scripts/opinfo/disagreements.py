@@ -1,0 +1,121 @@
+"""Why our verdict and PyTorch's CI lists differ: curated explanations, and their lint.
+
+op_lists/opinfo/disagreements.yaml holds one entry a class and reason.  Every disagreement needs one, and every
+entry, each OpInfo that it names included, must explain at least one.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opcheck.errors import OpListError
+from opcheck.oplists.registrations import data_directory
+from opcheck.oplists.strict_yaml import read
+from opcheck.versions import Span, Version
+from scripts.opinfo.store import DTYPES, PASSES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from scripts.opinfo.compare import Pair
+
+FILE = "opinfo/disagreements.yaml"
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One reason, and the pairs that it is the reason of."""
+
+    #: what kind of thing it is, in a word or two; the table counts these.
+    class_: str = msgspec.field(name="class")
+    reason: str
+    #: ``name`` or ``name/variant``; ``*`` stands for any text.
+    opinfos: tuple[str, ...]
+    #: of the CI: a pass that we call a failure, or a failure that we do not foresee.
+    expected: str
+    passes: tuple[str, ...] = PASSES
+    dtypes: tuple[str, ...] = DTYPES
+    torch: dict[str, str | None] = {}
+
+    @property
+    def span(self) -> Span:
+        """The release lines that it speaks of."""
+        since, until = (self.torch.get(end) for end in ("since", "until"))
+        return Span(
+            since=Version.parse(since) if since else None,
+            until=Version.parse(until) if until else None,
+        )
+
+    def named_by(self, pair: Pair) -> str | None:
+        """The one of its patterns that names the pair's OpInfo, if it explains the pair."""
+        if (
+            pair.expected != self.expected
+            or pair.kind not in self.passes
+            or pair.dtype not in self.dtypes
+            or Version.parse(pair.line) not in self.span
+        ):
+            return None
+        return next((one for one in self.opinfos if fnmatchcase(pair.opinfo, one)), None)
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    schema: int
+    disagreements: tuple[Explanation, ...]
+
+
+def load(directory: Path | None = None) -> tuple[Explanation, ...]:
+    """The explanations.
+
+    Raises:
+        OpListError: the file is missing, damaged, or has a field of no known form.
+    """
+    path = (directory or data_directory()) / FILE
+    document = read(path, str(path))
+    problems = [str(problem) for problem in document.problems]
+    if not problems:
+        try:
+            return msgspec.convert(document.value, _File).disagreements
+        except msgspec.ValidationError as error:
+            problems = [f"{path}: {error}"]
+    raise OpListError(
+        "the explanations of disagreements cannot be read",
+        context="; ".join(problems),
+        hint="op_lists/README.md describes their form",
+    )
+
+
+def explain(pair: Pair, explanations: Sequence[Explanation]) -> str | None:
+    """The class of the first explanation that names the pair."""
+    return next((one.class_ for one in explanations if one.named_by(pair)), None)
+
+
+def check(
+    apart: Sequence[Pair], explanations: Sequence[Explanation], *, complete: bool
+) -> list[str]:
+    """Disagreements that nothing explains and, of a complete run, explanations that explain nothing."""
+    used: set[tuple[int, str]] = set()
+    problems = []
+    for pair in apart:
+        found = False
+        for index, one in enumerate(explanations):
+            pattern = one.named_by(pair)
+            if pattern is not None:
+                used.add((index, pattern))
+                found = True
+                break
+        if not found:
+            problems.append(
+                f"unexplained: torch {pair.line} {pair.kind} {pair.opinfo} {pair.dtype}: CI says "
+                f"{pair.expected}; {pair.because or 'nothing here says that it fails'}"
+            )
+    if complete:
+        problems += [
+            f"unused: {FILE}: {one.class_}: {pattern}"
+            for index, one in enumerate(explanations)
+            for pattern in one.opinfos
+            if (index, pattern) not in used
+        ]
+    return problems

@@ -1,0 +1,245 @@
+"""Runs OpInfos on the simulated Mac and keeps the calls, the composites entered, and every failure."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.testing._internal import common_methods_invocations
+
+from opcheck.capture.graph import op_calls, to_graph
+from opcheck.capture.recorder import Recorded
+from opcheck.oplists.registrations import load
+from opcheck.simulate.mac import simulated_mac
+from opcheck.simulate.routes import Kind
+from opcheck.simulate.tensor import MPSTensor, to_mps
+from opcheck.versions import Target, Version
+from scripts.opinfo.store import SIMULATED_MACOS, Body, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from opcheck.model import OpCall
+    from opcheck.simulate.dispatcher import Call, Simulator
+
+#: values are kept whole: the samples are small, and much of OpInfo's own code looks at them.
+KEEP = 1 << 20
+_MOST_GUESSES = 200
+_MOST_FAILURES = 4
+
+
+class Loops(RuntimeError):  # noqa: N818 - what happened, not a kind of error
+    """The sample asks for unknown values again and again."""
+
+
+class Watch:
+    """A sink that keeps distinct calls and knows which composites are running."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.phase = "forward"
+        self.calls: dict[Any, Recorded] = {}
+        self.bodies: dict[str, Body] = {}
+        self.enters: dict[str, None] = {}
+        self._stack: list[set[str]] = []
+        self._guesses = 0
+
+    @contextlib.contextmanager
+    def watching(self, phase: str = "forward") -> Iterator[None]:
+        """Keep what happens in the block."""
+        self.on, self.phase, self._guesses, self._stack = True, phase, 0, []
+        try:
+            yield
+        finally:
+            self.on = False
+
+    def record(self, call: Call) -> None:
+        """Keep one leaf call."""
+        if not self.on:
+            return
+        name = call.route.name
+        inner = call.inner if call.route.composite is not None else None
+        if not self._stack and call.refusal is None:
+            self.enters.setdefault(name)
+        if inner is not None:
+            self._entered(name, set(inner))
+        met = {name} if inner is None else set(inner)
+        for leaves in self._stack:
+            leaves.update(met)
+        key = (self.phase, call.key, inner, call.refusal)
+        if key not in self.calls:
+            self.calls[key] = Recorded(call, None, "", self.phase)
+
+    def guess(self, operator: str, answer: Any) -> None:
+        """Give up on a sample that loops.
+
+        Raises:
+            Loops: it asked too often.
+        """
+        self._guesses += 1
+        if self.on and self._guesses > _MOST_GUESSES:
+            message = f"{operator} was asked for unknown values {self._guesses} times: {answer}"
+            raise Loops(message)
+
+    def follow_bodies(self, simulator: Simulator) -> None:
+        """Note what runs inside of a composite's body."""
+        run: Callable[..., Any] = simulator._run_body  # noqa: SLF001 - its only seam
+
+        def watched(route: Any, args: Any, kwargs: Any) -> Any:
+            if not self.on:
+                return run(route, args, kwargs)
+            if not self._stack:
+                self.enters.setdefault(route.name)
+            leaves: set[str] = set()
+            self._stack.append(leaves)
+            try:
+                result = run(route, args, kwargs)
+            finally:
+                self._stack.pop()
+            if route.kind is not Kind.LEAF:
+                self._entered(route.name, leaves)
+            return result
+
+        simulator._run_body = watched  # type: ignore[method-assign]  # noqa: SLF001
+
+    def _entered(self, name: str, leaves: set[str]) -> None:
+        body = self.bodies.setdefault(name, Body(leaves={}))
+        body.entered += 1
+        for leaf in leaves:
+            body.leaves[leaf] = body.leaves.get(leaf, 0) + 1
+
+    def merge(self, bodies: dict[str, Body]) -> None:
+        """Add what another process has seen of composites."""
+        for name, seen in bodies.items():
+            body = self.bodies.setdefault(name, Body(leaves={}))
+            body.entered += seen.entered
+            for leaf, number in seen.leaves.items():
+                body.leaves[leaf] = body.leaves.get(leaf, 0) + number
+
+    def taken(self) -> tuple[OpCall, ...]:
+        """The distinct calls since the last time, in order."""
+        graph = to_graph(list(self.calls.values()), {})
+        self.calls = {}
+        return op_calls(graph)
+
+
+@contextlib.contextmanager
+def mac(line: str, watch: Watch) -> Iterator[Simulator]:
+    """The simulated Mac with ``line``'s registrations, on which make_tensor makes MPS tensors."""
+    target = Target(torch=Version.parse(line), macos=Version.parse(SIMULATED_MACOS))
+    registrations = dict(load().operators(line))
+    with (
+        simulated_mac(target, registrations, watch, keep=KEEP) as simulator,
+        _samples_on_mps(),
+    ):
+        watch.follow_bodies(simulator)
+        yield simulator
+
+
+@contextlib.contextmanager
+def _samples_on_mps() -> Iterator[None]:
+    original = torch.testing.make_tensor
+
+    def make_tensor(*shape: Any, device: Any = "cpu", **options: Any) -> Any:
+        if not str(device).startswith("mps"):
+            return original(*shape, device=device, **options)
+        needs_grad = options.pop("requires_grad", False)
+        made = to_mps(original(*shape, device="cpu", **options), keep=KEEP)
+        return made.requires_grad_(needs_grad) if needs_grad else made
+
+    instead = {
+        "make_tensor": make_tensor,
+        # It looks for the running test by inspecting the whole stack, which takes longer than most samples.
+        "extract_test_fn": lambda: None,
+    }
+    # Every module of OpInfo's has imported the names for itself.
+    before = [
+        (module, name, getattr(module, name))
+        for path, module in list(sys.modules.items())
+        for name in instead
+        if path.startswith("torch.testing._internal") and hasattr(module, name)
+    ]
+    # OpInfo seeds before each sample, and torch.manual_seed formats a stack for every other device.
+    seed, torch.manual_seed = torch.manual_seed, torch.default_generator.manual_seed
+    try:
+        for module, name, _ in before:
+            setattr(module, name, instead[name])
+        yield
+    finally:
+        torch.manual_seed = seed
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def samples_of(op: Any, dtype: torch.dtype, limit: int) -> list[Any]:
+    """Up to ``limit`` samples as test/test_mps.py makes them; inside of ``mac``."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - the generator that OpInfo draws from
+    torch.manual_seed(0)
+    made = op.sample_inputs(
+        "mps:0",
+        dtype,
+        requires_grad=dtype.is_floating_point or dtype.is_complex,
+        include_conjugated_inputs=dtype.is_complex and op.test_conjugated_samples,
+    )
+    return list(itertools.islice(made, limit))
+
+
+def run(op: Any, samples: list[Any], watch: Watch, *, gradient: bool) -> Run:
+    """The calls that the samples make: forward in inference mode, or forward and backward."""
+    failures: dict[str, None] = {}
+    for sample in samples:
+        try:
+            args = list(sample.args)
+            # test/test_mps.py: the second argument of tensor_split must be on the CPU.
+            if op.name == "tensor_split" and args and type(args[0]) is MPSTensor:
+                args[0] = args[0].payload
+            if gradient:
+                _with_gradient(op, sample.input, args, sample.kwargs, watch)
+            else:
+                with watch.watching(), torch.inference_mode():
+                    op(sample.input, *args, **sample.kwargs)
+        except Exception as error:  # noqa: BLE001, PERF203 - torch's samples on a device that is not there
+            text = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
+            failures.setdefault(text[:200])
+    return Run(samples=len(samples), calls=watch.taken(), failures=tuple(failures)[:_MOST_FAILURES])
+
+
+def _with_gradient(op: Any, first: Any, args: Any, kwargs: Any, watch: Watch) -> None:
+    with watch.watching():
+        out = op(first, *args, **kwargs)
+    outputs = [
+        tensor
+        for tensor in (out if isinstance(out, (list, tuple)) else [out])
+        if isinstance(tensor, torch.Tensor) and tensor.requires_grad
+    ]
+    inputs = [
+        tensor for tensor in _flat((first, args, kwargs)) if tensor.requires_grad and tensor.is_leaf
+    ]
+    if not outputs or not inputs:
+        return
+    # The gradients come from outside, so that no reduction of ours is among the calls.
+    gradients = [torch.ones_like(tensor) for tensor in outputs]
+    with watch.watching("backward"):
+        torch.autograd.grad(outputs, inputs, gradients, allow_unused=True)
+
+
+def _flat(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _flat(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _flat(item)
+
+
+def op_db() -> list[Any]:
+    """The operator database of the installed release."""
+    return list(common_methods_invocations.op_db)

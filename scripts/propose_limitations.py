@@ -1,0 +1,152 @@
+"""Propose limitations from PyTorch's expected failures: python -m scripts.propose_limitations > op_lists/limitations/from_opinfo.yaml.
+
+An expected failure of a dtype is taken for a refusal where nothing else explains it: the OpInfo calls one operator
+besides views, copies and allocations; the CI's own list is not one of mismatching results; and no OpInfo that the
+CI expects to pass calls that operator with that dtype in that argument in that release.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import defaultdict
+from itertools import pairwise
+from typing import NamedTuple
+
+from opcheck.oplists.registrations import load
+from scripts.opinfo import named, store
+from scripts.opinfo.compare import compare
+
+#: Calls that do no arithmetic: an expected failure is not theirs.
+QUIET = re.compile(
+    r"aten::(view|_unsafe_view|reshape|_reshape_alias|as_strided|expand|permute|transpose|t|slice|select|squeeze|"
+    r"unsqueeze|alias|detach|clone|copy_|_to_copy|empty\w*|new_empty\w*|unfold|diagonal|split\w*|unbind|narrow|"
+    r"resolve_\w+|_conj|_neg_view|real|imag|view_as_\w+|movedim|lift\w*|resize_|_local_scalar_dense)(\.\w+)?"
+)
+#: In these lists a result differs, which is no refusal (common_mps.py's own names).
+MISMATCH = frozenset({"UNDEFINED_XFAILLIST"})
+PREFIX = "ci-"
+
+
+class Case(NamedTuple):
+    """An operator that refuses a dtype in one of its arguments, as far as the lists tell."""
+
+    op: str
+    argument: str
+    dtype: str
+
+
+def main() -> int:
+    """Print the file."""
+    lines = store.recorded()
+    cases: dict[Case, dict[str, set[str]]] = defaultdict(dict)
+    for line in lines:
+        for case, opinfos in of_release(line).items():
+            cases[case][line] = opinfos
+    print(HEAD, end="")
+    rows: dict[tuple[str, str, str, str | None], dict[str, set[str]]] = defaultdict(dict)
+    for case, by_line in cases.items():
+        for since, until in spans(sorted(by_line, key=lines.index), lines):
+            inside = lines[lines.index(since) : lines.index(until) if until else None]
+            told = {name for line in inside for name in by_line[line]}
+            rows[case.op, case.argument, since, until][case.dtype] = told
+    taken: dict[str, int] = {}
+    for (op, argument, since, until), dtypes in sorted(rows.items(), key=str):
+        base = PREFIX + re.sub(r"[^a-z0-9]+", "-", op.removeprefix("aten::").lower()).strip("-")
+        taken[base] = taken.get(base, 0) + 1
+        name = base if taken[base] == 1 else f"{base}-{taken[base]}"
+        print(statement(name, op, argument, since, until, dtypes))
+    return 0
+
+
+def of_release(line: str) -> dict[Case, set[str]]:
+    """The cases of one release, each with the OpInfos that tell of it."""
+    recording = store.read(line)
+    registered = load().operators(line)
+    mismatch = {key for key, lists in named.entries(recording.torch).items() if lists & MISMATCH}
+    passing = _passing(recording)
+    found: dict[Case, set[str]] = defaultdict(set)
+    for pair in compare(recording, store.SIMULATED_MACOS, without=PREFIX):
+        unforeseen = pair.expected == "xfail" and pair.predicted is False
+        if pair.kind != "forward" or not unforeseen or pair.opinfo.replace("/", "") in mismatch:
+            continue
+        case = _case(recording.opinfos[pair.opinfo].runs["forward"][pair.dtype], pair.dtype)
+        if case is None or case in passing:
+            continue
+        if registered.get(case.op, "").partition(":")[0] in ("kernel", "out", "python_kernel"):
+            found[case].add(pair.opinfo)
+    return found
+
+
+def _passing(recording: store.Recording) -> set[Case]:
+    """What the CI expects to pass with: the dtypes of every argument of every call."""
+    found: set[Case] = set()
+    for info in recording.opinfos.values():
+        for dtype, state in info.ci[store.SIMULATED_MACOS]["forward"].items():
+            if state == "pass":
+                for call in info.runs["forward"][dtype].calls:
+                    found |= {Case(call.op, spec.argument, spec.dtype) for spec in call.inputs}
+                    found |= {Case(call.op, "result", spec.dtype) for spec in call.outputs}
+    return found
+
+
+def _case(run: store.Run, dtype: str) -> Case | None:
+    """The one operator that the run calls besides quiet ones, and the argument that has the dtype."""
+    loud = [call for call in run.calls if not QUIET.fullmatch(call.op)]
+    if len({call.op for call in loud}) != 1 or any(call.inner is not None for call in loud):
+        return None
+    if not any(call.inputs for call in loud):
+        made = {spec.dtype for call in loud for spec in call.outputs}
+        return Case(loud[0].op, "result", dtype) if made == {dtype} else None
+    carrying = [{spec.argument for spec in call.inputs if spec.dtype == dtype} for call in loud]
+    common = set.intersection(*carrying) - {""}
+    first = next((spec.argument for spec in loud[0].inputs if spec.argument in common), None)
+    return None if first is None else Case(loud[0].op, first, dtype)
+
+
+def spans(held: list[str], lines: list[str]) -> list[tuple[str, str | None]]:
+    """The half-open spans of neighbouring release lines."""
+    starts = [held[0], *(b for a, b in pairwise(held) if lines.index(b) != lines.index(a) + 1)]
+    ends = [*(a for a, b in pairwise(held) if lines.index(b) != lines.index(a) + 1), held[-1]]
+    return [
+        (start, lines[lines.index(end) + 1] if lines.index(end) + 1 < len(lines) else None)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def statement(
+    name: str, op: str, argument: str, since: str, until: str | None, dtypes: dict[str, set[str]]
+) -> str:
+    """One entry of the file."""
+    ordered = [dtype for dtype in store.DTYPES if dtype in dtypes]
+    opinfos = sorted({one for told in dtypes.values() for one in told})
+    last = f'"{until}"' if until else "null"
+    short = op.removeprefix("aten::").partition(".")[0]
+    detail = f"expected failure of test_output_match: {', '.join(opinfos)}"
+    return f"""  - id: {name}
+    ops: [{json.dumps(op)}]
+    effect: raises
+    torch: {{since: "{since}", until: {last}}}
+    dtypes: [{", ".join(ordered)}]
+    dtypes_of: [{argument}]
+    summary: PyTorch's own tests expect {short} to fail with {_list(ordered)} on MPS.
+    evidence:
+      - {{kind: opinfo, torch: "{since}", where: "torch/testing/_internal/common_mps.py", detail: {json.dumps(detail)}}}
+"""
+
+
+def _list(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+HEAD = """\
+# Dtypes that kernels refuse, as far as PyTorch's own expected failures tell: written by
+# scripts/propose_limitations.py, whose docstring says which of them count.  The lists say that
+# a test fails, not how: no error text is known.  They begin with 2.8, so do the spans.
+schema: 1
+limitations:
+"""
+
+if __name__ == "__main__":
+    sys.exit(main())
