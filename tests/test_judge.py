@@ -373,7 +373,8 @@ _SHAPED = st.builds(
         arguments={} if k is None else {"k": k},
         inner=inner,
     ),
-    _OPS,
+    # Few operators, so that statements meet them and calls share them.
+    st.sampled_from(["aten::mm", "aten::comp", "aten::foo"]),
     st.sampled_from(_DTYPES),
     st.sampled_from(_SHAPES),
     st.sampled_from([None, 0, 1]),
@@ -502,6 +503,19 @@ def test_a_decided_verdict_cites_its_statement() -> None:
     )
     of_list = judge(SHAPED, make_target(), make_lists(statements=(listed,)))
     assert of_list.confidence == "test list"
+
+
+@pytest.mark.parametrize(
+    ("inner", "status"),
+    [(("aten::foo",), "fallback"), (("aten::nope",), "unknown"), (("aten::stub",), "unsupported")],
+)
+def test_a_kernel_that_leaves_for_the_cpu_makes_nothing_better(
+    inner: tuple[str, ...], status: str
+) -> None:
+    leaves = make_statement("made", ops=("aten::comp",), effect="falls_back")
+    found = judge(call("aten::comp", inner=inner), make_target(), make_lists(statements=(leaves,)))
+    assert (found.status, found.limitations) == (status, ("made",))
+    assert found.kind in {"env", None}
 
 
 def test_the_worst_of_several_decides() -> None:
