@@ -82,7 +82,7 @@ def judge(call: OpCall, target: Target, lists: OpLists) -> Verdict:
         return _refused(case, *call.refusal)
     # A tensor that cannot be made stops every call, whatever is registered.
     everywhere = limits.met(call, target, lists, everywhere=True)
-    if everywhere.decisive is not None:
+    if everywhere.stops:
         return limits.apply(_NOTHING_RUNS, everywhere, case.where, _is_worse)
     layouts = _layouts(call)
     if layouts:

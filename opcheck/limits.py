@@ -27,6 +27,11 @@ class Met(NamedTuple):
         deciding = [statement for statement in self.certain if statement.decides]
         return min(deciding, key=lambda statement: statement.rank, default=None)
 
+    @property
+    def stops(self) -> bool:
+        """Whether the call ends there: it raises, or the process does."""
+        return self.decisive is not None and self.decisive.effect not in _DECIDED
+
 
 def met(call: OpCall, target: Target, lists: OpLists, *, everywhere: bool) -> Met:
     """The statements on the call's operator that it meets on the target.
