@@ -120,7 +120,7 @@ class Simulator(TorchDispatchMode):
             if FLIGHT.narrows and kwargs.get("dtype") is torch.float64:
                 with self:
                     return func(*args, **{**kwargs, "dtype": torch.float32})
-        elif route.kind is not Kind.LEAF:
+        if route.kind is not Kind.LEAF:
             return self._run_body(route, args, kwargs)
         key = tuple(parts)
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE

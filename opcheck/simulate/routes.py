@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 #: registrations with which the dispatcher stops at the MPS key (op_lists/README.md).
 KERNEL_VALUES = frozenset({"kernel", "cpu_fallback", "error_stub"})
 
+_COMPOSITE_VALUES = frozenset({"composite_explicit", "composite_implicit"})
+
+#: In the dispatcher's order (c10/core/DispatchKeySet.cpp and OperatorEntry.cpp, computeDispatchTableEntry).
 _COMPOSITES = (
-    DispatchKey.CompositeExplicitAutograd,
     DispatchKey.CompositeExplicitAutogradNonFunctional,
+    DispatchKey.CompositeExplicitAutograd,
 )
 
 #: what an operator of another namespace is registered for: what a Mac could do with it.
@@ -98,7 +101,7 @@ def make_route(
         kind = Kind.DECOMPOSE if implicit and value not in KERNEL_VALUES else Kind.LEAF
     schema = func._schema
     composite = None
-    if kind is Kind.LEAF and value in ("composite_explicit", "composite_implicit"):
+    if kind is Kind.LEAF and _end(value, registrations) in _COMPOSITE_VALUES:
         composite = next(
             (key for key in _COMPOSITES if func.has_kernel_for_dispatch_key(key)), None
         )
@@ -137,6 +140,13 @@ def make_route(
         ),
         registrations=() if func.namespace == "aten" else _registrations(name),
     )
+
+
+def _end(value: str | None, registrations: Mapping[str, str]) -> str | None:
+    """The value at the end of a chain of ``out:`` and ``wrapper:``."""
+    while value is not None and value.startswith(("out:", "wrapper:")):
+        value = registrations.get(value.partition(":")[2])
+    return value
 
 
 def _registrations(name: str) -> tuple[str, ...]:

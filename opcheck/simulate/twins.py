@@ -334,6 +334,12 @@ TWINS: tuple[Twin, ...] = (
         _tensor_split,
         "native/TensorShape.cpp: the indices must be on the CPU",
     ),
+    Twin(
+        "aten::_batch_norm_impl_index",
+        Span(),
+        _narrowing(aten._batch_norm_impl_index.default),
+        "native/Normalization.cpp: statistics of an empty batch, in the device's accumulate type",
+    ),
     *(
         Twin(
             op.name(),
