@@ -1,4 +1,4 @@
-"""Write the sample reports of the zoo's models, or check that they are what is committed.
+"""Write the sample reports of the zoo's models, their index and the README's example, or check them.
 
     python scripts/refresh_reports.py [--check] [MODEL ...]
 
@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from tabulate import tabulate
 
 from opcheck.audit import audit
 from opcheck.capture.request import CaptureRequest
 from opcheck.files import write_text
+from opcheck.model import Report
 from opcheck.oplists.registrations import load
 from opcheck.report import render
 
@@ -25,32 +29,82 @@ SUFFIXES = {"yaml": ".yaml", "markdown": ".md"}
 TORCH, MACOS = "2.13", "15.0"
 
 
+#: The model whose report the README shows.
+EXAMPLE = "linear_algebra"
+BEGIN, END = (
+    "<!-- example: written by scripts/refresh_reports.py -->",
+    "<!-- end of the example -->",
+)
+
+
 def main() -> int:
     """Write or compare; 1 where something differs."""
     parser = argparse.ArgumentParser(description="Refresh the sample reports.")
-    parser.add_argument("models", nargs="*")
-    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 on a difference")
+    parser.add_argument("models", nargs="*", help="these only, and neither index nor README")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, exit 1 on a difference"
+    )
     options = parser.parse_args()
     different = []
-    for model in options.models or _models():
-        for file, text in rendered(model).items():
-            if file.is_file() and file.read_text(encoding="utf-8") == text:
-                continue
-            different.append(file.name)
-            if not options.check:
-                write_text(file, text)
-        print(f"{model} done", file=sys.stderr)
+    for file, text in _files(options.models):
+        if file.is_file() and file.read_text(encoding="utf-8") == text:
+            continue
+        different.append(str(file.relative_to(ROOT)))
+        if not options.check:
+            write_text(file, text)
     print(f"{len(different)} files differ: {', '.join(different) or 'none'}")
     return int(options.check and bool(different))
 
 
-def rendered(model: str) -> dict[Path, str]:
-    """The files of one model's report, with their text."""
+def _files(models: list[str]) -> Iterator[tuple[Path, str]]:
+    reports = {}
+    for model in models or _models():
+        reports[model] = audited(model)
+        print(f"{model}: {reports[model].headline}", file=sys.stderr)
+        for name, suffix in SUFFIXES.items():
+            yield REPORTS / f"{model}{suffix}", render(reports[model], name)
+    if not models:
+        yield REPORTS / "README.md", _index(reports)
+        yield ROOT / "README.md", _readme(reports[EXAMPLE])
+
+
+def audited(model: str) -> Report:
+    """The report of one model of the zoo."""
     request = CaptureRequest(model=f"scripts/zoo.py:{model}", torch=TORCH, macos=MACOS)
-    report = audit(request, load())
-    return {
-        REPORTS / f"{model}{suffix}": render(report, name) for name, suffix in SUFFIXES.items()
-    }
+    return audit(request, load())
+
+
+def _index(reports: Mapping[str, Report]) -> str:
+    rows = [
+        {
+            "model": f"[{model}]({model}.md)",
+            "what it does on a Mac": report.headline,
+            "calls": report.totals["calls"],
+            "operators": report.totals["operators"],
+            "native": report.totals["native"],
+            "on the CPU": sum(
+                number for name, number in report.totals.items() if name.startswith("fallback")
+            ),
+            "unsupported": report.totals["unsupported"],
+            "unknown": report.totals["unknown"],
+        }
+        for model, report in reports.items()
+    ]
+    return (
+        "# Sample reports\n\n"
+        f"What the models of `scripts/zoo.py` do on torch {TORCH}, macOS {MACOS}, in inference, as "
+        "`scripts/refresh_reports.py` found it.\nNothing here was observed on a Mac. "
+        "`matrix/` holds the coverage documentation of one release.\n\n"
+        f"{tabulate(rows, headers='keys', tablefmt='github')}\n"
+    )
+
+
+def _readme(report: Report) -> str:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    command = f"$ opcheck audit {report.model} --torch {TORCH} --macos {MACOS}"
+    return f"{before}{BEGIN}\n```text\n{command}\n{render(report, 'text')}```\n{END}{after}"
 
 
 def _models() -> list[str]:
