@@ -8,6 +8,7 @@ import msgspec
 
 from opcheck import __version__
 from opcheck.ask.notes import notes
+from opcheck.ask.past import first_native, since
 from opcheck.ask.plain import COMMON_DTYPES, Asker, target
 from opcheck.ask.query import Query, resolve
 from opcheck.ask.records import Answer, Cell, OverloadAnswer, State
@@ -69,6 +70,7 @@ def answer(
     )
     overloads = _in_order(meant, scope)
     main = overloads[0]
+    everywhere = _past(main.name, scope, all_of_them=True)
     return Answer(
         tool=f"opcheck {__version__}",
         op=meant.asked,
@@ -85,7 +87,7 @@ def answer(
         overload=main.name,
         because=main.because,
         overloads=overloads,
-        first_native=_first_native(main.name, scope),
+        first_native=first_native(everywhere, tuple(everywhere)),
         notes=tuple([asked.note] if asked and asked.note else []),
         links=_links(overloads),
         op_lists={
@@ -147,6 +149,7 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
     dtype = scope.dtype or asker.default_dtype(op, aim)
     verdict = asker.verdict(op, aim, dtype)
     about = asker.knowledge.about(op, scope.line)
+    past = _past(op, scope)
     held = aim if scope.only_system else None
     return OverloadAnswer(
         name=op,
@@ -156,7 +159,7 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
         confidence=verdict.confidence,
         dtype=dtype,
         dtypes=asker.states(op, aim, scope.dtypes),
-        since=_since(op, scope),
+        since=since(past, tuple(past)) if past else scope.line,
         prints=verdict.prints,
         limitations=notes(about, "limitation", verdict, held, scope.dtype),
         advisories=notes(about, "advisory", verdict, held, scope.dtype),
@@ -209,26 +212,17 @@ def same(one: Cell, other: Cell) -> bool:
     return (one.status, one.kind, one.dtypes) == (other.status, other.kind, other.dtypes)
 
 
-def _since(op: str, scope: _Scope) -> str:
-    """The first line from which on, up to the target, the status is the same on its macOS."""
-    since, wanted = scope.line, _at(op, scope.line, scope)
-    for release in reversed(scope.asker.lists.releases):
-        if Version.parse(release.line) <= Version.parse(scope.line):
-            if _at(op, release.line, scope) != wanted:
-                break
-            since = release.line
-    return since
-
-
-def _first_native(op: str, scope: _Scope) -> str | None:
-    lines = (release.line for release in scope.asker.lists.releases)
-    return next((line for line in lines if _at(op, line, scope).status == "native"), None)
-
-
-def _at(op: str, line: str, scope: _Scope) -> State:
-    aim = target(line, scope.system)
-    dtype = scope.dtype or scope.asker.default_dtype(op, aim)
-    return scope.asker.state(op, aim, dtype)
+def _past(op: str, scope: _Scope, *, all_of_them: bool = False) -> dict[str, State]:
+    """The state in each release that has the overload: up to the target's, or in all."""
+    last = Version.parse(scope.line)
+    asker, found = scope.asker, {}
+    for release in asker.lists.releases:
+        within = all_of_them or Version.parse(release.line) <= last
+        if within and asker.knowledge.resolution(op, release.line).value is not None:
+            aim = target(release.line, scope.system)
+            dtype = scope.dtype or asker.default_dtype(op, aim)
+            found[release.line] = asker.state(op, aim, dtype)
+    return found
 
 
 def _links(overloads: Iterable[OverloadAnswer]) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from opcheck.ask.plain import COMMON_DTYPES, Asker, target
 from opcheck.ask.targets import macos_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from opcheck.oplists.files import Release
 
 
@@ -42,8 +44,13 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, dict[str, int]]
 
 
-def coverage(macos: str | None, asker: Asker) -> Coverage:
-    """The coverage of every release, on one macOS version; the newest where none is given.
+def coverage(macos: str | None, asker: Asker, names: Iterable[str] | None = None) -> Coverage:
+    """The coverage of every release, on one macOS version.
+
+    Args:
+        macos: the macOS version.  None: the newest.
+        asker: whom to ask.
+        names: the overloads.  None: all.
 
     Raises:
         UsageError: not a version.
@@ -51,7 +58,7 @@ def coverage(macos: str | None, asker: Asker) -> Coverage:
         NewerThanListsError: a macOS newer than the lists.
     """
     system = macos_of(macos, asker.lists.releases[0])
-    operators = {op: _runs(op, system, asker) for op in sorted(asker.lists.names())}
+    operators = {op: _runs(op, system, asker) for op in sorted(names or asker.lists.names())}
     named = {note for runs in operators.values() for run in runs for note in run.notes}
     by_id = asker.lists.statements.by_id
     return Coverage(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from opcheck import __version__
 from opcheck.ask.answer import cells
+from opcheck.ask.past import first_native, since
 from opcheck.ask.plain import COMMON_DTYPES, Asker, target
 from opcheck.ask.records import State
 from opcheck.ask.targets import macos_of, release_of
@@ -34,7 +35,7 @@ class Row(Record, frozen=True, kw_only=True):
     status: str
     kind: str | None
     because: str
-    #: first release line from which on the status has been the same.
+    #: first release line from which on the status has been the same; ``≤2.13``: or longer.
     since: str
     #: first release line in which it was native on this macOS; null: never.
     first_native: str | None
@@ -194,8 +195,8 @@ def _row(op: str, release: Release, system: str, past: Past) -> Row:
         status=verdict.status,
         kind=verdict.kind,
         because=verdict.because,
-        since=_since(states, past.lines),
-        first_native=next((at for at, s in states.items() if s.status == "native"), None),
+        since=since(states, past.lines),
+        first_native=first_native(states, past.lines),
         dtype=dtype,
         dtypes={n: short(s) for n, s in asker.states(op, aim, COMMON_DTYPES).items()},
         systems=systems(op, release, asker),
@@ -208,15 +209,6 @@ def _row(op: str, release: Release, system: str, past: Past) -> Row:
         advisories=tuple(s.id for s in about if s.sort == "advisory"),
         links=tuple(dict.fromkeys(link for s in about for link in s.links)),
     )
-
-
-def _since(states: dict[str, State], lines: tuple[str, ...]) -> str:
-    since = lines[-1]
-    for line in reversed(lines):
-        if states.get(line) != states[lines[-1]]:
-            break
-        since = line
-    return since
 
 
 def _about(statement: Statement) -> About:

@@ -59,6 +59,8 @@ _RANKS = (2, 4, 3, 1, 5, 0)
 _SPATIAL = re.compile(r"(?:^|[a-z_])([123])d(?:_|$)")
 _BATCH_AND_CHANNELS = 2
 _SIZE = 2
+#: How many overloads a reason names.
+_NAMED = 4
 
 
 class Asker:
@@ -159,7 +161,7 @@ class Asker:
         worst = judged[decider]
         because = f"it calls {decider}: {worst.because}"
         if worst.status == "native":
-            because = f"it calls {', '.join(sorted(calls.always or calls.sometimes))}"
+            because = f"it calls {_list(calls.always or calls.sometimes)}"
         for name in (worst_of(calls.sometimes),) if calls.sometimes else ():
             if outcome(judged[name]).severity > outcome(worst).severity:
                 because += f"; with some arguments it calls {name}: {judged[name].because}"
@@ -183,12 +185,25 @@ class Asker:
         key = (op, line, dtype, spatial)
         if key not in self._calls:
             found = self.knowledge.about(op, line)
-            names = _tensor_arguments(found)
+            known = self.lists.statements.arguments.get(op, {})
+            # What has a default is not given in a plain call.
+            names = [
+                name
+                for name in _tensor_arguments(found)
+                if name not in known or not known[name].optional
+            ]
             self._calls[key] = tuple(
                 _call(op, names, dtype, rank)
                 for rank in _ranks(spatial, conditional=any(s.condition for s in found))
             )
         return self._calls[key]
+
+
+def _list(names: Iterable[str]) -> str:
+    """A few of the names; the evidence has all of them."""
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return ", ".join(ordered[:_NAMED]) + more
 
 
 def severity(state: State) -> int:

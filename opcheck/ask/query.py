@@ -36,6 +36,13 @@ _MODULES = {
     "linalg": "linalg_",
     "special": "special_",
 }
+#: Functions whose operator has another name (torch/nn/functional.py, torch 1.13 to 2.15).
+_RENAMED = {
+    "nn.functional.affine_grid": "aten::affine_grid_generator",
+    "nn.functional.fold": "aten::col2im",
+    "nn.functional.grid_sample": "aten::grid_sampler",
+    "nn.functional.unfold": "aten::im2col",
+}
 #: How the same places are also written.
 _SPELLINGS = (
     ("torch.ops.aten.", "aten."),
@@ -82,7 +89,7 @@ def resolve(text: str, lists: OpLists) -> Query:
         if name.startswith(written):
             name = meant + name.removeprefix(written)
     if name.startswith("aten."):
-        return _namespaced(_from_fx(name), bases)
+        return msgspec.structs.replace(_namespaced(_from_fx(name), bases), asked=asked)
     return _python(asked, name, bases)
 
 
@@ -107,6 +114,7 @@ def _from_fx(name: str) -> str:
 def _python(asked: str, name: str, bases: Mapping[str, tuple[str, ...]]) -> Query:
     module, _, function = name.rpartition(".")
     base = f"aten::{_MODULES[module]}{function}" if module in _MODULES else ""
+    base = _RENAMED.get(name, base)
     called = api_overloads(name)
     members = tuple(bases.get(base, ()))
     if not module and members:
@@ -117,7 +125,7 @@ def _python(asked: str, name: str, bases: Mapping[str, tuple[str, ...]]) -> Quer
         return Query(asked=asked, kind="python", main=main, overloads=called)
     if members:
         return Query(asked=asked, kind="python", main=usual(members), overloads=members)
-    raise _no_such(asked, bases)
+    raise _no_such(asked, bases, base)
 
 
 def usual(overloads: Iterable[str]) -> str:
@@ -145,7 +153,7 @@ def _bases(lists: OpLists) -> Mapping[str, tuple[str, ...]]:
     return {base: tuple(sorted(ops)) for base, ops in members.items()}
 
 
-def _no_such(asked: str, bases: Mapping[str, tuple[str, ...]]) -> UsageError:
+def _no_such(asked: str, bases: Mapping[str, tuple[str, ...]], guess: str = "") -> UsageError:
     base, _, overload = asked.partition(".")
     if base in bases:
         known = ", ".join(op.partition(".")[2] or "(none)" for op in bases[base])
@@ -154,7 +162,7 @@ def _no_such(asked: str, bases: Mapping[str, tuple[str, ...]]) -> UsageError:
             context=f"opcheck op {asked}",
             hint=f"its overloads: {known}",
         )
-    near = _near(asked, bases)
+    near = _near(guess or asked, bases)
     return UsageError(
         f"no release in the lists has an operator {asked!r}",
         context=f"opcheck op {asked}",

@@ -1,4 +1,4 @@
-"""The answers.  Their fields are the documented JSON: op_lists/README.md, *Asking*."""
+"""The answers.  Their fields are the documented JSON: op_lists/asking.md."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class OverloadAnswer(Record, frozen=True, kw_only=True):
     #: the dtype that the status is of.
     dtype: str
     dtypes: dict[str, State]
-    #: first release line from which on the status has been the same up to the target.
+    #: first release line from which on the status has been the same up to the target; ``≤2.13``
+    #: where nothing is known of the release before it.
     since: str
     #: what the Mac prints for it.
     prints: str

@@ -23,6 +23,7 @@ from opcheck.report.asked.document import (
     as_markdown,
 )
 from opcheck.report.asked.op import NOT_CHECKED
+from opcheck.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -167,7 +168,7 @@ def _compact(rows: Sequence[Row]) -> Iterator[Block]:
     for row in rows:
         by_since.setdefault(row.since, []).append(row)
     items = []
-    for since in sorted(by_since, key=lambda line: tuple(map(int, line.split(".")))):
+    for since in sorted(by_since, key=lambda line: (Version.parse(line.lstrip("≤")), line)):
         names = []
         ordered = sorted(by_since[since], key=lambda row: row.name.partition("."))
         for base, group in groupby(ordered, key=lambda row: row.name.partition(".")[0]):

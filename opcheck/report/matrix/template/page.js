@@ -44,6 +44,12 @@
     while (since > 0 && stateAt(op, since - 1) === state) since -= 1;
     return since;
   };
+  const unknown = data.states.findIndex(([id]) => id === "unknown");
+  // Nothing is known of the release before: it may have been so for longer.
+  const sinceText = (op, since) => {
+    const open = since > 0 && stateAt(op, since - 1) === unknown;
+    return (open ? "≤" : "") + lines[since];
+  };
   const isOut = (name) => /\.(\w*_)?out$/.test(name) || /\.\w*out\w*$/.test(name);
   const color = (state) => `var(--${state < 0 ? "none" : data.states[state][0]})`;
   const label = (state) => (state < 0 ? "no such overload" : data.states[state][1]);
@@ -109,7 +115,7 @@
       make("td", {}, button),
       make("td", { class: "status" }, make("span",
         { class: "dot", style: `--state:${color(item.state)}` }, label(item.state))),
-      make("td", { class: "since" }, lines[item.since]),
+      make("td", { class: "since" }, sinceText(item.op, item.since)),
       make("td", { class: "line" }, strip(item.op)),
       make("td", { class: "notes" }, notes ? String(notes) : ""));
     button.addEventListener("click", () => {

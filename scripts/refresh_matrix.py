@@ -1,0 +1,70 @@
+"""Write the coverage documentation: reports/matrix/ and reports/coverage.svg.
+
+Usage: python scripts/refresh_matrix.py [--check]
+
+The same op lists give the same bytes.  --check writes nothing and exits with 1 where a file would
+change.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from opcheck.ask.coverage import coverage
+from opcheck.ask.matrix import matrix
+from opcheck.ask.plain import Asker
+from opcheck.files import write_text
+from opcheck.oplists.registrations import load
+from opcheck.report.matrix import page, write
+from opcheck.report.matrix.plot import plot
+
+REPORTS = Path(__file__).parents[1] / "reports"
+#: Of all the files together, so that the repository stays quick to clone.
+LIMIT = 3_000_000
+
+
+def texts() -> dict[Path, str]:
+    """Every file with its text.
+
+    Raises:
+        OpListError: the op lists are damaged.
+    """
+    asker = Asker(load())
+    newest = matrix(asker=asker)
+    everything = coverage(newest.macos, asker)
+    folder = Path("matrix")
+    return {
+        folder / "README.md": write(newest, "markdown"),
+        folder / "matrix.csv": write(newest, "csv"),
+        folder / "matrix.json": write(newest, "json"),
+        folder / "index.html": page.render(everything, newest.torch),
+        Path("coverage.svg"): plot(everything.counts, everything.macos),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Write the files, or check them."""
+    made = texts()
+    size = sum(len(text.encode()) for text in made.values())
+    for name, text in made.items():
+        print(f"{name}: {len(text.encode()):,} bytes")
+    if size > LIMIT:
+        print(f"too much: {size:,} bytes of {LIMIT:,}", file=sys.stderr)
+        return 1
+    if "--check" in arguments:
+        stale = [name for name, text in made.items() if _read(REPORTS / name) != text]
+        print(f"stale: {', '.join(map(str, stale)) or 'nothing'}")
+        return 1 if stale else 0
+    for name, text in made.items():
+        (REPORTS / name).parent.mkdir(parents=True, exist_ok=True)
+        write_text(REPORTS / name, text)
+    return 0
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,116 @@
+"""The page that stands alone, read as text and, where Chromium is, in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from opcheck.ask.coverage import Coverage, coverage
+from opcheck.ask.matrix import STATES
+from opcheck.ask.plain import Asker
+from opcheck.oplists.registrations import OpLists
+from opcheck.report.matrix import page
+from opcheck.report.matrix.plot import plot
+from tests.made import make_lists
+
+CHROMIUM = next(
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
+)
+SOME = ("aten::nonzero", "aten::nonzero.out", "aten::relu", "aten::embedding_renorm_", "aten::mode")
+
+
+@pytest.fixture(scope="module")
+def some(lists: OpLists) -> Coverage:
+    return coverage(None, Asker(lists), SOME)
+
+
+def test_nothing_is_loaded_from_elsewhere(some: Coverage) -> None:
+    text = page.render(some, "2.15")
+    assert not re.search(r"""(src|href)=["'](?!#|data:)""", text.partition('id="data"')[0])
+    assert "@import" not in text
+    assert "<!--" not in text  # every part was put in
+
+
+def test_the_data_cannot_leave_its_element() -> None:
+    embedded = page._embedded({"a": "</script><script>alert(1)</script><!--"})
+    assert "<" not in embedded
+    assert json.loads(embedded)["a"].startswith("</script>")
+
+
+def test_the_data_unfolds_to_the_states(some: Coverage, lists: OpLists) -> None:
+    data = json.loads(
+        page.render(some, "2.15").partition('type="application/json">')[2].partition("<")[0]
+    )
+    lines = [release["line"] for release in data["releases"]]
+    assert lines == [release.line for release in lists.releases]
+    runs = next(op for op in data["ops"] if op[0] == "aten::nonzero")[1:]
+    first = runs[0]
+    assert lines[first[0]] == "1.13"
+    assert STATES[int(data["sets"][first[1]][first[2]])] == "fallback_always"
+
+
+def test_the_plot_counts_what_the_lists_hold() -> None:
+    lists = make_lists()
+    found = coverage("15", Asker(lists), ["aten::mm"])
+    root = ET.fromstring(plot(found.counts, found.macos))  # noqa: S314  (our own drawing)
+    space = "{http://www.w3.org/2000/svg}"
+    told = [title.text for title in root.iter(f"{space}title")]
+    # mm, mm.out, relu, add_, view, special_python and add, which calls mm.out.
+    assert told.count("7 native") == 3
+    assert "torch 2.13: 7 native" in (root.find(f"{space}desc").text or "")  # type: ignore[union-attr]
+
+
+def test_the_same_lists_give_the_same_page(lists: OpLists) -> None:
+    once = page.render(coverage(None, Asker(lists), SOME), "2.13")
+    assert once == page.render(coverage(None, Asker(lists), reversed(SOME)), "2.13")
+
+
+def dom(path: Path, fragment: str, tmp_path: Path) -> str:
+    """The page after its script ran, as Chromium has it; whatever the console says fails."""
+    assert CHROMIUM is not None
+    done = subprocess.run(
+        [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--v=0",
+            "--virtual-time-budget=3000", "--dump-dom", f"{path.as_uri()}{fragment}",
+        ],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert "CONSOLE" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def shown(text: str) -> list[str]:
+    return re.findall(r'<tr class="row" data-op="([^"]+)"', text)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+def test_the_page_works_in_a_browser(some: Coverage, tmp_path: Path) -> None:
+    path = tmp_path / "matrix.html"
+    path.write_text(page.render(some, "2.15"), encoding="utf-8")
+    everything = dom(path, "", tmp_path)
+    assert shown(everything) == sorted(SOME)
+    assert "5 overloads of torch 2.15" in everything
+    assert shown(dom(path, "#status=fallback", tmp_path)) == [
+        "aten::embedding_renorm_",
+        "aten::mode",
+    ]
+    assert shown(dom(path, "#q=nonzero&out=0", tmp_path)) == ["aten::nonzero"]
+    # Of float64 no tensor can be made: nothing is native.
+    assert shown(dom(path, "#status=native&dtype=float64", tmp_path)) == []
+    old = dom(path, "#op=aten::nonzero&torch=1.13&status=fallback_always", tmp_path)
+    assert shown(old) == ["aten::embedding_renorm_", "aten::nonzero"]
+    assert 'class="detail"' in old
+    assert "torch 1.13: " in old
