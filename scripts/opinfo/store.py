@@ -13,8 +13,11 @@ from pathlib import Path
 import msgspec
 
 from opcheck.model import OpCall
-from opcheck.oplists.opinfo import PASSES as PASSES
+from opcheck.oplists import opinfo
 from opcheck.versions import Version
+
+#: forward results, and gradients.
+PASSES = opinfo.PASSES
 
 #: macOS versions for which the lists are evaluated, and the one that is simulated.
 MACOS = ("14.0", "15.0", "26.0")

@@ -17,8 +17,8 @@ def test_parameters_stay_parameters_and_tied_ones_tied() -> None:
     mover = Mover(100)
     mover.module(model)
     assert model[0].weight is model[1].weight
-    assert isinstance(model[0].weight, nn.Parameter)
     assert type(model[0].weight) is MPSTensor
+    assert isinstance(model[0].weight, nn.Parameter)
     assert model[0].weight.requires_grad
     assert mover.elements == 9 + 3 + 3
     assert mover.calls == []

@@ -227,7 +227,7 @@ ATEN = FILES["MPS"]
         ("releases.yaml", "schema: 1", "schema: 7", "schema 7", ": schema"),
     ],
 )
-def test_damage_is_reported_with_its_place(  # noqa: PLR0917 -- one column a field
+def test_damage_is_reported_with_its_place(
     copy: Path, file: str, old: str, new: str, message: str, place: str
 ) -> None:
     line = change(copy / file, old, new)

@@ -115,18 +115,21 @@ def check(found: Dispatch, schemas: Mapping[str, Schema]) -> None:
     for key in ("MPS", "SparseMPS", "SparseCsrMPS"):
         declared = {name for name, schema in schemas.items() if key in schema.keys}
         registered = found.key(key)
-        _expect(declared <= registered, f"{key}: in the yaml only", declared - registered)
+        missing = declared - registered
+        _expect(f"{key}: in the yaml only", missing, holds=not missing)
         extra = registered - declared - (by_hand | _BY_HAND if key == "MPS" else frozenset())
-        _expect(not extra, f"{key}: in the library only", extra)
+        _expect(f"{key}: in the library only", extra, holds=not extra)
         if key == "MPS":
             both = by_hand & declared
-            _expect(not both, "a fallback that the yaml calls a kernel", both)
-    _expect(found.error_stub == {"aten::_slow_conv2d_forward"}, "error stubs", found.error_stub)
+            _expect("a fallback that the yaml calls a kernel", both, holds=not both)
+    known = found.error_stub == {"aten::_slow_conv2d_forward"}
+    _expect("error stubs", found.error_stub, holds=known)
     everything = frozenset().union(*found.kernels.values())
-    _expect(everything <= schemas.keys(), "kernels without a schema", everything - schemas.keys())
+    unknown = everything - schemas.keys()
+    _expect("kernels without a schema", unknown, holds=not unknown)
 
 
-def _expect(holds: bool, what: str, names: AbstractSet[str]) -> None:
+def _expect(what: str, names: AbstractSet[str], *, holds: bool) -> None:
     if not holds:
         raise OpListError(
             f"the library and its native_functions.yaml disagree: {what}",
