@@ -107,7 +107,6 @@ def _run(op: str, release: Release, system: str, asker: Asker) -> Run:
     dtype = asker.default_dtype(op, aim)
     states = asker.states(op, aim, COMMON_DTYPES)
     about = asker.knowledge.about(op, line)
-    by_system = systems(op, release, asker) if about else {}
     # The release is named beside the reason, so that the same reason is told once.
     because = asker.verdict(op, aim, dtype).because.replace(f" in torch {release.torch}", "")
     because = because.replace(f"(torch {release.torch}, ", "(").replace(
@@ -118,7 +117,7 @@ def _run(op: str, release: Release, system: str, asker: Asker) -> Run:
         states=tuple(STATES.index(short(states[name])) for name in COMMON_DTYPES),
         default=COMMON_DTYPES.index(dtype),
         because=because,
-        systems=by_system if len(by_system) > 1 else {},
+        systems=systems(op, release, asker) if about else {},
         notes=tuple(one.id for one in about if aim.macos in one.macos),
     )
 

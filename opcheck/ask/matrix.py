@@ -43,7 +43,7 @@ class Row(Record, frozen=True, kw_only=True):
     dtype: str
     #: by dtype ``native``, ``fallback_env`` ...
     dtypes: dict[str, str]
-    #: the same by the macOS version from which on it holds, over all that the release starts on.
+    #: the same by the macOS version from which on it holds; empty where all of them are alike.
     systems: dict[str, str]
     #: what the library registers; op_lists/README.md explains the values.
     registration: str
@@ -131,13 +131,13 @@ def short(state: State) -> str:
 
 
 def systems(op: str, release: Release, asker: Asker) -> dict[str, str]:
-    """The status by the macOS version from which on it holds."""
+    """The status by the macOS version from which on it holds; empty where all are alike."""
     steps: dict[str, str] = {}
     for cell in cells(op, (release,), asker):
         word = short(State(status=cell.status, kind=cell.kind))
         if word not in list(steps.values())[-1:]:
             steps[cell.macos] = word
-    return steps
+    return steps if len(steps) > 1 else {}
 
 
 def counts(states: Iterable[State]) -> dict[str, int]:

@@ -82,8 +82,6 @@ def _cells(row: Row) -> Iterator[str]:
 
 def systems(row: Row) -> str:
     """``13.0 unsupported, 14.0 native``: from which macOS on what; empty where all are alike."""
-    if len(row.systems) < 2:
-        return ""
     return ", ".join(f"{macos} {state}" for macos, state in row.systems.items())
 
 
