@@ -102,7 +102,7 @@ def parse_torch(text: str, known: tuple[Version, ...]) -> Version:
         raise NewerThanListsError(
             f"torch {text} is newer than the op lists: nothing is known about it",
             context=f"the newest list is torch {max(known)}",
-            hint=f"audit one of {names}, or build its list: opcheck lists build --torch {text}",
+            hint=f"audit one of {names}, or build its list: opcheck lists build {version}.0",
         )
     raise UnknownTargetError(
         f"there is no op list for torch {text}",

@@ -143,7 +143,7 @@ def _table(directory: Path) -> Table:
         raise OpListError(
             f"not the table of what composites call: {error}",
             context=str(path),
-            hint="restore the file, or make it again: python -m scripts.opinfo_lists --derive",
+            hint="restore the file, or make it again: python -m scripts.derive_opinfo",
         ) from error
     if table.schema != SCHEMA:
         raise OpListError(

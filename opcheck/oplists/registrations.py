@@ -127,7 +127,7 @@ class OpLists:
         raise OpListError(
             f"there is no op list for torch {line}",
             context=f"the lists hold torch {', '.join(self._lines)}",
-            hint=f"build it: opcheck lists build --torch {line}",
+            hint=f"build it: opcheck lists build {line}.0",
         )
 
     def history(self, op: str, key: str = "MPS") -> tuple[Entry, ...]:
