@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opcheck.model import OpCall
 from opcheck.versions import Version
 from scripts.opinfo import ci, record
 from scripts.opinfo.isolate import Died, isolated
-from scripts.opinfo.store import MACOS, PASSES, Body, Info, Recording, Run, save
+from scripts.opinfo.store import MACOS, PASSES, Body, Info, Recording, Run, read, save
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,10 +39,14 @@ def main() -> int:
     parser.add_argument(
         "--older", nargs="*", default=[], help="releases whose composites to follow with this torch"
     )
+    parser.add_argument(
+        "--again", action="store_true", help="only what went wrong in the recording that there is"
+    )
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     start = time.monotonic()
-    recording = record_release(given.samples, given.only, given.older)
+    before = read(str(Version.parse(torch.__version__))) if given.again else None
+    recording = record_release(given.samples, given.only, given.older, before)
     print(f"torch {recording.torch}: {time.monotonic() - start:.0f} s", summary(recording))
     if given.only:
         for name, info in recording.opinfos.items():
@@ -62,13 +67,19 @@ def main() -> int:
     return 0
 
 
-def record_release(samples: int, only: str | None, older: list[str]) -> Recording:
+def record_release(
+    samples: int, only: str | None, older: list[str], before: Recording | None = None
+) -> Recording:
     """Evaluate the lists, then run every OpInfo with every dtype that they speak of."""
     line = str(Version.parse(torch.__version__))
     expected = {macos: ci.expectations(macos) for macos in MACOS}
     ops = [op for op in record.op_db() if only is None or ci.key(op) == only]
     watch = record.Watch()
     infos: dict[str, Info] = {}
+    if before is not None:
+        infos = dict(before.opinfos)
+        ops = [op for op in ops if _failed(infos[ci.key(op)])]
+        watch.merge(before.composites[line])
 
     def work(op: Any) -> tuple[str, Info]:
         states = {macos: rows[ci.key(op)] for macos, rows in expected.items()}
@@ -78,7 +89,7 @@ def record_release(samples: int, only: str | None, older: list[str]) -> Recordin
         states = {macos: rows[ci.key(op)] for macos, rows in expected.items()}
         return ci.key(op), _info_of_the_dead(op, states, how)
 
-    composites = {line: watch.bodies}
+    composites = ({} if before is None else dict(before.composites)) | {line: watch.bodies}
     with record.mac(line, watch):
         for rows, bodies in _in_children(ops, work, died, watch):
             infos |= rows
@@ -93,6 +104,16 @@ def record_release(samples: int, only: str | None, older: list[str]) -> Recordin
         opinfos=infos,
         composites=composites,
     )
+
+
+def _failed(info: Info) -> bool:
+    """Whether a sample did not run, or met something that the simulation could not follow."""
+    runs = [run for kind in PASSES for run in info.runs[kind].values()]
+    return any(run.failures or any(map(_in_doubt, run.calls)) for run in runs)
+
+
+def _in_doubt(call: OpCall) -> bool:
+    return call.refusal is not None or call.op == "aten::to.dtype_layout"
 
 
 def _in_children(

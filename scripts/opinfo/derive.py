@@ -6,6 +6,7 @@ Both are one OpInfo, API or overload a line, sorted, so that the same recordings
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from opcheck.oplists.opinfo import LETTERS
@@ -22,7 +23,9 @@ _OTHER_MACOS = tuple(macos for macos in MACOS if macos != SIMULATED_MACOS)
 def evidence(recording: Recording) -> str:
     """The text of op_lists/opinfo/<line>.json."""
     reached = {name: _reached(info) for name, info in recording.opinfos.items()}
-    overloads = sorted({op for kinds in reached.values() for ops in kinds.values() for op in ops})
+    used = Counter(op for kinds in reached.values() for ops in kinds.values() for op in ops)
+    # The most frequent first: their numbers are the short ones.
+    overloads = sorted(used, key=lambda op: (-used[op], op))
     number = {op: index for index, op in enumerate(overloads)}
     head = {
         "schema": SCHEMA,
@@ -52,7 +55,7 @@ def _row(info: Info, reached: Mapping[str, set[str]], number: Mapping[str, int])
             told["calls"] = sorted(number[op] for op in reached[kind])
         if failed:
             told["failed"] = _letters(failed)
-            told["failure"] = min(info.runs[kind][dtype].failures[0] for dtype in failed)[:120]
+            told["failure"] = min(info.runs[kind][dtype].failures[0] for dtype in failed)[:80]
         if told["ran"]:
             row[kind] = told
     return row
