@@ -15,6 +15,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import NamedTuple
 
+from opcheck.model import OpCall
 from opcheck.oplists.registrations import load
 from scripts.opinfo import named, store
 from scripts.opinfo.compare import compare
@@ -65,20 +66,23 @@ def of_release(line: str) -> dict[Case, set[str]]:
     """The cases of one release, each with the OpInfos that tell of it."""
     recording = store.read(line)
     registered = load().operators(line)
-    mismatch = {key for key, lists in named.entries(recording.torch).items() if lists & MISMATCH}
+    listed = named.entries(recording.torch)
     passing = _passing(recording)
     found: dict[Case, set[str]] = defaultdict(set)
     for pair in compare(recording, store.SIMULATED_MACOS, without=PREFIX):
         unforeseen = pair.expected == "xfail" and pair.predicted is False
-        if pair.kind != "forward" or not unforeseen or pair.opinfo.replace("/", "") in mismatch:
+        lists = listed.get(pair.opinfo.replace("/", ""), {})
+        mismatch = {name for name, dtypes in lists.items() if not dtypes or pair.dtype in dtypes}
+        if pair.kind != "forward" or not unforeseen or mismatch & MISMATCH:
             continue
         if not _passes_otherwise(recording.opinfos[pair.opinfo]):
             continue
-        case = _case(recording.opinfos[pair.opinfo].runs["forward"][pair.dtype], pair.dtype)
-        if case is None or case in passing:
+        cases = _cases(recording.opinfos[pair.opinfo].runs["forward"][pair.dtype], pair.dtype)
+        if cases & passing:
             continue
-        if registered.get(case.op, "").partition(":")[0] in ("kernel", "out", "python_kernel"):
-            found[case].add(pair.opinfo)
+        for case in cases:
+            if registered.get(case.op, "").partition(":")[0] in ("kernel", "out", "python_kernel"):
+                found[case].add(pair.opinfo)
     return found
 
 
@@ -99,18 +103,26 @@ def _passing(recording: store.Recording) -> set[Case]:
     return found
 
 
-def _case(run: store.Run, dtype: str) -> Case | None:
-    """The one operator that the run calls besides quiet ones, and the argument that has the dtype."""
+def _cases(run: store.Run, dtype: str) -> set[Case]:
+    """The overloads of the one operator that the run calls besides quiet ones, each with its argument of the dtype."""
     loud = [call for call in run.calls if not QUIET.fullmatch(call.op)]
-    if len({call.op for call in loud}) != 1 or any(call.inner is not None for call in loud):
-        return None
-    if not any(call.inputs for call in loud):
-        made = {spec.dtype for call in loud for spec in call.outputs}
-        return Case(loud[0].op, "result", dtype) if made == {dtype} else None
-    carrying = [{spec.argument for spec in call.inputs if spec.dtype == dtype} for call in loud]
+    if len({call.op.partition(".")[0] for call in loud}) != 1 or any(call.inner for call in loud):
+        return set()
+    return {
+        case
+        for op in {call.op for call in loud}
+        if (case := _case(op, [call for call in loud if call.op == op], dtype)) is not None
+    }
+
+
+def _case(op: str, calls: list[OpCall], dtype: str) -> Case | None:
+    if not any(call.inputs for call in calls):
+        made = {spec.dtype for call in calls for spec in call.outputs}
+        return Case(op, "result", dtype) if made == {dtype} else None
+    carrying = [{spec.argument for spec in call.inputs if spec.dtype == dtype} for call in calls]
     common = set.intersection(*carrying) - {""}
-    first = next((spec.argument for spec in loud[0].inputs if spec.argument in common), None)
-    return None if first is None else Case(loud[0].op, first, dtype)
+    first = next((spec.argument for spec in calls[0].inputs if spec.argument in common), None)
+    return None if first is None else Case(op, first, dtype)
 
 
 def spans(held: list[str], lines: list[str]) -> list[tuple[str, str | None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from opcheck.oplists.wheel import default_cache
@@ -11,8 +12,8 @@ from opcheck.oplists.wheel import default_cache
 MEMBER = "torch/testing/_internal/common_mps.py"
 
 
-def entries(torch: str, cache: Path | None = None) -> dict[str, frozenset[str]]:
-    """CI key (name and variant without separator) -> the names of the lists of forward that hold it.
+def entries(torch: str, cache: Path | None = None) -> dict[str, dict[str, frozenset[str]]]:
+    """CI key (name and variant without separator) -> list of forward that holds it -> dtypes (none: all).
 
     Raises:
         FileNotFoundError: the release's wheel is not on this machine.
@@ -23,26 +24,20 @@ def entries(torch: str, cache: Path | None = None) -> dict[str, frozenset[str]]:
         raise FileNotFoundError(message)
     with zipfile.ZipFile(wheels[0]) as wheel:
         tree = ast.parse(wheel.read(MEMBER))
-    found: dict[str, set[str]] = {}
+    found: dict[str, dict[str, frozenset[str]]] = {}
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef) and function.name == "mps_ops_modifier":
             for node in ast.walk(function):
-                for name, key in _keys(node):
-                    found.setdefault(key, set()).add(name)
-    return {key: frozenset(names) for key, names in found.items()}
+                for name, key, dtypes in _keys(node):
+                    found.setdefault(key, {})[name] = dtypes
+    return found
 
 
-def _keys(node: ast.AST) -> list[tuple[str, str]]:
-    if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(
-        node.value, ast.Dict | ast.Set
-    ):
-        return []
+def _keys(node: ast.AST) -> Iterator[tuple[str, str, frozenset[str]]]:
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(node.value, ast.Dict):
+        return
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-    keys = node.value.keys if isinstance(node.value, ast.Dict) else node.value.elts
-    return [
-        (target.id, key.value)
-        for key in keys
-        if isinstance(target, ast.Name)
-        and isinstance(key, ast.Constant)
-        and isinstance(key.value, str)
-    ]
+    for key, value in zip(node.value.keys, node.value.values, strict=True):
+        if isinstance(target, ast.Name) and isinstance(key, ast.Constant):
+            dtypes = (one.attr for one in ast.walk(value) if isinstance(one, ast.Attribute))
+            yield target.id, str(key.value), frozenset(dtypes)
