@@ -9,6 +9,7 @@ import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Self
 
     from opcheck.versions import Version
 
@@ -49,6 +50,23 @@ def _set_rng_state(state: torch.Tensor, *_args: Any) -> None:
     torch.set_rng_state(state)
 
 
+class _Generator(torch.Generator):
+    """Draws from the CPU, and says that it is where the program asked for it."""
+
+    _place: torch.device
+
+    def __new__(cls, device: Any = "cpu") -> Self:
+        """One more generator of the CPU."""
+        made = super().__new__(cls)
+        made._place = torch.device(device)
+        return made
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]  # the stub has an attribute
+        """Where the program asked for it."""
+        return self._place
+
+
 # torch.compiler reads __wrapped__ of is_available (torch/_dynamo/trace_rules.py, 2.15).
 _yes.__wrapped__ = _yes  # type: ignore[attr-defined]
 
@@ -57,6 +75,7 @@ _ALWAYS = (
     _Replacement(torch.backends.mps, "is_built", _yes),
     _Replacement(torch._C, "_mps_is_available", _yes),
     _Replacement(torch._C, "_has_mps", value=True),
+    _Replacement(torch, "Generator", _Generator),
     _Replacement(torch.mps, "is_available", _yes),
     _Replacement(torch.mps, "device_count", _one),
     _Replacement(torch.mps, "synchronize", _nothing),

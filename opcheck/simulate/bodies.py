@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opcheck.simulate.dispatcher import Call, Simulator
-    from opcheck.simulate.flight import FLIGHT
-from opcheck.simulate.routes import Route
+    from opcheck.simulate.routes import Route
 
 _NOTHING: tuple[str, ...] = ()
 
@@ -41,6 +40,13 @@ def _convolution_backward(args: Any, kwargs: Any) -> tuple[str, ...]:
     mask = args[10] if len(args) > 10 else kwargs.get("output_mask", (True, True, True))
     bias = ("aten::sum.dim_IntList",) if mask[2] else _NOTHING
     return (f"aten::{kernel}", *bias)
+
+
+def _grouped_mm(args: Any, kwargs: Any) -> tuple[str, ...]:
+    # GroupedMMUtils.h, ``_grouped_mm_fallback`` (2.9 to 2.13): one product for each group, or one batched product.
+    second = args[1] if len(args) > 1 else kwargs["mat2"]
+    batched = args[0].dim() == 3 and second.dim() == 3
+    return ("aten::empty_strided", "aten::bmm.out" if batched else "aten::mm.out")
 
 
 def _only(*calls: str) -> Callable[[Any, Any], tuple[str, ...]]:
@@ -70,7 +76,8 @@ CALLS: dict[str, Callable[[Any, Any], tuple[str, ...]]] = {
     # BatchLinearAlgebra.cpp: allocates, then calls the out form, which has no meta kernel.
     "aten::linalg_lstsq": _only("aten::linalg_lstsq.out"),
     # Pack: loops over the batch on the host, then narrow, cat (PackedSequence.cpp).
-    "aten::_pack_padded_sequence": _only("aten::slice.Tensor", "aten::cat"),
+    "aten::_pack_padded_sequence": _only("aten::as_strided", "aten::cat"),
+    "aten::_grouped_mm": _grouped_mm,
 }
 
 

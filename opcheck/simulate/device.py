@@ -6,12 +6,14 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _device
 
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, parse_to
 
 _DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach_}
 _TO = {torch.Tensor.to}
+_PIN = {torch.Tensor.pin_memory}
 _TO_MPS = {getattr(torch.Tensor, name) for name in ("mps",) if hasattr(torch.Tensor, name)}
 
 
@@ -26,6 +28,10 @@ class DeviceMode(TorchFunctionMode):
         """See one API call."""
         kwargs = kwargs or {}
         device = kwargs.get("device")
+        if device is None and as_device(_device.CURRENT_DEVICE) is MPS_DEVICE and _makes(func):
+            # torch.set_default_device: its mode is always below this one (torch/utils/_device.py).
+            device = MPS_DEVICE
+            kwargs = {**kwargs, "device": device}
         if device is not None and func not in _TO:
             # A string without an index is a device that C++ would initialize.
             kwargs = {**kwargs, "device": as_device(device)}
@@ -33,15 +39,22 @@ class DeviceMode(TorchFunctionMode):
             moved = _moved(*args, **kwargs)
             if moved is not None:
                 return moved
+        elif func in _PIN:
+            # Asks the accelerator of the build for its allocator; pages that are pinned change no operator call.
+            return args[0]
         elif func in _TO_MPS:
             return torch.ops.aten._to_copy.default(args[0], device=MPS_DEVICE)
         before = (FLIGHT.on_mps, FLIGHT.detaches)
         FLIGHT.on_mps = device is None and _any_on_mps(args, kwargs)
         FLIGHT.detaches = func in _DETACH
+        generator = kwargs.get("generator")
+        if generator is not None:
+            FLIGHT.draws_on_cpu = generator.device.type == "cpu"
         try:
             return func(*args, **kwargs)
         finally:
             FLIGHT.on_mps, FLIGHT.detaches = before
+            FLIGHT.draws_on_cpu = False
 
 
 def as_device(device: Any) -> Any:
@@ -49,6 +62,10 @@ def as_device(device: Any) -> Any:
     if device == "mps" or (isinstance(device, torch.device) and device.type == "mps"):
         return MPS_DEVICE
     return device
+
+
+def _makes(func: Any) -> bool:
+    return func in _device._device_constructors()
 
 
 def _any_on_mps(args: Any, kwargs: Any) -> bool:

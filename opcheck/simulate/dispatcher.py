@@ -45,6 +45,12 @@ _MIXES_DEVICES = frozenset(
 #: results of these stay on the CPU (PackedSequence.cpp returns batch_sizes there).
 _CPU_RESULTS = {"aten::_pack_padded_sequence": frozenset({1})}
 
+#: ATen/core/Generator.h, check_generator.
+_CPU_GENERATOR = (
+    "generator_device",
+    "Expected a 'mps' device type for generator but found 'cpu'",
+)
+
 _CPU = torch.device("cpu")
 
 
@@ -125,6 +131,8 @@ class Simulator(TorchDispatchMode):
         key = tuple(parts)
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
         refusal = _device_mismatch(route, found) if len(found) != len(on_mps) else None
+        if refusal is None and FLIGHT.draws_on_cpu and kwargs.get("generator") is not None:
+            refusal = _CPU_GENERATOR
         inner = self._inner_calls(route, args, kwargs, found) if route.composite else ()
         outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
         if route.name == "aten::detach" and not FLIGHT.detaches:

@@ -20,7 +20,7 @@ class Flight:
     with an argument on MPS and no ``device=`` of the user's, a factory for the CPU is one for MPS.
     """
 
-    __slots__ = ("detaches", "narrows", "on_mps", "refuse")
+    __slots__ = ("detaches", "draws_on_cpu", "narrows", "on_mps", "refuse")
 
     def __init__(self) -> None:
         self.on_mps = False
@@ -29,6 +29,8 @@ class Flight:
         #: the program itself detaches: elsewhere C++ does, to make a variable or to save one for backward, which
         #: goes through the dispatcher for tensors with a Python key only (TensorImpl::shallow_copy_and_detach).
         self.detaches = False
+        #: the program gave a generator of the CPU to a call that draws on MPS.
+        self.draws_on_cpu = False
         #: C++ takes float32 where it takes float64 on other devices.
         self.narrows = False
 

@@ -39,10 +39,14 @@ def simulated_mac(
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
     lifted = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)  # noqa: FBT003 - torch takes it by position
+    # Module.to gives a new parameter where the type of the data changes; ``data = `` would keep a wrapper.
+    overwritten = torch.__future__.get_overwrite_module_params_on_conversion()
+    torch.__future__.set_overwrite_module_params_on_conversion(value=True)
     try:
         with mps_backend(target.macos), simulator, DeviceMode():
             yield simulator
     finally:
         FLIGHT.refuse = refuse
         torch._C._set_only_lift_cpu_tensors(lifted)
+        torch.__future__.set_overwrite_module_params_on_conversion(value=overwritten)
         mirror.remove()

@@ -229,6 +229,37 @@ def _data(cell: Any) -> Callable[..., Any]:
     return twin
 
 
+def _pad_packed(
+    data: Tensor,
+    batch_sizes: Tensor,
+    batch_first: bool,  # noqa: FBT001 - the operator's schema
+    padding_value: float,
+    total_length: int,
+) -> tuple[Tensor, Tensor]:
+    # PackedSequence.cpp; in C++ the lengths, which it writes on the host, would seem to be made on MPS.
+    sizes = [int(size) for size in batch_sizes.tolist()]
+    if 0 < total_length < len(sizes):
+        message = (
+            "Expected total_length to be at least the length of the longest sequence in input, but got "
+            f"total_length={total_length} and max sequence length being {len(sizes)}"
+        )
+        raise RuntimeError(message)
+    shape = [max(total_length, len(sizes)), sizes[0], *data.shape[1:]]
+    output = torch.full(shape, padding_value, dtype=data.dtype, device=data.device)
+    offset = start = 0
+    lengths: list[int] = []
+    for step, size in enumerate([*sizes[1:], 0], start=1):
+        before = sizes[step - 1]
+        if size != before:
+            rows = before * (step - start)
+            part = data[offset : offset + rows].view([step - start, before, *data.shape[1:]])
+            output[start:step, :before].copy_(part)
+            offset, start = offset + rows, step
+        lengths[:0] = [step] * (before - size)
+    result = output.transpose(0, 1) if batch_first else output
+    return result, torch.tensor(lengths, dtype=torch.int64)
+
+
 _TANH, _RELU = _simple(torch.tanh), _simple(torch.relu)
 
 #: operator overload -> twin, the same for every release.
@@ -240,4 +271,5 @@ TWINS: dict[str, Callable[..., Any]] = {
     "aten::rnn_relu.input": _input(_RELU),
     "aten::rnn_relu.data": _data(_RELU),
     "aten::lstm.data": _data(_lstm_cell),
+    "aten::_pad_packed_sequence": _pad_packed,
 }

@@ -270,8 +270,22 @@ def _lstm_mps(x: MPSTensor, hx: list[MPSTensor], *rest: Any) -> tuple[Any, ...]:
     return tuple(contiguous(shape, x.spec.dtype) for shape in shapes)
 
 
+def _grouped_mm(
+    first: MPSTensor, second: MPSTensor, offs: Any = None, *rest: Any, **options: Any
+) -> tuple[Any, ...]:
+    # GroupedMMUtils.h (2.9 to 2.15).  The meta kernel takes bfloat16 alone, as CUDA's kernel did; the composite
+    # and MPS's kernel take float32 and float16 too.
+    a, b = first.spec.shape, second.spec.shape
+    dtype = options.get("out_dtype") or (rest[1] if len(rest) > 1 else None) or first.spec.dtype
+    if len(a) == len(b) == 2:
+        return (contiguous((offs.spec.shape[0], a[0], b[1]), dtype),)
+    lead = a[:2] if len(a) == len(b) else (a[-2],)
+    return (contiguous((*lead, b[-1]), dtype),)
+
+
 RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
     "aten::linear": _linear,
     "aten::_scaled_dot_product_attention_math_for_mps": _sdpa_for_mps,
     "aten::_lstm_mps": _lstm_mps,
+    "aten::_grouped_mm": _grouped_mm,
 }

@@ -29,6 +29,10 @@ _make_wrapper = torch.Tensor._make_wrapper_subclass
 _numbers = itertools.count(1)
 
 
+class OutsideError(RuntimeError):
+    """A simulated tensor was used where no simulation is active."""
+
+
 class Storage:
     """The memory that aliases share: whether its values are known, and how large it is."""
 
@@ -57,10 +61,10 @@ class MPSTensor(torch.Tensor):
     ) -> Any:
         """Reached only where no simulator is active: say so."""
         message = (
-            f"{func} was called on a tensor of a simulated Mac after the simulation had ended; "
-            "keep such tensors inside of the with block"
+            f"{func} was called on a tensor of a simulated Mac outside of the simulation: "
+            "in a thread of the program's own, or after the end"
         )
-        raise RuntimeError(message)
+        raise OutsideError(message)
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]

@@ -267,6 +267,36 @@ def _tensor_split(_target: Target) -> Callable[..., Any]:
     return twin
 
 
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,  # noqa: FBT001, FBT002 - the operator's schema
+) -> Tensor:
+    # LossCTC.cpp: a subclass takes another way, with lengths that stay tensors, as no plain tensor does.
+    lengths = [
+        value.cpu().reshape(-1).tolist() if isinstance(value, torch.Tensor) else list(value)
+        for value in (input_lengths, target_lengths)
+    ]
+    batched = log_probs.dim() == 3
+    if not batched:
+        log_probs = log_probs.unsqueeze(1)
+    targets = targets.to(device=log_probs.device, dtype=torch.int64)
+    result = aten._ctc_loss.default(log_probs, targets, *lengths, blank, zero_infinity)[0]
+    if zero_infinity:
+        nothing = torch.zeros((), dtype=result.dtype, device=result.device)
+        result = torch.where(result == float("inf"), nothing, result)
+    if reduction == 1:
+        sizes = torch.tensor(lengths[1], dtype=result.dtype).to(result.device)
+        return (result / sizes.clamp_min_(1)).mean()
+    if reduction == 2:
+        return result.sum()
+    return result if batched else result.squeeze(0)
+
+
 def _always(twin: Callable[..., Any]) -> Callable[[Target], Callable[..., Any]]:
     return lambda _target: twin
 
@@ -339,6 +369,10 @@ TWINS: tuple[Twin, ...] = (
         Span(),
         _narrowing(aten._batch_norm_impl_index.default),
         "native/Normalization.cpp: statistics of an empty batch, in the device's accumulate type",
+    ),
+    *(
+        Twin(op, Span(), _always(_ctc_loss), "native/LossCTC.cpp: lengths are read on the host")
+        for op in ("aten::ctc_loss.IntList", "aten::ctc_loss.Tensor")
     ),
     *(
         Twin(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from tests.simulate.mac import recorded
+from opcheck.simulate.tensor import OutsideError
+from tests.simulate.mac import names, recorded
 
 OPERATORS = ("aten::linear", "aten::max_pool2d", "aten::add.Tensor", "aten::gru.input")
 
@@ -63,3 +65,64 @@ with without_compiler():
 sys.exit("torch._dynamo" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_module_moved_to_the_cpu_is_there() -> None:
+    layer = torch.nn.Linear(3, 3)
+
+    def run(x: torch.Tensor) -> None:
+        layer.to("mps")(x)
+        layer.to("cpu")(x.cpu())
+
+    calls = recorded(run, torch.randn(2, 3)).calls
+    assert [entry.call.route.name for entry in calls].count("aten::linear") == 1
+    assert not any(entry.call.refusal for entry in calls)
+
+
+def test_the_default_device_can_be_mps() -> None:
+    def run(x: torch.Tensor) -> None:
+        torch.set_default_device("mps")
+        try:
+            torch.add(x, torch.zeros(3))
+        finally:
+            torch.set_default_device(None)
+
+    calls = recorded(run, torch.randn(3)).calls
+    assert not any(entry.call.refusal for entry in calls)
+    assert [entry.call.route.name for entry in calls] == ["aten::zeros", "aten::add.Tensor"]
+
+
+@pytest.mark.parametrize(("place", "refused"), [("mps", False), ("cpu", True)])
+def test_a_generator_has_to_be_on_the_device(place: str, *, refused: bool) -> None:
+    def run(_: torch.Tensor) -> None:
+        generator = torch.Generator(device=place).manual_seed(1)
+        torch.randn(3, generator=generator, device="mps")
+        torch.randn(3, generator=torch.Generator())
+
+    calls = recorded(run, torch.randn(3)).calls
+    assert [bool(entry.call.refusal) for entry in calls] == [refused]
+
+
+def test_pinning_asks_for_no_accelerator() -> None:
+    assert names(lambda _: torch.zeros(3).pin_memory().to("mps"), torch.ones(1)) == ["_to_copy"]
+
+
+def test_a_thread_of_the_program_is_outside() -> None:
+    def run(x: torch.Tensor) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(torch.relu, x).result()
+
+    with pytest.raises(OutsideError, match="in a thread of the program's own"):
+        recorded(run, torch.randn(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_grouped_products_take_more_than_bfloat16(dtype: torch.dtype) -> None:
+    offs = torch.tensor([2, 4], dtype=torch.int32)
+
+    def run(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> None:
+        assert torch.nn.functional.grouped_mm(a, b, offs=ends).shape == (4, 16)
+
+    a, b = torch.randn(4, 8, dtype=dtype), torch.randn(2, 8, 16, dtype=dtype)
+    (entry,) = recorded(run, a, b, offs).calls
+    assert entry.call.inner == ("aten::empty_strided", "aten::mm.out")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from opcheck.simulate.recurrent import TWINS
+from tests.simulate.mac import recorded
 
 CASES = [
     (bidirectional, layers, batch_first)
@@ -73,3 +74,22 @@ def test_packed_form(kind: str, layers: int, projection: int, *, bidirectional: 
     expected = (out.data, *(state if kind == "LSTM" else (state,)))
     for one, other in zip(expected, got, strict=True):
         torch.testing.assert_close(other, one)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("total", [None, 7])
+def test_padding_a_packed_sequence_gives_what_the_cpu_gives(
+    total: int | None, *, batch_first: bool
+) -> None:
+    x, lengths = torch.randn(4, 5, 3), torch.tensor([5, 3, 3, 1])
+
+    def there_and_back(data: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        packed = torch.nn.utils.rnn.pack_padded_sequence(data, lengths, batch_first=True)
+        return torch.nn.utils.rnn.pad_packed_sequence(
+            packed, batch_first=batch_first, padding_value=2.0, total_length=total
+        )
+
+    got: list[torch.Tensor] = []
+    recorded(lambda data: got.extend(each.cpu() for each in there_and_back(data)), x)
+    for mine, wanted in zip(got, there_and_back(x), strict=True):
+        torch.testing.assert_close(mine, wanted)

@@ -152,3 +152,34 @@ def test_every_twin_says_why_and_names_an_overload_that_exists() -> None:
 def test_the_twins_of_a_release_are_those_whose_span_holds_it() -> None:
     assert "aten::dropout" not in twins_of(target("2.14"))
     assert "aten::dropout" in twins_of(target("2.15"))
+
+
+@pytest.mark.parametrize("lengths", [torch.tensor([4, 4]), (4, 4)])
+def test_ctc_loss_reads_its_lengths_on_the_host(lengths: torch.Tensor | tuple[int, ...]) -> None:
+    targets = torch.tensor([[1, 2], [2, 3]])
+    of_targets = torch.tensor([2, 2]) if isinstance(lengths, torch.Tensor) else (2, 2)
+
+    def run(x: torch.Tensor, y: torch.Tensor) -> None:
+        F.ctc_loss(x, y, lengths, of_targets, zero_infinity=True)  # type: ignore[arg-type]
+
+    calls = recorded(run, torch.randn(4, 2, 5).log_softmax(-1), targets).calls
+    called = [entry.call.route.name for entry in calls]
+    assert "aten::_ctc_loss" in called
+    assert "aten::_ctc_loss.Tensor" not in called
+    assert not any(entry.call.refusal for entry in calls)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("batched", [True, False])
+def test_ctc_loss_is_the_one_of_the_cpu(reduction: str, *, batched: bool) -> None:
+    x = torch.randn(4, 2, 5).log_softmax(-1)
+    targets, lengths = torch.tensor([[1, 2], [2, 3]]), (torch.tensor([4, 4]), torch.tensor([2, 2]))
+    if not batched:
+        x, targets, lengths = x[:, 0], targets[0], (torch.tensor(4), torch.tensor(2))
+
+    def loss(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.ctc_loss(a, b, *lengths, reduction=reduction)
+
+    got: list[torch.Tensor] = []
+    recorded(lambda a, b: got.append(loss(a, b).cpu()), x, targets)
+    torch.testing.assert_close(got[0], loss(x, targets))
