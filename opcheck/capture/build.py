@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
@@ -115,6 +116,38 @@ class Building(TorchDispatchMode):
         return sketch
 
 
+class OnMps(TorchFunctionMode):
+    """Lets a constructor name the device ``mps``: its tensors stay where they are, and are marked.
+
+    The run moves parameters, buffers and marked attributes (move.py); a plain attribute that was made without a
+    device stays on the CPU, as on a Mac.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Take the device out of one API call."""
+        kwargs = kwargs or {}
+        asked = any(_is_mps(value) for value in (*args[1:], kwargs.get("device")))
+        if asked:
+            here = args[0].device if func is torch.Tensor.to else torch.device("cpu")
+            args = (*args[:1], *(here if _is_mps(value) else value for value in args[1:]))
+            kwargs = {name: here if _is_mps(value) else value for name, value in kwargs.items()}
+        result = func(*args, **kwargs)
+        if isinstance(result, torch.Tensor) and (asked or any(map(is_marked, args))):
+            result._made_on_mps = True  # type: ignore[attr-defined]  # read by is_marked
+        return result
+
+
+def is_marked(value: Any) -> bool:
+    """Whether a constructor put this on the device ``mps``."""
+    return isinstance(value, torch.Tensor) and getattr(value, "_made_on_mps", False)
+
+
+def _is_mps(value: Any) -> bool:
+    if isinstance(value, torch.device):
+        return value.type == "mps"
+    return isinstance(value, str) and (value == "mps" or value.startswith("mps:"))
+
+
 @contextmanager
 def building() -> Iterator[Building]:
     """Construct models inside: their large tensors land on meta, the small ones are real.
@@ -126,7 +159,7 @@ def building() -> Iterator[Building]:
     """
     with torch.random.fork_rng(devices=()), without_compiler():
         torch.manual_seed(0)
-        with Building() as mode:
+        with OnMps(), Building() as mode:
             yield mode
 
 

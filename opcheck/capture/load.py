@@ -15,7 +15,7 @@ from torch import nn
 
 from opcheck.capture import libraries, user_code
 from opcheck.capture.blame import one_line, own_line
-from opcheck.capture.build import building, fill_meta
+from opcheck.capture.build import OnMps, building, fill_meta
 from opcheck.capture.vision import prepare_torchvision
 from opcheck.errors import ModelLoadError, OpcheckError
 from opcheck.names import parse_dtype
@@ -109,7 +109,8 @@ def _construct(make: Callable[[], T], spec: str) -> T:
             # "Tensor.item() cannot be called on meta tensors", "Cannot copy out of meta tensor" ...
             if "meta" not in str(error) or not 0 < mode.avoided <= REAL_LIMIT:
                 raise
-            return make()
+            with OnMps():
+                return make()
     except OpcheckError:
         raise
     except SystemExit as error:

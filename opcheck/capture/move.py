@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 
+from opcheck.capture.build import is_marked
+from opcheck.errors import CaptureError
 from opcheck.model import OpCall, TensorSpec
+from opcheck.simulate.shapes import NotSimulatedError, check_layout
 from opcheck.simulate.tensor import parameter_to_mps, to_mps
 
 #: dtypes that every release takes on every macOS; a move of any other is a call that can fail.
@@ -37,13 +40,17 @@ class Mover:
         self.bytes = 0
 
     def module(self, module: torch.nn.Module) -> None:
-        """Move parameters and buffers; tied ones stay tied, plain tensor attributes stay behind, as on a Mac."""
+        """Move parameters and buffers; tied ones stay tied, other attributes stay where they were made."""
         for prefix, child in module.named_modules():
             for tensors, is_parameter in ((child._parameters, True), (child._buffers, False)):
                 for name, tensor in tensors.items():
                     if tensor is not None:
                         path = f"{prefix}.{name}" if prefix else name
                         tensors[name] = self._move(tensor, path, is_parameter=is_parameter)
+            for name, value in list(vars(child).items()):
+                if is_marked(value):
+                    path = f"{prefix}.{name}" if prefix else name
+                    vars(child)[name] = self._move(value, path, is_parameter=False)
 
     def value(self, value: Any, name: str) -> Any:
         """Move every tensor in an input, however it is nested."""
@@ -60,6 +67,12 @@ class Mover:
         known = self._moved.get(id(tensor))
         if known is not None:
             return known
+        try:
+            check_layout(tensor)
+        except NotSimulatedError as error:
+            raise CaptureError(
+                str(error), context=name, hint="give it in a dense layout, if the model takes that"
+            ) from error
         move = parameter_to_mps if is_parameter else to_mps
         moved = move(tensor, keep=self._keep)
         self._moved[id(tensor)] = moved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,10 +23,11 @@ from opcheck.simulate.backend import mps_backend
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS
 from opcheck.simulate.mac import simulated_mac
 from opcheck.simulate.shapes import DataDependentError, NotSimulatedError
+from opcheck.simulate.tensor import OutsideError
 from opcheck.versions import Target, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from opcheck.capture.request import CaptureRequest
@@ -42,6 +44,7 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (DataDependentError, "data_dependent"),
     (LoopsOnGuessError, "data_dependent"),
     (NotSimulatedError, "not_simulated"),
+    (OutsideError, "not_simulated"),
     (BaseException, "model_raised"),
 )
 
@@ -68,7 +71,8 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
     registrations = dict(load_lists().operators(str(target.torch)))
     say(f"loading {request.model}")
     # transformers asks once, at import, whether there is an MPS device.
-    with mps_backend(target.macos):
+    eager: list[Problem] = []
+    with mps_backend(target.macos), _uncompiled(eager):
         loaded = load(request.model, request.config, dtype=request.dtype)
         inputs = inputs_for(loaded, request.inputs, dtype=request.dtype)
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else _Function(loaded.model)
@@ -79,12 +83,12 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
     mover.module(model)
     args, kwargs = mover.value(inputs.args, "args"), mover.value(inputs.kwargs, "kwargs")
     say("running on the simulated Mac")
-    with simulated_mac(target, registrations, recorder) as mac:
+    with simulated_mac(target, registrations, recorder) as mac, _uncompiled(eager):
         problem = _call(model, args, kwargs, recorder, grad=request.grad)
         differences = _differences(mac, target)
     say(f"recorded {len(recorder.calls)} calls")
     graph = to_graph(recorder.calls, mover.names, recorder.place)
-    problems = (*recorder.problems(), *((problem,) if problem else ()))
+    problems = (*recorder.problems(), *eager, *((problem,) if problem else ()))
     trace = Trace(
         model=request.model,
         calls=(*mover.calls, *op_calls(graph)),
@@ -103,6 +107,22 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
         packages=loaded.packages,
     )
     return Captured(trace, code(graph) if request.save_graph else "")
+
+
+@contextlib.contextmanager
+def _uncompiled(said: list[Problem]) -> Iterator[None]:
+    """What the program compiles runs as the Python that it is: each operator call is seen."""
+
+    def compiled(model: Any = None, **_options: Any) -> Any:
+        message = "torch.compile was left out: what it would compile ran operator by operator"
+        said[:] = [Problem(kind="eager", message=message)]
+        return model if model is not None else lambda function: function
+
+    before, torch.compile = torch.compile, compiled
+    try:
+        yield
+    finally:
+        torch.compile = before
 
 
 class _Function(torch.nn.Module):
@@ -131,6 +151,8 @@ def _call(
 
 def _problem(error: BaseException, recorder: Recorder) -> Problem:
     kind = next(name for cls, name in _KINDS if isinstance(error, cls))
+    if isinstance(error, NotImplementedError) and "HigherOrderOperator" in str(error):
+        kind = "not_simulated"  # torch/_ops.py: it asks each mode for a rule of its own
     location = _raised_at(error)
     text = blame.one_line(error)
     message = f"the model raised {type(error).__name__}: {text}" if kind == "model_raised" else text

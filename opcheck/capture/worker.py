@@ -37,6 +37,8 @@ def _answer(request: CaptureRequest, answers: BinaryIO) -> Message:
         _send(answers, Stage(text=text))
 
     say("importing torch")
+    # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was made from.
+    os.environ["PYTORCH_JIT"] = "0"
     try:
         from opcheck.capture import run  # noqa: PLC0415 - importing torch is the first thing that can fail
 

@@ -10,6 +10,7 @@ from opcheck.rules.rule import Audited, Rule
 _NEXT = {
     "timeout": "give it more time with --timeout, or smaller inputs with --input",
     "model_raised": "give inputs that the model takes with --input, settings with --config",
+    "eager": "the operators were judged, not what the compiler makes of them",
     "guess": "check that the guess leads down the way that your data takes",
 }
 
@@ -23,7 +24,7 @@ def check(audited: Audited) -> Iterator[Finding]:
         yield Finding(
             rule="OC120",
             # A guess leads the run on; only what broke it off is an error.
-            severity="warning" if problem.kind == "guess" else severity,
+            severity="warning" if problem.kind in ("guess", "eager") else severity,
             message=problem.message,
             hint=_NEXT.get(problem.kind, "what follows this point was not judged"),
             locations=_location(problem),

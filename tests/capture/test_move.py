@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+import pytest
 import torch
 from torch import nn
 
+from opcheck.capture.build import building
 from opcheck.capture.move import Mover
+from opcheck.errors import CaptureError
 from opcheck.simulate.tensor import MPSTensor
 
 
@@ -56,3 +59,27 @@ def test_values_are_kept_for_small_tensors_only() -> None:
     assert mover.value(torch.ones(4), "small").payload is not None
     assert mover.value(torch.ones(5), "large").payload is None
     assert mover.value(torch.ones(2, device="meta"), "meta").payload is None
+
+
+@pytest.mark.parametrize("device", ["mps", torch.device("mps"), torch.device("mps", 0)])
+def test_a_constructor_may_name_the_device(device: str | torch.device) -> None:
+    with building():
+        model = nn.Linear(2, 2).to(device)
+        model.made = nn.Linear(2, 2, device=device, dtype=torch.float16)
+        model.scale = torch.ones(2, device=device) * 2
+        model.large = nn.Embedding(70_000, 2).to(device=device)
+        model.beside = torch.ones(2)
+    Mover(100).module(model)
+    for tensor in (model.weight, model.made.weight, model.scale, model.large.weight):
+        assert type(tensor) is MPSTensor
+    assert model.made.weight.dtype is torch.float16
+    assert type(model.beside) is torch.Tensor
+
+
+def test_a_sparse_buffer_is_refused_by_name() -> None:
+    model = nn.Linear(2, 2)
+    model.register_buffer("table", torch.eye(2).to_sparse())
+    with pytest.raises(CaptureError) as caught:
+        Mover(100).module(model)
+    assert "sparse_coo" in caught.value.message
+    assert caught.value.context == "table"

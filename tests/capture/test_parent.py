@@ -70,6 +70,16 @@ forks = _after(_leaves_a_process)
 patches = _after(lambda y: setattr(torch, "relu", None) or y)
 mixes = _after(lambda y: y + torch.ones(4))
 float64 = _after(lambda y: y.double())
+
+@torch.jit.script
+def _scripted(y: torch.Tensor) -> torch.Tensor:
+    return y + torch.zeros(y.shape, device=y.device)
+
+def _compiled(y):
+    return torch.compile(torch.sin, fullgraph=True)(y)
+
+scripted = _after(_scripted)
+compiled = _after(_compiled)
 '''
 
 
@@ -187,3 +197,18 @@ def test_the_graph_is_written(behaviours: Path, tmp_path: Path) -> None:
         capture(request)
     assert "torch.ops.aten.linear.default" in (tmp_path / "graph.py").read_text()
     assert '"op": "aten::linear"' in (tmp_path / "graph.json").read_text()
+
+
+def test_torchscript_runs_as_the_python_that_it_was(behaviours: Path) -> None:
+    trace = _capture(behaviours, "scripted")
+    assert [call.op for call in trace.calls] == ["aten::linear", "aten::zeros", "aten::add.Tensor"]
+    assert trace.calls[-1].location is not None
+    assert trace.calls[-1].location.function == "_scripted"
+    assert trace.complete
+
+
+def test_what_is_compiled_runs_eagerly_and_is_said_to(behaviours: Path) -> None:
+    trace = _capture(behaviours, "compiled")
+    assert [call.op for call in trace.calls] == ["aten::linear", "aten::sin"]
+    assert [problem.kind for problem in trace.problems] == ["eager"]
+    assert trace.complete
