@@ -56,17 +56,19 @@ class _Names(msgspec.Struct, frozen=True):
 def body(op: str, line: str, directory: Path | None = None) -> Body | None:
     """What ``op`` was seen to call with the registrations of a release line.
 
-    None where no sample reached it.  A line newer than all that were run is answered by the newest.
+    None where no sample reached it.  A line older or newer than all that were run is answered by the nearest:
+    the body is that release's, the verdicts on what it calls are the line's own.
 
     Raises:
         OpListError: the data file is missing or damaged.
     """
     table = _table(directory or data_directory())
     version = Version.parse(line)
-    upto = [known for known in table.torch if Version.parse(known) <= version]
-    if not upto:
-        return None
-    ran = max(upto, key=Version.parse)
+    oldest = min(table.torch, key=Version.parse)
+    version = max(version, Version.parse(oldest))
+    ran = max(
+        (known for known in table.torch if Version.parse(known) <= version), key=Version.parse
+    )
     found = None
     for since, always, sometimes in table.composites.get(op, ()):
         if Version.parse(since) <= version:

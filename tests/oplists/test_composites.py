@@ -35,7 +35,11 @@ def test_always_and_sometimes_are_told_apart() -> None:
 
 def test_what_no_sample_reached_is_not_known() -> None:
     assert called_by("aten::nonsense", "2.13") is None
-    assert called_by("aten::conv3d", "1.12") is None
+
+
+def test_a_line_that_was_not_run_is_answered_by_the_nearest() -> None:
+    assert body("aten::conv3d", "2.3") == body("aten::conv3d", "2.8")
+    assert body("aten::conv3d", "2.99") == body("aten::conv3d", "2.15")
 
 
 def test_called_operators_exist_and_are_no_composites_that_were_followed(lists: OpLists) -> None:
