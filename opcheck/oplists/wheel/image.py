@@ -77,6 +77,10 @@ class Image:
         symbols = {at: tuple(sorted(n)) for at, n in names.items()}
         return cls(path.read_bytes(), sections, symbols, _imports(binary))
 
+    def bytes_of(self, section: Section) -> bytes:
+        """What the file holds of a section."""
+        return self._data[section.offset : section.offset + section.size]
+
     def in_text(self, address: int) -> bool:
         """Whether the address lies in the code."""
         return self.text.address <= address < self.text.address + self.text.size

@@ -1,0 +1,178 @@
+"""Extract from macOS wheels what a review of the limitations needs, and print the review list.
+
+python scripts/extract_limits.py [RELEASE ...] [--check]
+
+Reads each release of op_lists/releases.yaml, or those that are named, and writes the texts that
+MPS sources print and the dtypes of the Metal kernels into op_lists/extracted/.  --check reads no
+wheel unless releases are named: it fails where a statement claims a text in a release whose wheel
+does not hold it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from opcheck.errors import OpcheckError
+from opcheck.files import write_text
+from opcheck.oplists.extracted import (
+    DIRECTORY,
+    EMPTY,
+    EXCEPTIONS,
+    METAL,
+    TEXTS,
+    Extracted,
+    Place,
+    claims,
+    dump_texts,
+    fragments,
+    metal,
+    read_metal,
+    read_texts,
+    stands,
+    unfounded,
+    with_release,
+)
+from opcheck.oplists.files import read_releases
+from opcheck.oplists.history import History, by_version, dump, expand, with_column
+from opcheck.oplists.registrations import data_directory
+from opcheck.oplists.statements import load_statements
+from opcheck.oplists.wheel.archive import LIBRARY, default_cache, obtain, read_archive
+from opcheck.oplists.wheel.checks import texts
+from opcheck.oplists.wheel.image import Image
+from opcheck.oplists.wheel.metal import metal_families
+from opcheck.versions import Version
+
+
+def extract(
+    release: str, cache: Path, claimed: tuple[str, ...]
+) -> tuple[str, dict[str, Place], Mapping[str, str]]:
+    """A release's line, its texts with their places, and its Metal families with their dtypes.
+
+    Raises:
+        UsageError: neither a release nor a wheel.
+        OpListError: no such wheel, or one that cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
+        tree = Path(folder)
+        wheel = read_archive(obtain(release, cache))
+        wheel.unpack(tree)
+        image = Image.parse(tree / LIBRARY)
+    found = {one.text: (one.file, one.function, one.line) for one in texts(image, claimed)}
+    return str(Version.parse(wheel.torch)), found, metal_families(image)
+
+
+def review(line: str, before: str | None, extracted: Extracted, history: History) -> Iterator[str]:
+    """What a person has to look at after a release was added."""
+    now = extracted.present(line)
+    then = extracted.present(before) if before else ()
+    yield f"== torch {line}, against {before or 'nothing'}"
+    new, gone = sorted({*now} - {*then}), sorted({*then} - {*now})
+    yield f"-- {len(new)} new texts"
+    yield from (f"  + {_said(text, extracted)}" for text in new)
+    yield f"-- {len(gone)} texts went away"
+    statements = load_statements().all
+    speaking = [(one, text) for one, text in claims(statements) if one.spans(line)]
+    for text in gone:
+        yield f"  - {_said(text, extracted)}"
+        for one, claimed in speaking:
+            if any(piece in text for piece in fragments(claimed)) and not stands(claimed, now):
+                yield f"      still claimed by {one.id}"
+    for name, dtypes in _metal(line, before, extracted.releases, history):
+        yield f"  {name}: {dtypes}"
+
+
+def _said(text: str, extracted: Extracted) -> str:
+    file, function, number, _ = extracted.texts[text]
+    where = file.rpartition("/")[2] if file else "place not known"
+    return f"{text!r} ({where}:{number or '?'} {function or ''})"
+
+
+def _metal(
+    line: str, before: str | None, releases: tuple[str, ...], history: History
+) -> Iterator[tuple[str, str]]:
+    for name, entries in history.operators.items():
+        values = expand(entries, releases)
+        then = _dtypes(values.get(before or "", ""))
+        now = _dtypes(values.get(line, ""))
+        if now != then:
+            told = [f"+{name}" for name in sorted(now - then)]
+            told += [f"-{name}" for name in sorted(then - now)]
+            yield f"Metal {name}", " ".join(told)
+
+
+def _dtypes(value: str) -> set[str]:
+    """Which dtypes, with the number of their place where there is more than one."""
+    places = value.split(" | ") if value else []
+    return {
+        f"{dtype}@{number}" if len(places) > 1 else dtype
+        for number, place in enumerate(places, 1)
+        for dtype in place.split()
+    }
+
+
+def check(extracted: Extracted) -> list[str]:
+    """What --check reports: a line a statement that claims what no wheel holds."""
+    statements = load_statements().all
+    told = [
+        f"{one.id}: the text stands not in {', '.join(lines)}"
+        + ("" if len(lines) < len([1 for r in extracted.releases if one.spans(r)]) else " (all)")
+        for one, lines in unfounded(statements, extracted)
+    ]
+    known = {one.id for one in statements}
+    return told + [f"{name}: an exception for no statement" for name in EXCEPTIONS.keys() - known]
+
+
+def main() -> int:
+    """Extract, print the review, check; 1 where the check finds something, 2 or 3 on an error."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("releases", nargs="*", help="2.13.0; left out: all (with --check: none)")
+    parser.add_argument("--check", action="store_true", help="hold the statements against them")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="where wheels are kept")
+    given = parser.parse_args()
+    directory = data_directory()
+    try:
+        return _run(given.releases, given.cache, directory, check_only=given.check)
+    except OpcheckError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+
+
+def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) -> int:
+    extracted, history = read_texts(directory), read_metal(directory)
+    asked = list(named)
+    if not named and not check_only:
+        asked = [one.torch for one in read_releases(directory / "releases.yaml")[0]]
+        extracted, history = EMPTY, metal({})
+    pieces = {piece for _, text in claims(load_statements().all) for piece in fragments(text)}
+    lines = []
+    for release in asked:
+        start = time.monotonic()
+        line, found, families = extract(release, cache, tuple(sorted(pieces)))
+        history = metal(with_column(history.operators, extracted.releases, line, families))
+        extracted = with_release(extracted, line, found)
+        lines.append(line)
+        seconds = time.monotonic() - start
+        print(f"{line}: {len(found)} texts, {len(families)} families, {seconds:.1f} s")
+    if asked:
+        (directory / DIRECTORY).mkdir(exist_ok=True)
+        write_text(directory / DIRECTORY / TEXTS, dump_texts(extracted))
+        write_text(directory / DIRECTORY / METAL, dump(history))
+    for line in by_version(lines):
+        earlier = extracted.releases[: extracted.releases.index(line)]
+        before = earlier[-1] if earlier else None
+        print("\n".join(review(line, before, extracted, history)))
+    told = check(extracted) if check_only or asked else []
+    for problem in told:
+        print(problem)
+    if check_only:
+        print(f"{len(extracted.releases)} releases, {len(told)} differences")
+    return 1 if check_only and told else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
