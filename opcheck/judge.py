@@ -130,6 +130,14 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
     return tuple(verdicts)
 
 
+#: What the simulation itself sees a Mac refuse, whatever is registered; by the refusal's id.
+_REFUSALS = {
+    "device_mismatch": "its tensors are on two devices, and a Mac refuses that whatever is registered",
+    "generator_device": "a CPU generator cannot draw on mps",
+    "numpy": "a tensor on mps is not taken to NumPy: a Mac wants it moved to the CPU first",
+}
+
+
 class _Case:
     """One call with what the lists say about its overload."""
 
@@ -203,7 +211,7 @@ def _details(call: OpCall) -> object:
 def _refused(case: _Case, limitation: str, text: str) -> Verdict:
     return Verdict(
         status="unsupported",
-        because=f"the Mac refuses this call whatever is registered ({limitation})",
+        because=_REFUSALS.get(limitation, f"the Mac refuses this call ({limitation})"),
         evidence=(Evidence(kind="limitation", torch=case.release.torch, detail=limitation),),
         confidence="source check",
         prints=text,

@@ -112,6 +112,7 @@ class MPSTensor(torch.Tensor):
                 "can't convert mps:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
                 "to host memory first."
             )
+            FLIGHT.refuse(torch.ops.aten._to_copy.default, (self,), "numpy", message)
             raise TypeError(message)
         return self.detach().cpu().resolve_conj().resolve_neg().numpy()
 

@@ -180,3 +180,16 @@ def test_a_registration_of_another_release_changes_the_way() -> None:
 
 def test_numbers_where_the_schema_says_tensor() -> None:
     assert names(lambda x: torch.copysign(x, 2.0), torch.ones(2)) == ["copysign.Scalar"]
+
+
+def test_what_numpy_refuses_is_recorded_as_a_refusal() -> None:
+    seen = []
+
+    def run(x: torch.Tensor) -> None:
+        try:
+            x.numpy()
+        except TypeError as error:
+            seen.append(str(error))
+
+    (entry,) = recorded(run, torch.ones(2)).calls
+    assert entry.call.refusal == ("numpy", seen[0])
