@@ -14,7 +14,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from opcheck.errors import OpcheckError
@@ -37,7 +37,7 @@ from opcheck.oplists.extracted import (
     unfounded,
     with_release,
 )
-from opcheck.oplists.files import read_releases
+from opcheck.oplists.files import Release, read_releases
 from opcheck.oplists.history import History, by_version, dump, expand, with_column
 from opcheck.oplists.registrations import data_directory
 from opcheck.oplists.statements import load_statements
@@ -115,16 +115,19 @@ def _dtypes(value: str) -> set[str]:
     }
 
 
-def check(extracted: Extracted) -> list[str]:
-    """What --check reports: a line a statement that claims what no wheel holds."""
+def check(extracted: Extracted, releases: Iterable[Release]) -> list[str]:
+    """What --check reports: a statement that claims what no wheel holds, a release not extracted."""
     statements = load_statements().all
     told = [
-        f"{one.id}: the text stands not in {', '.join(lines)}"
-        + ("" if len(lines) < len([1 for r in extracted.releases if one.spans(r)]) else " (all)")
-        for one, lines in unfounded(statements, extracted)
+        f"torch {one.line}: not extracted" for one in releases if one.line not in extracted.releases
     ]
+    for one, lines in unfounded(statements, extracted):
+        spanned = [line for line in extracted.releases if one.spans(line)]
+        where = "any release of its span" if len(lines) == len(spanned) else ", ".join(lines)
+        told.append(f"{one.id}: its text does not stand in the wheel of {where}")
     known = {one.id for one in statements}
-    return told + [f"{name}: an exception for no statement" for name in EXCEPTIONS.keys() - known]
+    told += [f"{name}: an exception for no statement" for name in EXCEPTIONS.keys() - known]
+    return told
 
 
 def main() -> int:
@@ -144,9 +147,10 @@ def main() -> int:
 
 def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) -> int:
     extracted, history = read_texts(directory), read_metal(directory)
+    known, _ = read_releases(directory / "releases.yaml")
     asked = list(named)
     if not named and not check_only:
-        asked = [one.torch for one in read_releases(directory / "releases.yaml")[0]]
+        asked = [one.torch for one in known]
         extracted, history = EMPTY, metal({})
     pieces = {piece for _, text in claims(load_statements().all) for piece in fragments(text)}
     lines = []
@@ -166,11 +170,10 @@ def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) ->
         earlier = extracted.releases[: extracted.releases.index(line)]
         before = earlier[-1] if earlier else None
         print("\n".join(review(line, before, extracted, history)))
-    told = check(extracted) if check_only or asked else []
+    told = check(extracted, known)
     for problem in told:
         print(problem)
-    if check_only:
-        print(f"{len(extracted.releases)} releases, {len(told)} differences")
+    print(f"{len(extracted.releases)} releases, {len(told)} differences")
     return 1 if check_only and told else 0
 
 
