@@ -15,13 +15,20 @@ if TYPE_CHECKING:
 def write_text(path: Path, text: str) -> None:
     """Write beside the file and rename, so that an interrupted run leaves no half of it.
 
+    A link is followed; a device or a pipe is written to as it is.
+
     Raises:
         UsageError: it cannot be written.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    target = path.resolve()
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
+        if target.exists() and not target.is_file():
+            # Renaming over /dev/null would leave a file there.
+            target.write_text(text, encoding="utf-8")
+            return
         beside.write_text(text, encoding="utf-8", newline="\n")
-        beside.replace(path)
+        beside.replace(target)
     except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink()
