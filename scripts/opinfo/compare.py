@@ -9,6 +9,7 @@ from opcheck.judge import judge_all
 from opcheck.oplists.registrations import OpLists, load
 from opcheck.oplists.statements import Statements
 from opcheck.versions import Target, Version
+from scripts.opinfo import reference
 from scripts.opinfo.store import PASSES
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class Pair(NamedTuple):
     dtype: str
     #: pass or xfail
     expected: str
-    #: whether we say that it fails; None: no call could be recorded, or only unknown ones decide.
+    #: whether we say that it fails; None: no call could be recorded, only unknown ones decide, or the
+    #: failure that the CI expects is the CPU's own.
     predicted: bool | None
     #: the call that decides and why; of an unjudged pair, what was in the way
     because: str
@@ -39,6 +41,17 @@ class Pair(NamedTuple):
     def agrees(self) -> bool:
         """Whether both say the same."""
         return self.predicted == (self.expected == "xfail")
+
+
+#: The only dtypes that the lists for gradients name in any release, 2.8 to 2.15, but for ``None``.  That no others
+#: are run shows in index_fill: its entry of 2.8 to 2.10, for a missing kernel of aten::_unique, names these two, and
+#: bfloat16 would meet the same missing kernel.
+_GRADIENT_DTYPES = frozenset({"float32", "float16"})
+
+
+def runs(kind: str, dtype: str) -> bool:
+    """Whether the CI runs the pass with the dtype."""
+    return kind != "gradient" or dtype in _GRADIENT_DTYPES
 
 
 @functools.cache
@@ -56,13 +69,17 @@ def compare(recording: Recording, macos: str, *, without: str = "") -> Iterator[
     """Every pair that the CI runs and does not skip."""
     lists = lists_without(without)
     target = Target(torch=Version.parse(recording.line), macos=Version.parse(macos))
+    of_cpu = reference.load()
     for name, info in sorted(recording.opinfos.items()):
         for kind in PASSES:
             for dtype, expected in info.ci[macos][kind].items():
-                if expected == "skip":
+                if expected == "skip" or not runs(kind, dtype):
                     continue
-                run = info.runs[kind].get(dtype)
-                predicted, because = _predict(run, target, lists)
+                predicted: bool | None
+                if expected == "xfail" and of_cpu.explains(kind, name, dtype):
+                    predicted, because = None, "the CPU that MPS is compared with raises"
+                else:
+                    predicted, because = _predict(info.runs[kind].get(dtype), target, lists)
                 yield Pair(recording.line, kind, name, dtype, expected, predicted, because)
 
 

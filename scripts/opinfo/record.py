@@ -219,7 +219,7 @@ def _with_gradient(op: Any, first: Any, args: Any, kwargs: Any, watch: Watch) ->
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad
     ]
     inputs = [
-        tensor for tensor in _flat((first, args, kwargs)) if tensor.requires_grad and tensor.is_leaf
+        tensor for tensor in flat((first, args, kwargs)) if tensor.requires_grad and tensor.is_leaf
     ]
     if not outputs or not inputs:
         return
@@ -229,15 +229,16 @@ def _with_gradient(op: Any, first: Any, args: Any, kwargs: Any, watch: Watch) ->
         torch.autograd.grad(outputs, inputs, gradients, allow_unused=True)
 
 
-def _flat(value: Any) -> Iterator[torch.Tensor]:
+def flat(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in nested arguments."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _flat(item)
+            yield from flat(item)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _flat(item)
+            yield from flat(item)
 
 
 def op_db() -> list[Any]:
