@@ -81,8 +81,6 @@ class OpCall(Record, frozen=True, kw_only=True):
     refusal: tuple[str, str] | None = None
     #: what the call's own registrations say, for a namespace that the lists do not describe.
     registrations: tuple[str, ...] = ()
-    #: a Mac-only branch was taken here: the id of its twin.
-    twin: str = ""
 
 
 class Problem(Record, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ import msgspec
 
 from opcheck.errors import OpListError
 from opcheck.oplists.registrations import FILES, data_directory
+from opcheck.oplists.tables import read_table
 from opcheck.versions import Version
 
 FILE = "composites.json"
@@ -139,18 +140,10 @@ def _registered(directory: Path) -> _Names:
 @functools.cache
 def _table(directory: Path) -> Table:
     path = directory / FILE
-    try:
-        table = msgspec.json.decode(path.read_bytes(), type=Table)
-    except (OSError, msgspec.DecodeError) as error:
-        raise OpListError(
-            f"not the table of what composites call: {error}",
-            context=str(path),
-            hint="restore the file, or make it again: python -m scripts.derive_opinfo",
-        ) from error
-    if table.schema != SCHEMA:
-        raise OpListError(
-            f"schema {table.schema} is not the one that this opcheck reads ({SCHEMA})",
-            context=f"{path}: schema",
-            hint="install the opcheck that the lists belong to",
-        )
-    return table
+    return read_table(
+        path,
+        Table,
+        SCHEMA,
+        what="the table of what composites call",
+        made_by="python -m scripts.derive_opinfo",
+    )

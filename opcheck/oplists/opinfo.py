@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from opcheck.errors import OpListError
 from opcheck.oplists.registrations import data_directory
+from opcheck.oplists.tables import read_table
 
 DIRECTORY = "opinfo"
 SCHEMA = 1
@@ -102,18 +102,10 @@ def _directory(directory: Path | None) -> Path:
 def _read(path: Path) -> Evaluation | None:
     if not path.exists():
         return None
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=Evaluation)
-    except (OSError, msgspec.DecodeError) as error:
-        raise OpListError(
-            f"not an evaluation of PyTorch's lists: {error}",
-            context=str(path),
-            hint="restore the file, or make it again: python -m scripts.run_opinfo_all",
-        ) from error
-    if found.schema != SCHEMA:
-        raise OpListError(
-            f"schema {found.schema} is not the one that this opcheck reads ({SCHEMA})",
-            context=f"{path}: schema",
-            hint="install the opcheck that the lists belong to",
-        )
-    return found
+    return read_table(
+        path,
+        Evaluation,
+        SCHEMA,
+        what="an evaluation of PyTorch's lists",
+        made_by="python -m scripts.run_opinfo_all",
+    )
