@@ -16,14 +16,13 @@ from torch import fx
 
 from opcheck.capture.lines import locate
 from opcheck.model import OpCall, SourceLocation, TensorSpec
-from opcheck.simulate.specs import Spec, decode, spec_of
-from opcheck.simulate.tensor import MPSTensor
+from opcheck.simulate.specs import Spec, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from opcheck.capture.ledger import KeptCall, Ref
     from opcheck.capture.recorder import Recorded
-    from opcheck.simulate.dispatcher import Call
 
     Place = Callable[[Recorded], tuple[SourceLocation | None, str]]
 
@@ -90,26 +89,26 @@ class _Builder:
     def add(self, entry: Recorded) -> None:
         """One more call."""
         call = entry.call
-        inputs = iter([self._node(tensor) for tensor in call.inputs])
+        inputs = iter([self._node(ref) for ref in call.inputs])
         args, kwargs = _arguments(call.key, inputs)
         node = self.graph.create_node("call_function", call.route.func, args, kwargs)
         node.meta["op_call"] = self._op_call(entry)
         if len(call.route.returns) == 1 and not call.route.returns_list:
             for output in call.outputs:
-                self._nodes[_identity(output)] = node
+                self._nodes[output.number] = node
             return
         for index, output in enumerate(call.outputs):
             item = self.graph.call_function(operator.getitem, (node, index))
-            self._nodes[_identity(output)] = item
+            self._nodes[output.number] = item
 
-    def _node(self, tensor: torch.Tensor) -> fx.Node:
-        identity = _identity(tensor)
-        node = self._nodes.get(identity)
+    def _node(self, ref: Ref) -> fx.Node:
+        node = self._nodes.get(ref.number)
         if node is None:
-            node = self._nodes[identity] = self._placeholder(tensor, self._names.get(identity, ""))
+            name = self._names.get(ref.number, "")
+            node = self._nodes[ref.number] = self._placeholder(ref.spec, name)
         return node
 
-    def _placeholder(self, tensor: torch.Tensor, name: str) -> fx.Node:
+    def _placeholder(self, spec: Spec, name: str) -> fx.Node:
         # torch.fx wants all placeholders in front of the calls.
         with self.graph.inserting_after(self._last_placeholder):
             readable = _NO_NAME.sub("_", name).strip("_") or "constant"
@@ -118,7 +117,7 @@ class _Builder:
             count = self._placeholders[readable]
             node = self.graph.placeholder(readable if count == 1 else f"{readable}_{count}")
         self._last_placeholder = node
-        node.meta["spec"] = repr(_spec(tensor))
+        node.meta["spec"] = repr(spec)
         node.meta["name"] = name
         return node
 
@@ -141,7 +140,7 @@ class _Builder:
             registrations=route.registrations,
         )
 
-    def _roles(self, call: Call) -> tuple[_Role, ...]:
+    def _roles(self, call: KeptCall) -> tuple[_Role, ...]:
         """For each input tensor, its argument and whether the call writes to it, by the schema."""
         roles = self._known_roles.get(call.key)
         if roles is None:
@@ -154,14 +153,12 @@ class _Builder:
             )
         return roles
 
-    def _tensor_spec(self, tensor: torch.Tensor, role: _Role = _RESULT) -> TensorSpec:
-        spec = _spec(tensor)
-        memory = getattr(tensor, "memory", None)
-        storage = memory.number if memory is not None else _identity(tensor)
+    def _tensor_spec(self, ref: Ref, role: _Role = _RESULT) -> TensorSpec:
+        spec = ref.spec
         strided = spec.layout is torch.strided
         return TensorSpec(
-            tensor=self._number("tensor", _identity(tensor)),
-            storage=self._number("storage", storage),
+            tensor=self._number("tensor", ref.number),
+            storage=self._number("storage", ref.storage),
             dtype=spec.dtype_name,
             shape=spec.shape,
             stride=spec.stride,
@@ -173,15 +170,6 @@ class _Builder:
 
     def _number(self, kind: str, identity: int) -> int:
         return self._numbers.setdefault((kind, identity), len(self._numbers) + 1)
-
-
-def _identity(tensor: torch.Tensor) -> int:
-    # The recorder keeps every tensor of a call alive, so that an id is not given twice.
-    return tensor.number if type(tensor) is MPSTensor else -id(tensor)
-
-
-def _spec(tensor: torch.Tensor) -> Spec:
-    return tensor.spec if type(tensor) is MPSTensor else spec_of(tensor, "cpu")
 
 
 def _count_specs(part: Any) -> int:

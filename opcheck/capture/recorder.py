@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from opcheck.capture.ledger import KeptCall, Ledger
 from opcheck.capture.lines import innermost, is_user_code, locate
 from opcheck.model import Problem, SourceLocation
+from opcheck.simulate.tensor import MPSTensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +29,7 @@ _IDLE = (torch.nn.modules.dropout._DropoutNd, torch.nn.Identity)
 class Recorded(NamedTuple):
     """One call as it is kept while the program runs: cheap to make, turned into records later."""
 
-    call: Call
+    call: KeptCall
     site: tuple[CodeType, int] | None
     module: str
     phase: str
@@ -42,6 +44,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.calls: list[Recorded] = []
+        self.ledger = Ledger(self.calls)
         self.phase = "forward"
         self.guesses: dict[tuple[str, str, str], tuple[int, SourceLocation | None]] = {}
         self.called: set[int] = set()
@@ -54,7 +57,8 @@ class Recorder:
 
     def record(self, call: Call) -> None:
         """Keep one leaf call."""
-        self.calls.append(Recorded(call, self._site(), self._module(), self.phase))
+        kept = self.ledger.keep(call)
+        self.calls.append(Recorded(kept, self._site(), self._module(), self.phase))
 
     def guess(self, operator: str, answer: Any) -> None:
         """Count an answer that was made up.
@@ -130,7 +134,7 @@ class Recorder:
 
         Modules that do nothing outside of training (dropout, identity) are not worth a word.
         """
-        used = {id(tensor) for entry in self.calls for tensor in entry.call.inputs}
+        used = {ref.number for entry in self.calls for ref in entry.call.inputs}
         return tuple(
             name
             for name, module in root.named_modules()
@@ -139,7 +143,7 @@ class Recorder:
             and type(module).forward is not torch.nn.Module.forward
             and not isinstance(module, _IDLE)
             and not any(
-                id(tensor) in used
+                isinstance(tensor, MPSTensor) and tensor.number in used
                 for tensor in (*module._parameters.values(), *module._buffers.values())
             )
         )

@@ -10,13 +10,16 @@ Tried on torch 2.13.0; the keys and ``_extra_dispatch_keys`` are the same in 2.9
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import DispatchKey, DispatchKeySet
 
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.specs import Spec, spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MPS_KEYS = (
     DispatchKeySet(DispatchKey.MPS)
@@ -34,13 +37,24 @@ class OutsideError(RuntimeError):
 
 
 class Storage:
-    """The memory that aliases share: whether its values are known, and how large it is."""
+    """The memory that aliases share: whether its values are known, and who is told when it is given back.
 
-    __slots__ = ("known", "number")
+    It lives as long as a tensor that shares it: where autograd alone holds one, C++ keeps the Python object too
+    (torch/csrc/autograd/python_variable.cpp).
+    """
+
+    __slots__ = ("known", "number", "watcher")
 
     def __init__(self, *, known: bool) -> None:
         self.number = next(_numbers)
         self.known = known
+        #: called with the number once nothing shares the memory any more
+        self.watcher: Callable[[int], None] | None = None
+
+    def __del__(self) -> None:
+        """Tell the watcher."""
+        if self.watcher is not None:
+            self.watcher(self.number)
 
 
 class MPSTensor(torch.Tensor):

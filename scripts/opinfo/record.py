@@ -13,6 +13,7 @@ import torch
 from torch.testing._internal import common_methods_invocations
 
 from opcheck.capture.graph import op_calls, to_graph
+from opcheck.capture.ledger import Ledger
 from opcheck.capture.recorder import Recorded
 from opcheck.oplists.registrations import load
 from opcheck.simulate.mac import simulated_mac
@@ -44,6 +45,7 @@ class Watch:
         self.on = False
         self.phase = "forward"
         self.calls: dict[Any, Recorded] = {}
+        self._ledger = Ledger(())
         self.bodies: dict[str, Body] = {}
         self.enters: dict[str, None] = {}
         self._stack: list[set[str]] = []
@@ -73,7 +75,7 @@ class Watch:
             leaves.update(met)
         key = (self.phase, call.key, inner, call.refusal)
         if key not in self.calls:
-            self.calls[key] = Recorded(call, None, "", self.phase)
+            self.calls[key] = Recorded(self._ledger.keep(call), None, "", self.phase)
 
     def guess(self, operator: str, answer: Any) -> None:
         """Give up on a sample that loops.

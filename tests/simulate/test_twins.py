@@ -132,7 +132,7 @@ def test_lstm_is_one_kernel_and_gru_a_linear_for_each_step() -> None:
 
 def test_pinv_makes_no_float64() -> None:
     calls = recorded(torch.linalg.pinv, torch.randn(3, 3)).calls
-    dtypes = {output.dtype for entry in calls for output in entry.call.outputs}
+    dtypes = {ref.spec.dtype for entry in calls for ref in entry.call.outputs}
     assert torch.float64 not in dtypes
     assert "aten::linalg_svd" in {name for entry in calls for name in entry.call.inner or ()}
 

@@ -1,0 +1,83 @@
+"""What is kept of a call while the program runs: names and sizes of its tensors, never the tensors.
+
+A tensor that the trace held would outlive the program's own use of it: memory would grow, and nobody could say
+when it was given back.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from opcheck.simulate.specs import Spec, spec_of
+from opcheck.simulate.tensor import MPSTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from opcheck.simulate.dispatcher import Call
+    from opcheck.simulate.routes import Route
+
+
+class Ref(NamedTuple):
+    """A tensor as it was when its call was recorded; the numbers of those on the CPU are below zero."""
+
+    number: int
+    storage: int
+    spec: Spec
+
+
+class KeptCall(NamedTuple):
+    """A ``Call`` of the simulator without its tensors."""
+
+    route: Route
+    key: tuple[Any, ...]
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+    inner: tuple[str, ...] | None
+    refusal: tuple[str, str] | None
+
+
+class Ledger:
+    """Names tensors, and notes when the memory of each was given back."""
+
+    def __init__(self, calls: Sequence[object]) -> None:
+        #: number of a storage -> how many calls were recorded when it was freed
+        self.freed: dict[int, int] = {}
+        self._calls = calls
+        self._on_cpu: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self._count = 0
+
+    def keep(self, call: Call) -> KeptCall:
+        """The call without its tensors."""
+        return KeptCall(
+            call.route,
+            call.key,
+            tuple([self.ref(tensor) for tensor in call.inputs]),
+            tuple([self.ref(tensor) for tensor in call.outputs]),
+            call.inner,
+            call.refusal,
+        )
+
+    def ref(self, tensor: torch.Tensor) -> Ref:
+        """The name of a tensor; its memory is watched from here on."""
+        if type(tensor) is MPSTensor:
+            memory = tensor.memory
+            memory.watcher = self._gave_back
+            return Ref(tensor.number, memory.number, tensor.spec)
+        number = self._number(tensor)
+        return Ref(number, number, spec_of(tensor, "cpu"))
+
+    def _number(self, tensor: torch.Tensor) -> int:
+        # An id is given again once its tensor is gone; an attribute of ours would be pickled with the tensor.
+        known = self._on_cpu.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            return known[1]
+        self._count += 1
+        self._on_cpu[id(tensor)] = (weakref.ref(tensor), -self._count)
+        return -self._count
+
+    def _gave_back(self, storage: int) -> None:
+        self.freed[storage] = len(self._calls)
