@@ -263,7 +263,8 @@ class Simulator(TorchDispatchMode):
         for index, specs in zip(route.writes, result.written, strict=True):
             for written, spec in zip(_written(route, index, args, kwargs), specs, strict=True):
                 if type(written) is MPSTensor:
-                    written.memory.known = False
+                    if (route.name, index) not in shapes.UNWRITTEN:
+                        written.memory.known = False
                     if spec is not None and spec is not written.spec:
                         refresh(written, spec)
         outputs: list[Any] = []

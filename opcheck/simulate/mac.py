@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from opcheck.oplists.registrations import load
+from opcheck.simulate.autocast import autocast_of
 from opcheck.simulate.backend import mps_backend
 from opcheck.simulate.device import DeviceMode
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS, Simulator, Sink
@@ -42,8 +44,11 @@ def simulated_mac(
     # Module.to gives a new parameter where the type of the data changes; ``data = `` would keep a wrapper.
     overwritten = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(value=True)
+    lists = load()
+    policies = lists.operators(str(target.torch), "AutocastMPS")
+    autocast = autocast_of(target, policies, lists.names("AutocastMPS"))
     try:
-        with mps_backend(target.macos), simulator, DeviceMode():
+        with mps_backend(target.macos), autocast, simulator, DeviceMode():
             yield simulator
     finally:
         FLIGHT.refuse = refuse

@@ -26,6 +26,11 @@ NEVER_REAL = frozenset({"aten::empty.memory_format", "aten::empty_strided", "ate
 ONLY_REAL = frozenset({"aten::_ctc_loss", "aten::_ctc_loss.Tensor", "aten::_pack_padded_sequence"})
 
 
+#: arguments, by their position, whose values stay as they are although others are not known: without values the
+#: gradients are taken to be finite, so that torch.amp.GradScaler takes the step (torch/amp/grad_scaler.py).
+UNWRITTEN = frozenset({("aten::_amp_foreach_non_finite_check_and_unscale_", 1)})
+
+
 class DataDependentError(RuntimeError):
     """The program asks for values that a run on shapes does not have."""
 
