@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from opcheck.capture.backward import ENGINE, Trail
 from opcheck.capture.ledger import KeptCall, Ledger
 from opcheck.capture.lines import innermost, is_user_code, locate
 from opcheck.model import Problem, SourceLocation
@@ -17,10 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType, FrameType
 
+    from opcheck.capture.births import Births
     from opcheck.simulate.dispatcher import Call
 
 #: a guess is repeated at one line this often before the program is taken to loop on it.
 MAX_GUESSES = 1000
+
+#: different answers of one line that its problem names.
+_ANSWERS_TOLD = 3
 
 
 _IDLE = (torch.nn.modules.dropout._DropoutNd, torch.nn.Identity)
@@ -35,6 +40,36 @@ class Recorded(NamedTuple):
     phase: str
 
 
+class Guessed:
+    """The answers that one line was given in place of values that nobody knows."""
+
+    def __init__(self, operator: str, location: SourceLocation | None, module: str) -> None:
+        self.operator = operator
+        self.location = location
+        self.module = module
+        self.count = 0
+        #: in the order of their first use
+        self.answers: dict[str, None] = {}
+
+    @property
+    def said(self) -> str:
+        """The answers in words."""
+        first = list(self.answers)[:_ANSWERS_TOLD]
+        return ", then ".join(first) + (", ..." if len(self.answers) > _ANSWERS_TOLD else "")
+
+    def problem(self) -> Problem:
+        """What the report says of it."""
+        return Problem(
+            kind="guess",
+            message=f"{self.operator} asked for values that a run on shapes does not have: "
+            f"answered {self.said}"
+            + (f" ({self.count:,} times)" if self.count > 1 else "")
+            + "; the way and the shapes from here rest on that guess",
+            location=self.location,
+            module=self.module,
+        )
+
+
 class LoopsOnGuessError(RuntimeError):
     """A line keeps asking for values that are not known."""
 
@@ -42,23 +77,29 @@ class LoopsOnGuessError(RuntimeError):
 class Recorder:
     """A sink for the simulator that keeps every call."""
 
-    def __init__(self) -> None:
+    def __init__(self, births: Births | None = None) -> None:
         self.calls: list[Recorded] = []
-        self.ledger = Ledger(self.calls)
+        self.ledger = Ledger(self.calls, births)
         self.phase = "forward"
-        self.guesses: dict[tuple[str, str, str], tuple[int, SourceLocation | None]] = {}
+        self.guesses: dict[tuple[Any, ...], Guessed] = {}
         self.called: set[int] = set()
         #: the innermost module that an exception left
         self.raised_in = ""
         self._stack: list[Any] = []
         self._names: dict[int, str] = {}
-        self._user: dict[CodeType, bool] = {}
+        self._user: dict[CodeType, bool] = {ENGINE: True}
+        self._trail: Trail[tuple[tuple[CodeType, int] | None, str]] = Trail((None, ""))
         self._graphs: dict[CodeType, torch.fx.GraphModule] = {}
 
     def record(self, call: Call) -> None:
         """Keep one leaf call."""
         kept = self.ledger.keep(call)
-        self.calls.append(Recorded(kept, self._site(), self._module(), self.phase))
+        self.calls.append(Recorded(kept, *self._where()))
+
+    def asked(self, operator: str) -> int:
+        """How often this line, in this module, has asked for unknown values by ``operator``."""
+        found = self.guesses.get((operator, *self._where()[:2]))
+        return found.count if found else 0
 
     def guess(self, operator: str, answer: Any) -> None:
         """Count an answer that was made up.
@@ -66,12 +107,17 @@ class Recorder:
         Raises:
             LoopsOnGuessError: one line asked more often than MAX_GUESSES.
         """
-        location = locate(self._site())
-        key = (operator, str(answer), str(location))
-        count = self.guesses.get(key, (0, None))[0] + 1
-        self.guesses[key] = (count, location)
-        if count > MAX_GUESSES:
-            message = f"{operator} was asked for unknown values {count} times at one line"
+        key = (operator, *self._where()[:2])
+        found = self.guesses.get(key)
+        if found is None:
+            found = self.guesses[key] = Guessed(operator, locate(key[1]), key[2])
+        found.count += 1
+        found.answers.setdefault(str(answer))
+        if found.count > MAX_GUESSES:
+            message = (
+                f"{operator} asked for unknown values {found.count:,} times at one line, "
+                f"and no answer ended that: {found.said}"
+            )
             raise LoopsOnGuessError(message)
 
     def place(self, entry: Recorded) -> tuple[SourceLocation | None, str]:
@@ -89,15 +135,15 @@ class Recorder:
 
     def problems(self) -> tuple[Problem, ...]:
         """The guesses, as problems of the trace."""
-        return tuple(
-            Problem(
-                kind="guess",
-                message=f"{operator} asked for values that a run on shapes does not have: "
-                f"answered {answer}" + (f" ({count} times)" if count > 1 else ""),
-                location=location,
+        by_line: dict[tuple[str, str, SourceLocation | None], Guessed] = {}
+        for one in self.guesses.values():
+            found = by_line.setdefault(
+                (one.operator, one.said, one.location),
+                Guessed(one.operator, one.location, one.module),
             )
-            for (operator, answer, _), (count, location) in self.guesses.items()
-        )
+            found.count += one.count
+            found.answers.update(one.answers)
+        return tuple(found.problem() for found in by_line.values())
 
     @contextlib.contextmanager
     def follow_modules(self, root: torch.nn.Module) -> Iterator[None]:
@@ -148,10 +194,30 @@ class Recorder:
             )
         )
 
+    @contextlib.contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """Calls that no module of the model makes are of what has this name, for the length of the block."""
+        self._stack.append(name)
+        try:
+            yield
+        finally:
+            self._stack.pop()
+
+    def _where(self) -> tuple[tuple[CodeType, int] | None, str, str]:
+        """Line, module and phase of the call that is being made."""
+        site = self._site()
+        if site is not None and site[0] is ENGINE:
+            return (*self._trail.of_running_node(), "backward")
+        place = (site, self._module())
+        self._trail.note(place)
+        return (*place, self.phase)
+
     def _module(self) -> str:
         if not self._stack:
             return ""
         module = self._stack[-1]
+        if type(module) is str:
+            return module
         return self._names.get(id(module)) or type(module).__name__
 
     def _site(self) -> tuple[CodeType, int] | None:

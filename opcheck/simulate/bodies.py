@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _NOTHING: tuple[str, ...] = ()
 
+#: a body that asks for more values than these does not end.
+_MOST_GUESSES = 1_000
+
 
 def _convolution(args: Any, kwargs: Any) -> tuple[str, ...]:
     # aten/src/ATen/native/Convolution.cpp, ``_convolution`` (1.13 to 2.15): ConvBackend::Mps and MpsTranspose;
@@ -86,6 +89,7 @@ class _Names:
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
+        self._asked = 0
 
     def record(self, call: Call) -> None:
         """Take the name; a composite inside of a composite stands for what it calls itself."""
@@ -93,8 +97,16 @@ class _Names:
         for name in call.inner or () if followed else (call.route.name,):
             self.names.setdefault(name)
 
+    def asked(self, _operator: str) -> int:
+        """How often values were asked for, wherever."""
+        return self._asked
+
     def guess(self, operator: str, answer: Any) -> None:
         """Values are unknown by design: the body goes on with the guess."""
+        self._asked += 1
+        if self._asked > _MOST_GUESSES:
+            message = f"{operator} was answered {answer} and asks again"
+            raise RuntimeError(message)
 
 
 def follow(simulator: Simulator, route: Route, args: Any, kwargs: Any) -> tuple[str, ...] | None:

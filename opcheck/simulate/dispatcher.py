@@ -11,7 +11,7 @@ import torch
 from torch._C import DispatchKey
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opcheck.simulate import bodies, shapes
+from opcheck.simulate import bodies, guesses, shapes
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.routes import Kind, Route, make_route, unwrapped
 from opcheck.simulate.specs import DICT, LIST, Spec, encode, spec_of
@@ -73,6 +73,9 @@ class Sink(Protocol):
 
     def record(self, call: Call) -> None:
         """Take one leaf call."""
+
+    def asked(self, operator: str) -> int:
+        """How often ``operator`` has asked for unknown values at this place."""
 
     def guess(self, operator: str, answer: Any) -> None:
         """Take note that ``operator`` asked for unknown values and was answered ``answer``."""
@@ -200,23 +203,65 @@ class Simulator(TorchDispatchMode):
     ) -> Any:
         known = all(t.payload is not None and t.memory.known for t in on_mps)
         known = known and route.func not in self._unrunnable
-        if route.reads_data and not known:
-            return self._guess(route, args)
-        if known and (route.reads_data or route.reads_shape or route.name in shapes.ONLY_REAL):
+        if not known:
+            return self._compute_unknown(route, key, args, kwargs, device)
+        if not (route.reads_data or route.reads_shape or route.name in shapes.ONLY_REAL):
+            result = self._result_of(route, key, args, kwargs)
+            if result.elements > self.keep:
+                return self._compute_shapes(route, result, args, kwargs, device)
+        try:
             return self._compute_real(route, args, kwargs, device)
+        except NotImplementedError:
+            # Only MPS has a kernel for it (_scaled_dot_product_attention_math_for_mps): no values then.
+            self._unrunnable.add(route.func)
+            return self._compute_unknown(route, key, args, kwargs, device)
+
+    def _compute_unknown(
+        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, device: torch.device
+    ) -> Any:
+        if route.reads_data:
+            answer = guesses.scalar(route, args, self._sink.asked(route.name))
+            self._sink.guess(route.name, answer)
+            return answer
+        guess = guesses.tensors(route, args, kwargs, keep=self.keep)
+        if guess is not None:
+            self._tell(route, guess.assumed)
+            return self._wrap_guess(guess.results, device)
+        masks = guesses.without_masks(args) if route.name in guesses.INDEXED else None
+        if masks is None:
+            result = self._result_of(route, key, args, kwargs)
+        else:
+            # Not by its key: how much a mask selects may be known.
+            replaced, assumed = masks
+            self._tell(route, assumed)
+            result = shapes.result_of(route, replaced, kwargs)
+        return self._compute_shapes(route, result, args, kwargs, device)
+
+    def _result_of(
+        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any
+    ) -> shapes.Result:
         result = self._results.get(key)
         if result is None:
             result = self._results[key] = shapes.result_of(route, args, kwargs)
-        if known and result.elements <= self.keep and route.name not in shapes.NEVER_REAL:
-            try:
-                return self._compute_real(route, args, kwargs, device)
-            except NotImplementedError:
-                # Only MPS has a kernel for it (_scaled_dot_product_attention_math_for_mps): no values then.
-                self._unrunnable.add(route.func)
-        return self._compute_shapes(route, result, args, kwargs, device)
+        return result
+
+    def _tell(self, route: Route, assumed: str) -> None:
+        if assumed:
+            self._sink.guess(route.name, assumed)
+
+    def _wrap_guess(self, results: tuple[Spec | torch.Tensor, ...], device: torch.device) -> Any:
+        made = [
+            self._wrap_shape("new", result, None, device)
+            if isinstance(result, Spec)
+            else self._wrap_real("new", result, None, device)
+            for result in results
+        ]
+        return made[0] if len(made) == 1 else tuple(made)
 
     def _compute_real(self, route: Route, args: Any, kwargs: Any, device: torch.device) -> Any:
         outputs = route.func(*unwrapped(route, _payloads(args)), **_payloads(kwargs))
+        if route.name in shapes.ARBITRARY:
+            outputs.zero_()
         for index in route.writes:
             for written in _written(route, index, args, kwargs):
                 if type(written) is MPSTensor and written.payload is not None:
@@ -286,17 +331,13 @@ class Simulator(TorchDispatchMode):
         if not isinstance(spec, Spec):
             return spec
         if device is _CPU:
-            # A copy to the host of values that nobody knows: the program goes on with zeros, which is said.
-            self._sink.guess("Tensor.cpu", "zeros")
-            return torch.zeros(spec.shape, dtype=spec.dtype)
+            # A copy to the host of values that nobody knows: the program goes on with others, which is said.
+            values, answer = guesses.copied(spec, self._sink.asked("Tensor.cpu"))
+            self._sink.guess("Tensor.cpu", answer)
+            return values
         return wrap(
             spec, None, base.memory if relation == "view" and type(base) is MPSTensor else None
         )
-
-    def _guess(self, route: Route, args: Any) -> Any:
-        answer = shapes.guess(route, args)
-        self._sink.guess(route.name, answer)
-        return answer
 
 
 # -- arguments ----------------------------------------------------------------------------------------------

@@ -19,8 +19,16 @@ if TYPE_CHECKING:
 #: a shape is read off a run on zeros where torch has no meta kernel and the tensors are no larger than this.
 _ZEROS_ELEMENTS = 4_194_304
 
-#: the values of these are arbitrary: running them for real would only cost time, or make guesses look known.
-NEVER_REAL = frozenset({"aten::empty.memory_format", "aten::empty_strided", "aten::empty_like"})
+#: the values of these are arbitrary: zeros, so that two runs are the same and what is filled part by part is known.
+ARBITRARY = frozenset(
+    {
+        "aten::empty.memory_format",
+        "aten::empty_strided",
+        "aten::empty_like",
+        "aten::new_empty",
+        "aten::new_empty_strided",
+    }
+)
 
 #: the shape depends on values, which ``known`` arguments have.
 ONLY_REAL = frozenset({"aten::_ctc_loss", "aten::_ctc_loss.Tensor", "aten::_pack_padded_sequence"})
@@ -122,35 +130,11 @@ def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> Result:
     return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
 
 
-def guess(route: Route, args: Any) -> Any:
-    """An answer where the program asks for a value that a run on shapes does not have.
-
-    Raises:
-        DataDependentError: the answer would be a tensor whose shape nobody knows.
-    """
-    if route.name in ("aten::_local_scalar_dense", "aten::item"):
-        return _GUESSES[_kind(args[0].dtype)]
-    if str(route.func._schema.returns[0].type) == "bool":
-        return False
-    raise _depends_on_values(route)
-
-
 def _depends_on_values(route: Route) -> DataDependentError:
     return DataDependentError(
         f"{route.name} makes a tensor whose shape depends on values, and these are not known "
         "in a run on shapes"
     )
-
-
-_GUESSES: dict[str, Any] = {"bool": False, "int": 1, "float": 1.0, "complex": 1.0 + 0.0j}
-
-
-def _kind(dtype: torch.dtype) -> str:
-    if dtype is torch.bool:
-        return "bool"
-    if dtype.is_complex:
-        return "complex"
-    return "float" if dtype.is_floating_point else "int"
 
 
 # -- conversion ---------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ def recorded(
     macos: str = "15.0",
     keep: int = 16_384,
     grad: bool = False,
+    pass_recorder: bool = False,
 ) -> Recorder:
     """Move the inputs, run, and return the recorder; the exceptions of ``run`` pass."""
     recorder = Recorder()
@@ -34,7 +35,7 @@ def recorded(
         simulated_mac(target(release, macos), registrations, recorder),
         torch.set_grad_enabled(grad),
     ):
-        run(*moved)
+        run(*moved, *([recorder] if pass_recorder else []))
     return recorder
 
 
