@@ -13,6 +13,13 @@ TRACERS = {
 }
 DEFAULT_TRACER = "dispatch"
 
+#: What the model is run for: one forward pass, or one training step.
+MODES = ("inference", "train")
+
+#: What torch.autocast("mps", ...) can cast to.
+AUTOCAST = ("float16", "bfloat16")
+DEFAULT_OPTIMIZER = "adamw"
+
 
 class CaptureRequest(Record, frozen=True, kw_only=True):
     """One model, its inputs, and the Mac that it is to be run on."""
@@ -32,6 +39,12 @@ class CaptureRequest(Record, frozen=True, kw_only=True):
     tracer: str = DEFAULT_TRACER
     #: record with grad mode on, as a program without torch.no_grad() would run.
     grad: bool = False
+    #: one of MODES.
+    mode: str = "inference"
+    #: of a training step: a class of torch.optim and its arguments, as ``sgd:momentum=0.9``.
+    optimizer: str = DEFAULT_OPTIMIZER
+    #: dtype of torch.autocast around forward and loss; empty: none.
+    autocast: str = ""
     #: file that the captured torch.fx graph is written to (.py its code, .json the trace).
     save_graph: str = ""
     #: seconds until the child process is ended.

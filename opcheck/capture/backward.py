@@ -1,0 +1,59 @@
+"""Which forward call a call of autograd's belongs to.
+
+Every node of the graph takes the next of the thread's sequence numbers while its forward call runs
+(torch/csrc/autograd/function.h, ``Node``), so the counter after a call names the call's node: that, plus one, is
+what is kept here.  In backward the engine says which node runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import torch
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+Place = TypeVar("Place")
+
+#: A call below this frame, with no line of the program in between, is one of autograd's own.
+ENGINE: CodeType = getattr(
+    torch.autograd.graph, "_engine_run_backward", torch.autograd.backward
+).__code__
+
+
+def _no_node() -> None:
+    """Stands in where torch does not say which node runs: no such release is known."""
+
+
+_next_number = torch._C._autograd._get_sequence_nr
+_running_node = getattr(torch._C, "_current_autograd_node", _no_node)
+
+
+class Trail(Generic[Place]):
+    """The places of the forward calls, by the numbers of their nodes."""
+
+    def __init__(self, nowhere: Place) -> None:
+        self._numbers: list[int] = []
+        self._places: list[Place] = []
+        #: of the node that ran last: sums of gradients are made between two nodes.
+        self._last = nowhere
+
+    def note(self, place: Place) -> None:
+        """A forward call was made here; the first call after a node was made is the node's."""
+        number = _next_number()
+        if not self._numbers or number > self._numbers[-1]:
+            self._numbers.append(number)
+            self._places.append(place)
+
+    def of_running_node(self) -> Place:
+        """Where the forward call of the node that runs now was made."""
+        node = _running_node()
+        if node is not None:
+            # A call that makes two nodes (an in-place operator saves a clone) was noted for the later one.
+            # Nodes that gather gradients have the largest number there is: they stand with what came last.
+            index = bisect_left(self._numbers, node._sequence_nr() + 1)
+            if index < len(self._places):
+                self._last = self._places[index]
+        return self._last
