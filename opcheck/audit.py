@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from opcheck import __version__
+from opcheck import __version__, flow
 from opcheck.capture.request import DEFAULT_TRACER, TRACERS, CaptureRequest
 from opcheck.judge import OUTCOMES, judge_all, outcome
 from opcheck.model import (
@@ -86,10 +86,20 @@ def report(trace: Trace, target: Target, lists: OpLists) -> Report:
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
     """
-    calls, verdicts = _worth_telling(trace.calls, judge_all(trace.calls, target, lists))
+    judged = judge_all(trace.calls, target, lists)
+    calls, verdicts = _worth_telling(trace.calls, judged)
     groups = _groups(calls, verdicts)
     parts, _ = partition(calls, verdicts)
-    audited = Audited(groups=groups, trace=trace, target=target, partition=parts, lists=lists)
+    followed = flow.origins(trace, judged, lists.statements.by_id)
+    audited = Audited(
+        groups=groups,
+        trace=trace,
+        target=target,
+        partition=parts,
+        lists=lists,
+        verdicts=judged,
+        origins=tuple(flow.worth_telling(followed)),
+    )
     release = lists.release(str(target.torch))
     return Report(
         tool=f"opcheck {__version__}",

@@ -30,8 +30,22 @@ _NO_NAME = re.compile(r"\W+")
 _SCALARS = (bool, int, float, str, type(None))
 
 
+class Numbers:
+    """Identities within one trace, counted from one, so that two runs of a program give the same records."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], int] = {}
+
+    def of(self, kind: str, identity: int) -> int:
+        """The number of this tensor, storage ...; a new one where it has none."""
+        return self._known.setdefault((kind, identity), len(self._known) + 1)
+
+
 def to_graph(
-    calls: Sequence[Recorded], names: Mapping[int, str], place: Place | None = None
+    calls: Sequence[Recorded],
+    names: Mapping[int, str],
+    place: Place | None = None,
+    numbers: Numbers | None = None,
 ) -> fx.Graph:
     """The graph of the recorded calls.
 
@@ -39,8 +53,10 @@ def to_graph(
         calls: as a Recorder keeps them.
         names: a tensor's name by its number (inputs, parameters).
         place: where a call was made; a Recorder's ``place`` knows of graphs that are run again.
+        numbers: the identities in the records; given where others refer to them.
     """
-    builder = _Builder(names, place or (lambda entry: (locate(entry.site), entry.module)))
+    place = place or (lambda entry: (locate(entry.site), entry.module))
+    builder = _Builder(names, place, numbers or Numbers())
     for entry in calls:
         builder.add(entry)
     builder.graph.output(None)
@@ -74,7 +90,7 @@ _RESULT = _Role("", written=False)
 
 
 class _Builder:
-    def __init__(self, names: Mapping[int, str], place: Place) -> None:
+    def __init__(self, names: Mapping[int, str], place: Place, numbers: Numbers) -> None:
         self.graph = fx.Graph()
         self._place = place
         self._names = names
@@ -82,8 +98,7 @@ class _Builder:
         self._places: dict[object, tuple[SourceLocation | None, str]] = {}
         self._last_placeholder: fx.Node = self.graph._root
         self._placeholders: Counter[str] = Counter()
-        #: identities within this trace, so that two runs of one program give the same records
-        self._numbers: dict[tuple[str, int], int] = {}
+        self._numbers = numbers
         self._known_roles: dict[tuple[Any, ...], tuple[_Role, ...]] = {}
 
     def add(self, entry: Recorded) -> None:
@@ -157,8 +172,8 @@ class _Builder:
         spec = ref.spec
         strided = spec.layout is torch.strided
         return TensorSpec(
-            tensor=self._number("tensor", ref.number),
-            storage=self._number("storage", ref.storage),
+            tensor=self._numbers.of("tensor", ref.number),
+            storage=self._numbers.of("storage", ref.storage),
             dtype=spec.dtype_name,
             shape=spec.shape,
             stride=spec.stride,
@@ -167,9 +182,6 @@ class _Builder:
             argument=role.argument,
             written=role.written,
         )
-
-    def _number(self, kind: str, identity: int) -> int:
-        return self._numbers.setdefault((kind, identity), len(self._numbers) + 1)
 
 
 def _count_specs(part: Any) -> int:

@@ -9,14 +9,18 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from opcheck.capture.births import birth
 from opcheck.simulate.specs import Spec, spec_of
 from opcheck.simulate.tensor import MPSTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import torch
 
+    from opcheck.capture.births import Births, Made
+    from opcheck.capture.graph import Numbers
+    from opcheck.model import Birth
     from opcheck.simulate.dispatcher import Call
     from opcheck.simulate.routes import Route
 
@@ -43,12 +47,15 @@ class KeptCall(NamedTuple):
 class Ledger:
     """Names tensors, and notes when the memory of each was given back."""
 
-    def __init__(self, calls: Sequence[object]) -> None:
+    def __init__(self, calls: Sequence[object], births: Births | None = None) -> None:
         #: number of a storage -> how many calls were recorded when it was freed
         self.freed: dict[int, int] = {}
         self._calls = calls
         self._on_cpu: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._count = 0
+        self._births = births
+        #: number of a tensor on the CPU -> how it was made, where that is worth knowing
+        self.made: dict[int, Made] = {}
 
     def keep(self, call: Call) -> KeptCall:
         """The call without its tensors."""
@@ -77,7 +84,15 @@ class Ledger:
             return known[1]
         self._count += 1
         self._on_cpu[id(tensor)] = (weakref.ref(tensor), -self._count)
+        made = None if self._births is None else self._births.of(tensor)
+        if made is not None:
+            self.made[-self._count] = made
         return -self._count
 
     def _gave_back(self, storage: int) -> None:
         self.freed[storage] = len(self._calls)
+
+    def births(self, numbers: Numbers) -> Iterator[Birth]:
+        """How tensors of the CPU that came to a call were made, where that is worth knowing."""
+        for number, made in self.made.items():
+            yield birth(made, numbers.of("tensor", number))

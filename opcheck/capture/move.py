@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from opcheck.capture.births import birth
 from opcheck.capture.build import is_marked
+from opcheck.capture.lifetimes import Placed
 from opcheck.errors import CaptureError
-from opcheck.model import OpCall, TensorSpec
+from opcheck.model import Birth, OpCall, TensorSpec
 from opcheck.simulate.shapes import NotSimulatedError, check_layout
 from opcheck.simulate.tensor import parameter_to_mps, to_mps
+
+if TYPE_CHECKING:
+    from opcheck.capture.births import Births, Made
+    from opcheck.capture.graph import Numbers
 
 #: dtypes that every release takes on every macOS; a move of any other is a call that can fail.
 PLAIN_DTYPES = frozenset(
@@ -27,35 +33,50 @@ PLAIN_DTYPES = frozenset(
 )
 
 
+class Move(NamedTuple):
+    """One tensor that was moved, of a dtype that not every release takes."""
+
+    #: of the tensor on MPS
+    number: int
+    storage: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    made: Made | None
+
+
 class Mover:
     """Moves tensors, keeps which became which, and the moves that need a verdict."""
 
-    def __init__(self, keep: int) -> None:
+    def __init__(self, keep: int, births: Births | None = None) -> None:
         self._keep = keep
+        self._births = births
         self._moved: dict[int, torch.Tensor] = {}
         #: the number of each moved tensor -> its name
         self.names: dict[int, str] = {}
-        self.calls: list[OpCall] = []
+        self.moves: list[Move] = []
+        #: the number of each moved tensor's storage -> what was moved
+        self.placed: dict[int, Placed] = {}
         self.elements = 0
         self.bytes = 0
 
     def module(self, module: torch.nn.Module) -> None:
         """Move parameters and buffers; tied ones stay tied, other attributes stay where they were made."""
         for prefix, child in module.named_modules():
-            for tensors, is_parameter in ((child._parameters, True), (child._buffers, False)):
+            for tensors, kind in ((child._parameters, "parameter"), (child._buffers, "buffer")):
                 for name, tensor in tensors.items():
                     if tensor is not None:
                         path = f"{prefix}.{name}" if prefix else name
-                        tensors[name] = self._move(tensor, path, is_parameter=is_parameter)
+                        tensors[name] = self._move(tensor, path, kind)
             for name, value in list(vars(child).items()):
                 if is_marked(value):
                     path = f"{prefix}.{name}" if prefix else name
-                    vars(child)[name] = self._move(value, path, is_parameter=False)
+                    vars(child)[name] = self._move(value, path, "buffer")
 
     def value(self, value: Any, name: str) -> Any:
         """Move every tensor in an input, however it is nested."""
         if isinstance(value, torch.Tensor):
-            return self._move(value, name, is_parameter=False)
+            return self._move(value, name, "input")
         if isinstance(value, (list, tuple)):
             items = [self.value(item, f"{name}[{i}]") for i, item in enumerate(value)]
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
@@ -63,7 +84,7 @@ class Mover:
             return {key: self.value(item, f"{name}[{key!r}]") for key, item in value.items()}
         return value
 
-    def _move(self, tensor: torch.Tensor, name: str, *, is_parameter: bool) -> torch.Tensor:
+    def _move(self, tensor: torch.Tensor, name: str, kind: str) -> torch.Tensor:
         known = self._moved.get(id(tensor))
         if known is not None:
             return known
@@ -73,37 +94,59 @@ class Mover:
             raise CaptureError(
                 str(error), context=name, hint="give it in a dense layout, if the model takes that"
             ) from error
+        is_parameter = kind == "parameter"
         move = parameter_to_mps if is_parameter else to_mps
         moved = move(tensor, keep=self._keep)
         self._moved[id(tensor)] = moved
         # The id must not be given to another tensor while the table is in use.
         moved._moved_from = tensor  # type: ignore[attr-defined]
         self.names[moved.number] = name
+        size = tensor.numel() * tensor.element_size()
+        self.placed[moved.memory.number] = Placed(kind, name, size)
         if is_parameter:
             self.elements += tensor.numel()
-            self.bytes += tensor.numel() * tensor.element_size()
+            self.bytes += size
         if tensor.dtype not in PLAIN_DTYPES:
-            self.calls.append(_move_call(moved.number, tensor, name))
+            self.moves.append(
+                Move(
+                    moved.number,
+                    moved.memory.number,
+                    name,
+                    str(tensor.dtype).removeprefix("torch."),
+                    tuple(tensor.shape),
+                    None if self._births is None else self._births.of(tensor),
+                )
+            )
         return moved
 
+    def calls(self, numbers: Numbers) -> tuple[OpCall, ...]:
+        """The moves that need a verdict, as calls; ``numbers`` are those of the graph that follows."""
+        return tuple(_move_call(move, numbers) for move in self.moves)
 
-def _move_call(number: int, tensor: torch.Tensor, name: str) -> OpCall:
-    def spec(identity: int, device: str) -> TensorSpec:
-        return TensorSpec(
-            tensor=identity,
-            storage=identity,
-            dtype=str(tensor.dtype).removeprefix("torch."),
-            shape=tuple(tensor.shape),
-            device=device,
+    def births(self, numbers: Numbers) -> tuple[Birth, ...]:
+        """How the tensors of these moves were made, as far as it was seen."""
+        return tuple(
+            birth(move.made, numbers.of("moved", move.number), move.name)
+            for move in self.moves
+            if move.made is not None
         )
 
+
+def _move_call(move: Move, numbers: Numbers) -> OpCall:
+    def spec(tensor: int, storage: int, device: str) -> TensorSpec:
+        return TensorSpec(
+            tensor=tensor, storage=storage, dtype=move.dtype, shape=move.shape, device=device
+        )
+
+    source = numbers.of("moved", move.number)
     return OpCall(
         op="aten::_to_copy",
-        # Numbers below zero: the trace counts its own tensors from one.
-        inputs=(spec(-2 * number, "cpu"),),
-        outputs=(spec(-2 * number - 1, "mps"),),
+        inputs=(spec(source, source, "cpu"),),
+        outputs=(
+            spec(numbers.of("tensor", move.number), numbers.of("storage", move.storage), "mps"),
+        ),
         arguments={"device": "mps:0"},
-        module=name,
+        module=move.name,
         phase="move",
         inner=("aten::empty_strided",),
     )

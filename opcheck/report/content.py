@@ -64,6 +64,7 @@ def _finding(finding: Finding) -> dict[str, object]:
         "severity": finding.severity,
         "message": finding.message,
         "hint": finding.hint,
+        "remedy": finding.remedy,
         "op": finding.op,
         "prints": finding.prints,
         "count": finding.count,

@@ -58,6 +58,8 @@ def _finding(finding: Finding) -> Iterator[str]:
         yield f"- prints: {_code(finding.prints)}"
     if finding.hint:
         yield f"- help: {_text(finding.hint)}"
+    if finding.remedy:
+        yield f"- try: {_code(finding.remedy)}"
 
 
 def _row(group: CallGroup) -> list[str]:

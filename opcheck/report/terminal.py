@@ -102,6 +102,8 @@ def _finding(out: Console, finding: Finding, *, full: bool) -> None:
         _indented(out, f"prints: {prints}", 4)
     if finding.hint:
         _indented(out, f"help: {finding.hint}", 4)
+    if finding.remedy:
+        _indented(out, f"try: {finding.remedy}", 4)
 
 
 def _places(out: Console, places: Sequence[GroupLocation], shown: int) -> None:

@@ -17,6 +17,9 @@ from opcheck.rules import (
     oc121_module_not_called,
     oc122_composite_not_followed,
     oc123_release_differs,
+    oc140_float64_origin,
+    oc141_complex_origin,
+    oc142_rare_dtype_origin,
 )
 from opcheck.rules.rule import Rule
 
@@ -35,6 +38,9 @@ RULES: tuple[Rule, ...] = (
     oc121_module_not_called.RULE,
     oc122_composite_not_followed.RULE,
     oc123_release_differs.RULE,
+    oc140_float64_origin.RULE,
+    oc141_complex_origin.RULE,
+    oc142_rare_dtype_origin.RULE,
 )
 
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}

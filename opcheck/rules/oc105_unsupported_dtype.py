@@ -17,9 +17,10 @@ _INSTEAD = {"float64": "float32", "complex128": "complex64", "bfloat16": "float1
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for each dtype refusal: it meets every operator that the dtype flows through."""
     refused: dict[str, list[CallGroup]] = {}
+    told = _told_by_origin(audited)
     for group in audited.groups:
         name = refused_dtype(audited, group)
-        if name:
+        if name and name not in told:
             refused.setdefault(name, []).append(group)
     for groups in refused.values():
         first = about(groups[0], "OC105", "error", hint=_hint(audited, groups))
@@ -35,6 +36,17 @@ def check(audited: Audited) -> Iterator[Finding]:
             locations=tuple(place for group in groups for place in group.locations),
             count=calls,
         )
+
+
+def _told_by_origin(audited: Audited) -> frozenset[str]:
+    """The limitations that a finding at the dtype's origin speaks of (OC140 to OC142)."""
+    return frozenset(
+        entry.detail
+        for origin in audited.origins
+        for index in origin.failing
+        for entry in audited.verdicts[index].evidence
+        if entry.kind == "limitation"
+    )
 
 
 def refused_dtype(audited: Audited, group: CallGroup) -> str:
@@ -69,12 +81,10 @@ RULE = Rule(
 **What.** The call makes or uses a tensor of a dtype that MPS, or this kernel, does not take. It
 raises, with or without the fallback variable.
 
-**Why.** Metal has no float64, so nothing of that dtype can be placed on MPS. The usual sources are
-NumPy arrays (float64 by default), buffers made from them, `torch.set_default_dtype`, and
-`.double()`. Other kernels take only some of the dtypes that their CPU twins take.
+**Why.** Kernels take only some of the dtypes that their CPU twins take, and bfloat16 needs macOS 14
+in older releases. Of float64, complex and other rare dtypes, OC140 to OC142 find the origin.
 
-**Way out.** Cast before the tensor reaches MPS: `torch.from_numpy(a).float().to("mps")`,
-`dtype=torch.float32` where it is made.
+**Way out.** Cast before the call: `f(x.float())`.
 
 **Evidence.** The check in the MPS sources that the finding's limitation cites.
 """,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from opcheck.model import CallGroup, Finding, Partition, Trace
+from opcheck.flow import Origin
+from opcheck.model import CallGroup, Finding, Partition, Trace, Verdict
 from opcheck.oplists.registrations import OpLists
 from opcheck.oplists.statement_model import Statement
 from opcheck.versions import Target, Version
@@ -23,6 +24,10 @@ class Audited:
     target: Target
     partition: Partition
     lists: OpLists
+    #: one for each call of the trace.
+    verdicts: tuple[Verdict, ...] = ()
+    #: where dtypes begin that a call refuses or narrows.
+    origins: tuple[Origin, ...] = ()
 
     def native_in(self, op: str) -> str:
         """The nearest release line with an MPS kernel for ``op``: the oldest newer one, if any.

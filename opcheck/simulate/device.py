@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ _TO = {torch.Tensor.to}
 _PIN = {torch.Tensor.pin_memory}
 _TO_MPS = {getattr(torch.Tensor, name) for name in ("mps",) if hasattr(torch.Tensor, name)}
 
+Watcher = Callable[[Callable[..., Any], Any, Any, Any], None]
+
 
 class DeviceMode(TorchFunctionMode):
     """Moves CPU tensors to ``mps`` and notes for each API call whether it works on MPS tensors.
@@ -23,6 +26,11 @@ class DeviceMode(TorchFunctionMode):
     C++ refuses ``.to("mps")`` on a build without MPS, and cannot see that a temporary belongs on MPS
     (simulate/dispatcher.py, ``Flight``).
     """
+
+    def __init__(self, on_cpu: Watcher | None = None) -> None:
+        super().__init__()
+        #: told each API call whose result stays on the CPU, with that result
+        self._on_cpu = on_cpu
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """See one API call."""
@@ -51,10 +59,13 @@ class DeviceMode(TorchFunctionMode):
         if generator is not None:
             FLIGHT.draws_on_cpu = generator.device.type == "cpu"
         try:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
         finally:
             FLIGHT.on_mps, FLIGHT.detaches = before
             FLIGHT.draws_on_cpu = False
+        if self._on_cpu is not None and type(result) is torch.Tensor:
+            self._on_cpu(func, args, kwargs, result)
+        return result
 
 
 def as_device(device: Any) -> Any:

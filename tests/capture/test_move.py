@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.build import building
+from opcheck.capture.graph import Numbers
 from opcheck.capture.move import Mover
 from opcheck.errors import CaptureError
 from opcheck.simulate.tensor import MPSTensor
@@ -24,7 +25,7 @@ def test_parameters_stay_parameters_and_tied_ones_tied() -> None:
     assert isinstance(model[0].weight, nn.Parameter)
     assert model[0].weight.requires_grad
     assert mover.elements == 9 + 3 + 3
-    assert mover.calls == []
+    assert mover.moves == []
 
 
 def test_a_float64_buffer_is_a_call_of_its_own() -> None:
@@ -32,7 +33,7 @@ def test_a_float64_buffer_is_a_call_of_its_own() -> None:
     model.register_buffer("table", torch.ones(4, dtype=torch.float64))
     mover = Mover(100)
     mover.module(model)
-    (call,) = mover.calls
+    (call,) = mover.calls(Numbers())
     assert (call.op, call.phase, call.module) == ("aten::_to_copy", "move", "table")
     assert call.outputs[0].dtype == "float64"
 

@@ -1,36 +1,50 @@
 from __future__ import annotations
 
-from tests.made import call, make_statement, spec
+from tests.made import ErrorText, call, make_statement, spec
 from tests.rules.found import found
 
-FLOAT64 = (spec(9, dtype="float64"),)
+NO_BFLOAT16 = make_statement(
+    "dtype-bfloat16",
+    ops=("*",),
+    dtypes=("bfloat16",),
+    error=ErrorText(type="TypeError", text="MPS BFloat16 is only supported on ..."),
+    summary="No bfloat16 tensor can be made on MPS.",
+)
+BFLOAT16 = (spec(9, dtype="bfloat16"),)
 
 
-def test_fires_on_float64_and_leaves_no_second_finding() -> None:
-    made = call("aten::_to_copy", outputs=FLOAT64)
-    (finding,) = found("OC105", made)
+def test_fires_on_bfloat16_and_leaves_no_second_finding() -> None:
+    made = call("aten::_to_copy", outputs=BFLOAT16)
+    (finding,) = found("OC105", made, statements=(NO_BFLOAT16,))
     assert finding.message == (
-        "aten::_to_copy: No float64 tensor can be made on MPS (torch 2.13.0, macOS 15.0)"
+        "aten::_to_copy: No bfloat16 tensor can be made on MPS (torch 2.13.0, macOS 15.0)"
     )
-    assert finding.prints.startswith("Cannot convert a MPS Tensor to float64 dtype")
-    assert finding.hint == "cast before the move to MPS: float64 -> float32"
-    assert not found("OC101", made)
+    assert finding.prints.startswith("MPS BFloat16 is only supported")
+    assert finding.hint == "cast before the move to MPS: bfloat16 -> float16"
+    assert not found("OC101", made, statements=(NO_BFLOAT16,))
 
 
 def test_one_finding_for_all_that_a_dtype_flows_through() -> None:
     (finding,) = found(
         "OC105",
-        call("aten::relu", 2, outputs=FLOAT64),
-        call("aten::mm", 3, outputs=FLOAT64),
-        call("aten::mm", 4, outputs=FLOAT64),
+        call("aten::relu", 2, outputs=BFLOAT16),
+        call("aten::mm", 3, outputs=BFLOAT16),
+        call("aten::mm", 4, outputs=BFLOAT16),
+        statements=(NO_BFLOAT16,),
     )
-    assert finding.message.startswith("3 calls of 2 operators: No float64 tensor")
+    assert finding.message.startswith("3 calls of 2 operators: No bfloat16 tensor")
     assert (finding.op, finding.count) == ("", 3)
     assert [str(place.location) for place in finding.locations] == [
         "model.py:3",
         "model.py:4",
         "model.py:2",
     ]
+
+
+def test_leaves_float64_to_the_finding_at_its_origin() -> None:
+    made = call("aten::_to_copy", outputs=(spec(9, dtype="float64"),))
+    assert not found("OC105", made)
+    assert found("OC140", made)
 
 
 def test_a_refusal_of_the_capture_for_a_dtype_counts_too() -> None:

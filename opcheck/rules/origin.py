@@ -1,0 +1,106 @@
+"""The findings about origins of dtypes: one an origin, whichever of its calls fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from opcheck import flow, upgrade
+from opcheck.model import Finding, GroupLocation, OpCall, Verdict
+from opcheck.rules import births
+from opcheck.rules.rule import Audited, sentences
+from opcheck.traits import BY_NAME
+from opcheck.wording import plural
+
+_NO_HELP = "PYTORCH_ENABLE_MPS_FALLBACK=1 does not help: it is for operators without a kernel"
+
+
+def findings(audited: Audited, rule: str, traits: Collection[str]) -> Iterator[Finding]:
+    """One finding for each origin of these traits that meets a call which fails or narrows."""
+    for origin in audited.origins:
+        if origin.trait in traits:
+            yield _finding(audited, rule, origin)
+
+
+def _finding(audited: Audited, rule: str, origin: flow.Origin) -> Finding:
+    first = audited.trace.calls[origin.failing[0]]
+    verdict = audited.verdicts[origin.failing[0]]
+    hint = sentences(
+        _cast(origin),
+        _upgrade(audited, origin),
+        _NO_HELP if origin.effect == "raises" and origin.certain else "",
+    )
+    return Finding(
+        rule=rule,
+        severity="error" if origin.effect == "raises" and origin.certain else "warning",
+        message=f"{origin.dtype} begins here: {births.said(origin)}{_names(origin)}; "
+        f"{_what_fails(origin, first)}",
+        hint=hint,
+        op=first.op,
+        prints=verdict.prints,
+        locations=_places(origin, first),
+        count=max(1, origin.calls),
+        remedy=births.rewritten(origin),
+    )
+
+
+def _places(origin: flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:
+    """The origin's line, then that of the first call that fails, where it is another."""
+    begins = GroupLocation(location=origin.location, module="", count=1)
+    fails = GroupLocation(location=first.location, module=first.module, count=len(origin.failing))
+    if origin.location is None:
+        return (fails,)
+    if fails.location is None or str(fails.location) == str(begins.location):
+        return (begins,)
+    return (begins, fails)
+
+
+def _names(origin: flow.Origin) -> str:
+    shown = ", ".join(origin.names[:3])
+    more = f" and {len(origin.names) - 3:,} more" if len(origin.names) > 3 else ""
+    return f" ({shown}{more})" if shown else ""
+
+
+def _what_fails(origin: flow.Origin, first: OpCall) -> str:
+    verb = _VERBS[origin.effect, origin.certain]
+    if first.phase == "move":
+        return f"its move to mps {verb}"
+    where = f" at {first.location}" if first.location else ""
+    passed = origin.calls - len(origin.failing)
+    taken = f"; {plural(passed, 'call')} that it passes can take it" if passed > 0 else ""
+    return f"the first call that {verb} is {first.op}{where}{taken}"
+
+
+_VERBS = {
+    ("raises", True): "fails",
+    ("raises", False): "may fail",
+    ("narrows", True): "narrows it",
+    ("narrows", False): "may narrow it",
+}
+
+
+def _cast(origin: flow.Origin) -> str:
+    instead = births.INSTEAD.get(origin.dtype)
+    return f"make it {instead} where it begins" if instead else ""
+
+
+def _upgrade(audited: Audited, origin: flow.Origin) -> str:
+    trait = BY_NAME[origin.trait]
+    statements = audited.lists.statements.by_id
+
+    def accepts(verdict: Verdict) -> bool:
+        return upgrade.runs(verdict) and not flow.effect(
+            verdict, trait, statements, certain=origin.certain
+        )
+
+    calls = [audited.trace.calls[index] for index in origin.failing]
+    found = upgrade.smallest(calls, audited.target, audited.lists, accepts)
+    return f"{found} takes it" if found else ""
+
+
+def check_of(rule: str, *traits: str) -> Callable[[Audited], Iterator[Finding]]:
+    """The check of a rule about these traits."""
+
+    def check(audited: Audited) -> Iterator[Finding]:
+        return findings(audited, rule, traits)
+
+    return check
