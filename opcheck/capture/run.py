@@ -17,6 +17,10 @@ from opcheck.capture.lines import display_path, is_user_code
 from opcheck.capture.load import load
 from opcheck.capture.move import Mover
 from opcheck.capture.recorder import LoopsOnGuessError, Recorder
+from opcheck.capture.train import TrainStep, autocast
+from opcheck.capture.train_labels import with_labels
+from opcheck.capture.train_loss import NothingToTrainError
+from opcheck.capture.train_optimizer import parse
 from opcheck.model import Problem, SourceLocation, Trace
 from opcheck.oplists.registrations import load as load_lists
 from opcheck.simulate.backend import mps_backend
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
     from opcheck.capture.request import CaptureRequest
     from opcheck.simulate.dispatcher import Simulator
 
+    #: what is done with a model and its inputs
+    Program = Callable[[torch.nn.Module, Any, Any, Recorder], None]
+
 
 class TimeLimitReached(BaseException):
     """The run took longer than it was given."""
@@ -45,6 +52,7 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (LoopsOnGuessError, "data_dependent"),
     (NotSimulatedError, "not_simulated"),
     (OutsideError, "not_simulated"),
+    (NothingToTrainError, "nothing_to_train"),
     (BaseException, "model_raised"),
 )
 
@@ -69,14 +77,16 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
         cpu_fallback=request.cpu_fallback,
     )
     registrations = dict(load_lists().operators(str(target.torch)))
+    step = _step(request)
     say(f"loading {request.model}")
     # transformers asks once, at import, whether there is an MPS device.
     eager: list[Problem] = []
     with mps_backend(target.macos), _uncompiled(eager):
         loaded = load(request.model, request.config, dtype=request.dtype)
         inputs = inputs_for(loaded, request.inputs, dtype=request.dtype)
+        inputs = with_labels(loaded, inputs) if step else inputs
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else _Function(loaded.model)
-    model.eval()
+    model.train(step is not None)
     say(f"tracing with {request.tracer}")
     model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
     recorder, mover = Recorder(), Mover(KEEP_ELEMENTS)
@@ -84,7 +94,7 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
     args, kwargs = mover.value(inputs.args, "args"), mover.value(inputs.kwargs, "kwargs")
     say("running on the simulated Mac")
     with simulated_mac(target, registrations, recorder) as mac, _uncompiled(eager):
-        problem = _call(model, args, kwargs, recorder, grad=request.grad)
+        problem = _call(step or _forward(request), model, args, kwargs, recorder)
         differences = _differences(mac, target)
     say(f"recorded {len(recorder.calls)} calls")
     graph = to_graph(recorder.calls, mover.names, recorder.place)
@@ -93,6 +103,10 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
         model=request.model,
         calls=(*mover.calls, *op_calls(graph)),
         tracer=request.tracer,
+        mode=request.mode,
+        optimizer=str(step.optimizer) if step else "",
+        autocast=request.autocast,
+        loss=step.loss if step else "",
         inputs=inputs.specs,
         inputs_note=inputs.note,
         parameters=mover.elements,
@@ -136,12 +150,26 @@ class _Function(torch.nn.Module):
         return self.function(*args, **kwargs)
 
 
+def _step(request: CaptureRequest) -> TrainStep | None:
+    if request.mode != "train":
+        return None
+    return TrainStep(parse(request.optimizer), request.autocast)
+
+
+def _forward(request: CaptureRequest) -> Program:
+    def forward(model: torch.nn.Module, args: Any, kwargs: Any, _recorder: Recorder) -> None:
+        with torch.set_grad_enabled(request.grad), autocast(request.autocast):
+            model(*args, **kwargs)
+
+    return forward
+
+
 def _call(
-    model: torch.nn.Module, args: Any, kwargs: Any, recorder: Recorder, *, grad: bool
+    program: Program, model: torch.nn.Module, args: Any, kwargs: Any, recorder: Recorder
 ) -> Problem | None:
     try:
-        with recorder.follow_modules(model), torch.set_grad_enabled(grad), without_compiler():
-            model(*args, **kwargs)
+        with recorder.follow_modules(model), without_compiler():
+            program(model, args, kwargs, recorder)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
@@ -155,7 +183,8 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
         kind = "not_simulated"  # torch/_ops.py: it asks each mode for a rule of its own
     location = _raised_at(error)
     text = blame.one_line(error)
-    message = f"the model raised {type(error).__name__}: {text}" if kind == "model_raised" else text
+    who = {"backward": "backward", "optimizer": "the optimizer"}.get(recorder.phase, "the model")
+    message = f"{who} raised {type(error).__name__}: {text}" if kind == "model_raised" else text
     return Problem(kind=kind, message=message, location=location, module=recorder.raised_in)
 
 
