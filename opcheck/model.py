@@ -83,6 +83,37 @@ class OpCall(Record, frozen=True, kw_only=True):
     registrations: tuple[str, ...] = ()
 
 
+class Birth(Record, frozen=True, kw_only=True):
+    """Where a tensor of a dtype that MPS may refuse was made, before it came to a recorded call."""
+
+    #: as in TensorSpec
+    tensor: int
+    dtype: str
+    #: how it got its dtype: numpy, default_dtype, dtype_given, cast, python_complex ... (rules/births.py)
+    how: str
+    #: what made it, as it is written: ``torch.from_numpy``
+    api: str = ""
+    location: SourceLocation | None = None
+    #: the parameter, buffer or input that it is
+    name: str = ""
+
+
+class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
+    """The memory behind tensors on MPS, from the call that took it to the one after which it was given back."""
+
+    #: as in TensorSpec
+    storage: int
+    nbytes: int
+    #: index of the first call of the trace that has it; 0 for what was there before.
+    first: int
+    #: how many calls of the trace had been made when it was given back; None: not while the run lasted.
+    freed: int | None
+    #: parameter, buffer, input, result
+    kind: str
+    #: of a parameter, buffer or input
+    name: str = ""
+
+
 class Problem(Record, frozen=True, kw_only=True):
     """Something that keeps a trace from being the whole truth."""
 
@@ -117,6 +148,10 @@ class Trace(Record, frozen=True, kw_only=True):
     #: what differs between the two: operators that one of them lacks, branches on the version.
     differences: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    #: of tensors that were made on the CPU in a dtype that MPS may refuse.
+    births: tuple[Birth, ...] = ()
+    #: of all memory on MPS; a line of a few numbers each.
+    lifetimes: tuple[Lifetime, ...] = ()
     #: modules that the run never called, by their qualified names.
     uncalled: tuple[str, ...] = ()
     #: whether the run came to its end.
@@ -208,6 +243,8 @@ class Finding(Record, frozen=True, kw_only=True):
     prints: str = ""
     locations: tuple[GroupLocation, ...] = ()
     count: int = 1
+    #: the first location's line as it could be written instead.
+    remedy: str = ""
 
 
 class Report(Record, frozen=True, kw_only=True):
