@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from opcheck.model import Record
 from opcheck.oplists.conditions import RESULT
+from opcheck.oplists.macs import load_macs
 from opcheck.oplists.registrations import OpLists, data_directory, load
 from opcheck.oplists.regressions import lint_regressions
 from opcheck.oplists.statement_files import Written, read_written, refuse
@@ -64,6 +65,7 @@ def lint(directory: Path | None = None) -> int:
     problems += lint_regressions(lists, directory)
     problems += _index(directory)
     refuse(problems)
+    load_macs(directory)
     return len(written)
 
 

@@ -36,6 +36,7 @@ def registrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("op_lists")
     shutil.copytree(data_directory() / "registrations", directory / "registrations")
     shutil.copy(data_directory() / "releases.yaml", directory)
+    shutil.copy(data_directory() / "macs.yaml", directory)
     return directory
 
 
@@ -188,6 +189,13 @@ def test_what_a_release_took_away_is_listed_and_nothing_else(made: Path) -> None
     twice, nothing = found(made)
     assert twice.endswith("is listed twice")
     assert nothing.endswith("lost nothing such in torch 2.9")
+
+
+def test_the_memory_of_macs_is_read_too(made: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "op_lists"
+    shutil.copytree(made, damaged)
+    (damaged / "macs.yaml").write_text("schema: 1\n", encoding="utf-8")
+    assert "missing required field" in found(damaged)[0]
 
 
 def test_what_is_known_to_be_lost() -> None:

@@ -1,0 +1,165 @@
+"""How much memory the GPU of a Mac may use, by the Mac's memory and its macOS."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opcheck.errors import OpListError
+from opcheck.model import Record
+from opcheck.oplists.registrations import data_directory
+from opcheck.oplists.statement_model import EVIDENCE_KINDS, StatementEvidence
+from opcheck.oplists.strict_yaml import Document, Path_, read
+from opcheck.versions import MACOS_MAJORS, Span, Version
+
+FILE = "macs.yaml"
+#: How a figure is known: a Mac said so, or it follows from what others said.
+BASES = ("reported", "estimate")
+
+_MIB = 1 << 20
+
+
+class WorkingSet(Record, frozen=True, kw_only=True):
+    """What Metal recommends not to exceed, on the macOS versions of a span."""
+
+    macos: Span
+    nbytes: int
+    #: the largest single buffer.
+    buffer: int
+    basis: str
+
+
+class Mac(Record, frozen=True, kw_only=True):
+    """A size of Mac; ``memory`` in GB as Apple sells it, which are GiB."""
+
+    memory: int
+    working_sets: tuple[WorkingSet, ...]
+
+    def on(self, macos: Version) -> WorkingSet:
+        """The figures for a macOS version; the lint sees to it that each has some."""
+        return next(one for one in self.working_sets if macos in one.macos)
+
+
+class _Versions(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    since: str | None
+    until: str | None
+
+    def span(self) -> Span:
+        return Span(
+            since=Version.parse(self.since) if self.since else None,
+            until=Version.parse(self.until) if self.until else None,
+        )
+
+
+class _Buffer(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    numerator: int
+    denominator: int
+    basis: str
+    evidence: tuple[StatementEvidence, ...]
+
+
+class _Set(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    macos: _Versions
+    mib: int
+    basis: str
+    evidence: tuple[StatementEvidence, ...]
+
+
+class _Mac(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    memory: int
+    working_sets: tuple[_Set, ...]
+
+
+class _File(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    schema: int
+    buffer: _Buffer
+    macs: tuple[_Mac, ...]
+
+
+def load_macs(directory: Path | None = None) -> tuple[Mac, ...]:
+    """Read ``macs.yaml``, the smallest Mac first; the same directory is read once.
+
+    Raises:
+        OpListError: the file is missing or damaged; all of its problems are named.
+    """
+    return _load((directory or data_directory()).resolve())
+
+
+@functools.cache
+def _load(directory: Path) -> tuple[Mac, ...]:
+    document = read(directory / FILE, FILE)
+    written = _written(document)
+    if written is not None:
+        _check(document, written)
+    if document.problems or written is None:
+        raise OpListError(
+            "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
+            context=str(directory / FILE),
+            hint="correct the file; op_lists/README.md explains its fields",
+        )
+    share = written.buffer
+    return tuple(
+        Mac(
+            memory=mac.memory,
+            working_sets=tuple(
+                WorkingSet(
+                    macos=one.macos.span(),
+                    nbytes=one.mib * _MIB,
+                    buffer=one.mib * _MIB * share.numerator // share.denominator,
+                    basis=one.basis,
+                )
+                for one in mac.working_sets
+            ),
+        )
+        for mac in written.macs
+    )
+
+
+def _written(document: Document) -> _File | None:
+    if document.problems:
+        return None
+    try:
+        value: Any = document.value
+        return msgspec.convert(value, _File)
+    except msgspec.ValidationError as error:
+        document.report((), str(error))
+        return None
+
+
+def _check(document: Document, written: _File) -> None:
+    if written.schema != 1:
+        document.report(("schema",), "the schema must be 1")
+    share = written.buffer
+    if not 0 < share.numerator <= share.denominator:
+        document.report(("buffer",), "a share between 0 and 1 is expected")
+    _check_figure(document, ("buffer",), share)
+    sizes = [mac.memory for mac in written.macs]
+    if not sizes or sizes != sorted(set(sizes)):
+        document.report(("macs",), "one entry for each size, the smallest first")
+    for index, mac in enumerate(written.macs):
+        _check_mac(document, ("macs", index), mac)
+
+
+def _check_mac(document: Document, path: Path_, mac: _Mac) -> None:
+    for index, one in enumerate(mac.working_sets):
+        place = (*path, "working_sets", index)
+        _check_figure(document, place, one)
+        if not 0 < one.mib < mac.memory * 1024:
+            document.report((*place, "mib"), f"a Mac of {mac.memory} GB has less")
+    for major in MACOS_MAJORS:
+        holding = [one for one in mac.working_sets if Version(major) in one.macos.span()]
+        if len(holding) != 1:
+            document.report(path, f"macOS {major} has {len(holding)} figures, not one")
+
+
+def _check_figure(document: Document, path: Path_, figure: _Buffer | _Set) -> None:
+    if figure.basis not in BASES:
+        document.report((*path, "basis"), f"unknown: {figure.basis}; known: {', '.join(BASES)}")
+    if not figure.evidence:
+        document.report((*path, "evidence"), "no evidence")
+    for entry in figure.evidence:
+        if entry.kind not in EVIDENCE_KINDS:
+            document.report((*path, "evidence"), f"unknown kind: {entry.kind}")
