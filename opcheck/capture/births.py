@@ -35,6 +35,9 @@ _BY_NAME = (
     (re.compile(r"torch\.load"), "file"),
 )
 
+#: functions that no torch function mode sees (torch/overrides.py, get_ignored_functions).
+_UNSEEN = ("from_numpy", "frombuffer", "from_dlpack")
+
 _MODULE = "torch/nn/modules/module.py"
 
 
@@ -76,23 +79,28 @@ class Births:
     @contextlib.contextmanager
     def while_running(self) -> Iterator[None]:
         """For the length of the block, note what no torch function mode sees."""
-        from_numpy, set_default = torch.from_numpy, torch.set_default_dtype
+        before = {name: getattr(torch, name) for name in (*_UNSEEN, "set_default_dtype")}
 
-        def seen_from_numpy(array: Any) -> torch.Tensor:
-            result = from_numpy(array)
-            self.note(from_numpy, (array,), {}, result)
-            return result
+        def seen(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+            def call(*args: Any, **kwargs: Any) -> torch.Tensor:
+                result = function(*args, **kwargs)
+                self.note(function, args, kwargs, result)
+                return result
 
-        def seen_set_default(dtype: torch.dtype) -> None:
-            set_default(dtype)
+            return call
+
+        def set_default_dtype(dtype: torch.dtype) -> None:
+            before["set_default_dtype"](dtype)
             self._default = locate(self._site()[0])
 
-        torch.from_numpy = seen_from_numpy  # type: ignore[assignment]  # the stub names the argument
-        torch.set_default_dtype = seen_set_default
         try:
+            for name in _UNSEEN:
+                setattr(torch, name, seen(before[name]))
+            torch.set_default_dtype = set_default_dtype
             yield
         finally:
-            torch.from_numpy, torch.set_default_dtype = from_numpy, set_default
+            for name, function in before.items():
+                setattr(torch, name, function)
 
     def _made(self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor) -> Made:
         given = [*_tensors(args), *_tensors(list(kwargs.values()))]
