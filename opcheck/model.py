@@ -206,6 +206,8 @@ class GroupLocation(Record, frozen=True, kw_only=True):
     location: SourceLocation | None
     module: str
     count: int
+    #: one of PHASES; a call of backward has the location of the forward call that it belongs to.
+    phase: str = "forward"
 
 
 class Region(Record, frozen=True, kw_only=True):
@@ -228,6 +230,74 @@ class Partition(Record, frozen=True, kw_only=True):
     transfers_to_mps: int
     bytes_to_cpu: int
     bytes_to_mps: int
+
+
+class MemoryPeak(Record, frozen=True, kw_only=True):
+    """Most memory on MPS at once during a phase: estimated, in bytes, by what it holds."""
+
+    phase: str
+    total: int
+    parameters: int
+    buffers: int
+    inputs: int
+    gradients: int
+    #: what the optimizer keeps from step to step; counted in each phase but the move, as from the second step on.
+    optimizer: int
+    #: all other results of calls: activations and temporaries.
+    activations: int
+    #: the call during which it is reached; empty for the move.
+    op: str = ""
+    place: GroupLocation | None = None
+
+
+class MemoryHolder(Record, frozen=True, kw_only=True):
+    """What a line holds at the highest peak."""
+
+    nbytes: int
+    tensors: int
+    #: parameters, gradients, activations ...
+    kind: str
+    #: the call that made it; empty for what was moved.
+    op: str
+    place: GroupLocation
+
+
+class MacFit(Record, frozen=True, kw_only=True):
+    """Whether the run fits the GPU of a Mac."""
+
+    #: GB, as Apple sells it
+    memory: int
+    #: bytes that Metal recommends not to exceed, and bytes above which PyTorch raises.
+    working_set: int
+    limit: int
+    #: reported by such a Mac, or an estimate
+    basis: str
+    #: fits, pressure, raises
+    state: str
+    prints: str = ""
+    #: where it raises; None: while the model is moved, or nowhere.
+    place: GroupLocation | None = None
+
+
+class Memory(Record, frozen=True, kw_only=True):
+    """Estimate of the memory that a run takes on MPS."""
+
+    peaks: tuple[MemoryPeak, ...]
+    holders: tuple[MemoryHolder, ...]
+    macs: tuple[MacFit, ...]
+    #: bytes of the largest single piece of memory
+    largest: int
+    #: what would lower the peak
+    advice: tuple[str, ...] = ()
+    #: what the estimate counts and what not
+    notes: tuple[str, ...] = ()
+    #: the Mac that was asked about, in GB; 0: none.
+    asked: int = 0
+
+    @property
+    def peak(self) -> MemoryPeak:
+        """The highest."""
+        return max(self.peaks, key=lambda peak: peak.total)
 
 
 class Finding(Record, frozen=True, kw_only=True):
@@ -263,5 +333,7 @@ class Report(Record, frozen=True, kw_only=True):
     op_lists: dict[str, object]
     not_checked: tuple[str, ...]
     problems: tuple[Problem, ...] = ()
+    #: None: the trace does not say how long tensors lived.
+    memory: Memory | None = None
     #: the limitations and advisories that the groups name, by id: what each says.
     statements: dict[str, dict[str, object]] = {}
