@@ -203,10 +203,17 @@ def _unseen(spec: TensorSpec, call: OpCall) -> Birth:
     return Birth(
         tensor=spec.tensor,
         dtype=spec.dtype,
-        how="moved" if call.phase == "move" else "before",
+        how=_how_unseen(call),
         location=None if call.phase == "move" else call.location,
         name=call.module if call.phase == "move" else "",
     )
+
+
+def _how_unseen(call: OpCall) -> str:
+    if call.phase != "move":
+        return "before"
+    # What the model is called with goes by these names (capture/move.py).
+    return "input" if call.module.startswith(("args[", "kwargs[")) else "moved"
 
 
 def _born_in(call: OpCall, output: TensorSpec, trait: Trait) -> Birth:

@@ -20,6 +20,7 @@ from opcheck.rules import (
     oc140_float64_origin,
     oc141_complex_origin,
     oc142_rare_dtype_origin,
+    oc143_checkpoint_dtype,
 )
 from opcheck.rules.rule import Rule
 
@@ -41,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     oc140_float64_origin.RULE,
     oc141_complex_origin.RULE,
     oc142_rare_dtype_origin.RULE,
+    oc143_checkpoint_dtype.RULE,
 )
 
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}

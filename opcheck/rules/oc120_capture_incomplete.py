@@ -8,6 +8,8 @@ from opcheck.model import Finding, GroupLocation, Problem
 from opcheck.rules.rule import Audited, Rule
 
 _NEXT = {
+    "too_many_calls": "give it less to do: smaller inputs with --input, fewer steps with --config",
+    "memory": "give it more of this machine with --memory-limit, or smaller inputs with --input",
     "timeout": "give it more time with --timeout, or smaller inputs with --input",
     "model_raised": "give inputs that the model takes with --input, settings with --config",
     "eager": "the operators were judged, not what the compiler makes of them",
