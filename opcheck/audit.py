@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from opcheck import __version__, flow
-from opcheck.capture.request import DEFAULT_TRACER, TRACERS, CaptureRequest
+from opcheck.capture.request import DEFAULT_TRACER, MODES, TRACERS, CaptureRequest
 from opcheck.judge import OUTCOMES, judge_all, outcome
 from opcheck.model import (
     PHASES,
@@ -117,6 +117,9 @@ def report(trace: Trace, target: Target, lists: OpLists) -> Report:
         capture={
             "tracer": trace.tracer,
             "mode": trace.mode,
+            "optimizer": trace.optimizer,
+            "autocast": trace.autocast,
+            "loss": trace.loss,
             "inputs": list(trace.inputs),
             "inputs_note": trace.inputs_note,
             "complete": trace.complete,
@@ -159,6 +162,9 @@ def _flags(request: CaptureRequest) -> list[str]:
     flags += [f"--config={name}={json.dumps(value)}" for name, value in request.config.items()]
     flags += [f"--dtype={request.dtype}"] if request.dtype else []
     flags += ["--grad"] if request.grad else []
+    if request.mode != MODES[0]:
+        flags += [f"--mode={request.mode}", f"--optimizer={request.optimizer}"]
+    flags += [f"--autocast={request.autocast}"] if request.autocast else []
     flags += [f"--tracer={request.tracer}"] if request.tracer != DEFAULT_TRACER else []
     return flags + (["--fallback"] if request.cpu_fallback else [])
 
@@ -200,13 +206,13 @@ def _group(op: str, verdict: Verdict, calls: Sequence[OpCall]) -> CallGroup:
 
 def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
     """The lines in order of first use; the layers of a model that share one are one entry."""
-    modules: dict[tuple[SourceLocation | None, str], Counter[str]] = {}
+    modules: dict[tuple[SourceLocation | None, str, str], Counter[str]] = {}
     for call in calls:
-        key = (call.location, any_layer(call.module))
+        key = (call.location, any_layer(call.module), call.phase)
         modules.setdefault(key, Counter())[call.module] += 1
-    for (location, pattern), names in modules.items():
+    for (location, pattern, phase), names in modules.items():
         module = next(iter(names)) if len(names) == 1 else pattern
-        yield GroupLocation(location=location, module=module, count=names.total())
+        yield GroupLocation(location=location, module=module, phase=phase, count=names.total())
 
 
 def _findings(audited: Audited) -> tuple[Finding, ...]:
@@ -245,6 +251,10 @@ def _headline(trace: Trace, groups: Sequence[CallGroup], target: Target) -> str:
 def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
     yield from _NEVER_CHECKED
     yield TRACERS[trace.tracer]
+    if trace.mode == "train":
+        yield "steps after the first, and losses other than this one" + (
+            f": {trace.loss}" if trace.loss else ""
+        )
     if _NOT_READ in trace.environment:
         yield f"anything by {_NOT_READ}, which was set and which no torch release reads"
     if not trace.complete:

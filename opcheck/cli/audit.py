@@ -11,7 +11,14 @@ from typing import Any, TypeVar
 
 import click
 
-from opcheck.capture.request import DEFAULT_TRACER, TRACERS, CaptureRequest
+from opcheck.capture.request import (
+    AUTOCAST,
+    DEFAULT_OPTIMIZER,
+    DEFAULT_TRACER,
+    MODES,
+    TRACERS,
+    CaptureRequest,
+)
 from opcheck.cli import VERBS, config, output
 from opcheck.errors import CaptureError, OpcheckError, UsageError
 from opcheck.files import write_text
@@ -80,6 +87,25 @@ def _flag(*names: str, **attributes: Any) -> Callable[[_Function], _Function]:
 @_flag("--dtype", default="", show_default=False, metavar="DTYPE", help="Cast the model to it.")
 @_flag("--grad/--no-grad", default=False, help="Run with grad mode on.")
 @_flag(
+    "--mode",
+    type=click.Choice(MODES),
+    default=MODES[0],
+    help="One forward pass, or one training step: forward, loss, backward, optimizer step.",
+)
+@_flag(
+    "--optimizer",
+    default=DEFAULT_OPTIMIZER,
+    metavar="NAME[:ARG=VALUE,...]",
+    help="Of a training step: a class of torch.optim, as sgd:momentum=0.9 or adam:fused=true.",
+)
+@_flag(
+    "--autocast",
+    default="",
+    show_default=False,
+    metavar="DTYPE",
+    help=f"Run under torch.autocast('mps', DTYPE): {' or '.join(AUTOCAST)}.",
+)
+@_flag(
     "--tracer",
     type=click.Choice(tuple(TRACERS)),
     default=DEFAULT_TRACER,
@@ -141,6 +167,9 @@ def command(
     settings: Sequence[str],
     dtype: str,
     grad: bool,
+    mode: str,
+    optimizer: str,
+    autocast: str,
     tracer: str,
     save_graph: str,
     format_name: str | None,
@@ -156,6 +185,12 @@ def command(
     lists = load()
     line = _release(torch, lists)
     system = _system(macos, line, lists)
+    if mode == "train" and tracer != DEFAULT_TRACER:
+        raise UsageError(
+            f"the tracer {tracer} follows no training step",
+            context=f"--mode train --tracer {tracer}",
+            hint=f"leave --tracer at {DEFAULT_TRACER}",
+        )
     request = CaptureRequest(
         model=model,
         torch=str(line),
@@ -166,6 +201,9 @@ def command(
         dtype=_dtype(dtype),
         tracer=tracer,
         grad=grad,
+        mode=mode,
+        optimizer=optimizer,
+        autocast=_autocast(autocast),
         save_graph=save_graph,
         time_limit=_positive(timeout),
     )
@@ -225,6 +263,18 @@ def _system(text: str | None, line: Version, lists: OpLists) -> Version:
 def _dtype(text: str) -> str:
     with _flag_named("--dtype"):
         return parse_dtype(text) if text else ""
+
+
+def _autocast(text: str) -> str:
+    with _flag_named("--autocast"):
+        name = parse_dtype(text) if text else ""
+    if name and name not in AUTOCAST:
+        raise UsageError(
+            f"autocast on MPS casts to no {name}",
+            context="--autocast",
+            hint=f"it casts to {' or '.join(AUTOCAST)}",
+        )
+    return name
 
 
 @contextlib.contextmanager

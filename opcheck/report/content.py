@@ -79,5 +79,6 @@ def _location(place: GroupLocation) -> dict[str, object]:
         "function": where.function if where else "",
         "text": where.text if where else "",
         "module": place.module,
+        "phase": place.phase,
         "count": place.count,
     }
