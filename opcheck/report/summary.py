@@ -38,8 +38,13 @@ def capture(report: Report) -> str:
     given = f", inputs {', '.join(map(str, inputs))}" if isinstance(inputs, list) and inputs else ""
     given += f" ({facts['inputs_note']})" if facts["inputs_note"] else ""
     end = "" if facts["complete"] else ", broke off before its end"
+    mode = ", ".join(
+        [str(facts["mode"])]
+        + [f"{name} {facts[name]}" for name in ("optimizer", "autocast") if facts[name]]
+        + ([f"loss: {facts['loss']}"] if facts["loss"] else [])
+    )
     return (
-        f"{facts['mode']}, tracer {facts['tracer']}, torch {facts['installed_torch']}, "
+        f"{mode}, tracer {facts['tracer']}, torch {facts['installed_torch']}, "
         f"{size}{given}{end}"
     )
 
@@ -88,10 +93,25 @@ def statements(report: Report) -> list[tuple[str, str]]:
     return lines
 
 
+#: What makes a call that no line of the program does.
+_NOWHERE = {
+    "move": "as it is moved to mps",
+    "forward": "in forward",
+    "backward": "in backward",
+    "optimizer": "in the optimizer step",
+}
+
+
 def place(entry: GroupLocation) -> str:
-    """``file:line in function (module)``, with how often where that is more than once."""
+    """``file:line in function (module)``, with how often where that is more than once.
+
+    A call of backward has the line of the forward call that it belongs to, and says so.
+    """
     where = entry.location
-    parts = [str(where) if where else "(no line of the program: as it is moved to mps)"]
+    parts = [str(where) if where else f"(no line of the program: {_NOWHERE[entry.phase]})"]
+    # What a torch.autograd.Function does in its backward stands at its own line.
+    if where and entry.phase == "backward" and not where.function.endswith("backward"):
+        parts.insert(0, "in the backward of")
     if where and where.function:
         parts.append(f"in {where.function}")
     if entry.module:
