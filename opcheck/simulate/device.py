@@ -51,9 +51,12 @@ class DeviceMode(TorchFunctionMode):
             # Asks the accelerator of the build for its allocator; pages that are pinned change no operator call.
             return args[0]
         elif func in _TO_MPS:
-            return torch.ops.aten._to_copy.default(args[0], device=MPS_DEVICE)
-        before = (FLIGHT.on_mps, FLIGHT.detaches)
+            return copied(args[0], device=MPS_DEVICE)
+        elif func == _SET_DATA and type(args[0]) is not type(args[1]) is MPSTensor:
+            return swap(*args)
+        before = (FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine)
         FLIGHT.on_mps = device is None and _any_on_mps(args, kwargs)
+        FLIGHT.engine = False
         FLIGHT.detaches = func in _DETACH
         generator = kwargs.get("generator")
         if generator is not None:
@@ -61,7 +64,7 @@ class DeviceMode(TorchFunctionMode):
         try:
             result = func(*args, **kwargs)
         finally:
-            FLIGHT.on_mps, FLIGHT.detaches = before
+            FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine = before
             FLIGHT.draws_on_cpu = False
         if self._on_cpu is not None and type(result) is torch.Tensor:
             self._on_cpu(func, args, kwargs, result)

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcheck.simulate import bodies, guesses, shapes
 from opcheck.simulate.flight import FLIGHT
+from opcheck.simulate.nodes import Nodes
 from opcheck.simulate.routes import Kind, Route, make_route, unwrapped
 from opcheck.simulate.specs import DICT, LIST, Spec, encode, spec_of
 from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, wrap
@@ -52,6 +53,12 @@ _CPU_GENERATOR = (
 )
 
 _CPU = torch.device("cpu")
+
+#: what C++ takes on MPS where it takes the wider one elsewhere (ATen/AccumulateType.h, toAccumulateType)
+_NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+
+#: nodes that compute in the device's accumulate type (FunctionsManual.cpp, renorm_backward, 1.13 to 2.15)
+_NARROWING_NODES = frozenset({"RenormBackward0"})
 
 
 class Call(NamedTuple):
@@ -109,6 +116,7 @@ class Simulator(TorchDispatchMode):
         self._sink = sink
         self._routes: dict[Any, Route] = {}
         self._results: dict[tuple[Any, ...], Any] = {}
+        self._nodes = Nodes()
         self._unrunnable: set[Any] = set()
         self._inner: dict[tuple[Any, ...], tuple[str, ...] | None] = {}
 
@@ -116,6 +124,10 @@ class Simulator(TorchDispatchMode):
         """Route one call."""
         kwargs = kwargs or {}
         route = self._routes.get(func) or self._route(func)
+        if kwargs and kwargs.get("dtype") in _NARROWER and self._narrows():
+            kwargs = {**kwargs, "dtype": _NARROWER[kwargs["dtype"]]}
+            if route.name == "aten::_to_copy" and args[0].dtype == kwargs["dtype"]:
+                return _alias(args[0])
         found: list[torch.Tensor] = []
         parts: list[Any] = [func, len(args)]
         parts += [_encode(value, found) for value in args]
@@ -123,12 +135,10 @@ class Simulator(TorchDispatchMode):
             parts.append(name)
             parts.append(_encode(value, found))
         on_mps = [tensor for tensor in found if type(tensor) is MPSTensor]
-        if not on_mps:
-            if not self._creates_on_mps(route, kwargs):
-                return func(*args, **kwargs)
-            if FLIGHT.narrows and kwargs.get("dtype") is torch.float64:
-                with self:
-                    return func(*args, **{**kwargs, "dtype": torch.float32})
+        if not on_mps and not self._creates_on_mps(route, kwargs):
+            self._nodes.note(on_mps=False)
+            return func(*args, **kwargs)
+        self._nodes.note(on_mps=True)
         if route.kind is not Kind.LEAF:
             return self._run_body(route, args, kwargs)
         key = tuple(parts)
@@ -163,11 +173,18 @@ class Simulator(TorchDispatchMode):
         device = kwargs.get("device")
         if device is not None and device.type == "mps":
             return True
-        return FLIGHT.on_mps and route.factory and route.has_device
+        return route.factory and route.has_device and self._in_flight()
 
     def _leaves_mps(self, kwargs: Mapping[str, Any]) -> bool:
         device = kwargs.get("device")
-        return device is not None and device.type == "cpu" and not FLIGHT.on_mps
+        return device is not None and device.type == "cpu" and not self._in_flight()
+
+    def _in_flight(self) -> bool:
+        """Whether what C++ makes for itself now belongs on MPS."""
+        return FLIGHT.on_mps or (FLIGHT.engine and self._nodes.running_on_mps())
+
+    def _narrows(self) -> bool:
+        return FLIGHT.narrows or (FLIGHT.engine and self._nodes.name() in _NARROWING_NODES)
 
     def _run_body(self, route: Route, args: Any, kwargs: Any) -> Any:
         with self, FLIGHT.set(on_mps=True):
@@ -410,3 +427,8 @@ def _device_mismatch(route: Route, found: list[torch.Tensor]) -> tuple[str, str]
         "device_mismatch",
         "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!",
     )
+
+
+def _alias(tensor: MPSTensor) -> MPSTensor:
+    """The same values as a tensor of its own: autograd writes into what a call returns."""
+    return wrap(tensor.spec, tensor.payload, tensor.memory)

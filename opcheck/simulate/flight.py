@@ -17,13 +17,16 @@ class Flight:
     """Where temporaries belong, and in which precision.
 
     C++ makes its temporaries with ``x.options()``, which says ``cpu`` for a simulated tensor: inside an API call
-    with an argument on MPS and no ``device=`` of the user's, a factory for the CPU is one for MPS.
+    with an argument on MPS and no ``device=`` of the user's, a factory for the CPU is one for MPS.  While autograd's
+    engine runs and calls nothing of the program's, the node tells (simulate/nodes.py).
     """
 
-    __slots__ = ("detaches", "draws_on_cpu", "narrows", "on_mps", "refuse")
+    __slots__ = ("detaches", "draws_on_cpu", "engine", "narrows", "on_mps", "refuse")
 
     def __init__(self) -> None:
         self.on_mps = False
+        #: autograd's engine is running, and no API call of the program's inside of it
+        self.engine = False
         #: takes an operator, its arguments, an id and a text: a refusal that only a twin can see
         self.refuse: Callable[[Any, tuple[Any, ...], str, str], None] = _nobody
         #: the program itself detaches: elsewhere C++ does, to make a variable or to save one for backward, which
@@ -37,13 +40,23 @@ class Flight:
     @contextlib.contextmanager
     def set(self, *, on_mps: bool, narrows: bool | None = None) -> Iterator[None]:
         """For the time of one call."""
-        before = (self.on_mps, self.narrows)
-        self.on_mps = on_mps
+        before = (self.on_mps, self.narrows, self.engine)
+        self.on_mps, self.engine = on_mps, False
         self.narrows = self.narrows if narrows is None else narrows
         try:
             yield
         finally:
-            self.on_mps, self.narrows = before
+            self.on_mps, self.narrows, self.engine = before
+
+    @contextlib.contextmanager
+    def of_engine(self) -> Iterator[None]:
+        """While autograd's engine runs."""
+        before = (self.on_mps, self.engine)
+        self.on_mps, self.engine = False, True
+        try:
+            yield
+        finally:
+            self.on_mps, self.engine = before
 
 
 #: One simulation at a time: the registrations that it needs are the process's too.

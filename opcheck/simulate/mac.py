@@ -10,10 +10,11 @@ import torch
 from opcheck.oplists.registrations import load
 from opcheck.simulate.autocast import autocast_of
 from opcheck.simulate.backend import mps_backend
-from opcheck.simulate.device import DeviceMode
+from opcheck.simulate.device import DeviceMode, Watcher
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS, Simulator, Sink
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.mirror import Mirror
+from opcheck.simulate.nodes import engine_seen_by
 from opcheck.simulate.routes import KERNEL_VALUES
 from opcheck.simulate.twins import PYTHON_KERNELS, twins_of
 
@@ -25,14 +26,22 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def simulated_mac(
-    target: Target, registrations: Mapping[str, str], sink: Sink, *, keep: int = KEEP_ELEMENTS
+    target: Target,
+    registrations: Mapping[str, str],
+    sink: Sink,
+    *,
+    keep: int = KEEP_ELEMENTS,
+    on_cpu: Watcher | None = None,
+    simulator_type: type[Simulator] = Simulator,
 ) -> Iterator[Simulator]:
     """Dispatch as the target does; ``registrations`` maps each overload to its value on MPS.
+
+    ``on_cpu`` is told each API call whose result is a tensor of the CPU.
 
     The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.
     """
     twins = twins_of(target)
-    simulator = Simulator(registrations, twins, PYTHON_KERNELS, sink, keep=keep)
+    simulator = simulator_type(registrations, twins, PYTHON_KERNELS, sink, keep=keep)
     kernels = (name for name, value in registrations.items() if value in KERNEL_VALUES)
     mirror = Mirror(kernels, twins)
     simulator.absent = tuple(mirror.absent)
@@ -48,7 +57,8 @@ def simulated_mac(
     policies = lists.operators(str(target.torch), "AutocastMPS")
     autocast = autocast_of(target, policies, lists.names("AutocastMPS"))
     try:
-        with mps_backend(target.macos), autocast, simulator, DeviceMode():
+        device = DeviceMode(on_cpu)
+        with mps_backend(target.macos), autocast, simulator, device, engine_seen_by(device):
             yield simulator
     finally:
         FLIGHT.refuse = refuse
