@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -27,6 +26,14 @@ if TYPE_CHECKING:
 
 #: seconds that a child gets, after its own limit, to say that it reached it
 _GRACE = 10.0
+
+#: bytes of what the child prints that are kept
+_TAIL = 4096
+
+#: what to do about the signal that a child died of
+_SIGNAL_HINTS = {
+    9: "the system may have run out of memory: give smaller inputs, or --memory-limit a lower one",
+}
 
 #: Set for the child, whatever it has of its own.  PYTORCH_MPS_LOG_LEVEL is what guides tell people to set; no torch
 #: release reads it (it is in none of the macOS wheels of 1.13 to 2.15).  The next is the one that is read.
@@ -65,28 +72,27 @@ def capture(
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
         UsageError: the graph cannot be written where it was asked for.
     """
-    with tempfile.TemporaryFile() as printed:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "opcheck.capture.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None if show_output else printed,
-            env={**os.environ, **environment(request)},
-            start_new_session=True,
-        )
-        killer = threading.Timer(request.time_limit + _GRACE, _kill, (child,))
-        killer.start()
-        try:
-            message, stage = _listen(child, request, progress)
-        finally:
-            timed_out = not killer.is_alive()
-            killer.cancel()
-            _kill(child)
-            child.wait()
-            if child.stdout is not None:
-                child.stdout.close()
-        if message is None:
-            raise _died(child.returncode, request, stage, printed, timed_out=timed_out)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "opcheck.capture.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=None if show_output else subprocess.PIPE,
+        env={**os.environ, **environment(request)},
+        start_new_session=True,
+    )
+    printed = _Tail(child.stderr)
+    killer = _Killer(child)
+    killer.after(request.time_limit + _GRACE)
+    try:
+        message, stage = _listen(child, request, progress, killer)
+    finally:
+        killer.cancel()
+        _kill(child)
+        child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
+    if message is None:
+        raise _died(child.returncode, request, stage, printed.last_line(), timed_out=killer.struck)
     if isinstance(message, Failure):
         raise _error(message)
     trace = msgspec.structs.replace(message.trace, environment=environment(request))
@@ -99,6 +105,7 @@ def _listen(
     child: subprocess.Popen[bytes],
     request: CaptureRequest,
     progress: Callable[[str], None] | None,
+    killer: _Killer,
 ) -> tuple[Done | Failure | None, str]:
     if child.stdin is None or child.stdout is None:
         message = "the child has no pipes"
@@ -116,12 +123,62 @@ def _listen(
         if not isinstance(message, Stage):
             return message, stage
         stage = message.text
+        if message.seconds:
+            killer.after(message.seconds + _GRACE)
         if progress is not None:
             progress(stage)
     # It closed its end: let it die of what it is dying of.
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(_GRACE)
     return None, stage
+
+
+class _Killer:
+    """Ends the child when its time is over, wherever it hangs."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self.struck = False
+        self._child = child
+        self._timer = threading.Timer(0, self._strike)
+
+    def after(self, seconds: float) -> None:
+        """So many seconds from now, whatever was said before."""
+        self._timer.cancel()
+        self._timer = threading.Timer(seconds, self._strike)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        """Not any more."""
+        self._timer.cancel()
+
+    def _strike(self) -> None:
+        self.struck = True
+        _kill(self._child)
+
+
+class _Tail:
+    """The end of what the child prints: it may print without end."""
+
+    def __init__(self, stream: IO[bytes] | None) -> None:
+        self._stream = stream
+        self._end = b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        if self._stream is None:
+            return
+        with self._stream as stream:
+            while part := stream.read1(_TAIL):  # type: ignore[attr-defined]  # it is buffered
+                self._end = (self._end + part)[-_TAIL:]
+
+    def last_line(self) -> str:
+        """The last line that is not empty."""
+        # A process that user code started may hold the pipe open: wait a moment, not for the end of it.
+        self._reader.join(1.0)
+        lines = [line.strip() for line in self._end.decode(errors="replace").splitlines()]
+        return next((line[:200] for line in reversed(lines) if line), "")
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
@@ -140,7 +197,7 @@ def _error(failure: Failure) -> OpcheckError:
 
 
 def _died(
-    code: int, request: CaptureRequest, stage: str, printed: IO[bytes], *, timed_out: bool
+    code: int, request: CaptureRequest, stage: str, last: str, *, timed_out: bool
 ) -> CaptureError:
     if timed_out:
         return CaptureError(
@@ -149,19 +206,11 @@ def _died(
             hint="give it longer with --timeout, or smaller inputs with --input",
         )
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
-    last = _last_line(printed)
     return CaptureError(
         f"the process that ran the model {how} before it was done",
         context=f"{request.model}, while {stage}" + (f"; it printed last: {last}" if last else ""),
-        hint="run again with -v to see all that it printed",
+        hint=_SIGNAL_HINTS.get(-code, "run again with -v to see all that it printed"),
     )
-
-
-def _last_line(printed: IO[bytes]) -> str:
-    printed.seek(0, os.SEEK_END)
-    printed.seek(max(0, printed.tell() - 4096))
-    lines = [line.strip() for line in printed.read().decode(errors="replace").splitlines()]
-    return next((line[:200] for line in reversed(lines) if line), "")
 
 
 def _save(path: str, trace: Trace, code: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from opcheck.model import Record, Trace
 
 
@@ -9,6 +11,8 @@ class Stage(Record, frozen=True, kw_only=True, tag="stage"):
     """The child goes on to the next thing."""
 
     text: str
+    #: what it needs for this, in seconds, whatever is left of its time; 0: nothing of its own.
+    seconds: float = 0.0
 
 
 class Failure(Record, frozen=True, kw_only=True, tag="failure"):
@@ -28,3 +32,10 @@ class Done(Record, frozen=True, kw_only=True, tag="done"):
 
 
 Message = Stage | Failure | Done
+
+
+class Say(Protocol):
+    """Tells the parent of a stage; its arguments are those of Stage."""
+
+    def __call__(self, text: str, *, seconds: float = 0.0) -> None:
+        """Tell it."""

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: a guess is repeated at one line this often before the program is taken to loop on it.
 MAX_GUESSES = 1000
 
+#: calls that are kept: a loop that does not end makes more, and turning them into a trace takes time, too.
+MAX_CALLS = 200_000
+
 #: different answers of one line that its problem names.
 _ANSWERS_TOLD = 3
 
@@ -70,6 +73,10 @@ class Guessed:
         )
 
 
+class TooManyCallsError(BaseException):
+    """The program makes more calls than are kept."""
+
+
 class LoopsOnGuessError(RuntimeError):
     """A line keeps asking for values that are not known."""
 
@@ -92,7 +99,14 @@ class Recorder:
         self._graphs: dict[CodeType, torch.fx.GraphModule] = {}
 
     def record(self, call: Call) -> None:
-        """Keep one leaf call."""
+        """Keep one leaf call.
+
+        Raises:
+            TooManyCallsError: MAX_CALLS are kept already.
+        """
+        if len(self.calls) >= MAX_CALLS:
+            message = f"the run made more than {MAX_CALLS:,} operator calls and was ended"
+            raise TooManyCallsError(message)
         kept = self.ledger.keep(call)
         self.calls.append(Recorded(kept, *self._where()))
 

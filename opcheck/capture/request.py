@@ -36,6 +36,8 @@ class CaptureRequest(Record, frozen=True, kw_only=True):
     config: dict[str, Scalar | list[object] | dict[str, object]] = {}
     #: dtype that the model's floating parameters and inputs are cast to; empty leaves them.
     dtype: str = ""
+    #: files whose tensors' dtypes are looked at: torch.save's, or .safetensors.
+    checkpoints: tuple[str, ...] = ()
     tracer: str = DEFAULT_TRACER
     #: record with grad mode on, as a program without torch.no_grad() would run.
     grad: bool = False
@@ -49,3 +51,5 @@ class CaptureRequest(Record, frozen=True, kw_only=True):
     save_graph: str = ""
     #: seconds until the child process is ended.
     time_limit: float = 300.0
+    #: GB of memory that the child may take on this machine; 0: three quarters of what it has.
+    memory_limit: float = 0.0

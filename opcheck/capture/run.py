@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.capture import blame, tracers
-from opcheck.capture.graph import code, op_calls, to_graph
+from opcheck.capture import blame, checkpoint, tracers
+from opcheck.capture.births import Births
+from opcheck.capture.graph import Numbers, code, op_calls, to_graph
 from opcheck.capture.imports import without_compiler
 from opcheck.capture.inputs import inputs_for
+from opcheck.capture.lifetimes import lifetimes
 from opcheck.capture.lines import display_path, is_user_code
 from opcheck.capture.load import load
 from opcheck.capture.move import Mover
-from opcheck.capture.recorder import LoopsOnGuessError, Recorder
+from opcheck.capture.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
 from opcheck.capture.train import TrainStep, autocast
 from opcheck.capture.train_labels import with_labels
 from opcheck.capture.train_loss import NothingToTrainError
 from opcheck.capture.train_optimizer import parse
+from opcheck.capture.watchdog import TimeLimitReached, out_of_memory, rest
 from opcheck.model import Problem, SourceLocation, Trace
 from opcheck.oplists.registrations import load as load_lists
 from opcheck.simulate.backend import mps_backend
@@ -32,8 +34,8 @@ from opcheck.versions import Target, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
+    from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
     from opcheck.simulate.dispatcher import Simulator
 
@@ -41,13 +43,13 @@ if TYPE_CHECKING:
     Program = Callable[[torch.nn.Module, Any, Any, Recorder], None]
 
 
-class TimeLimitReached(BaseException):
-    """The run took longer than it was given."""
-
+#: seconds in which what was recorded becomes a trace; the most that a recorder keeps take 20.
+_FINISH = 120.0
 
 #: exception -> kind of problem; the first that fits.
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (TimeLimitReached, "timeout"),
+    (TooManyCallsError, "too_many_calls"),
     (DataDependentError, "data_dependent"),
     (LoopsOnGuessError, "data_dependent"),
     (NotSimulatedError, "not_simulated"),
@@ -64,7 +66,7 @@ class Captured(NamedTuple):
     code: str
 
 
-def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
+def run(request: CaptureRequest, say: Say) -> Captured:
     """Load the model, run it once on the simulated Mac, and turn what was recorded into a trace.
 
     Raises:
@@ -78,10 +80,12 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
     )
     registrations = dict(load_lists().operators(str(target.torch)))
     step = _step(request)
+    saved = [birth for file in request.checkpoints for birth in checkpoint.births(file)]
     say(f"loading {request.model}")
     # transformers asks once, at import, whether there is an MPS device.
     eager: list[Problem] = []
-    with mps_backend(target.macos), _uncompiled(eager):
+    births = Births()
+    with mps_backend(target.macos), _uncompiled(eager), births.while_loading():
         loaded = load(request.model, request.config, dtype=request.dtype)
         inputs = inputs_for(loaded, request.inputs, dtype=request.dtype)
         inputs = with_labels(loaded, inputs) if step else inputs
@@ -89,19 +93,29 @@ def run(request: CaptureRequest, say: Callable[[str], None]) -> Captured:
     model.train(step is not None)
     say(f"tracing with {request.tracer}")
     model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
-    recorder, mover = Recorder(), Mover(KEEP_ELEMENTS)
+    recorder, mover = Recorder(births), Mover(KEEP_ELEMENTS, births)
     mover.module(model)
     args, kwargs = mover.value(inputs.args, "args"), mover.value(inputs.kwargs, "kwargs")
     say("running on the simulated Mac")
-    with simulated_mac(target, registrations, recorder) as mac, _uncompiled(eager):
+    with (
+        simulated_mac(target, registrations, recorder, on_cpu=births.note) as mac,
+        births.while_running(),
+        _uncompiled(eager),
+    ):
         problem = _call(step or _forward(request), model, args, kwargs, recorder)
         differences = _differences(mac, target)
-    say(f"recorded {len(recorder.calls)} calls")
-    graph = to_graph(recorder.calls, mover.names, recorder.place)
+    say(f"recorded {len(recorder.calls)} calls", seconds=_FINISH)
+    numbers = Numbers()
+    graph = to_graph(recorder.calls, mover.names, recorder.place, numbers)
     problems = (*recorder.problems(), *eager, *((problem,) if problem else ()))
+    moves = mover.calls(numbers)
     trace = Trace(
         model=request.model,
-        calls=(*mover.calls, *op_calls(graph)),
+        calls=(*moves, *op_calls(graph)),
+        lifetimes=lifetimes(
+            recorder.calls, recorder.ledger.freed, mover.placed, numbers, len(moves)
+        ),
+        births=(*mover.births(numbers), *recorder.ledger.births(numbers), *saved),
         tracer=request.tracer,
         mode=request.mode,
         optimizer=str(step.optimizer) if step else "",
@@ -173,19 +187,31 @@ def _call(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
+        rest()
         return _problem(error, recorder)
+    finally:
+        rest()
     return None
 
 
 def _problem(error: BaseException, recorder: Recorder) -> Problem:
     kind = next(name for cls, name in _KINDS if isinstance(error, cls))
+    if out_of_memory(error):
+        kind = "memory"
     if isinstance(error, NotImplementedError) and "HigherOrderOperator" in str(error):
         kind = "not_simulated"  # torch/_ops.py: it asks each mode for a rule of its own
     location = _raised_at(error)
     text = blame.one_line(error)
     who = {"backward": "backward", "optimizer": "the optimizer"}.get(recorder.phase, "the model")
-    message = f"{who} raised {type(error).__name__}: {text}" if kind == "model_raised" else text
-    return Problem(kind=kind, message=message, location=location, module=recorder.raised_in)
+    if kind == "model_raised":
+        text = f"{who} raised {type(error).__name__}: {text}"
+        if recorder.guesses:
+            text += (
+                " (values were guessed before: the guess, not the program, may be what is wrong)"
+            )
+    elif kind == "memory":
+        text = f"{who} wanted more memory of this machine than it may take: {text or 'MemoryError'}"
+    return Problem(kind=kind, message=text, location=location, module=recorder.raised_in)
 
 
 def _raised_at(error: BaseException) -> SourceLocation | None:
@@ -219,16 +245,3 @@ def _differences(mac: Simulator, target: Target) -> tuple[str, ...]:
             + (", ..." if len(mac.absent) > 5 else "")
         )
     return tuple(said)
-
-
-def limit_time(seconds: float) -> None:
-    """Raise TimeLimitReached in the main thread after this long (POSIX; elsewhere the parent ends the process)."""
-    if not hasattr(signal, "setitimer"):
-        return
-
-    def expire(_number: int, _frame: FrameType | None) -> None:
-        message = f"not done after {seconds:g} s"
-        raise TimeLimitReached(message)
-
-    signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opcheck.capture import watchdog
 from opcheck.capture.protocol import Done, Failure, Message, Stage
 from opcheck.capture.request import CaptureRequest
 from opcheck.errors import CaptureError, OpcheckError
@@ -21,20 +23,27 @@ def main() -> int:
     """Answer one request; what user code prints goes to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    process = os.getpid()
     try:
         request = msgspec.json.decode(sys.stdin.buffer.read(), type=CaptureRequest)
         # Reading the rest of our stdin must not hang user code that asks for input.
         sys.stdin.close()
         sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115
-        _send(answers, _answer(request, answers))
+        message = _answer(request, answers)
+        if os.getpid() == process:  # and not a fork of it that user code let run on
+            _send(answers, message)
     finally:
+        watchdog.rest()
         answers.close()
     return 0
 
 
 def _answer(request: CaptureRequest, answers: BinaryIO) -> Message:
-    def say(text: str) -> None:
-        _send(answers, Stage(text=text))
+    process = os.getpid()
+
+    def say(text: str, *, seconds: float = 0.0) -> None:
+        if os.getpid() == process:
+            _send(answers, Stage(text=text, seconds=seconds))
 
     say("importing torch")
     # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was made from.
@@ -42,7 +51,8 @@ def _answer(request: CaptureRequest, answers: BinaryIO) -> Message:
     try:
         from opcheck.capture import run  # noqa: PLC0415 - importing torch is the first thing that can fail
 
-        run.limit_time(request.time_limit)
+        watchdog.limit_memory(int(request.memory_limit * 1e9) or watchdog.default_memory())
+        watchdog.limit_time(request.time_limit)
         captured = run.run(request, say)
         return Done(trace=captured.trace, code=captured.code)
     except OpcheckError as error:
@@ -52,8 +62,16 @@ def _answer(request: CaptureRequest, answers: BinaryIO) -> Message:
             context=error.context,
             hint=error.hint,
         )
+    except watchdog.TimeLimitReached:
+        return Failure(
+            error=CaptureError.__name__,
+            message=f"the model was not loaded after {request.time_limit:g} s",
+            context=request.model,
+            hint="give it longer with --timeout",
+        )
     except BaseException as error:  # noqa: BLE001 - user code can raise anything while it is imported
-        traceback.print_exc()
+        with contextlib.suppress(Exception):  # it may have closed stderr
+            traceback.print_exc()
         text = " ".join(f"{type(error).__name__}: {error}".split())
         return Failure(
             error=CaptureError.__name__,
@@ -70,7 +88,8 @@ def _send(answers: BinaryIO, message: Message) -> None:
 
 if __name__ == "__main__":
     code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # user code may have closed it
+            stream.flush()
     # Threads and atexit handlers of user code must not keep the process from ending.
     os._exit(code)

@@ -84,6 +84,13 @@ def _flag(*names: str, **attributes: Any) -> Callable[[_Function], _Function]:
     metavar="NAME=VALUE",
     help="A setting of a library's model; VALUE as in YAML. Repeatable.",
 )
+@_flag(
+    "--checkpoint",
+    "checkpoints",
+    multiple=True,
+    metavar="FILE",
+    help="A file of weights whose dtypes are looked at. Repeatable.",
+)
 @_flag("--dtype", default="", show_default=False, metavar="DTYPE", help="Cast the model to it.")
 @_flag("--grad/--no-grad", default=False, help="Run with grad mode on.")
 @_flag(
@@ -144,6 +151,14 @@ def _flag(*names: str, **attributes: Any) -> Callable[[_Function], _Function]:
     metavar="SECONDS",
     help="Time that the capture may take.",
 )
+@_flag(
+    "--memory-limit",
+    type=click.FLOAT,
+    default=0.0,
+    show_default="three quarters of this machine",
+    metavar="GB",
+    help="Memory of this machine that the model may take (Linux).",
+)
 @_flag("--quiet", "-q", is_flag=True, help="Show no progress.")
 @_flag(
     "--verbose",
@@ -165,6 +180,7 @@ def command(
     fallback: bool,
     inputs: Sequence[str],
     settings: Sequence[str],
+    checkpoints: Sequence[str],
     dtype: str,
     grad: bool,
     mode: str,
@@ -177,6 +193,7 @@ def command(
     fail_on: str,
     strict: bool,
     timeout: float,
+    memory_limit: float,
     quiet: bool,
     verbose: bool,
     color: str,
@@ -198,6 +215,7 @@ def command(
         cpu_fallback=fallback,
         inputs=tuple(inputs),
         config=dict(_setting(text) for text in settings),
+        checkpoints=tuple(checkpoints),
         dtype=_dtype(dtype),
         tracer=tracer,
         grad=grad,
@@ -206,6 +224,7 @@ def command(
         autocast=_autocast(autocast),
         save_graph=save_graph,
         time_limit=_positive(timeout),
+        memory_limit=_not_negative(memory_limit),
     )
     path = _writable(output_path) if output_path not in {"", "-"} else None
 
@@ -309,6 +328,12 @@ def _setting(text: str) -> tuple[str, Scalar | list[object] | dict[str, object]]
     # A date is the one scalar that YAML knows and a request does not: it stays text.
     known = isinstance(content, (bool, int, float, str, list, dict)) or content is None
     return name.strip(), content if known else value
+
+
+def _not_negative(limit: float) -> float:
+    if limit >= 0:
+        return limit
+    raise UsageError("the memory must not be negative", context="--memory-limit", hint="try 8")
 
 
 def _positive(timeout: float) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import time
 from pathlib import Path
 
 import pytest
 
+from opcheck.capture import parent
 from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
 from opcheck.errors import CaptureError, OpcheckError
@@ -57,7 +59,22 @@ def _leaves_a_process(y):
     subprocess.Popen(["sleep", "60"])
     return y
 
+def _eats(y):
+    kept = []
+    while True:
+        kept.append(bytearray(50_000_000))
+
+def _closes_and_forks(y):
+    if os.fork() == 0:
+        return y  # the fork goes on, too
+    sys.stdout.close()
+    sys.stderr.close()
+    os.close(1)
+    return y
+
 works = _after(lambda y: y)
+eats = _after(_eats)
+closes_and_forks = _after(_closes_and_forks)
 raises = _after(lambda y: _raise(ValueError("no good")))
 leaves = _after(lambda y: sys.exit(0))
 hangs = _after(_hang)
@@ -81,6 +98,12 @@ def _compiled(y):
 scripted = _after(_scripted)
 compiled = _after(_compiled)
 '''
+
+HANGS = {
+    "hangs_at_import": "import time\ntime.sleep(60)",
+    # The interpreter holds its lock and looks at no signal.
+    "hangs_in_c": "sum(range(10**13))",
+}
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +159,7 @@ def test_what_ran_before_an_exception_is_kept(
 @pytest.mark.parametrize("name", ["hangs", "stubborn"])
 def test_a_model_that_hangs_is_ended_at_its_line(behaviours: Path, name: str) -> None:
     began = time.monotonic()
-    trace = _capture(behaviours, name, time_limit=5)
+    trace = _capture(behaviours, name, time_limit=2)
     assert time.monotonic() - began < 60
     (problem,) = trace.problems
     assert problem.kind == "timeout"
@@ -156,6 +179,48 @@ def test_a_process_that_dies_is_an_error_in_three_lines(
     assert lines[0] == f"the process that ran the model {how} before it was done"
     assert lines[1].startswith(f"  in: {behaviours}:{name}, while running on the simulated Mac")
     assert lines[2] == "  help: run again with -v to see all that it printed"
+
+
+def test_a_model_that_eats_memory_is_ended_at_its_line(behaviours: Path) -> None:
+    request = CaptureRequest(
+        model=f"{behaviours}:eats", torch="2.13", macos="15.0", time_limit=60, memory_limit=0.5
+    )
+    trace = capture(request)
+    assert [call.op for call in trace.calls] == ["aten::linear"]
+    (problem,) = trace.problems
+    assert problem.kind == "memory"
+    assert problem.message.endswith("more memory of this machine than it may take: MemoryError")
+    assert problem.location is not None
+    assert "bytearray" in problem.location.text
+
+
+def test_a_model_that_closes_its_files_and_forks(behaviours: Path) -> None:
+    assert _capture(behaviours, "closes_and_forks").complete
+
+
+@pytest.mark.parametrize(
+    ("name", "grace", "message"),
+    [
+        ("hangs_at_import", 60, "the model was not loaded after 1 s"),
+        ("hangs_in_c", 2, "the model was still running after 1 s and was ended"),
+    ],
+)
+def test_what_hangs_where_no_trace_can_be_is_an_error_in_three_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, grace: float, message: str
+) -> None:
+    monkeypatch.setattr(parent, "_GRACE", grace)
+    file = tmp_path / f"{name}.py"
+    file.write_text(HANGS[name], encoding="utf-8")
+    request = CaptureRequest(model=f"{file}:f", torch="2.13", macos="15.0", time_limit=1)
+    with pytest.raises(CaptureError, match=message):
+        capture(request)
+
+
+def test_only_the_end_of_what_is_printed_is_kept() -> None:
+    lines = "".join(f"line {number}\n" for number in range(10_000))
+    tail = parent._Tail(io.BytesIO(lines.encode()))
+    assert tail.last_line() == "line 9999"
+    assert len(tail._end) == parent._TAIL
 
 
 def test_a_process_that_the_model_started_holds_nothing_up(behaviours: Path) -> None:

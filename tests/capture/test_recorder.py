@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from torch import nn
@@ -9,7 +11,7 @@ from torch import nn
 from opcheck.capture import recorder as recorder_module
 from opcheck.capture.lines import display_path, innermost, is_user_code
 from opcheck.capture.move import Mover
-from opcheck.capture.recorder import LoopsOnGuessError, Recorder
+from opcheck.capture.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
 from opcheck.oplists.registrations import load
 from opcheck.simulate.mac import simulated_mac
 from tests.simulate.mac import target
@@ -103,3 +105,16 @@ def test_the_innermost_line_of_a_stack_trace() -> None:
     assert location is not None
     assert (location.file, location.line) == ("tests/capture/test_recorder.py", 1)
     assert innermost(None) is None
+
+
+def test_a_run_that_calls_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "MAX_CALLS", 3)
+
+    class Endless(nn.Module):
+        def forward(self, x: torch.Tensor) -> None:
+            while True:
+                with contextlib.suppress(Exception):
+                    x = x + 1
+
+    with pytest.raises(TooManyCallsError, match="more than 3 operator calls"):
+        _run(Endless())
