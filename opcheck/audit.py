@@ -11,6 +11,7 @@ import msgspec
 from opcheck import __version__, flow
 from opcheck.capture.request import DEFAULT_TRACER, MODES, TRACERS, CaptureRequest
 from opcheck.judge import OUTCOMES, judge_all, outcome
+from opcheck.memory.estimate import estimate
 from opcheck.model import (
     PHASES,
     CallGroup,
@@ -41,9 +42,15 @@ HEADLINES = (
 
 _NEVER_CHECKED = (
     "nothing was observed on a Mac: the verdicts follow from what the release registers",
-    "numerical results, speed and memory",
+    "numerical results and speed; memory is estimated from the tensors' lifetimes, not measured",
     "limits on dtypes, shapes and macOS versions that no statement in the op lists names",
     "other inputs than these",
+)
+
+#: of a program that ran with values (opcheck run)
+_OF_A_RUN = (
+    "that a Mac gets the same numbers: the values were computed by this machine's CPU, which shows "
+    "that the program runs there"
 )
 
 #: set as guides tell people to; in none of the macOS wheels of 1.13 to 2.15 (op_lists/environment.yaml)
@@ -56,6 +63,7 @@ def audit(
     *,
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
+    mac: int = 0,
 ) -> Report:
     """Run a model on the simulated Mac and report what each operator call does there.
 
@@ -64,6 +72,7 @@ def audit(
         lists: the op lists to judge by.
         progress: told the stages of the capture.
         show_output: pass on what the model prints, to stderr.
+        mac: memory in GB of the Mac that it should fit; 0: none in particular.
 
     Raises:
         OpcheckError: the model or its inputs cannot be loaded, or the target is not in the lists.
@@ -76,11 +85,12 @@ def audit(
         cpu_fallback=request.cpu_fallback,
     )
     trace = capture(request, progress=progress, show_output=show_output)
-    made = report(trace, target, lists)
-    return msgspec.structs.replace(made, capture={**made.capture, "flags": _flags(request)})
+    made = report(trace, target, lists, mac=mac)
+    flags = _flags(request) + ([f"--memory={mac}"] if mac else [])
+    return msgspec.structs.replace(made, capture={**made.capture, "flags": flags})
 
 
-def report(trace: Trace, target: Target, lists: OpLists) -> Report:
+def report(trace: Trace, target: Target, lists: OpLists, *, mac: int = 0) -> Report:
     """Judge a trace and say everything that the rules have to say about it.
 
     Raises:
@@ -99,7 +109,19 @@ def report(trace: Trace, target: Target, lists: OpLists) -> Report:
         lists=lists,
         verdicts=judged,
         origins=tuple(flow.worth_telling(followed)),
+        memory=estimate(trace, target, asked=mac),
     )
+    return assemble(audited)
+
+
+def assemble(audited: Audited) -> Report:
+    """Everything that the rules have to say about judged calls, with what they are about.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    trace, target, lists = audited.trace, audited.target, audited.lists
+    groups, parts = audited.groups, audited.partition
     release = lists.release(str(target.torch))
     return Report(
         tool=f"opcheck {__version__}",
@@ -114,6 +136,7 @@ def report(trace: Trace, target: Target, lists: OpLists) -> Report:
         groups=groups,
         findings=_findings(audited),
         partition=parts,
+        memory=audited.memory,
         capture={
             "tracer": trace.tracer,
             "mode": trace.mode,
@@ -160,6 +183,7 @@ def _flags(request: CaptureRequest) -> list[str]:
     """The flags of ``opcheck audit`` that ask for this capture again."""
     flags = [f"--input={text}" for text in request.inputs]
     flags += [f"--config={name}={json.dumps(value)}" for name, value in request.config.items()]
+    flags += [f"--checkpoint={file}" for file in request.checkpoints]
     flags += [f"--dtype={request.dtype}"] if request.dtype else []
     flags += ["--grad"] if request.grad else []
     if request.mode != MODES[0]:
@@ -250,7 +274,7 @@ def _headline(trace: Trace, groups: Sequence[CallGroup], target: Target) -> str:
 
 def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
     yield from _NEVER_CHECKED
-    yield TRACERS[trace.tracer]
+    yield TRACERS.get(trace.tracer, _OF_A_RUN)
     if trace.mode == "train":
         yield "steps after the first, and losses other than this one" + (
             f": {trace.loss}" if trace.loss else ""

@@ -17,9 +17,10 @@ LAYERS = (
     ("__main__",),
     ("cli",),
     ("report", "gate"),
+    ("emulator",),
     ("audit",),
     ("rules",),
-    ("partition",),
+    ("partition", "memory"),
     ("ask",),
     ("upgrade",),
     ("judge",),
@@ -34,12 +35,16 @@ LAYERS = (
 )
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 #: Rooms in which user code and torch run, and their modules that the torch-free rooms import.
-WITH_TORCH = {"simulate", "capture", "compile", "observe"}
+WITH_TORCH = {"simulate", "capture", "compile", "emulator", "observe"}
 TORCH_FREE = {
     "capture/__init__.py",
     "capture/parent.py",
     "capture/request.py",
     "capture/protocol.py",
+    "emulator/__init__.py",
+    "emulator/parent.py",
+    "emulator/request.py",
+    "emulator/child.py",
 }
 
 

@@ -63,6 +63,11 @@ def to_graph(
     return builder.graph
 
 
+def op_call(call: KeptCall) -> OpCall:
+    """The record of one call by itself: without its place, and its tensors numbered from one."""
+    return _Builder({}, lambda _: (None, ""), Numbers()).record(call)
+
+
 def op_calls(graph: fx.Graph) -> tuple[OpCall, ...]:
     """The records of a graph's calls, in order."""
     return tuple(node.meta["op_call"] for node in graph.nodes if "op_call" in node.meta)
@@ -137,11 +142,21 @@ class _Builder:
         return node
 
     def _op_call(self, entry: Recorded) -> OpCall:
-        call, route = entry.call, entry.call.route
         known = (entry.site, entry.module)
         if known not in self._places:
             self._places[known] = self._place(entry)
         location, module = self._places[known]
+        return self.record(entry.call, location, module, entry.phase)
+
+    def record(
+        self,
+        call: KeptCall,
+        location: SourceLocation | None = None,
+        module: str = "",
+        phase: str = "forward",
+    ) -> OpCall:
+        """The record of one call."""
+        route = call.route
         return OpCall(
             op=route.name,
             inputs=tuple(map(self._tensor_spec, call.inputs, self._roles(call))),
@@ -149,7 +164,7 @@ class _Builder:
             arguments=_scalars(call.key, route.arguments),
             location=location,
             module=module,
-            phase=entry.phase,
+            phase=phase,
             inner=call.inner if route.composite is not None else None,
             refusal=call.refusal,
             registrations=route.registrations,

@@ -21,6 +21,7 @@ VERBS = {
     "lists": "Show the op lists that the verdicts come from, or build them.",
     "matrix": "Write the coverage of a torch release: one row an operator overload.",
     "op": "Say what the releases do with an operator: can I use it?",
+    "run": "Run a program, as it is, on an emulated Mac, and say what its calls do there.",
 }
 
 

@@ -118,6 +118,7 @@ def follow(simulator: Simulator, route: Route, args: Any, kwargs: Any) -> tuple[
         return ()
     names = _Names()
     sink, simulator._sink = simulator._sink, names
+    ask, simulator.ask = simulator.ask, None
     try:
         with (
             torch.no_grad(),
@@ -133,7 +134,7 @@ def follow(simulator: Simulator, route: Route, args: Any, kwargs: Any) -> tuple[
     except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values
         return None
     finally:
-        simulator._sink = sink
+        simulator._sink, simulator.ask = sink, ask
     names.names.pop(route.name, None)
     return tuple(names.names)
 

@@ -10,12 +10,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
 from opcheck.simulate.flight import FLIGHT
-from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, parse_to
+from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, copied, parse_to, swap
 
 _DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach_}
 _TO = {torch.Tensor.to}
 _PIN = {torch.Tensor.pin_memory}
 _TO_MPS = {getattr(torch.Tensor, name) for name in ("mps",) if hasattr(torch.Tensor, name)}
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]  # a descriptor
 
 Watcher = Callable[[Callable[..., Any], Any, Any, Any], None]
 
@@ -102,7 +103,7 @@ def _moved(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor | No
     options: dict[str, Any] = {"device": MPS_DEVICE, "dtype": dtype, "non_blocking": non_blocking}
     if memory_format is not None:
         options["memory_format"] = memory_format
-    return torch.ops.aten._to_copy.default(tensor, **options)
+    return copied(tensor, **options)
 
 
 def _names_mps(value: Any) -> bool:

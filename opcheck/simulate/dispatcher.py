@@ -108,6 +108,8 @@ class Simulator(TorchDispatchMode):
     ) -> None:
         super().__init__()
         self.keep = keep
+        #: is given each leaf call before it is computed; it may raise what the Mac raises
+        self.ask: Callable[[Call], None] | None = None
         #: overloads with a kernel on the target that the installed torch does not have
         self.absent: tuple[str, ...] = ()
         self._registrations = registrations
@@ -147,6 +149,8 @@ class Simulator(TorchDispatchMode):
         if refusal is None and FLIGHT.draws_on_cpu and kwargs.get("generator") is not None:
             refusal = _CPU_GENERATOR
         inner = self._inner_calls(route, args, kwargs, found) if route.composite else ()
+        if self.ask is not None:
+            self.ask(Call(route, key, tuple(found), (), inner, refusal))
         outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
         if route.name == "aten::detach" and not FLIGHT.detaches:
             return outputs
@@ -276,7 +280,7 @@ class Simulator(TorchDispatchMode):
         return made[0] if len(made) == 1 else tuple(made)
 
     def _compute_real(self, route: Route, args: Any, kwargs: Any, device: torch.device) -> Any:
-        outputs = route.func(*unwrapped(route, _payloads(args)), **_payloads(kwargs))
+        outputs = self._execute(route, unwrapped(route, _payloads(args)), _payloads(kwargs))
         if route.name in shapes.ARBITRARY:
             outputs.zero_()
         for index in route.writes:
@@ -303,6 +307,9 @@ class Simulator(TorchDispatchMode):
             )
             for index, (relation, out) in enumerate(zip(route.returns, outputs, strict=True))
         )
+
+    def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return route.func(*args, **kwargs)
 
     def _wrap_real(self, relation: str, value: Any, base: Any, device: torch.device) -> Any:
         if relation == "argument":

@@ -9,14 +9,17 @@ Tried on torch 2.13.0; the keys and ``_extra_dispatch_keys`` are the same in 2.9
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import DispatchKey, DispatchKeySet
+from torch.utils._python_dispatch import _disable_current_modes
 
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.specs import Spec, spec_of
+from opcheck.simulate.storage import on_mps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,9 +101,7 @@ class MPSTensor(torch.Tensor):
 
     def cpu(self, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
         """The values, on the CPU."""
-        # The user says where to: not a temporary of C++'s.
-        with FLIGHT.set(on_mps=False):
-            return torch.ops.aten._to_copy.default(self, device=_CPU, memory_format=memory_format)
+        return copied(self, device=_CPU, memory_format=memory_format)
 
     def to(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """As torch.Tensor.to: C++ would take ``mps`` for another device than the wrapper's."""
@@ -115,8 +116,7 @@ class MPSTensor(torch.Tensor):
             options["device"] = device
         if memory_format is not None:
             options["memory_format"] = memory_format
-        with FLIGHT.set(on_mps=not moves):
-            return torch.ops.aten._to_copy.default(self, **options)
+        return copied(self, **options)
 
     def numpy(self, *, force: bool = False) -> Any:
         """Raise as a Mac does unless ``force``."""
@@ -130,8 +130,9 @@ class MPSTensor(torch.Tensor):
             raise TypeError(message)
         return self.detach().cpu().resolve_conj().resolve_neg().numpy()
 
-    def __array__(self, dtype: Any = None) -> Any:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         """Raise as ``numpy`` does."""
+        del copy
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     def tolist(self) -> Any:
@@ -139,26 +140,177 @@ class MPSTensor(torch.Tensor):
         return self.detach().cpu().tolist()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        """Metadata, and the values where they are known."""
-        values = f", {self.payload}" if self.payload is not None and self.memory.known else ""
-        return f"MPSTensor({self.spec!r}{values})"
+        """As a Mac prints it where the values are known, else the metadata."""
+        if self.payload is None or not self.memory.known:
+            return f"MPSTensor({self.spec!r})"
+        return printed(self, self.payload, tensor_contents)
 
     def __format__(self, spec: str) -> str:
         """Numbers format as numbers."""
         return self.item().__format__(spec) if self.dim() == 0 else repr(self)
 
+    @property
+    def data(self) -> torch.Tensor:  # type: ignore[override]  # the stub has an attribute
+        """The same memory without history; C++ would make one that shares the metadata's holes too."""
+        payload = None if self.payload is None else self.payload.detach()
+        return wrap(self.spec, payload, self.memory)
+
+    @data.setter
+    def data(self, value: torch.Tensor) -> None:
+        if type(value) is not MPSTensor:
+            swap(self, value)
+            return
+        fresh = wrap(value.spec, value.payload, value.memory)
+        with torch._C._DisableTorchDispatch():
+            torch._C.TensorBase.data.__set__(self, fresh)  # type: ignore[attr-defined]  # a descriptor
+        self.spec, self.payload, self.memory = value.spec, value.payload, value.memory
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        """The memory behind it, which says ``mps`` where there is any."""
+        if self.payload is None:
+            return super().untyped_storage()
+        return on_mps(self.payload.untyped_storage())
+
+    def _typed_storage(self) -> torch.TypedStorage:
+        return torch.TypedStorage(
+            wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True
+        )
+
+    def storage(self) -> torch.TypedStorage:
+        """As torch.Tensor.storage."""
+        return self._typed_storage()
+
+    def storage_offset(self) -> int:
+        """Of its elements in the memory that it shares."""
+        return self.spec.offset
+
+    def data_ptr(self) -> int:
+        """Where the values are; 0 where there are none."""
+        return 0 if self.payload is None else self.payload.data_ptr()
+
+    def type(self, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:  # noqa: FBT001, FBT002
+        """``torch.mps.FloatTensor``, or a conversion."""
+        if dtype is None:
+            kind = torch.empty(0, dtype=self.dtype, device=_CPU).type()
+            return kind.replace("torch.", "torch.mps.")
+        if isinstance(dtype, torch.dtype):
+            return self.to(dtype, non_blocking=non_blocking)
+        return torch.Tensor.type(self.cpu(), dtype, non_blocking)
+
+    def new_tensor(self, data: Any, **options: Any) -> torch.Tensor:
+        """As torch.Tensor.new_tensor: C++ would put it on the CPU."""
+        options = {"dtype": self.dtype, "device": MPS_DEVICE, **options}
+        if isinstance(data, torch.Tensor):
+            return data.detach().clone().to(options["device"], options["dtype"])
+        return torch.tensor(data, **options)
+
+    def new(self, *args: Any) -> torch.Tensor:
+        """As torch.Tensor.new: of this dtype, on this device."""
+        if len(args) == 1 and isinstance(args[0], (list, tuple)) and type(args[0]) is not torch.Size:
+            return torch.tensor(args[0], dtype=self.dtype, device=MPS_DEVICE)
+        return torch.empty(*args or (0,), dtype=self.dtype, device=MPS_DEVICE)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """As a tensor of a Mac pickles: its storage, which says ``mps``."""
+        if self.payload is None:
+            return super().__reduce_ex__(protocol)
+        hooks: dict[int, Any] = {}
+        arguments = (
+            self._typed_storage(),
+            self.spec.offset,
+            torch.Size(self.spec.shape),
+            self.spec.stride,
+        )
+        if not isinstance(self, torch.nn.Parameter):
+            arguments = (*arguments, self.requires_grad, hooks)
+            return torch._utils._rebuild_tensor_v2, arguments
+        return torch._utils._rebuild_parameter, (self.data, self.requires_grad, hooks)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
         """Parameters are copied by module.deepcopy and by torch.nn.utils."""
         if id(self) in memo:
             return memo[id(self)]
-        copied = self.detach().clone()
+        if not self.is_leaf:
+            # torch/_tensor.py, Tensor.__deepcopy__
+            message = (
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment.  If you were attempting to deepcopy a module, this may be "
+                "because of a torch.nn.utils.weight_norm usage, see "
+                "https://github.com/pytorch/pytorch/pull/103001"
+            )
+            raise RuntimeError(message)
+        clone = self.detach().clone()
         result = (
-            torch.nn.Parameter(copied, self.requires_grad)
+            torch.nn.Parameter(clone, self.requires_grad)
             if isinstance(self, torch.nn.Parameter)
-            else copied.requires_grad_(self.requires_grad)
+            else clone.requires_grad_(self.requires_grad)
         )
         memo[id(self)] = result
+        if self.grad is not None:
+            result.grad = self.grad.__deepcopy__(memo)
+        vars(result).update(
+            {k: copy.deepcopy(v, memo) for k, v in vars(self).items() if k not in _OWN}
+        )
         return result
+
+
+#: what an MPSTensor keeps in its dict, beside what the program puts there.
+_OWN = frozenset({"spec", "payload", "memory", "number", "_is_param", "_moved_from"})
+
+
+class _Crossing(torch.autograd.Function):
+    """A copy to another device, whose gradient is copied back: to C++ both devices are one."""
+
+    @staticmethod
+    def forward(tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:  # type: ignore[override]
+        return torch.ops.aten._to_copy.default(tensor, **options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        del output
+        ctx.origin = {"device": inputs[0].device, "dtype": inputs[0].dtype}
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+        return copied(grad, **ctx.origin), None
+
+
+def copied(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
+    """``_to_copy`` by the user's wish, who says where to: what it makes is no temporary of C++'s."""
+    device = options.get("device")
+    crosses = device is not None and device.type != tensor.device.type
+    with FLIGHT.set(on_mps=device.type == "mps" if device else type(tensor) is MPSTensor):
+        if crosses and tensor.requires_grad and torch.is_grad_enabled():
+            moved: torch.Tensor = _Crossing.apply(tensor, options)
+            return moved
+        return torch.ops.aten._to_copy.default(tensor, **options)
+
+
+def swap(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """``tensor.data = value`` between two devices: the same object, from now on of the other class."""
+    grad, tensor.grad = tensor.grad, None
+    requires_grad = tensor.requires_grad
+    fresh = value.detach()
+    if isinstance(tensor, torch.nn.Parameter):
+        fresh = torch.nn.Parameter(fresh, requires_grad)
+    else:
+        fresh.requires_grad_(requires_grad)
+    torch.utils.swap_tensors(tensor, fresh)
+    tensor.grad = grad
+
+
+def printed(tensor: MPSTensor, values: torch.Tensor, contents: str | None = None) -> str:
+    """What a Mac prints."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        if contents is None:
+            prefix = "tensor("
+            values = values.detach()
+            contents = torch._tensor_str._tensor_str(values, len(prefix))
+        text = torch._tensor_str._str_intern(tensor, tensor_contents=contents)
+    if isinstance(tensor, torch.nn.Parameter):
+        # torch/_tensor_str.py puts one of another class in brackets.
+        text = "Parameter containing:\n" + text.removeprefix("Parameter(").removesuffix(")")
+    return text.replace("MPSTensor(", "tensor(", 1)
 
 
 def parse_to(

@@ -1,0 +1,55 @@
+"""The simulator with values: every tensor on MPS holds a real one of the CPU, of any size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.emulator.numbers import NUMBERS
+from opcheck.simulate.dispatcher import Simulator
+from opcheck.simulate.shapes import NotSimulatedError
+from opcheck.simulate.tensor import MPSTensor
+
+if TYPE_CHECKING:
+    from opcheck.simulate.routes import Route
+
+
+class Emulator(Simulator):
+    """Computes each leaf call on the CPU, where the target's verdict lets it run."""
+
+    def _compute(
+        self,
+        route: Route,
+        key: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+        on_mps: list[MPSTensor],
+        device: torch.device,
+    ) -> Any:
+        if not all(tensor.payload is not None for tensor in on_mps):
+            # A composite's body is being followed (simulate/bodies.py), on tensors without values.
+            return super()._compute(route, key, args, kwargs, on_mps, device)
+        if torch.is_inference_mode_enabled():
+            # What was made in inference mode may be written to, or saved for a backward, outside of it.
+            with torch.inference_mode(mode=False):
+                return self._compute_real(route, args, kwargs, device)
+        return self._compute_real(route, args, kwargs, device)
+
+    def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        numbers = NUMBERS.get(route.name)
+        if numbers is not None:
+            return numbers(*args, **kwargs)
+        try:
+            return route.func(*args, **kwargs)
+        except NotImplementedError as error:
+            if route.name in _NOT_COMPUTED:
+                message = (
+                    f"{route.name} has a kernel on MPS alone, and nothing here computes its values"
+                )
+                raise NotSimulatedError(message) from error
+            raise
+
+
+#: of the operators that only MPS has, those with a layout of its own.
+_NOT_COMPUTED = frozenset({"aten::_convert_weight_to_int4pack", "aten::_weight_int4pack_mm"})

@@ -1,0 +1,216 @@
+"""``opcheck.emulate``: for the length of a with block, this process runs on an emulated Mac."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.audit import assemble
+from opcheck.capture.blame import one_line
+from opcheck.capture.lines import display_path, is_user_code
+from opcheck.emulator.engine import Emulator
+from opcheck.emulator.errors import ProcessAbortedError
+from opcheck.emulator.modules import Modules
+from opcheck.emulator.surface import mac_surface
+from opcheck.emulator.tally import Tally
+from opcheck.emulator.verdicts import Verdicts
+from opcheck.errors import UsageError
+from opcheck.model import Problem, Report, SourceLocation, Trace
+from opcheck.oplists.registrations import OpLists, load
+from opcheck.rules.rule import Audited
+from opcheck.simulate.device import DeviceMode
+from opcheck.simulate.mac import simulated_mac
+from opcheck.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+#: every value, whatever its size
+_ALL = 1 << 62
+
+_ACTIVE: list[Emulation] = []
+
+
+class Emulation:
+    """One run on the emulated Mac; ``report`` says at any time what it has done so far."""
+
+    def __init__(self, target: Target, lists: OpLists, name: str) -> None:
+        self.target = target
+        self.name = name
+        self._lists = lists
+        self._tally = Tally(Verdicts(target, lists), Modules())
+        self._problems: list[Problem] = []
+        self._complete = True
+
+    @property
+    def report(self) -> Report:
+        """What every operator call did, as ``opcheck audit`` says it.
+
+        Raises:
+            OpListError: the lists are damaged.
+        """
+        trace = Trace(
+            model=self.name,
+            mode="run",
+            tracer="emulator",
+            installed_torch=str(torch.__version__),
+            target_torch=str(self.target.torch),
+            target_macos=str(self.target.macos),
+            problems=tuple(self._problems),
+            complete=self._complete,
+            environment={
+                name: value for name, value in os.environ.items() if name.startswith("PYTORCH_")
+            },
+        )
+        audited = Audited(
+            groups=self._tally.groups(),
+            trace=trace,
+            target=self.target,
+            partition=self._tally.partition(),
+            lists=self._lists,
+        )
+        return assemble(audited)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """For the length of the block the process runs on it.
+
+        Raises:
+            UsageError: another one runs already: the registrations that it needs are the process's.
+        """
+        if _ACTIVE:
+            raise UsageError(
+                "an emulated Mac is running in this process already",
+                context=str(_ACTIVE[0].target),
+                hint="leave the first block before the next is entered",
+            )
+        _ACTIVE.append(self)
+        registrations = dict(self._lists.operators(str(self.target.torch)))
+        tally = self._tally
+        try:
+            with (
+                simulated_mac(
+                    self.target,
+                    registrations,
+                    tally,
+                    keep=_ALL,
+                    simulator_type=Emulator,
+                ) as mac,
+                mac_surface(self.target, lambda: tally.allocated, lambda: _thread(mac)),
+                _parameters_kept(),
+                self._uncompiled(),
+                tally.followed(),
+            ):
+                mac.ask = tally.ask
+                yield
+        finally:
+            _ACTIVE.clear()
+
+    def broke_off(self, error: BaseException) -> None:
+        """Note that an exception ended the program."""
+        self._complete = False
+        kind = "process_died" if isinstance(error, ProcessAbortedError) else "program_raised"
+        text = f"the program ended with {type(error).__name__}: {one_line(error)}"
+        self._problems.append(Problem(kind=kind, message=text, location=_line(error)))
+
+    @contextlib.contextmanager
+    def _uncompiled(self) -> Iterator[None]:
+        """What the program compiles runs as the Python that it is."""
+
+        def compiled(model: Any = None, **_options: Any) -> Any:
+            message = "torch.compile was left out: what it would compile ran operator by operator"
+            problem = Problem(kind="eager", message=message)
+            if problem not in self._problems:
+                self._problems.append(problem)
+            return model if model is not None else lambda function: function
+
+        before, torch.compile = torch.compile, compiled
+        try:
+            yield
+        finally:
+            torch.compile = before
+
+
+@contextlib.contextmanager
+def _parameters_kept() -> Iterator[None]:
+    """Module.to keeps the very parameters, so that an optimizer made before it still has them."""
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(value=True)
+    try:
+        yield
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(value=before)
+
+
+@contextlib.contextmanager
+def _thread(mac: Any) -> Iterator[None]:
+    with mac, DeviceMode():
+        yield
+
+
+def _line(error: BaseException) -> SourceLocation | None:
+    """The innermost line that is neither torch's nor ours."""
+    found = None
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        if is_user_code(trace.tb_frame.f_code.co_filename):
+            found = trace
+        trace = trace.tb_next
+    if found is None:
+        return None
+    code = found.tb_frame.f_code
+    return SourceLocation(
+        file=display_path(code.co_filename), line=found.tb_lineno, function=code.co_name
+    )
+
+
+def target_of(
+    torch_release: str | None, macos: str | None, *, fallback: bool, lists: OpLists
+) -> Target:
+    """The target of these texts; the newest of what is not given.
+
+    Raises:
+        UnknownTargetError, UsageError: as ``opcheck audit`` does.
+    """
+    known = tuple(Version.parse(release.line) for release in lists.releases)
+    line = parse_torch(torch_release, known) if torch_release else max(known)
+    minimum = Version.parse(lists.release(str(line)).minimum_macos)
+    system = parse_macos(macos or str(MACOS_MAJORS[-1]), minimum, line)
+    return Target(torch=line, macos=system, cpu_fallback=fallback)
+
+
+@contextlib.contextmanager
+def emulate(
+    torch: str | None = None,
+    macos: str | None = None,
+    *,
+    fallback: bool = False,
+    name: str = "emulated block",
+) -> Iterator[Emulation]:
+    """For the length of the block, ``mps`` is a device of this process that behaves as on a Mac.
+
+    Tensors on it hold real values, which this machine's CPU computes: the block shows that a program runs, with
+    the Mac's own errors and warnings, not that a Mac gets the same numbers.  Nothing is observed on a Mac.
+
+    Args:
+        torch: the release to follow, as ``2.13``; the newest in the lists if not given.
+        macos: the Mac's macOS, as ``15``; the newest known if not given.
+        fallback: PYTORCH_ENABLE_MPS_FALLBACK=1 is set on it.
+        name: what the report calls the block.
+
+    Raises:
+        UsageError: not a version, or another such block is running.
+        UnknownTargetError: there is no list for that release, or it does not run on that macOS.
+    """
+    lists = load()
+    run = Emulation(target_of(torch, macos, fallback=fallback, lists=lists), lists, name)
+    with run.running():
+        try:
+            yield run
+        except BaseException as error:
+            run.broke_off(error)
+            raise

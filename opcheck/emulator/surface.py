@@ -1,0 +1,259 @@
+"""What Python sees of a Mac's torch beside its tensors: ``torch.mps`` by release, events, storages, threads."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.storage import _StorageBase
+
+from opcheck.simulate.shapes import NotSimulatedError
+from opcheck.simulate.storage import to_mps
+from opcheck.versions import Target, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: public names of torch.mps, with the release that brought each (``__all__`` in the wheels of 2.0 to 2.15).  1.13 has
+#: no such module; here it is there, and empty, since torch's own Python asks for it.
+_SINCE: dict[str, Version] = {
+    **dict.fromkeys(
+        (
+            "get_rng_state",
+            "manual_seed",
+            "seed",
+            "set_rng_state",
+            "synchronize",
+            "empty_cache",
+            "set_per_process_memory_fraction",
+            "current_allocated_memory",
+            "driver_allocated_memory",
+        ),
+        Version(2, 0),
+    ),
+    **dict.fromkeys(("Event", "event", "profiler"), Version(2, 1)),
+    "device_count": Version(2, 4),
+    **dict.fromkeys(("recommended_max_memory", "is_available"), Version(2, 5)),
+    "compile_shader": Version(2, 7),
+    "load_metallib": Version(2, 13),
+    **dict.fromkeys(
+        ("Stream", "stream", "current_stream", "set_stream", "default_stream"), Version(2, 15)
+    ),
+}
+
+#: of torch.backends.mps
+_BACKEND_SINCE: dict[str, Version] = {
+    "is_macos13_or_newer": Version(2, 0),
+    "is_macos_or_newer": Version(2, 3),
+    "get_name": Version(2, 9),
+    "get_core_count": Version(2, 9),
+}
+
+#: torch/utils/data/dataloader.py warns since 2.7; before, it was silent about it.
+_PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS now"
+_V2_7 = Version(2, 7)
+
+#: a Mac with 16 GB lets torch recommend about two thirds of it; this stands in for it.
+_RECOMMENDED = 10_922_666_666
+
+_MISSING = object()
+
+
+class MacEvent:
+    """An event on the one stream: what was asked for before it has always been done."""
+
+    def __init__(self, *_: Any, enable_timing: bool = False, **__: Any) -> None:
+        self.enable_timing = enable_timing
+        self.device = torch.device("mps", 0)
+        self._at = 0.0
+
+    def record(self, stream: Any = None) -> None:
+        """Now."""
+        del stream
+        self._at = time.perf_counter()
+
+    def wait(self, stream: Any = None) -> None:
+        """Nothing is left to wait for."""
+
+    def synchronize(self) -> None:
+        """Nothing is left to wait for."""
+
+    def query(self) -> bool:
+        """Whether all before it is done."""
+        return True
+
+    def elapsed_time(self, end_event: MacEvent) -> float:
+        """Milliseconds of this machine's clock."""
+        return (end_event._at - self._at) * 1000
+
+
+class MacStream:
+    """The stream of ``mps:0``."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.device = torch.device("mps", 0)
+        self.stream_id = 0
+        self.device_index = 0
+        self.device_type = 13
+
+    def synchronize(self) -> None:
+        """Nothing is left to wait for."""
+
+    def query(self) -> bool:
+        """Whether all is done."""
+        return True
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing is left to wait for."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing is left to wait for."""
+
+    def record_event(self, event: Any = None) -> MacEvent:
+        """An event, recorded."""
+        event = event or MacEvent()
+        event.record()
+        made: MacEvent = event
+        return made
+
+    def __enter__(self) -> MacStream:
+        """The one stream."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave it."""
+
+
+class _EventOf(type):
+    """Makes an event of the device that is asked for; one of another device is torch's own."""
+
+    original: Any = None
+
+    def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+        if device is None or torch.device(device).type == "mps":
+            return MacEvent(*args, **kwargs)
+        return _EventOf.original(device, *args, **kwargs)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, (MacEvent, _EventOf.original))
+
+
+class AnyEvent(metaclass=_EventOf):
+    """``torch.Event``."""
+
+
+def _no_metal(*_: Any, **__: Any) -> Any:
+    message = "Metal code does not run here: an emulated Mac has no Metal compiler"
+    raise NotSimulatedError(message)
+
+
+def _seed_all(seed: int) -> None:
+    # The emulated device draws from the CPU's generator, so that a run draws what the same run on the CPU draws.
+    torch.default_generator.manual_seed(seed)
+
+
+def _new_seed() -> None:
+    torch.default_generator.seed()
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+@contextlib.contextmanager
+def _no_profile(*_: Any, **__: Any) -> Iterator[None]:
+    yield
+
+
+def _rng_state(*_: Any) -> torch.Tensor:
+    return torch.default_generator.get_state()
+
+
+def _set_rng_state(state: torch.Tensor, *_: Any) -> None:
+    torch.default_generator.set_state(state)
+
+
+@contextlib.contextmanager
+def mac_surface(
+    target: Target, allocated: Callable[[], int], in_thread: Callable[[], Any]
+) -> Iterator[None]:
+    """For the length of the block Python sees a Mac's torch.
+
+    Args:
+        target: whose release decides which names there are.
+        allocated: bytes that live tensors take on the device.
+        in_thread: a context manager in which a thread of the program's own runs.
+    """
+    _EventOf.original = torch.Event
+    stream = MacStream()
+
+    def bytes_now(*_: Any, **__: Any) -> int:
+        return allocated()
+
+    def recommended() -> int:
+        return _RECOMMENDED
+
+    def the_stream(*_: Any, **__: Any) -> MacStream:
+        return stream
+
+    run = threading.Thread.run
+
+    def run_in_mac(thread: threading.Thread) -> None:
+        with in_thread():
+            run(thread)
+
+    changes: list[tuple[Any, str, Any]] = [
+        (torch.mps, "manual_seed", _seed_all),
+        (torch.mps, "seed", _new_seed),
+        (torch.mps, "get_rng_state", _rng_state),
+        (torch.mps, "set_rng_state", _set_rng_state),
+        (torch.mps, "current_allocated_memory", bytes_now),
+        (torch.mps, "driver_allocated_memory", bytes_now),
+        (torch.mps, "recommended_max_memory", recommended),
+        (torch.mps, "set_per_process_memory_fraction", _nothing),
+        (torch.mps, "compile_shader", _no_metal),
+        (torch.mps, "load_metallib", _no_metal),
+        (torch.mps, "Event", MacEvent),
+        (torch.mps.profiler, "start", _nothing),
+        (torch.mps.profiler, "stop", _nothing),
+        (torch.mps.profiler, "profile", _no_profile),
+        (torch, "Event", AnyEvent),
+        (torch.accelerator, "current_device_index", lambda: 0),
+        (torch.accelerator, "current_device_idx", lambda: 0),
+        (torch.accelerator, "set_device_index", _nothing),
+        (torch.accelerator, "set_device_idx", _nothing),
+        (torch.accelerator, "current_stream", the_stream),
+        (torch.accelerator, "set_stream", _nothing),
+        (torch.accelerator, "synchronize", _nothing),
+        (_StorageBase, "mps", to_mps),
+        (threading.Thread, "run", run_in_mac),
+    ]
+    places = ((torch.mps, _SINCE), (torch.backends.mps, _BACKEND_SINCE))
+    changes += [
+        (place, name, _MISSING)
+        for place, since in places
+        for name, first in since.items()
+        if target.torch < first
+    ]
+    with contextlib.ExitStack() as undo:
+        for place, name, value in changes:
+            _change(place, name, value, undo)
+        if target.torch < _V2_7:
+            undo.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", message=_PIN_WARNING)
+        yield
+
+
+def _change(place: Any, name: str, value: Any, undo: contextlib.ExitStack) -> None:
+    before = vars(place).get(name, _MISSING)
+    if before is _MISSING:
+        return  # this torch lacks it, and so do its programs
+    if value is _MISSING:
+        delattr(place, name)
+    else:
+        setattr(place, name, value)
+    undo.callback(setattr, place, name, before)

@@ -1,0 +1,115 @@
+"""What the target does with a live call, asked once a kind of call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck import limits
+from opcheck.capture.graph import op_call
+from opcheck.capture.ledger import KeptCall, Ref
+from opcheck.emulator.errors import error_of, warning_of
+from opcheck.judge import judge, outcome
+from opcheck.simulate.specs import spec_of
+from opcheck.simulate.tensor import MPSTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opcheck.model import Verdict
+    from opcheck.oplists.registrations import OpLists
+    from opcheck.simulate.dispatcher import Call
+    from opcheck.versions import Target
+
+#: keys hold numbers, such as a step size, that may be others in each step of a loop.
+_KEPT = 20_000
+
+
+class Judged(NamedTuple):
+    """A verdict, and what a program sees of it."""
+
+    verdict: Verdict
+    #: mps, cpu, unknown, raises
+    side: str
+    error: BaseException | None
+    warning: str
+    dtypes: tuple[str, ...]
+
+
+class Verdicts:
+    """Judges calls as they happen; calls that cannot differ are judged once."""
+
+    def __init__(self, target: Target, lists: OpLists) -> None:
+        self._target = target
+        self._lists = lists
+        self._by_key: dict[Any, Judged] = {}
+        self._by_kind: dict[Any, Judged] = {}
+        self._details: dict[str, bool] = {}
+        self._same: dict[Verdict, Verdict] = {}
+
+    def before(self, call: Call) -> Judged | None:
+        """The verdict of a call that has not been computed; None where its result may yet decide.
+
+        Raises:
+            OpListError: the lists are damaged.
+        """
+        known = self._by_key.get((call.key, call.refusal))
+        if known is not None:
+            return known
+        judged = self._judge(call)
+        return judged if judged.error is not None else None
+
+    def after(self, call: Call) -> Judged:
+        """The verdict of a call with its results.
+
+        Raises:
+            OpListError: the lists are damaged.
+        """
+        key = (call.key, call.refusal)
+        known = self._by_key.get(key)
+        if known is None:
+            if len(self._by_key) >= _KEPT:
+                self._by_key.clear()
+            known = self._by_key[key] = self._judge(call)
+        return known
+
+    def _judge(self, call: Call) -> Judged:
+        name = call.route.name
+        details = self._details.get(name)
+        if details is None:
+            details = self._details[name] = limits.detail_needed(name, self._target, self._lists)
+        if details or call.refusal is not None:
+            return self._afresh(call)
+        kind = (name, call.inner, _kinds(call.inputs), _kinds(call.outputs))
+        known = self._by_kind.get(kind)
+        if known is None:
+            known = self._by_kind[kind] = self._afresh(call)
+        return known
+
+    def _afresh(self, call: Call) -> Judged:
+        kept = (call.route, call.key, _refs(call.inputs), _refs(call.outputs))
+        record = op_call(KeptCall(*kept, call.inner, call.refusal))
+        verdict = judge(record, self._target, self._lists)
+        verdict = self._same.setdefault(verdict, verdict)
+        side = outcome(verdict).side
+        specs = (*record.inputs, *record.outputs)
+        return Judged(
+            verdict,
+            side,
+            error_of(verdict, record, self._target, self._lists),
+            warning_of(verdict, call.route.name, self._target, self._lists),
+            tuple(sorted({spec.dtype for spec in specs})),
+        )
+
+
+def _kinds(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    return tuple([(type(t) is MPSTensor, t.dtype, t.layout) for t in tensors])
+
+
+def _refs(tensors: Sequence[torch.Tensor]) -> tuple[Ref, ...]:
+    """The tensors by name; a verdict does not ask which is which."""
+    return tuple(
+        Ref(0, 0, tensor.spec if type(tensor) is MPSTensor else spec_of(tensor, "cpu"))
+        for tensor in tensors
+    )
