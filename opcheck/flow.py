@@ -30,6 +30,22 @@ _BIRTHS = (
 )
 
 
+#: Registered for MPS, and yet no kernel runs: they make another view of the memory (native/TensorShape.cpp,
+#: native/ComplexHelper.h).  What "may" hold for a kernel that maps the dtype does not hold for them.
+_VIEWS = frozenset(
+    f"aten::{name}"
+    for name in (
+        "_reshape_alias",
+        "as_strided",
+        "unfold",
+        "view",
+        "view.dtype",
+        "view_as_complex",
+        "view_as_real",
+    )
+)
+
+
 class Origin(Record, frozen=True, kw_only=True):
     """One place where a followed dtype begins, and what becomes of it on the target."""
 
@@ -164,7 +180,7 @@ class _Walk:
                 path.lines.setdefault(call.location)
             if certain:
                 path.failing[index] = certain
-            elif perhaps:
+            elif perhaps and call.op not in _VIEWS and call.inner != ():
                 path.perhaps[index] = perhaps
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from collections.abc import Collection
 from typing import NamedTuple
 
 from opcheck.flow import Origin
@@ -24,7 +25,7 @@ HOWS: dict[str, How] = {
     "default_dtype": How("{api} makes the default dtype, which was set to {dtype}"),
     "default_dtype_set": How("torch.set_default_dtype makes {dtype} the default", rewrite=""),
     "dtype_given": How("{api} is asked for {dtype}"),
-    "cast": How("{api} casts to {dtype}"),
+    "cast": How("{api} makes it {dtype}"),
     "module_cast": How("{api} casts a whole module to {dtype}"),
     "python_complex": How("{api} meets a complex number of Python"),
     "promotion": How("{api} promotes to {dtype}"),
@@ -62,7 +63,7 @@ def rewritten(origin: Origin) -> str:
     instead = INSTEAD.get(origin.dtype)
     if not pattern or instead is None or origin.location is None:
         return ""
-    found = _call_in(origin.location.text, _short(origin.api).rpartition(".")[2])
+    found = _call_in(origin.location.text, _names(origin))
     if found is None:
         return ""
     line, call = found
@@ -72,13 +73,30 @@ def rewritten(origin: Origin) -> str:
     return line.replace(text, pattern.format(x=text, instead=f"torch.{instead}"), 1)
 
 
+#: Operators that a program calls by another name.
+_CALLED = {"_to_copy": "a move or a cast", "_fft_r2c": "a transform", "_fft_c2c": "a transform"}
+
+
 def _short(api: str) -> str:
     """``aten::arange.start_step`` as ``arange``: what the line has of it."""
-    return api.removeprefix("aten::").partition(".")[0].lstrip("_") if "::" in api else api
+    if "::" not in api:
+        return api
+    name = api.removeprefix("aten::").partition(".")[0]
+    return _CALLED.get(name, name.lstrip("_"))
 
 
-def _call_in(text: str, name: str) -> tuple[str, ast.Call] | None:
-    """The only call of ``name`` on a line, and the line as far as it parses alone."""
+def _names(origin: Origin) -> frozenset[str]:
+    """How the line can spell the call that makes the dtype."""
+    if origin.how == "cast":
+        return _CASTS
+    return frozenset({_short(origin.api).rpartition(".")[2]})
+
+
+_CASTS = frozenset({"to", "type", "double", "cdouble"})
+
+
+def _call_in(text: str, names: Collection[str]) -> tuple[str, ast.Call] | None:
+    """The only call of these names on a line, and the line as far as it parses alone."""
     line = textwrap.dedent(text).strip()
     for candidate in (line, f"{line} pass", line.rstrip(",")):
         try:
@@ -88,7 +106,7 @@ def _call_in(text: str, name: str) -> tuple[str, ast.Call] | None:
         calls = [
             node
             for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and _called(node.func) == name
+            if isinstance(node, ast.Call) and _called(node.func) in names
         ]
         return (candidate.removesuffix(" pass"), calls[0]) if len(calls) == 1 else None
     return None

@@ -88,9 +88,8 @@ def _upgrade(audited: Audited, origin: flow.Origin) -> str:
     statements = audited.lists.statements.by_id
 
     def accepts(verdict: Verdict) -> bool:
-        return upgrade.runs(verdict) and not flow.effect(
-            verdict, trait, statements, certain=origin.certain
-        )
+        # Nothing that may still refuse it: a target that is advised must be one that takes it.
+        return upgrade.runs(verdict) and not flow.effect(verdict, trait, statements, certain=False)
 
     calls = [audited.trace.calls[index] for index in origin.failing]
     found = upgrade.smallest(calls, audited.target, audited.lists, accepts)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from opcheck.flow import Origin
-from opcheck.model import CallGroup, Finding, Partition, Trace, Verdict
+from opcheck.model import CallGroup, Finding, Memory, Partition, Trace, Verdict
 from opcheck.oplists.registrations import OpLists
 from opcheck.oplists.statement_model import Statement
 from opcheck.versions import Target, Version
@@ -28,6 +28,7 @@ class Audited:
     verdicts: tuple[Verdict, ...] = ()
     #: where dtypes begin that a call refuses or narrows.
     origins: tuple[Origin, ...] = ()
+    memory: Memory | None = None
 
     def native_in(self, op: str) -> str:
         """The nearest release line with an MPS kernel for ``op``: the oldest newer one, if any.

@@ -31,11 +31,11 @@ CASES: dict[str, tuple[tuple[str, str], str, str]] = {
     "scipy_window": (NEW, "OC140", "NumPy array"),
     "betas_of_a_scheduler": (NEW, "OC140", "NumPy array"),
     "default_dtype": (NEW, "OC140", "torch.set_default_dtype makes float64 the default"),
-    "double_method": (NEW, "OC140", "torch.Tensor.double casts to float64"),
-    "double_attribute": (NEW, "OC140", "torch.Tensor.double casts to float64"),
-    "double_on_the_device": (NEW, "OC140", "casts to float64"),
-    "to_float64": (NEW, "OC140", "casts to float64"),
-    "to_by_type_name": (NEW, "OC140", "torch.Tensor.type casts to float64"),
+    "double_method": (NEW, "OC140", "torch.Tensor.double makes it float64"),
+    "double_attribute": (NEW, "OC140", "torch.Tensor.double makes it float64"),
+    "double_on_the_device": (NEW, "OC140", "makes it float64"),
+    "to_float64": (NEW, "OC140", "makes it float64"),
+    "to_by_type_name": (NEW, "OC140", "torch.Tensor.type makes it float64"),
     "module_double": (NEW, "OC140", "Module.double casts a whole module"),
     "dtype_of_a_factory": (NEW, "OC140", "torch.linspace is asked for float64"),
     "dtype_of_a_factory_on_the_device": (NEW, "OC140", "linspace is asked for float64"),
@@ -57,7 +57,7 @@ CASES: dict[str, tuple[tuple[str, str], str, str]] = {
     "half_complex": (OLD, "OC141", "torch.ones is asked for complex32"),
     "unsigned_table": (OLD, "OC142", "torch.ones is asked for uint16"),
     "unsigned_numpy": (OLD, "OC142", "takes the uint32 of a NumPy array"),
-    "float8_weight": (OLD, "OC142", "torch.Tensor.to casts to float8_e4m3fn"),
+    "float8_weight": (OLD, "OC142", "torch.Tensor.to makes it float8_e4m3fn"),
 }
 ORIGINS = {"OC140", "OC141", "OC142"}
 
