@@ -85,3 +85,36 @@ def fallback_warning(op: str) -> str:
 def no_cpu_kernel(op: str) -> str:
     """The first sentence of the error when the fallback finds no CPU kernel either."""
     return f"Could not run '{op}' with arguments from the 'CPU' backend."
+
+
+#: MPSAllocator.mm, ``format_size``: its own up to 2.7, c10's since (the strings of the wheels of 2.0 to 2.8).
+_UNITS = (
+    (Span(until=Version(2, 8)), (" bytes", " KB", " MB", " GB")),
+    (Span(since=Version(2, 8)), (" bytes", " KiB", " MiB", " GiB")),
+)
+
+
+def out_of_memory(allowed: int, torch: Version) -> str:
+    """The RuntimeError of an allocation above the high watermark; ``...`` for what only the Mac knows.
+
+    Args:
+        allowed: bytes that may be allocated in all.
+        torch: the release line.
+    """
+    return (
+        "MPS backend out of memory (MPS allocated: ..., other allocations: ..., "
+        f"max allowed: {_size(allowed, torch)}). Tried to allocate ... on ... pool. "
+        "Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations "
+        "(may cause system failure)."
+    )
+
+
+def invalid_buffer_size(size: int, torch: Version) -> str:
+    """The RuntimeError of one tensor that is larger than Metal's largest buffer."""
+    return f"Invalid buffer size: {_size(size, torch)}"
+
+
+def _size(number: int, torch: Version) -> str:
+    units = next(names for span, names in _UNITS if torch in span)
+    power = min(max(number.bit_length() - 1, 0) // 10, 3)
+    return f"{number / 1024**power:.2f}{units[power]}" if power else f"{number}{units[0]}"

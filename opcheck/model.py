@@ -237,14 +237,9 @@ class MemoryPeak(Record, frozen=True, kw_only=True):
 
     phase: str
     total: int
-    parameters: int
-    buffers: int
-    inputs: int
-    gradients: int
-    #: what the optimizer keeps from step to step; counted in each phase but the move, as from the second step on.
-    optimizer: int
-    #: all other results of calls: activations and temporaries.
-    activations: int
+    #: parameters, buffers, inputs, gradients, optimizer, activations: together the total.  The optimizer's state
+    #: is in each phase but the move, as from the second step on; activations are all other results of calls.
+    held: dict[str, int]
     #: the call during which it is reached; empty for the move.
     op: str = ""
     place: GroupLocation | None = None

@@ -152,6 +152,14 @@ def _flag(*names: str, **attributes: Any) -> Callable[[_Function], _Function]:
     help="Time that the capture may take.",
 )
 @_flag(
+    "--memory",
+    type=click.IntRange(min=1),
+    default=None,
+    show_default=False,
+    metavar="GB",
+    help="Memory of the Mac that the model should fit: 8, 16, 24, 32, 64, 128.",
+)
+@_flag(
     "--memory-limit",
     type=click.FLOAT,
     default=0.0,
@@ -193,6 +201,7 @@ def command(
     fail_on: str,
     strict: bool,
     timeout: float,
+    memory: int | None,
     memory_limit: float,
     quiet: bool,
     verbose: bool,
@@ -231,7 +240,7 @@ def command(
     from opcheck.audit import audit  # noqa: PLC0415  (a wrong flag need not wait for it)
 
     with output.progress(quiet=quiet, verbose=verbose) as progress:
-        report = audit(request, lists, progress=progress, show_output=verbose)
+        report = audit(request, lists, progress=progress, show_output=verbose, mac=memory or 0)
     name = format_name or (format_of(output_path) if path else None) or "text"
     if path:
         write_text(path, render(report, name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from opcheck.model import CallGroup, Finding, GroupLocation, Report
+from opcheck.model import CallGroup, Finding, GroupLocation, Memory, Report
 
 
 def as_dict(report: Report) -> dict[str, object]:
@@ -23,6 +23,7 @@ def as_dict(report: Report) -> dict[str, object]:
             **msgspec.to_builtins(report.partition),
             "regions": [msgspec.to_builtins(region) for region in report.partition.regions],
         },
+        "memory": _memory(report.memory) if report.memory else None,
         "capture": msgspec.to_builtins(report.capture),
         "op_lists": msgspec.to_builtins(report.op_lists),
         "not_checked": list(report.not_checked),
@@ -55,6 +56,48 @@ def _group(group: CallGroup) -> dict[str, object]:
         "dtypes": list(group.dtypes),
         "phases": list(group.phases),
         "locations": [_location(place) for place in group.locations],
+    }
+
+
+def _memory(memory: Memory) -> dict[str, object]:
+    """All sizes in bytes, but a Mac's memory, which is in GB."""
+    return {
+        "asked": memory.asked,
+        "peaks": [
+            {
+                "phase": peak.phase,
+                "total": peak.total,
+                "held": dict(peak.held),
+                "op": peak.op,
+                "location": _location(peak.place) if peak.place else None,
+            }
+            for peak in memory.peaks
+        ],
+        "holders": [
+            {
+                "kind": holder.kind,
+                "bytes": holder.nbytes,
+                "tensors": holder.tensors,
+                "op": holder.op,
+                "location": _location(holder.place),
+            }
+            for holder in memory.holders
+        ],
+        "largest": memory.largest,
+        "macs": [
+            {
+                "memory": mac.memory,
+                "working_set": mac.working_set,
+                "limit": mac.limit,
+                "basis": mac.basis,
+                "state": mac.state,
+                "prints": mac.prints,
+                "location": _location(mac.place) if mac.place else None,
+            }
+            for mac in memory.macs
+        ],
+        "advice": list(memory.advice),
+        "notes": list(memory.notes),
     }
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tabulate import tabulate
 
 from opcheck.judge import outcome
-from opcheck.model import CallGroup, Finding, Report
-from opcheck.report import summary
+from opcheck.model import CallGroup, Finding, Memory, Report
+from opcheck.report import memory, summary
 
 
 def render(report: Report) -> str:
@@ -37,6 +37,8 @@ def _lines(report: Report) -> Iterator[str]:
     if known:
         yield from ("", "## Limitations and advisories", "")
         yield from (f"- {_code(name)} {_text(line)}" for name, line in known)
+    if report.memory:
+        yield from _memory(report.memory)
     yield from ("", "## Transfers", "")
     yield f"{summary.transfers(report.partition)}."
     yield from ("", "## Evidence", "")
@@ -45,6 +47,25 @@ def _lines(report: Report) -> Iterator[str]:
     yield from ("", "## Not checked", "")
     yield from (f"- {_text(line)}" for line in report.not_checked)
     yield from ("", f"Next: `{summary.next_command(report)}`")
+
+
+def _memory(estimate: Memory) -> Iterator[str]:
+    yield from ("", f"## {memory.TITLE}")
+    held = memory.holders(estimate, len(estimate.holders))
+    for rows in (memory.peaks(estimate), held, memory.macs(estimate)):
+        yield ""
+        yield tabulate(
+            [[_text(cell) for cell in row] for row in rows.rows],
+            headers=rows.headers,
+            tablefmt="pipe",
+            disable_numparse=True,
+            colalign=rows.aligned,
+        )
+    yield ""
+    prints = memory.printed(estimate.macs)
+    if prints:
+        yield f"- prints: {_code(prints)}"
+    yield from (f"- {_text(line)}" for line in memory.sentences(estimate))
 
 
 def _finding(finding: Finding) -> Iterator[str]:

@@ -11,12 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from opcheck.judge import outcome
-from opcheck.model import Finding, GroupLocation, Report
-from opcheck.report import summary
+from opcheck.model import Finding, GroupLocation, Memory, Report
+from opcheck.report import memory, summary
 from opcheck.wording import plural
 
 WIDTH = 100
 _SHOWN = 3
+#: lines that hold memory
+_HELD = 5
 _COLOURS = {
     "runs natively": "bold green",
     "runs, partly on the CPU": "bold yellow",
@@ -68,6 +70,8 @@ def render(report: Report, *, color: bool = False, width: int = WIDTH, full: boo
         _heading(out, "Limitations and advisories")
         for name, line in known:
             _indented(out, Text.assemble((name, "bold"), f" {line}"), 2)
+    if report.memory:
+        _memory(out, report.memory, full=full)
     for title, lines in (
         ("Transfers", [summary.transfers(report.partition)]),
         ("Evidence", [f"captured: {summary.capture(report)}", summary.evidence(report)]),
@@ -113,6 +117,25 @@ def _places(out: Console, places: Sequence[GroupLocation], shown: int) -> None:
             _indented(out, Text(entry.location.text.strip(), "dim"), 6)
     if len(places) > shown:
         _indented(out, f"and {plural(len(places) - shown, 'more place')} (-v shows all)", 4)
+
+
+def _memory(out: Console, estimate: Memory, *, full: bool) -> None:
+    _heading(out, memory.TITLE)
+    held = memory.holders(estimate, len(estimate.holders) if full else _HELD)
+    for rows in (memory.peaks(estimate), held, memory.macs(estimate)):
+        table = Table(box=None, show_edge=False, pad_edge=False, header_style="dim")
+        for header, side in zip(rows.headers, rows.aligned, strict=True):
+            table.add_column(
+                header, justify="right" if side == "right" else "left", overflow="fold"
+            )
+        for row in rows.rows:
+            table.add_row(*map(Text, row))
+        out.print(Padding(table, (0, 0, 1, 2)))
+    prints = memory.printed(estimate.macs)
+    if prints:
+        _indented(out, f"prints: {prints}", 2)
+    for line in memory.sentences(estimate):
+        _indented(out, line, 2)
 
 
 def _operators(report: Report) -> Padding:

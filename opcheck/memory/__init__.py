@@ -1,0 +1,1 @@
+"""How much memory a run takes on MPS, what holds it, and which Macs it fits: an estimate."""
