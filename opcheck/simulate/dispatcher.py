@@ -152,8 +152,11 @@ class Simulator(TorchDispatchMode):
         if self.ask is not None:
             self.ask(Call(route, key, tuple(found), (), inner, refusal))
         outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
-        if route.name == "aten::detach" and not FLIGHT.detaches:
-            return outputs
+        if route.name == "aten::detach":
+            if not FLIGHT.detaches:
+                return outputs
+            # Up to 2.9 at least, C++ detaches the result once more (VariableTypeUtils.h, as_view).
+            FLIGHT.detaches = False
         flat = _tensors(outputs)
         self._sink.record(Call(route, key, tuple(found), flat, inner, refusal))
         return outputs
