@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.capture.train_loss import NothingToTrainError, loss_of
-from opcheck.simulate.flight import FLIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,9 +45,7 @@ class TrainStep:
                 with recorder.inside("loss"):
                     loss = loss_of(output)
             self.loss = loss.said
-            with _at(recorder, "backward", ""), FLIGHT.set(on_mps=True):
-                # Not loss.backward(): that is an API call of its own, which the device mode would see and
-                # then be off for what the program's hooks call.
+            with _at(recorder, "backward", ""):
                 torch.autograd.backward(scaler.scale(loss.value))
             return loss.value
 

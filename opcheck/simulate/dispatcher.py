@@ -184,7 +184,10 @@ class Simulator(TorchDispatchMode):
 
     def _leaves_mps(self, kwargs: Mapping[str, Any]) -> bool:
         device = kwargs.get("device")
-        return device is not None and device.type == "cpu" and not self._in_flight()
+        if device is None or device.type != "cpu":
+            return False
+        # In the engine only C++ gives one: AccumulateGrad copies a gradient with ``variable.options()``.
+        return not (FLIGHT.engine or self._in_flight())
 
     def _in_flight(self) -> bool:
         """Whether what C++ makes for itself now belongs on MPS."""
