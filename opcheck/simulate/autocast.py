@@ -203,8 +203,9 @@ def autocast_of(
         if device_type != "mps":
             init(self, device_type, dtype, enabled, cache_enabled)
             return
-        # The installed torch may refuse what the target takes: it is asked for a disabled one.
-        init(self, device_type, dtype, enabled=False, cache_enabled=cache_enabled)
+        # The installed torch may refuse what the target takes: it is asked for a disabled one of its own dtype.
+        init(self, device_type, None, enabled=False, cache_enabled=cache_enabled)
+        self.fast_dtype = self.fast_dtype if dtype is None else dtype
         text = warning_for(target, self.fast_dtype) if enabled else None
         if text is not None:
             warnings.warn(text, stacklevel=2)
