@@ -15,7 +15,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 #: The layers, the top one first; a room may import itself, its neighbours in a row, and below.
 LAYERS = (
     ("__main__",),
-    ("cli",),
+    ("cli", "pytest_plugin"),
     ("report", "gate"),
     ("emulator",),
     ("audit",),
