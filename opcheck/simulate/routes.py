@@ -97,6 +97,9 @@ def make_route(
     kind = Kind.TWIN
     if body is None and value == "python_kernel":
         body = python_kernels.get(name)
+    if body is None and func.namespace == "prims":
+        # What a kernel written in Python with torch._refs runs: the prim's aten form (torch/_prims/__init__.py).
+        body = getattr(func, "impl_aten", None)
     if body is None:
         kind = Kind.DECOMPOSE if implicit and value not in KERNEL_VALUES else Kind.LEAF
     schema = func._schema
