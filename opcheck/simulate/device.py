@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
+from opcheck.simulate import indexing
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, copied, parse_to, swap
 
@@ -16,6 +17,7 @@ _DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach
 _TO = {torch.Tensor.to}
 _PIN = {torch.Tensor.pin_memory}
 _TO_MPS = {getattr(torch.Tensor, name) for name in ("mps",) if hasattr(torch.Tensor, name)}
+_INDEXING: dict[Any, Callable[..., Any]] = {indexing.GET: indexing.get, indexing.SET: indexing.put}
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]  # a descriptor
 
 Watcher = Callable[[Callable[..., Any], Any, Any, Any], None]
@@ -63,7 +65,7 @@ class DeviceMode(TorchFunctionMode):
         if generator is not None:
             FLIGHT.draws_on_cpu = generator.device.type == "cpu"
         try:
-            result = func(*args, **kwargs)
+            result = _INDEXING.get(func, func)(*args, **kwargs)
         finally:
             FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine = before
             FLIGHT.draws_on_cpu = False

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from opcheck.versions import Version
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -21,9 +23,11 @@ class Flight:
     engine runs and calls nothing of the program's, the node tells (simulate/nodes.py).
     """
 
-    __slots__ = ("detaches", "draws_on_cpu", "engine", "narrows", "on_mps", "refuse")
+    __slots__ = ("detaches", "draws_on_cpu", "engine", "narrows", "on_mps", "refuse", "torch")
 
     def __init__(self) -> None:
+        #: the target's release
+        self.torch = Version(0, 0)
         self.on_mps = False
         #: autograd's engine is running, and no API call of the program's inside of it
         self.engine = False

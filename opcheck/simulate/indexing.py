@@ -1,0 +1,84 @@
+"""``x[index]`` and ``x[index] = value``: the branches of Python's indexing that ask for the device.
+
+torch/csrc/autograd/python_variable_indexing.cpp and ATen/TensorIndexing.h (1.13 to 2.15).  A list becomes a tensor on
+the device of ``x``, a number one made by ``scalar_tensor``; the CPU makes both without an operator, and a value
+without dimensions fills there where it is expanded and copied elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opcheck.simulate.flight import FLIGHT
+from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor
+from opcheck.versions import Version
+
+GET = torch.Tensor.__getitem__
+SET = torch.Tensor.__setitem__
+
+_NUMBERS = (bool, int, float, complex)
+#: with these alone an index makes views
+_VIEWING = (int, slice, type(None), type(...))
+
+#: from here on C++ itself turns ``x[mask] = number`` into masked_fill_ and ``x[indices] = number`` into index_fill_
+#: (at::indexing::try_dispatch_*, on every device).
+_FILLS_FROM = Version(2, 15)
+_CPP_FILLS = Version.parse(torch.__version__) >= _FILLS_FROM
+
+
+def get(x: torch.Tensor, index: Any) -> torch.Tensor:
+    """``x[index]``."""
+    return GET(x, _on_device(index) if type(x) is MPSTensor else index)
+
+
+def put(x: torch.Tensor, index: Any, value: Any) -> None:
+    """``x[index] = value``."""
+    if type(x) is not MPSTensor:
+        SET(x, index, value)
+        return
+    index = _on_device(index)
+    if type(value) in _NUMBERS:
+        if FLIGHT.torch >= _FILLS_FROM and not _views(index) and _filled(x, index, value):
+            return
+        value = torch.ops.aten.scalar_tensor.default(value, dtype=x.dtype, device=MPS_DEVICE)
+    if type(value) is MPSTensor and value.dim() == 0 and _views(index):
+        part = x if _is_all(index) else GET(x, index)
+        part.copy_(value.view(()).expand(part.shape) if part.dim() else value)
+        return
+    SET(x, index, value)
+
+
+def _filled(x: torch.Tensor, index: Any, value: Any) -> bool:
+    if _CPP_FILLS:
+        SET(x, index, value)
+        return True
+    if type(index) is not MPSTensor:
+        return False
+    if index.dtype is torch.bool and index.dim() == x.dim():
+        x.masked_fill_(index, value)
+        return True
+    if index.dtype is torch.int64 and index.dim() == 1:
+        x.index_fill_(0, index, value)
+        return True
+    return False
+
+
+def _on_device(index: Any) -> Any:
+    if type(index) is tuple:
+        return tuple(_on_device(item) for item in index)
+    if type(index) is list and index and all(type(item) in (int, bool) for item in index):
+        return torch.ops.aten._to_copy.default(torch.tensor(index), device=MPS_DEVICE)
+    return index
+
+
+def _views(index: Any) -> bool:
+    items = index if type(index) is tuple else (index,)
+    return all(type(item) in _VIEWING for item in items)
+
+
+def _is_all(index: Any) -> bool:
+    """Whether C++ writes to the tensor itself, without a view of it."""
+    items = index if type(index) is tuple else (index,)
+    return all(item is ... or (type(item) is slice and item == slice(None)) for item in items)
