@@ -196,11 +196,18 @@ def effect(
         certain: by the statements that hold for certain alone; else by those that may hold, too.
     """
     ids = _certain(verdict) if certain else verdict.limitations
-    about = [statements[name] for name in ids if name in statements]
-    effects = {one.effect for one in about if _speaks_of(one, trait)}
+    effects = {one.effect for one in speaking(ids, trait, statements)}
     if effects & {"raises", "aborts"}:
         return "raises"
     return "narrows" if effects & {"narrows"} else ""
+
+
+def speaking(
+    ids: Iterable[str], trait: Trait, statements: Mapping[str, Statement]
+) -> tuple[Statement, ...]:
+    """Those of these statements that are about a dtype of the trait."""
+    about = (statements[name] for name in ids if name in statements)
+    return tuple(one for one in about if _speaks_of(one, trait))
 
 
 def _speaks_of(statement: Statement, trait: Trait) -> bool:

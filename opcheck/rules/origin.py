@@ -36,11 +36,18 @@ def _finding(audited: Audited, rule: str, origin: flow.Origin) -> Finding:
         f"{_what_fails(origin, first)}",
         hint=hint,
         op=first.op,
-        prints=verdict.prints,
+        prints=verdict.prints or _would_print(audited, verdict, origin),
         locations=_places(origin, first),
         count=max(1, origin.calls),
         remedy=births.rewritten(origin),
     )
+
+
+def _would_print(audited: Audited, verdict: Verdict, origin: flow.Origin) -> str:
+    """The text of the statement that may hold."""
+    statements = audited.lists.statements.by_id
+    found = flow.speaking(verdict.limitations, BY_NAME[origin.trait], statements)
+    return next((one.error.text for one in found if one.error), "")
 
 
 def _places(origin: flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:

@@ -9,6 +9,7 @@ from opcheck.flow import Origin
 from opcheck.model import CallGroup, Finding, Memory, Partition, Trace, Verdict
 from opcheck.oplists.registrations import OpLists
 from opcheck.oplists.statement_model import Statement
+from opcheck.upgrade import Upgrade, smallest
 from opcheck.versions import Target, Version
 
 #: Of findings, the most severe first.
@@ -30,15 +31,14 @@ class Audited:
     origins: tuple[Origin, ...] = ()
     memory: Memory | None = None
 
-    def native_in(self, op: str) -> str:
-        """The nearest release line with an MPS kernel for ``op``: the oldest newer one, if any.
-
-        Empty where no release in the lists has one.
-        """
-        lines = sorted(Version.parse(release.line) for release in self.lists.releases)
-        native = [line for line in lines if self.lists.resolve(op, str(line)).status == "native"]
-        newer = [line for line in native if line > self.target.torch]
-        return str(next(iter(newer or native), ""))
+    def smallest_upgrade(self, group: CallGroup) -> Upgrade | None:
+        """The smallest change of torch or macOS with which every call of the group is native."""
+        calls = [
+            call
+            for call, verdict in zip(self.trace.calls, self.verdicts, strict=True)
+            if call.op == group.op and verdict == group.verdict
+        ]
+        return smallest(calls, self.target, self.lists, lambda verdict: verdict.status == "native")
 
     def met(self, group: CallGroup, sort: str) -> tuple[Statement, ...]:
         """The limitations, or advisories, that the group meets for certain, the worst first."""
@@ -122,9 +122,21 @@ def of_statement(
 
 
 def upgrade(audited: Audited, group: CallGroup) -> str:
-    """Which release has a kernel for what the group lacks, in words; empty if none has."""
-    line = audited.native_in(group.verdict.named or group.op)
-    return f"torch {line} has an MPS kernel for it" if line else ""
+    """Which release, or which macOS, has a kernel for what the group lacks; empty if none has."""
+    found = str(audited.smallest_upgrade(group) or _lost_since(audited, group))
+    return f"{found} has an MPS kernel for it" if found else ""
+
+
+def _lost_since(audited: Audited, group: CallGroup) -> str:
+    """The newest older release with a kernel, where none of the newer has one."""
+    op = group.verdict.named or group.op
+    lines = [Version.parse(release.line) for release in audited.lists.releases]
+    had = [
+        line
+        for line in lines
+        if line < audited.target.torch and audited.lists.resolve(op, str(line)).status == "native"
+    ]
+    return f"torch {max(had)}" if had else ""
 
 
 def sentences(*parts: str) -> str:
