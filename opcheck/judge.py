@@ -133,6 +133,7 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
 #: What the simulation itself sees a Mac refuse, whatever is registered; by the refusal's id.
 _REFUSALS = {
     "device_mismatch": "its tensors are on two devices, and a Mac refuses that whatever is registered",
+    "flex_attention_device": "flex_attention takes no tensors on mps before torch 2.13",
     "generator_device": "a CPU generator cannot draw on mps",
     "numpy": "a tensor on mps is not taken to NumPy: a Mac wants it moved to the CPU first",
 }

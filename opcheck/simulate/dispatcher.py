@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch._C import DispatchKey
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opcheck.simulate import bodies, guesses, shapes
+from opcheck.simulate import bodies, guesses, higher, shapes
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.nodes import Nodes
 from opcheck.simulate.routes import Kind, Route, make_route, unwrapped
@@ -90,6 +91,9 @@ class Sink(Protocol):
 
 class Simulator(TorchDispatchMode):
     """While it is entered, tensors on MPS go the target's way."""
+
+    #: torch/_ops.py, HigherOrderOperator.dispatch: these are handed to __torch_dispatch__, too.
+    supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -171,8 +175,10 @@ class Simulator(TorchDispatchMode):
     # -- which way ------------------------------------------------------------------------------------------
 
     def _route(self, func: Any) -> Route:
-        route = self._routes[func] = make_route(
-            func, self._registrations, self._twins, self._python_kernels
+        route = self._routes[func] = (
+            higher.make_route(func)
+            if isinstance(func, HigherOrderOperator)
+            else make_route(func, self._registrations, self._twins, self._python_kernels)
         )
         return route
 

@@ -58,7 +58,8 @@ class Return(NamedTuple):
 class Route(NamedTuple):
     """One overload's way through the simulated dispatcher."""
 
-    func: OpOverload
+    #: in ``simulate/higher.py``, a higher-order operator
+    func: Any
     name: str
     kind: Kind
     body: Callable[..., Any] | None

@@ -1,0 +1,96 @@
+"""Higher-order operators (cond, while_loop, flex_attention ...) in a program that compiles nothing.
+
+Their eager form is Python, so that a Mac runs the operators in it one by one, and so does the simulation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any
+
+from torch._C import DispatchKey
+
+from opcheck.simulate.flight import FLIGHT
+from opcheck.simulate.routes import Kind, Route
+from opcheck.simulate.shapes import NotSimulatedError
+from opcheck.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch._ops import HigherOrderOperator
+
+_V2_6, _V2_7, _V2_13 = (Version(2, minor) for minor in (6, 7, 13))
+
+
+def make_route(func: HigherOrderOperator) -> Route:
+    """A higher-order operator is never a leaf: its eager form is run."""
+    return Route(
+        func=func,
+        name=f"higher_order::{func.name()}",
+        kind=Kind.TWIN,
+        body=functools.partial(_run, func),
+        returns=(),
+        returns_list=False,
+        writes=(),
+        reshapes=False,
+        reads_data=False,
+        reads_shape=False,
+        factory=False,
+        has_device=False,
+        composite=None,
+        arguments=(),
+        takes_tensor=(),
+        registrations=(),
+    )
+
+
+def _run(func: HigherOrderOperator, *args: Any, **kwargs: Any) -> Any:
+    """Run the eager form; the simulation is on.
+
+    Raises:
+        NotSimulatedError: it has none.
+    """
+    kernel = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
+    if kernel is None:
+        message = (
+            f"the higher-order operator {func.name()} has no form that runs without a compiler"
+        )
+        raise NotSimulatedError(message)
+    refusal = _refusal(func.name())
+    if refusal is not None:
+        FLIGHT.refuse(func, args[:3], *refusal)
+    with _unseen(kernel.__globals__):
+        return kernel(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _unseen(names: dict[str, Any]) -> Iterator[None]:
+    """Some forms assert that no mode is on, which is how a compiler would trace them (cond.py, scan.py of 2.13)."""
+    asked = names.get("_get_current_dispatch_mode")
+    if asked is None:
+        yield
+        return
+    names["_get_current_dispatch_mode"] = lambda: None
+    try:
+        yield
+    finally:
+        names["_get_current_dispatch_mode"] = asked
+
+
+def _refusal(name: str) -> tuple[str, str] | None:
+    """What the Python function in front of the operator says to tensors on MPS, by release.
+
+    Source: torch/nn/attention/flex_attention.py, ``_validate_device`` (2.5 to 2.15).
+    """
+    if name != "flex_attention" or FLIGHT.torch >= _V2_13:
+        return None
+    if FLIGHT.torch < _V2_6:
+        devices = "CUDA"
+    else:
+        devices = "CUDA or CPU" if FLIGHT.torch < _V2_7 else "CUDA, CPU or HPU"
+    return (
+        "flex_attention_device",
+        f"FlexAttention is only supported on {devices} devices. Found input tensors on mps device.",
+    )
