@@ -45,6 +45,9 @@ INDEXED = frozenset(
 #: operators whose result is a bool, not a tensor.
 _COMPARISONS = frozenset({"aten::equal", "aten::allclose"})
 
+#: what these give is most often asserted, where it is asked for: ``if not (a >= b).all(): raise``.
+CHECKS = frozenset({"aten::all", "aten::all.dim", "aten::all.dims"})
+
 Arguments = dict[str, Any]
 
 
@@ -57,11 +60,18 @@ class Guess(NamedTuple):
     assumed: str
 
 
-def scalar(route: Route, args: Any, times: int) -> Any:
-    """The number or bool that a call is answered with, asked ``times`` times before at the same place."""
+def scalar(route: Route, args: Any, times: int, *, checks: bool = False) -> Any:
+    """The number or bool that a call is answered with.
+
+    Args:
+        route: of the call.
+        args: its arguments.
+        times: how often the same place asked before.
+        checks: the bool is what one of CHECKS gave just now.
+    """
     dtype = torch.bool if route.name in _COMPARISONS else args[0].dtype
     if dtype is torch.bool:
-        return _turns(times)
+        return _turns(times) is not checks
     number = _number(times)
     if dtype.is_complex:
         return complex(number)
