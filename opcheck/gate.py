@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from opcheck.model import Report
+from opcheck.memory.macs import asked
+from opcheck.model import Memory, Report
 
 PASSED, FINDINGS, COULD_NOT_TELL = 0, 1, 3
 
@@ -28,8 +29,16 @@ def exit_code(report: Report, *, fail_on: str, strict: bool) -> int:
         counted = (*counted, "fallback_env")
     if any(report.totals[name] for name in counted):
         return FINDINGS
+    if counted and report.memory and _too_much(report.memory):
+        return FINDINGS
     if not report.capture["complete"] or not report.totals["calls"]:
         return COULD_NOT_TELL
     if strict and report.totals["unknown"]:
         return COULD_NOT_TELL
     return PASSED
+
+
+def _too_much(memory: Memory) -> bool:
+    """Whether the Mac that was asked about would raise; no Mac is asked about unless the user does."""
+    mac = asked(memory)
+    return mac is not None and mac.state == "raises"

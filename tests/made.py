@@ -178,12 +178,14 @@ def make_report(
     *calls: OpCall,
     cpu_fallback: bool = False,
     statements: tuple[Statement, ...] = (),
+    mac: int = 0,
     **others: object,
 ) -> Report:
     return report(
         make_trace(*calls, **others),
         make_target(cpu_fallback=cpu_fallback),
         make_lists(statements=statements),
+        mac=mac,
     )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.gate import FAIL_ON, exit_code
-from opcheck.model import OpCall
+from opcheck.model import Lifetime, OpCall
 from tests.made import call, make_report
 
 NATIVE = call("aten::mm")
@@ -52,3 +52,14 @@ def test_a_run_not_seen_whole_never_passes(level: str, *, strict: bool) -> None:
 def test_a_call_that_fails_is_an_answer_even_in_a_run_that_broke_off() -> None:
     report = make_report(RAISES, complete=False)
     assert exit_code(report, fail_on="unsupported", strict=True) == 1
+
+
+@pytest.mark.parametrize(("mac", "code"), [(0, 0), (8, 1), (16, 0), (64, 0)])
+def test_a_mac_that_was_asked_about_and_raises_is_a_finding(mac: int, code: int) -> None:
+    lives = tuple(
+        Lifetime(storage=number, nbytes=3 << 30, first=0, freed=None, kind="result")
+        for number in range(4)
+    )
+    report = make_report(NATIVE, lifetimes=lives, mac=mac)
+    assert exit_code(report, fail_on="unsupported", strict=False) == code
+    assert exit_code(report, fail_on="never", strict=False) == 0

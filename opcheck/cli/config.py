@@ -59,6 +59,10 @@ def _value(key: str, value: object, option: click.Option) -> object:
         if isinstance(value, bool):
             return value
         raise _wrong(key, "true or false")
+    if isinstance(option.type, click.IntRange):
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise _wrong(key, "a whole number")
     if option.type is click.FLOAT:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return value

@@ -29,6 +29,8 @@ class CommandLine:
         self.report = make_report(call("aten::mm"))
         self.failure: BaseException | None = None
         self.requests: list[CaptureRequest] = []
+        #: what --memory asked for
+        self.mac = 0
         self._capsys = capsys
 
     def audit(
@@ -38,8 +40,10 @@ class CommandLine:
         *,
         progress: Callable[[str], None] | None = None,
         show_output: bool = False,  # noqa: ARG002
+        mac: int = 0,
     ) -> Report:
         self.requests.append(request)
+        self.mac = mac
         if progress is not None:
             progress("building the model")
         if self.failure is not None:

@@ -19,6 +19,7 @@ def test_keys_are_the_flags(opcheck: CommandLine) -> None:
         input = ["1x3", "2x4"]
         config = {layers = 2, name = "x"}
         timeout = 7
+        memory = 16
         fail-on = "fallback"
         """
     )
@@ -27,6 +28,7 @@ def test_keys_are_the_flags(opcheck: CommandLine) -> None:
     assert (request.torch, request.cpu_fallback, request.time_limit) == ("2.10", True, 7.0)
     assert request.inputs == ("1x3", "2x4")
     assert request.config == {"layers": 2, "name": "x"}
+    assert opcheck.mac == 16
 
 
 def test_a_flag_and_a_variable_win_over_a_key(
@@ -47,6 +49,7 @@ def test_a_flag_and_a_variable_win_over_a_key(
         ('fallback = "yes"', "wrong value for the key 'fallback'", "true or false"),
         ('input = "1x3"', "wrong value for the key 'input'", "a list of texts"),
         ('timeout = "long"', "wrong value for the key 'timeout'", "a number"),
+        ('memory = "16 GB"', "wrong value for the key 'memory'", "a whole number"),
         ("timeout = true", "wrong value for the key 'timeout'", "a number"),
         ("torch = ", "cannot read the configuration", "correct the file"),
     ],
