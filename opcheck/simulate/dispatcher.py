@@ -163,6 +163,8 @@ class Simulator(TorchDispatchMode):
                 return outputs
             # Up to 2.9 at least, C++ detaches the result once more (VariableTypeUtils.h, as_view).
             FLIGHT.detaches = False
+        if route.name in FLIGHT.hides:
+            return outputs
         flat = _tensors(outputs)
         self._sink.record(Call(route, key, tuple(found), flat, inner, refusal))
         self._last = route.name

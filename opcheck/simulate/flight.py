@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 from opcheck.versions import Version
@@ -15,15 +16,13 @@ def _nobody(_func: Any, _args: tuple[Any, ...], _identity: str, text: str) -> No
     raise RuntimeError(text)
 
 
-class Flight:
+class Flight(threading.local):
     """Where temporaries belong, and in which precision.
 
     C++ makes its temporaries with ``x.options()``, which says ``cpu`` for a simulated tensor: inside an API call
     with an argument on MPS and no ``device=`` of the user's, a factory for the CPU is one for MPS.  While autograd's
     engine runs and calls nothing of the program's, the node tells (simulate/nodes.py).
     """
-
-    __slots__ = ("detaches", "draws_on_cpu", "engine", "narrows", "on_mps", "refuse", "torch")
 
     def __init__(self) -> None:
         #: the target's release
@@ -38,19 +37,24 @@ class Flight:
         self.detaches = False
         #: the program gave a generator of the CPU to a call that draws on MPS.
         self.draws_on_cpu = False
+        #: operators that C++ calls for the CPU alone
+        self.hides: frozenset[str] = frozenset()
         #: C++ takes float32 where it takes float64 on other devices.
         self.narrows = False
 
     @contextlib.contextmanager
-    def set(self, *, on_mps: bool, narrows: bool | None = None) -> Iterator[None]:
+    def set(
+        self, *, on_mps: bool, narrows: bool | None = None, hides: frozenset[str] | None = None
+    ) -> Iterator[None]:
         """For the time of one call."""
-        before = (self.on_mps, self.narrows, self.engine)
+        before = (self.on_mps, self.narrows, self.hides, self.engine)
         self.on_mps, self.engine = on_mps, False
+        self.hides = self.hides if hides is None else hides
         self.narrows = self.narrows if narrows is None else narrows
         try:
             yield
         finally:
-            self.on_mps, self.narrows, self.engine = before
+            self.on_mps, self.narrows, self.hides, self.engine = before
 
     @contextlib.contextmanager
     def of_engine(self) -> Iterator[None]:

@@ -200,6 +200,33 @@ def _input(cell: Any) -> Callable[..., Any]:
     return twin
 
 
+def lstm_cells(
+    x: Tensor,
+    hx: list[Tensor],
+    params: list[Tensor],
+    has_biases: bool,  # noqa: FBT001 - the operator's schema
+    _num_layers: int,
+    dropout: float,
+    train: bool,  # noqa: FBT001
+    bidirectional: bool,  # noqa: FBT001
+    batch_first: bool,  # noqa: FBT001
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``lstm.input`` without the kernel of MPS, where a release or a macOS does without it."""
+    x = x.transpose(0, 1) if batch_first else x
+    out, finals = _stack(
+        _layer,
+        _lstm_cell,
+        x,
+        list(zip(*(state.unbind(0) for state in hx), strict=True)),
+        _weights(params, biases=has_biases, projections=hx[0].size(2) != hx[1].size(2)),
+        dropout=dropout,
+        train=train,
+        bidirectional=bidirectional,
+    )
+    h, c = (torch.stack(list(state), 0) for state in zip(*finals, strict=True))
+    return out.transpose(0, 1) if batch_first else out, h, c
+
+
 def _data(cell: Any) -> Callable[..., Any]:
     def twin(
         data: Tensor,

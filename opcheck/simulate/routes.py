@@ -96,7 +96,7 @@ def make_route(
     implicit = func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
     body: Callable[..., Any] | None = twins.get(name)
     kind = Kind.TWIN
-    if body is None and value == "python_kernel":
+    if body is None and _end(value, registrations) == "python_kernel":
         body = python_kernels.get(name)
     if body is None and func.namespace == "prims":
         # What a kernel written in Python with torch._refs runs: the prim's aten form (torch/_prims/__init__.py).
