@@ -1,0 +1,59 @@
+"""Whose fault it is that a model got no verdict, by rules that can be argued."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from scripts.sweep.records import Result
+
+OWNERS = ("the model's", "PyTorch's", "ours")
+MODELS, PYTORCH, OURS = OWNERS
+
+
+class Attribution(NamedTuple):
+    """Whose it is, and why."""
+
+    owner: str
+    why: str
+
+
+class Known(NamedTuple):
+    """A failure that somebody has looked into."""
+
+    #: searched for in ``library:Class: message``
+    pattern: str
+    owner: str
+    why: str
+
+
+#: The first that fits decides.  Without an entry a failure that is not reproduced without opcheck is ours,
+#: and so is one with inputs that opcheck made.
+KNOWN: tuple[Known, ...] = ()
+
+
+def attribute(result: Result) -> Attribution:
+    """Whose failure it is, of an audit that has no verdict."""
+    text = f"{result.spec}: {result.message}"
+    for known in KNOWN:
+        if re.search(known.pattern, text):
+            return Attribution(known.owner, known.why)
+    if result.stage == "load" and _same(result):
+        return Attribution(
+            MODELS, "the library does not build it from its own default configuration"
+        )
+    if result.stage == "inputs":
+        return Attribution(OURS, "nothing here says what it is called with")
+    if _same(result):
+        return Attribution(OURS, "refuses the inputs that were made for it, on a CPU, too")
+    if "NotImplementedError" in result.message and "meta" in result.message.lower():
+        return Attribution(PYTORCH, "the operator has no rule for shapes without values")
+    return Attribution(
+        OURS, "runs without opcheck" if result.plain == "runs" else "another failure"
+    )
+
+
+def _same(result: Result) -> bool:
+    """Whether the model raises the same type of error without opcheck."""
+    kind = result.plain.partition(":")[0]
+    return kind not in ("", "runs") and f" {kind}: " in f" {result.message}"

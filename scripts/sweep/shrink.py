@@ -1,0 +1,87 @@
+"""A small configuration of a model's own family: fewer layers and experts, the widths as they are.
+
+Widths cost nothing, since a large tensor has no memory; a layer costs the time of its calls.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from scripts.sweep.records import Config, Job
+
+#: Layers that are kept, and more where that takes in each kind of layer that the configuration lists.
+LAYERS = 2
+#: ... but no more than so many.
+MOST_LAYERS = 9
+#: Experts that are kept: what the largest common number of groups can be drawn from.
+EXPERTS = 16
+
+_DEPTH = re.compile(r"^(num_|n_)?(\w+_)?(layers?|blocks|depth)$")
+_EXPERTS = re.compile(r"^(num_|n_)?(\w+_)?experts$")
+#: Not a depth, or one that other settings have to agree with.
+_KEPT = re.compile(r"feat_extract|conv|adapter|skip|dense|_per_|start|freq|window|offset|shared")
+
+
+def small(job: Job, library: ModuleType) -> Config:
+    """The job's configuration with what makes it small; the job's own where nothing is to be made smaller.
+
+    Raises:
+        Exception: whatever the library's configuration class raises.
+    """
+    name = job.spec.partition(":")[2]
+    if job.library == "transformers":
+        defaults = getattr(library, name).config_class()
+        return {**_smaller(defaults), **job.config}
+    if job.library == "diffusers":
+        parameters = inspect.signature(getattr(library, name).__init__).parameters.values()
+        settings = {one.name: one.default for one in parameters}
+        return {**_fewer(settings), **job.config}
+    return job.config
+
+
+def _smaller(config: Any) -> Config:
+    found: Config = _fewer(vars(config))
+    for name in getattr(config, "sub_configs", {}):
+        part = getattr(config, name, None)
+        if part is None or not hasattr(part, "to_diff_dict"):
+            continue
+        smaller = _smaller(part)
+        if smaller:
+            found[name] = {**part.to_diff_dict(), **smaller}
+    return found
+
+
+def _fewer(settings: Mapping[str, Any]) -> Config:
+    found: Config = {}
+    kinds = settings.get("layer_types")
+    for name, value in settings.items():
+        if not isinstance(value, int) or isinstance(value, bool) or _KEPT.search(name):
+            continue
+        if _EXPERTS.match(name) and value > EXPERTS:
+            found[name] = EXPERTS
+        elif _DEPTH.match(name) and value > LAYERS:
+            wanted = _covering(kinds) if isinstance(kinds, list) and len(kinds) == value else LAYERS
+            if wanted < value:
+                found[name] = wanted
+                found.update(_cut(settings, value, wanted))
+    return found
+
+
+def _covering(kinds: list[Any]) -> int:
+    """How many of the first layers take in every kind."""
+    names = [str(kind) for kind in kinds]
+    count = max(LAYERS, *(names.index(kind) + 1 for kind in set(names)))
+    return min(count, MOST_LAYERS)
+
+
+def _cut(settings: Mapping[str, Any], before: int, after: int) -> Config:
+    """The lists with an entry for each layer."""
+    return {
+        name: value[:after]
+        for name, value in settings.items()
+        if isinstance(value, list) and len(value) == before and not name.startswith("_")
+    }
