@@ -16,6 +16,7 @@ from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.mirror import Mirror
 from opcheck.simulate.nodes import engine_seen_by
 from opcheck.simulate.routes import KERNEL_VALUES
+from opcheck.simulate.threads import followed_threads
 from opcheck.simulate.twins import PYTHON_KERNELS, twins_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def simulated_mac(
     The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.
     """
     twins = twins_of(target)
-    simulator = simulator_type(registrations, twins, PYTHON_KERNELS, sink, keep=keep)
+    simulator = simulator_type(registrations, twins, PYTHON_KERNELS, sink, release=target.torch, keep=keep)
     kernels = (name for name, value in registrations.items() if value in KERNEL_VALUES)
     mirror = Mirror(kernels, twins)
     simulator.absent = tuple(mirror.absent)
@@ -59,10 +60,23 @@ def simulated_mac(
     autocast = autocast_of(target, policies, lists.names("AutocastMPS"))
     try:
         device = DeviceMode(on_cpu)
-        with mps_backend(target.macos), autocast, simulator, device, engine_seen_by(device):
+        with (
+            mps_backend(target.macos),
+            autocast,
+            simulator,
+            device,
+            engine_seen_by(device),
+            followed_threads(lambda: _modes(simulator, on_cpu)),
+        ):
             yield simulator
     finally:
         FLIGHT.refuse = refuse
         torch._C._set_only_lift_cpu_tensors(lifted)
         torch.__future__.set_overwrite_module_params_on_conversion(value=overwritten)
         mirror.remove()
+
+
+@contextlib.contextmanager
+def _modes(simulator: Simulator, on_cpu: Watcher | None) -> Iterator[None]:
+    with simulator, DeviceMode(on_cpu):
+        yield

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from opcheck.simulate.tensor import OutsideError
 from tests.simulate.mac import names, recorded
 
 OPERATORS = ("aten::linear", "aten::max_pool2d", "aten::add.Tensor", "aten::gru.input")
@@ -105,15 +103,6 @@ def test_a_generator_has_to_be_on_the_device(place: str, *, refused: bool) -> No
 
 def test_pinning_asks_for_no_accelerator() -> None:
     assert names(lambda _: torch.zeros(3).pin_memory().to("mps"), torch.ones(1)) == ["_to_copy"]
-
-
-def test_a_thread_of_the_program_is_outside() -> None:
-    def run(x: torch.Tensor) -> None:
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(torch.relu, x).result()
-
-    with pytest.raises(OutsideError, match="in a thread of the program's own"):
-        recorded(run, torch.randn(3))
 
 
 @pytest.mark.skipif(
