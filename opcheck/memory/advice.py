@@ -42,8 +42,9 @@ def advice(trace: Trace, pieces: Sequence[Taken], peak: int, total: int) -> Iter
         yield from _checkpointing(trace, pieces, worth)
         return
     if trace.parameters and trace.parameter_bytes == 4 * trace.parameters:
-        parameters = sum(one.life.nbytes for one in there if one.kind == "parameters")
-        yield f"--dtype float16: about {filesize((parameters + wide) // 2)} less"
+        wide += sum(one.life.nbytes for one in there if one.kind == "parameters")
+        if wide // 2 > worth:
+            yield f"--dtype float16: about {filesize(wide // 2)} less"
     yield from _held_for_nothing(trace, there, peak, worth)
 
 

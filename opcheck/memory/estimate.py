@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from opcheck.memory.advice import advice
-from opcheck.memory.macs import fits
+from opcheck.memory.macs import Moment, fits
 from opcheck.memory.taken import KINDS, Taken, highest, sweep, taken
 from opcheck.model import (
     PHASES,
@@ -68,13 +68,11 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
     ]
     totals = [sum(at.values()) for at in sums]
     peak = highest(totals)
-    peaks = (_moved(pieces), *_peaks(trace, sums, totals))
-    largest = max(one.life.nbytes for one in pieces)
     return Memory(
-        peaks=peaks,
+        peaks=(_moved(pieces), *_peaks(trace, sums, totals)),
         holders=tuple(_holders(trace, pieces, peak)),
-        macs=tuple(_macs(trace, target, [peaks[0].total, *totals], largest)),
-        largest=largest,
+        macs=tuple(_macs(trace, target, pieces, totals)),
+        largest=max(one.life.nbytes for one in pieces),
         advice=tuple(advice(trace, pieces, peak, totals[peak])),
         notes=(*NOTES, _TRAINING) if state else NOTES,
         asked=asked,
@@ -137,10 +135,16 @@ def _line(trace: Trace, one: Taken) -> _Line:
     return (one.kind, call.op, call.location, any_layer(call.module), call.phase)
 
 
-def _macs(trace: Trace, target: Target, totals: Sequence[int], largest: int) -> Iterator[MacFit]:
-    """The first of the totals is that of the move; the others are those of the calls."""
-    for fit, broken in fits(target, totals, largest):
-        if broken and fit.state == "raises":
-            yield msgspec.structs.replace(fit, place=_place(trace.calls[broken - 1]))
-        else:
-            yield fit
+def _macs(
+    trace: Trace, target: Target, pieces: Sequence[Taken], totals: Sequence[int]
+) -> Iterator[MacFit]:
+    """Whether it fits each Mac, and the place where not; the first moment is that of the move."""
+    new = [0] * (len(totals) + 1)
+    for one in pieces:
+        at = 0 if one.moved else one.life.first + 1
+        new[at] = max(new[at], one.life.nbytes)
+    moved = sum(one.life.nbytes for one in pieces if one.moved)
+    moments = [Moment(*both) for both in zip((moved, *totals), new, strict=True)]
+    for fit, broken in fits(target, moments):
+        place = _place(trace.calls[broken - 1]) if broken else None
+        yield msgspec.structs.replace(fit, place=place)

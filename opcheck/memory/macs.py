@@ -2,41 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from opcheck.messages import invalid_buffer_size, out_of_memory
 from opcheck.model import MacFit, Memory
 from opcheck.oplists.environment import explain
-from opcheck.oplists.macs import WorkingSet, load_macs
+from opcheck.oplists.macs import load_macs
 from opcheck.versions import Target
 
 
-def fits(
-    target: Target, totals: Sequence[int], largest: int
-) -> tuple[tuple[MacFit, int | None], ...]:
-    """For each size of Mac whether the run fits, and the index of the total that is too much.
+class Moment(NamedTuple):
+    """One call of a run, or the move before the first."""
+
+    #: bytes that are there, and those of the largest piece that is new.
+    total: int
+    largest: int
+
+
+def fits(target: Target, moments: Sequence[Moment]) -> Iterator[tuple[MacFit, int | None]]:
+    """For each size of Mac whether the run fits, and the index of the moment at which it raises.
 
     Args:
         target: whose macOS, watermark and texts hold.
-        totals: bytes that are there, in the order of the run.
-        largest: bytes of the largest single piece.
+        moments: of the run, in order.
     """
     high = ratio("HIGH", target)
-    found = []
+    peak = max(moment.total for moment in moments)
     for mac in load_macs():
         known = mac.on(target.macos)
         limit = int(high * known.nbytes)
-        state, prints = _state(known, limit, max(totals, default=0), largest, target)
         fit = MacFit(
             memory=mac.memory,
             working_set=known.nbytes,
             limit=limit,
             basis=known.basis,
-            state=state,
-            prints=prints,
+            state="fits" if peak <= known.nbytes else "pressure",
         )
-        found.append((fit, next((i for i, total in enumerate(totals) if total > limit), None)))
-    return tuple(found)
+        for index, moment in enumerate(moments):
+            # MPSAllocator.mm, alloc_buffer_block: the size of the one buffer is asked first.
+            if moment.largest >= known.buffer:
+                text = invalid_buffer_size(moment.largest, target.torch)
+            elif moment.total > limit:
+                text = out_of_memory(limit, target.torch)
+            else:
+                continue
+            yield msgspec.structs.replace(fit, state="raises", prints=text), index
+            break
+        else:
+            yield fit, None
 
 
 def ratio(name: str, target: Target) -> float:
@@ -44,17 +60,6 @@ def ratio(name: str, target: Target) -> float:
     variable = explain(f"PYTORCH_MPS_{name}_WATERMARK_RATIO", str(target.torch)).variable
     assert variable is not None  # noqa: S101  (environment.yaml: every release reads it)
     return float(variable.default)
-
-
-def _state(
-    known: WorkingSet, limit: int, peak: int, largest: int, target: Target
-) -> tuple[str, str]:
-    # MPSAllocator.mm, alloc_buffer_block: the size of the one buffer is asked first.
-    if largest >= known.buffer:
-        return "raises", invalid_buffer_size(largest, target.torch)
-    if peak > limit:
-        return "raises", out_of_memory(limit, target.torch)
-    return ("fits" if peak <= known.nbytes else "pressure"), ""
 
 
 def smallest(memory: Memory, *states: str) -> MacFit | None:

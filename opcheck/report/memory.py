@@ -95,7 +95,7 @@ def _made_by(holder: MemoryHolder) -> str:
 def _state(mac: MacFit) -> str:
     words = _STATES[mac.state]
     if mac.state == "raises":
-        where = summary.place(mac.place) if mac.place else "as the model is moved to mps"
-        one = "one tensor is larger than a buffer" if mac.prints.startswith("Invalid") else ""
-        words = f"{words}: {one or f'out of memory {where}'}"
+        where = f"at {summary.place(mac.place)}" if mac.place else "as the model is moved to mps"
+        buffer = mac.prints.startswith("Invalid")
+        words += f" {where}: {'a tensor larger than a buffer' if buffer else 'out of memory'}"
     return words if mac.basis == "reported" else f"{words} (working set estimated)"

@@ -26,10 +26,10 @@ def _finding(memory: Memory, mac: MacFit) -> Finding:
     raises = mac.state == "raises"
     if not raises:
         why = f"Metal recommends {filesize(mac.working_set)}: it may swap and slow down"
-    elif memory.peak.total > mac.limit:
-        why = f"PyTorch raises above {filesize(mac.limit)}"
+    elif mac.prints.startswith("Invalid buffer"):
+        why = "a tensor takes more than one buffer may"
     else:
-        why = f"one tensor takes {filesize(memory.largest)}, more than one buffer may"
+        why = f"PyTorch raises above {filesize(mac.limit)}"
     enough = smallest(memory, "fits")
     return Finding(
         rule="OC130",

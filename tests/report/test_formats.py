@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import yaml
 from rich.cells import cell_len
 
-from opcheck.model import Report, SourceLocation
+from opcheck.model import Lifetime, Report, SourceLocation
 from opcheck.report import FORMATS, format_of, render, terminal
 from opcheck.report.content import as_dict
 from tests.made import call, make_report, make_statement, problem, spec
@@ -41,6 +42,17 @@ REPORTS: dict[str, Report] = {
         ),
         problems=(problem("guess", "item() was answered 0"),),
         uncalled=("head",),
+        inputs=("x=4x3:float32",),
+        mac=8,
+        lifetimes=(
+            Lifetime(
+                storage=1, nbytes=24, first=0, freed=None, kind="parameter", name="net.weight"
+            ),
+            Lifetime(storage=2, nbytes=6, first=0, freed=None, kind="input", name="args[0]"),
+            Lifetime(storage=3, nbytes=9 << 30, first=2, freed=4, kind="result"),
+            Lifetime(storage=4, nbytes=3 << 30, first=3, freed=None, kind="result"),
+            Lifetime(storage=5, nbytes=1 << 30, first=8, freed=None, kind="result"),
+        ),
         differences=("aten::new is not in the installed torch",),
         statements=(
             make_statement("add-shape", ops=("aten::add_.Tensor",), way_out="Reshape it."),
@@ -127,8 +139,9 @@ def test_the_next_command_of_a_native_model_keeps_it_so() -> None:
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_no_markdown_cell_breaks_its_table(name: str) -> None:
-    rows = [line for line in render(REPORTS[name], "markdown").splitlines() if line[:1] == "|"]
-    assert {row.replace("\\|", "").count("|") for row in rows} <= {6}
+    lines = render(REPORTS[name], "markdown").splitlines()
+    for is_table, rows in itertools.groupby(lines, lambda line: line[:1] == "|"):
+        assert not is_table or len({row.replace("\\|", "").count("|") for row in rows}) == 1
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_one_tensor_larger_than_a_buffer() -> None:
     lives = (Lifetime(storage=1, nbytes=5 * GIB, first=0, freed=None, kind="result"),)
     (finding,) = found("OC130", call("aten::mm"), lifetimes=lives, mac=8)
     assert finding.prints == "Invalid buffer size: 5.00 GiB"
-    assert "one tensor takes 5.0 GiB" in finding.message
+    assert finding.message.endswith("a tensor takes more than one buffer may")
 
 
 def test_between_two_known_sizes_the_smaller_one_counts() -> None:
