@@ -226,6 +226,132 @@ def custom_operator() -> Made:
     return Clipped(), {"x": torch.zeros(8, 64)}
 
 
+def mixtral_8x7b() -> Made:
+    """Mixtral 8x7B (mistralai/Mixtral-8x7B-v0.1) in bfloat16, 32 tokens: a mixture of experts."""
+    from transformers import AutoModelForCausalLM, MixtralConfig
+
+    config = MixtralConfig(dtype=torch.bfloat16)
+    return AutoModelForCausalLM.from_config(config), {"input_ids": _ids(config.vocab_size, 32)}
+
+
+def mamba_130m() -> Made:
+    """Mamba 130M (state-spaces/mamba-130m-hf), 16 tokens: its scan in plain PyTorch."""
+    from transformers import MambaConfig, MambaForCausalLM
+
+    config = MambaConfig(vocab_size=50280, num_hidden_layers=24)
+    return MambaForCausalLM(config), {"input_ids": _ids(config.vocab_size, 16)}
+
+
+def sam_vit_b() -> Made:
+    """Segment Anything with ViT-B (facebook/sam-vit-base), one image and one point."""
+    from transformers import SamConfig, SamModel
+
+    inputs = {
+        "pixel_values": torch.zeros(1, 3, 1024, 1024),
+        "input_points": torch.tensor([[[[512.0, 384.0]]]]),
+    }
+    return SamModel(SamConfig()), inputs
+
+
+def detr_r50() -> Made:
+    """DETR with ResNet-50 (facebook/detr-resnet-50), one image."""
+    from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig
+
+    backbone = ResNetConfig(out_features=["stage4"])
+    config = DetrConfig(use_timm_backbone=False, backbone_config=backbone, backbone=None)
+    return DetrForObjectDetection(config), {"pixel_values": torch.zeros(1, 3, 800, 1066)}
+
+
+def wav2vec2_ctc() -> Made:
+    """wav2vec 2.0 base that writes what it hears (facebook/wav2vec2-base-960h), one second."""
+    from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
+
+    return Wav2Vec2ForCTC(Wav2Vec2Config()), {"input_values": torch.zeros(1, 16000)}
+
+
+def _block3d(channels: int, out: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv3d(channels, out, 3, padding=1, bias=False),
+        nn.InstanceNorm3d(out, affine=True),
+        nn.LeakyReLU(inplace=True),
+    )
+
+
+class UNet3D(nn.Module):
+    """A 3-D U-net: three levels down and up again, as volumes of a scanner are segmented."""
+
+    def __init__(self, width: int = 32, classes: int = 4) -> None:
+        super().__init__()
+        widths = [width, width * 2, width * 4]
+        self.down = nn.ModuleList(map(_block3d, [1, *widths], widths))
+        self.bottom = _block3d(widths[-1], widths[-1])
+        up = [*reversed(widths)]
+        self.rise = nn.ModuleList(nn.ConvTranspose3d(w, w, 2, stride=2) for w in up)
+        self.up = nn.ModuleList(
+            _block3d(2 * w, n) for w, n in zip(up, [*up[1:], width], strict=True)
+        )
+        self.classify = nn.Conv3d(width, classes, 1)
+
+    def forward(self, volume: Tensor) -> Tensor:
+        """Scores (batch, classes, depth, height, width) for a volume (batch, 1, depth, ...)."""
+        kept = []
+        for block in self.down:
+            volume = block(volume)
+            kept.append(volume)
+            volume = nn.functional.max_pool3d(volume, 2)
+        volume = self.bottom(volume)
+        for rise, block in zip(self.rise, self.up, strict=True):
+            volume = block(torch.cat([rise(volume), kept.pop()], 1))
+        return self.classify(volume)
+
+
+def unet3d() -> Made:
+    """A 3-D U-net, one volume of 64 voxels a side."""
+    return UNet3D(), {"volume": torch.zeros(1, 1, 64, 64, 64)}
+
+
+class GraphNetwork(nn.Module):
+    """Two rounds of messages along edges: gathered, weighted by attention, added to their nodes."""
+
+    def __init__(self, features: int = 64, rounds: int = 2) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(16, features)
+        self.message = nn.ModuleList(nn.Linear(2 * features, features) for _ in range(rounds))
+        self.score = nn.ModuleList(nn.Linear(features, 1) for _ in range(rounds))
+        self.update = nn.ModuleList(nn.GRUCell(features, features) for _ in range(rounds))
+        self.read = nn.Linear(features, 1)
+
+    def forward(self, kinds: Tensor, edges: Tensor, graph: Tensor) -> Tensor:
+        """One number a graph, for nodes of some kind, edges (2, n) and the graph of each node."""
+        state = self.embed(kinds)
+        source, target = edges
+        for message, score, update in zip(self.message, self.score, self.update, strict=True):
+            sent = message(torch.cat([state[source], state[target]], -1)).relu()
+            weight = self._softmax(score(sent).squeeze(-1), target, len(state))
+            gathered = torch.zeros_like(state).index_add(0, target, sent * weight.unsqueeze(-1))
+            state = update(gathered, state)
+        count = int(graph.max()) + 1
+        index = graph.unsqueeze(-1).expand_as(state)
+        pooled = state.new_zeros(count, state.shape[-1])
+        return self.read(pooled.scatter_reduce(0, index, state, "mean", include_self=False))
+
+    @staticmethod
+    def _softmax(scores: Tensor, target: Tensor, nodes: int) -> Tensor:
+        """The scores of the edges into one node sum to one."""
+        least = scores.new_full((nodes,), float("-inf"))
+        largest = least.scatter_reduce(0, target, scores.detach(), "amax")
+        weight = (scores - largest[target]).exp()
+        return weight / scores.new_zeros(nodes).scatter_add(0, target, weight)[target]
+
+
+def graph_network() -> Made:
+    """A network on graphs: two rings of 12 nodes."""
+    nodes = torch.arange(24)
+    ring = torch.stack([nodes, (nodes + 1) % 12 + 12 * (nodes // 12)])
+    edges = torch.cat([ring, ring.flip(0)], 1)
+    return GraphNetwork(), {"kinds": nodes % 16, "edges": edges, "graph": nodes // 12}
+
+
 #: Every factory, in the order of the reports.
 ZOO: dict[str, Callable[[], Any]] = {
     make.__name__: make
@@ -233,13 +359,20 @@ ZOO: dict[str, Callable[[], Any]] = {
         bert_base,
         gpt2,
         llama3_8b,
+        mixtral_8x7b,
+        mamba_130m,
         whisper_small,
         vit_b16,
         wav2vec2_base,
+        wav2vec2_ctc,
         fnet_base,
         resnet50,
+        detr_r50,
+        sam_vit_b,
         sd15_unet,
+        unet3d,
         lstm_tagger,
+        graph_network,
         spectral,
         linear_algebra,
         custom_operator,
