@@ -60,7 +60,7 @@ def _maker(model: nn.Module, family: str) -> Callable[[Any, Given], Given] | Non
 # -- transformers: one a task, as its models are named (modeling_utils.py, ``loss_type``) -----------------------
 
 
-def _tokens(model: Any, given: Given) -> Given:
+def _tokens(_model: Any, given: Given) -> Given:
     ids = given.get("decoder_input_ids", given.get("input_ids"))
     return {} if ids is None else {"labels": ids.clone()}
 
@@ -71,7 +71,7 @@ def _pretraining(model: Any, given: Given) -> Given:
     return {**made, "next_sentence_label": torch.zeros(batch, dtype=torch.int64)} if made else {}
 
 
-def _one_class(model: Any, given: Given) -> Given:
+def _one_class(_model: Any, given: Given) -> Given:
     return {"labels": torch.zeros(_batch(given), dtype=torch.int64)}
 
 
@@ -82,7 +82,7 @@ def _class_of_tokens(model: Any, given: Given) -> Given:
     return {"labels": values(tuple(ids.shape), torch.int64, model.config.num_labels)}
 
 
-def _span(model: Any, given: Given) -> Given:
+def _span(_model: Any, given: Given) -> Given:
     start = torch.ones(_batch(given), dtype=torch.int64)
     return {"start_positions": start, "end_positions": start + 1}
 
@@ -136,7 +136,7 @@ def _batch(given: Given) -> int:
 # -- torchvision's detection ------------------------------------------------------------------------------------
 
 
-def _targets(model: Any, given: Given) -> Given:
+def _targets(_model: Any, given: Given) -> Given:
     (images, *_) = given.values()
     return {"targets": [_target(image) for image in images]}
 

@@ -43,10 +43,7 @@ def capture(report: Report) -> str:
         + [f"{name} {facts[name]}" for name in ("optimizer", "autocast") if facts[name]]
         + ([f"loss: {facts['loss']}"] if facts["loss"] else [])
     )
-    return (
-        f"{mode}, tracer {facts['tracer']}, torch {facts['installed_torch']}, "
-        f"{size}{given}{end}"
-    )
+    return f"{mode}, tracer {facts['tracer']}, torch {facts['installed_torch']}, {size}{given}{end}"
 
 
 def transfers(partition: Partition) -> str:
