@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opcheck.simulate.dispatcher import Call
 
 #: a guess is repeated at one line this often before the program is taken to loop on it.
-MAX_GUESSES = 1000
+MAX_GUESSES = 5_000
 
 #: calls that are kept: a loop that does not end makes more, and turning them into a trace takes time, too.
 MAX_CALLS = 200_000

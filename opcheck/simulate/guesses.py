@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: elements that a selection has at most: a program may loop over them.
 MOST_SELECTED = 1 << 20
+#: different values that a tensor has at most: programs loop over classes.
+MOST_DIFFERENT = 100
 #: boxes that a non-maximum suppression keeps at most: programs loop over what is left.
 MOST_BOXES = 1_000
 #: answers of one kind that a line gets; a loop that they do not end gets others then.
@@ -179,7 +181,7 @@ def _unique(given: Arguments, _keep: int) -> Guess:
     x = given["self"]
     dim = given.get("dim")
     size = x.numel() if dim is None else x.shape[dim]
-    kept = size if dim is not None else min(size, MOST_SELECTED)
+    kept = size if dim is not None else min(size, MOST_DIFFERENT)
     shape = (kept,) if dim is None else tuple(x.shape)
     inverse = tuple(x.shape) if dim is None else (size,)
     results = [
@@ -187,7 +189,8 @@ def _unique(given: Arguments, _keep: int) -> Guess:
         contiguous(inverse if given.get("return_inverse") else (0,), torch.int64),
         contiguous((kept,) if given.get("return_counts") else (0,), torch.int64),
     ]
-    return Guess(tuple(results), "as if all values were different")
+    how_many = "all" if kept == size else f"{kept:,}"
+    return Guess(tuple(results), f"as if {how_many} values were different")
 
 
 def _unique_and_inverse(given: Arguments, keep: int) -> Guess:
