@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 _V2_1, _V2_3, _V2_5, _V2_7 = (Version(2, minor) for minor in (1, 3, 5, 7))
-_V2_12, _V2_14, _V2_15 = (Version(2, minor) for minor in (12, 14, 15))
+_V2_12, _V2_15 = (Version(2, minor) for minor in (12, 15))
 
 
 class Twin(NamedTuple):
@@ -160,12 +160,11 @@ TWINS: tuple[Twin, ...] = (
     *(
         Twin(
             op.name(),
-            span,
-            _followed(op, narrows=narrows, hides=_VALUE_CHECK),
-            "native/Sorting.cpp: no check of q, and since 2.14 the ranks in the input's dtype",
+            Span(),
+            _followed(op, narrows=True, hides=_VALUE_CHECK),
+            "native/Sorting.cpp: no check of q, and the ranks in the input's dtype (installed 2.15)",
         )
         for op in _QUANTILES
-        for span, narrows in ((Span(until=_V2_14), False), (Span(since=_V2_14), True))
     ),
     *(
         Twin(
