@@ -25,6 +25,7 @@ LAYERS = (
     ("upgrade",),
     ("judge",),
     ("limits", "flow"),
+    ("compile",),
     ("capture",),
     ("simulate",),
     ("oplists", "messages"),
@@ -37,6 +38,8 @@ DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 #: Rooms in which user code and torch run, and their modules that the torch-free rooms import.
 WITH_TORCH = {"simulate", "capture", "compile", "emulator", "observe"}
 TORCH_FREE = {
+    "compile/__init__.py",
+    "compile/records.py",
     "capture/__init__.py",
     "capture/parent.py",
     "capture/request.py",

@@ -1,0 +1,1 @@
+"""Trying torch.compile: its variants, and the Metal kernels that Inductor would run."""

@@ -1,0 +1,75 @@
+"""Why a graph did not compile for mps: what Inductor raised, told by the operator and the user's line."""
+
+from __future__ import annotations
+
+import re
+import traceback
+
+import torch
+
+from opcheck.capture.lines import innermost
+from opcheck.compile.records import Failure
+from opcheck.model import SourceLocation
+
+#: Messages that compiling without a Mac makes, and a Mac does not.
+_OURS = re.compile(
+    r"aten::empty_strided.*'MPS' backend"
+    r"|not linked with support for mps"
+    r"|set the storage of a tensor on device"
+    r"|MPS is not available"
+    r"|Cannot copy out of meta"
+    r"|fake_impls|fake mode"
+)
+_DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not supported by MPS")
+
+
+def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
+    """What Inductor raised for this graph: its kind, the operator that it stopped at, the user's line."""
+    cause = error
+    while getattr(cause, "inner_exception", None) is not None:
+        cause = cause.inner_exception  # type: ignore[attr-defined]  # torch._inductor.exc.InductorError
+    text = " ".join(f"{type(cause).__name__}: {cause}".split())
+    node = _blamed(error, gm)
+    op = "" if node is None else operator_name(node)
+    location = None if node is None else line(node)
+
+    def of(kind: str, message: str, *, ours: bool = False) -> Failure:
+        return Failure(kind=kind, message=message, op=op, location=location, ours=ours)
+
+    dtype = _DTYPE.search(text)
+    if _OURS.search(text):
+        return of("harness", text, ours=True)
+    if dtype:
+        name = dtype["dtype"] or dtype["plain"]
+        return of("dtype", f"Inductor's Metal backend has no {name}")
+    if isinstance(cause, NotImplementedError):
+        named = traceback.extract_tb(cause.__traceback__)[-1].name
+        message = text if str(cause) else f"Inductor's Metal backend does not implement {named}"
+        return of("operator", message)
+    return of("inductor", text[:500])
+
+
+def _blamed(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Node | None:
+    """The node of the graph that was being lowered or generated, as the frames of the error tell."""
+    by_name = {node.name: node for node in gm.graph.nodes}
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        for value in list(frame.f_locals.values()):
+            if isinstance(value, torch.fx.Node) and value.name in by_name:
+                return by_name[value.name]
+            origins = getattr(getattr(value, "node", None), "origins", None)
+            named = [by_name[node.name] for node in origins or () if node.name in by_name]
+            called = [node for node in named if node.op == "call_function"]
+            if called:
+                return max(called)
+    return None
+
+
+def operator_name(node: torch.fx.Node) -> str:
+    """The dispatcher's spelling of what a node calls."""
+    return node.target.name() if hasattr(node.target, "name") else str(node.target)
+
+
+def line(node: torch.fx.Node) -> SourceLocation | None:
+    """The user's line that the node comes from."""
+    return innermost(node.stack_trace)

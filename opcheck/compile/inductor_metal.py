@@ -1,0 +1,290 @@
+"""Inductor's Metal backend, run on any machine: the one file with its private names.
+
+torch.compile runs the program for real on the CPU.  Each graph that reaches Inductor, after AOTAutograd and its
+partitioning, is copied, put on ``mps`` and compiled a second time: the backend is plain Python up to the call that
+hands the source to Metal, which is answered here.  Autograd never sees ``mps``.
+
+Tried on torch 2.13.0; where a name is missing, ``missing()`` says so and nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import re
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
+
+import torch
+
+from opcheck.compile.failures import failure, line, operator_name
+from opcheck.compile.on_mps import fake_on_mps, on_mps, placeholder_values
+from opcheck.compile.records import Extern, Failure, FusedNode, Kernel, SideGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+#: The split of reductions asks for the number of GPU cores; what is generated is for a GPU of so many (an M1's is
+#: 7 or 8, an M4 Max's 40).
+CORES = 10
+
+_BUFFER = re.compile(r"^\s*(?:device|constant)\s+[\w:]+\s*[*&]", re.MULTILINE)
+_THREADGROUP = re.compile(r"threadgroup\s+(?P<type>[\w:]+)\s+\w+\[(?P<count>[^\]]+)\]")
+
+_SIZES = {
+    "bool": 1, "char": 1, "uchar": 1, "short": 2, "ushort": 2, "half": 2, "bfloat": 2,
+    "int": 4, "uint": 4, "float": 4, "long": 8, "ulong": 8, "float2": 8, "float3": 16, "float4": 16,
+}  # fmt: skip
+
+
+class _Names(NamedTuple):
+    compile_fx: Any
+    mps: Any
+    runtime: Any
+    config: Any
+    ir: Any
+
+
+def missing() -> str:
+    """The first private name that this torch lacks; empty where all are there."""
+    try:
+        names = _names()
+    except (ImportError, AttributeError) as error:
+        return str(error)
+    wanted = (
+        (names.mps, "MetalScheduling"),
+        (names.compile_fx, "compile_fx_inner"),
+        (names.runtime, "compile_mps_shader"),
+        (names.ir, "ExternKernel"),
+    )
+    lacking = [f"{place.__name__}.{name}" for place, name in wanted if not hasattr(place, name)]
+    return next(iter(lacking), "")
+
+
+def _names() -> _Names:
+    import torch._inductor.codegen.mps  # noqa: PLC0415
+    import torch._inductor.compile_fx  # noqa: PLC0415
+    import torch._inductor.config  # noqa: PLC0415
+    import torch._inductor.ir  # noqa: PLC0415
+    import torch._inductor.runtime.runtime_utils  # noqa: PLC0415
+
+    inductor = torch._inductor
+    return _Names(
+        inductor.compile_fx,
+        inductor.codegen.mps,
+        inductor.runtime.runtime_utils,
+        inductor.config,
+        inductor.ir,
+    )
+
+
+class SideCompiler:
+    """A backend for torch.compile that runs on the CPU and compiles each graph for mps beside."""
+
+    def __init__(self) -> None:
+        self.graphs: list[SideGraph] = []
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        """What torch.compile calls with each graph of Dynamo's."""
+        return _names().compile_fx.compile_fx(gm, example_inputs, inner_compile=self._inner)
+
+    def _inner(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
+        phase = "backward" if kwargs.get("is_backward") else "forward"
+        phase = "inference" if kwargs.get("is_inference") else phase
+        self.graphs.append(side_compile(gm, example_inputs, phase, kwargs))
+        from functorch.compile import make_boxed_func  # noqa: PLC0415
+
+        return make_boxed_func(gm.forward)
+
+
+def side_compile(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], phase: str, kwargs: dict[str, Any]
+) -> SideGraph:
+    """Compile a copy of the graph for mps; whatever goes wrong is in the record."""
+    start = time.perf_counter()
+    seen = _Seen()
+    failures: list[Failure] = []
+    calls = sum(node.op == "call_function" for node in gm.graph.nodes)
+    try:
+        moved = on_mps(gm)
+        inputs = [fake_on_mps(value) for value in placeholder_values(moved, example_inputs)]
+        with _metal(seen):
+            _names().compile_fx.compile_fx_inner(moved, inputs, **_kept(kwargs))
+    except Exception as error:  # noqa: BLE001 - anything that Inductor raises is what is looked for
+        failures.append(failure(error, gm))
+    return SideGraph(
+        phase=phase,
+        nodes=calls,
+        kernels=tuple(seen.kernels),
+        externs=seen.grouped(),
+        failures=tuple(failures),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _kept(kwargs: dict[str, Any]) -> dict[str, Any]:
+    names = ("static_input_idxs", "is_backward", "is_inference", "graph_id")
+    return {name: kwargs[name] for name in names if name in kwargs}
+
+
+class _Seen:
+    """What one side compilation generates."""
+
+    def __init__(self) -> None:
+        self.kernels: list[Kernel] = []
+        self.externs: list[Extern] = []
+
+    def grouped(self) -> tuple[Extern, ...]:
+        """The externs of one operator, dtype and line together."""
+        counts = Counter(self.externs)
+        return tuple(
+            Extern(op=one.op, dtypes=one.dtypes, location=one.location, count=count)
+            for one, count in counts.items()
+        )
+
+
+@contextlib.contextmanager
+def _metal(seen: _Seen) -> Iterator[None]:
+    """For the length of the block, Metal sources are taken, not compiled."""
+    names = _names()
+    define = names.mps.MetalScheduling.define_kernel
+
+    def define_kernel(self: Any, source: str, schedule: Any, kernel: Any) -> Any:
+        name = define(self, source, schedule, kernel)
+        seen.kernels.append(_kernel(str(name), source, schedule, kernel))
+        return name
+
+    codegen = names.ir.ExternKernel.codegen_comment
+
+    def codegen_comment(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.externs.append(_extern(self))
+        return codegen(self, *args, **kwargs)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(
+            names.config.patch({"force_disable_caches": True, "compile_threads": 1})
+        )
+        for place, name, value in (
+            (names.mps.MetalScheduling, "define_kernel", define_kernel),
+            (names.ir.ExternKernel, "codegen_comment", codegen_comment),
+            (names.runtime, "compile_mps_shader", _Library),
+            (torch.backends.mps, "get_core_count", lambda: CORES),
+        ):
+            stack.enter_context(mock.patch.object(place, name, value))
+        stack.enter_context(_device_guard())
+        stack.enter_context(_quiet("torch._inductor", "torch._subclasses"))
+        yield
+
+
+@contextlib.contextmanager
+def _device_guard() -> Iterator[None]:
+    """Let C++ find a guard for mps: Meta's, which does nothing.
+
+    Seeds of random numbers and dynamic shapes ask for it.  The table is exported by libc10 (c10/core/impl/
+    DeviceGuardImplInterface.h); where it is not found, those graphs fail as ours.
+    """
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+        table = (ctypes.c_void_p * _DEVICE_TYPES).in_dll(library, _GUARDS)
+    except (OSError, ValueError):
+        yield
+        return
+    before = table[_MPS]
+    table[_MPS] = table[_META]
+    try:
+        yield
+    finally:
+        table[_MPS] = before
+
+
+_GUARDS = "_ZN3c104impl26device_guard_impl_registryE"
+#: c10/core/DeviceType.h
+_DEVICE_TYPES, _MPS, _META = 20, 13, 14
+
+
+@contextlib.contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """Inductor logs what it raises; it is in the record."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+
+
+class _Library:
+    """Stands for a compiled Metal library: it has every function, and none can be called."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def __getattr__(self, name: str) -> Any:
+        """A function of the library."""
+        return name
+
+
+def _kernel(name: str, source: str, schedule: Any, kernel: Any) -> Kernel:
+    body = source.partition("compile_mps_shader('''")[2].rpartition("''')")[0]
+    lines = [line for line in body.splitlines() if not line.lstrip().startswith("#include")]
+    text = "\n".join(lines).replace("kernel void generated_kernel(", f"kernel void {name}(")
+    head = text.partition(") {")[0]
+    return Kernel(
+        name=name,
+        source=text.strip("\n") + "\n",
+        headers=tuple(sorted(kernel.headers)),
+        nodes=_fused(schedule),
+        buffers=len(_BUFFER.findall(head)),
+        threadgroup_bytes=sum(map(_threadgroup_size, _THREADGROUP.finditer(text))),
+    )
+
+
+def _threadgroup_size(match: re.Match[str]) -> int:
+    count = match["count"].strip()
+    return _SIZES.get(match["type"].rpartition("::")[2], 4) * int(count) if count.isdigit() else 0
+
+
+def _fused(schedule: Any) -> tuple[FusedNode, ...]:
+    """The nodes of the graph that went into a kernel, in the order of the graph."""
+    found: dict[str, torch.fx.Node] = {}
+    for entry in schedule:
+        origins = getattr(getattr(entry, "node", None), "origins", ())
+        found.update({node.name: node for node in origins if node.op == "call_function"})
+    return tuple(
+        FusedNode(name=node.name, op=operator_name(node), location=line(node))
+        for node in sorted(found.values())
+    )
+
+
+def _extern(kernel: Any) -> Extern:
+    overload = getattr(kernel, "op_overload", None)
+    origins = [node for node in getattr(kernel, "origins", ()) if node.op == "call_function"]
+    origin = max(origins, default=None)
+    op = overload.name() if overload is not None and hasattr(overload, "name") else ""
+    if not op and origin is not None:
+        op = operator_name(origin)
+    dtype = str(kernel.get_dtype()).removeprefix("torch.") if _has_dtype(kernel) else ""
+    return Extern(
+        op=op or str(kernel.python_kernel_name),
+        dtypes=(dtype,) if dtype else (),
+        location=None if origin is None else line(origin),
+    )
+
+
+def _has_dtype(kernel: Any) -> bool:
+    try:
+        kernel.get_dtype()
+    except (NotImplementedError, AttributeError):
+        return False
+    return True

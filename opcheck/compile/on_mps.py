@@ -1,0 +1,86 @@
+"""A graph of the CPU's, after AOTAutograd, as it would be on mps."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def on_mps(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """A copy of the graph whose tensors are on mps: its device arguments, its metadata, its constants."""
+    # Not copy.deepcopy of the module: a constant may be a fake tensor, whose storage cannot be copied.
+    moved = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
+    for node in moved.graph.nodes:
+        node.meta = dict(node.meta)
+        if "val" in node.meta:
+            node.meta["val"] = torch.utils._pytree.tree_map(fake_on_mps, node.meta["val"])
+        node.args = torch.fx.node.map_aggregate(node.args, _device_on_mps)
+        node.kwargs = torch.fx.node.map_aggregate(node.kwargs, _device_on_mps)
+        replacement = _ON_MPS.get(str(node.target))
+        if replacement is not None:
+            replacement(node)
+    for node in moved.graph.find_nodes(op="get_attr"):
+        value = getattr(moved, str(node.target), None)
+        if isinstance(value, torch.fx.GraphModule):  # a branch of torch.cond
+            setattr(moved, str(node.target), on_mps(value))
+        elif isinstance(value, torch.Tensor):
+            _lift(moved, node)
+    moved.recompile()
+    return moved
+
+
+def _lift(moved: torch.fx.GraphModule, node: torch.fx.Node) -> None:
+    """Make a constant an input: its values are on the CPU, and no tensor of mps can hold them here."""
+    last = moved.graph.find_nodes(op="placeholder")[-1]
+    with moved.graph.inserting_after(last):
+        lifted = moved.graph.placeholder(f"constant_{node.name}")
+    lifted.meta = dict(node.meta)
+    node.replace_all_uses_with(lifted)
+    moved.graph.erase_node(node)
+
+
+def _device_on_mps(value: Any) -> Any:
+    if isinstance(value, torch.device) and value.type == "cpu":
+        return torch.device("mps", 0)
+    return value
+
+
+def fake_on_mps(value: Any) -> Any:
+    """The fake tensor with the same metadata on mps."""
+    if not isinstance(value, FakeTensor) or value.fake_device.type != "cpu":
+        return value
+    with value.fake_mode:
+        return torch.empty_strided(
+            value.size(), value.stride(), dtype=value.dtype, device=torch.device("mps", 0)
+        )
+
+
+def placeholder_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
+    """What the graph's placeholders stand for, else what it was called with."""
+    nodes = gm.graph.find_nodes(op="placeholder")
+    # Constants that were lifted come last, and have their metadata alone.
+    given = itertools.chain(example_inputs, itertools.repeat(None))
+    return [node.meta.get("val", value) for node, value in zip(nodes, given, strict=False)]
+
+
+def _attention(node: torch.fx.Node) -> None:
+    """The CPU's own attention as what MPS runs in its place without grad (native/transformers/attention.cpp)."""
+    query, key, value, *rest = node.args
+    dropout, causal = (*rest, 0.0, False)[:2]
+    mask, scale = node.kwargs.get("attn_mask"), node.kwargs.get("scale")
+    node.target = torch.ops.aten._scaled_dot_product_attention_math_for_mps.default
+    node.args = (query, key, value, mask, dropout, causal)
+    node.kwargs = {"scale": scale}
+
+
+#: What the CPU's trace has and a Mac's has not: how it is put right.
+_ON_MPS: dict[str, Callable[[torch.fx.Node], None]] = {
+    "aten._scaled_dot_product_flash_attention_for_cpu.default": _attention,
+}
