@@ -61,7 +61,7 @@ def main() -> int:
             # A process that the program forked came out here.
             os._exit(code)
         # What the program registered runs on its Mac too.
-        atexit._run_exitfuncs()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
     outcome = Outcome(report=run.report, exit_code=code)
     Path(request.answer).write_bytes(msgspec.json.encode(outcome))
     return code

@@ -78,7 +78,7 @@ def error_of(
     return _TYPES.get(statement.error.type, RuntimeError)(text)
 
 
-def warning_of(verdict: Verdict, op: str, target: Target, lists: OpLists) -> str:
+def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:
     """The UserWarning that the target gives where the call runs; empty: none."""
     if verdict.status == "fallback" and verdict.kind in {"always", "env"}:
         return messages.fallback_warning(verdict.named or op)

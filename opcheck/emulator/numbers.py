@@ -10,7 +10,6 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch._C import DispatchKey
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
+_TRANSPOSED, _NOT_TRANSPOSED = True, False
 
 #: of a forward LSTM with dropout: the state of the generator before it, by the address of its result.
 _LSTM_STATES: dict[int, Tensor] = {}
@@ -61,9 +61,9 @@ def _gradients(
 
 def _linear_backward(x: Tensor, grad: Tensor, weight: Tensor, mask: Sequence[bool]) -> Any:
     if not mask[2]:
-        return (*_gradients(F.linear, (x, weight), mask[:2], grad), None)
+        return (*_gradients(torch.nn.functional.linear, (x, weight), mask[:2], grad), None)
     bias = grad.new_zeros(grad.shape[-1:])
-    return tuple(_gradients(F.linear, (x, weight, bias), mask, grad))
+    return tuple(_gradients(torch.nn.functional.linear, (x, weight, bias), mask, grad))
 
 
 def _max_pool2d_backward(
@@ -77,7 +77,8 @@ def _max_pool2d_backward(
 ) -> Tensor:
     rest = (kernel, stride, padding, dilation, ceil_mode)
     _, indices = aten.max_pool2d_with_indices.default(x, *rest)
-    return aten.max_pool2d_with_indices_backward.default(grad, x, *rest, indices)
+    result: Tensor = aten.max_pool2d_with_indices_backward.default(grad, x, *rest, indices)
+    return result
 
 
 def _attention(
@@ -90,7 +91,7 @@ def _attention(
     _dropout_mask: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
-    out = F.scaled_dot_product_attention(
+    out = torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, **options
     )
     # The weights are the kernel's own business: nobody reads them.
@@ -157,17 +158,18 @@ def _convolution(
     dilation: Any,
     groups: int,
 ) -> Tensor:
-    return aten.convolution.default(
+    result: Tensor = aten.convolution.default(
         x,
         weight,
         bias,
         stride,
         padding,
         dilation,
-        False,
+        _NOT_TRANSPOSED,
         [0] * len(padding),
-        groups,  # noqa: FBT003
+        groups,
     )
+    return result
 
 
 def _convolution_transpose(
@@ -179,17 +181,18 @@ def _convolution_transpose(
     dilation: Any,
     groups: int,
 ) -> Tensor:
-    return aten.convolution.default(
+    result: Tensor = aten.convolution.default(
         x,
         weight,
         None,
         stride,
         padding,
         dilation,
-        True,
+        _TRANSPOSED,
         output_padding,
-        groups,  # noqa: FBT003
+        groups,
     )
+    return result
 
 
 def _convolution_backward(
@@ -210,7 +213,7 @@ def _convolution_backward(
         stride,
         padding,
         dilation,
-        False,  # noqa: FBT003
+        _NOT_TRANSPOSED,
         [0] * len(padding),
         groups,
         mask,
@@ -236,9 +239,9 @@ def _convolution_transpose_backward(
         stride,
         padding,
         dilation,
-        True,
+        _TRANSPOSED,
         output_padding,
-        groups,  # noqa: FBT003
+        groups,
         [*mask, False],
     )[:2]
 
@@ -249,6 +252,11 @@ def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Te
 
 def _copy_from_and_resize(source: Tensor, target: Tensor) -> Tensor:
     return target.resize_(source.shape).copy_(source)
+
+
+def _zeros(size: Any, **options: Any) -> Tensor:
+    # A tensor without memory, which only the dispatcher's ZeroTensor key knows how to read.
+    return torch.zeros(size, **options)
 
 
 #: operator overload -> the CPU's way to its numbers.
@@ -262,6 +270,7 @@ NUMBERS: dict[str, Callable[..., Any]] = {
     "aten::_mps_convolution_transpose": _convolution_transpose,
     "aten::mps_convolution_backward": _convolution_backward,
     "aten::mps_convolution_transpose_backward": _convolution_transpose_backward,
+    "aten::_efficientzerotensor": _zeros,
     "aten::_copy_from": _copy_from,
     "aten::_copy_from_and_resize": _copy_from_and_resize,
 }

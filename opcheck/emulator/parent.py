@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -49,11 +50,9 @@ def run(request: RunRequest) -> Outcome:
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
     """The exit code; Ctrl-C reaches the child by the terminal, and its report is waited for."""
-    while True:
-        try:
-            return child.wait()
-        except KeyboardInterrupt:
-            continue
+    with contextlib.suppress(KeyboardInterrupt):
+        return child.wait()
+    return _wait(child)
 
 
 def _end(code: int) -> str:

@@ -17,6 +17,7 @@ from opcheck.versions import Target, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Self
 
 #: public names of torch.mps, with the release that brought each (``__all__`` in the wheels of 2.0 to 2.15).  1.13 has
 #: no such module; here it is there, and empty, since torch's own Python asks for it.
@@ -120,7 +121,7 @@ class MacStream:
         made: MacEvent = event
         return made
 
-    def __enter__(self) -> MacStream:
+    def __enter__(self) -> Self:
         """The one stream."""
         return self
 
@@ -133,7 +134,7 @@ class _EventOf(type):
 
     original: Any = None
 
-    def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+    def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
         if device is None or torch.device(device).type == "mps":
             return MacEvent(*args, **kwargs)
         return _EventOf.original(device, *args, **kwargs)

@@ -7,7 +7,6 @@ import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-
 from opcheck.capture.lines import is_user_code, locate
 from opcheck.judge import outcome
 from opcheck.model import PHASES, CallGroup, GroupLocation, Partition, SourceLocation, Verdict

@@ -98,7 +98,7 @@ class Verdicts:
             verdict,
             side,
             error_of(verdict, record, self._target, self._lists),
-            warning_of(verdict, call.route.name, self._target, self._lists),
+            warning_of(verdict, call.route.name, self._lists),
             tuple(sorted({spec.dtype for spec in specs})),
         )
 

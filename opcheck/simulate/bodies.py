@@ -122,6 +122,7 @@ def follow(simulator: Simulator, route: Route, args: Any, kwargs: Any) -> tuple[
     try:
         with (
             torch.no_grad(),
+            torch.random.fork_rng(devices=()),
             torch._C._AutoDispatchBelowAutograd(),
             simulator,
             FLIGHT.set(on_mps=True),
@@ -147,6 +148,8 @@ def _valueless(value: Any) -> Any:
         return kind(_valueless(item) for item in value)
     if kind is dict:
         return {name: _valueless(item) for name, item in value.items()}
+    if isinstance(value, torch._C.Generator):
+        return torch._C.Generator()
     if isinstance(value, torch.Tensor) and value.dim():
         return wrap(spec_of(value))
     return value

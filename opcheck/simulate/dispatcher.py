@@ -12,7 +12,7 @@ from torch._C import DispatchKey
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opcheck.simulate import bodies, guesses, higher, shapes
+from opcheck.simulate import bodies, guesses, higher, mismatch, shapes
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.nodes import Nodes
 from opcheck.simulate.routes import Kind, Route, make_route, unwrapped
@@ -21,6 +21,8 @@ from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from opcheck.versions import Version
 
 #: values are kept for tensors of at most this many elements: a 128 x 128 attention mask fits.
 KEEP_ELEMENTS = 16_384
@@ -108,10 +110,12 @@ class Simulator(TorchDispatchMode):
         python_kernels: Mapping[str, Callable[..., Any]],
         sink: Sink,
         *,
+        release: Version,
         keep: int = KEEP_ELEMENTS,
     ) -> None:
         super().__init__()
         self.keep = keep
+        self.release = release
         #: is given each leaf call before it is computed; it may raise what the Mac raises
         self.ask: Callable[[Call], None] | None = None
         #: overloads with a kernel on the target that the installed torch does not have
@@ -151,7 +155,9 @@ class Simulator(TorchDispatchMode):
             return self._run_body(route, args, kwargs)
         key = tuple(parts)
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
-        refusal = _device_mismatch(route, found) if len(found) != len(on_mps) else None
+        refusal = None
+        if len(found) != len(on_mps):
+            refusal = _device_mismatch(route, found, self.release)
         if refusal is None and FLIGHT.draws_on_cpu and kwargs.get("generator") is not None:
             refusal = _CPU_GENERATOR
         inner = self._inner_calls(route, args, kwargs, found) if route.composite else ()
@@ -441,17 +447,15 @@ def refresh(tensor: MPSTensor, spec: Spec) -> None:
     tensor.spec = spec
 
 
-def _device_mismatch(route: Route, found: list[torch.Tensor]) -> tuple[str, str] | None:
+def _device_mismatch(
+    route: Route, found: list[torch.Tensor], release: Version
+) -> tuple[str, str] | None:
     if route.name in _MIXES_DEVICES:
         return None
     strangers = [t for t in found if type(t) is not MPSTensor and t.dim() > 0]
     if not strangers:
         return None
-    # aten/src/ATen/native/TensorIterator.cpp and the Python binding print this form; kernels of their own vary.
-    return (
-        "device_mismatch",
-        "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!",
-    )
+    return "device_mismatch", mismatch.text_of(route.name, release, found)
 
 
 def _alias(tensor: MPSTensor) -> MPSTensor:

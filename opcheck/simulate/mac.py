@@ -42,7 +42,9 @@ def simulated_mac(
     The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.
     """
     twins = twins_of(target)
-    simulator = simulator_type(registrations, twins, PYTHON_KERNELS, sink, release=target.torch, keep=keep)
+    simulator = simulator_type(
+        registrations, twins, PYTHON_KERNELS, sink, release=target.torch, keep=keep
+    )
     kernels = (name for name, value in registrations.items() if value in KERNEL_VALUES)
     mirror = Mirror(kernels, twins)
     simulator.absent = tuple(mirror.absent)

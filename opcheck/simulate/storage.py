@@ -38,7 +38,7 @@ class MPSStorage(torch.UntypedStorage):
 
 def on_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """The same memory, from now on said to be on ``mps``."""
-    storage.__class__ = MPSStorage  # type: ignore[assignment]  # torch keeps one Python object a storage
+    storage.__class__ = MPSStorage  # torch keeps one Python object a storage
     return storage
 
 

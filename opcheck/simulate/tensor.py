@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import DispatchKey, DispatchKeySet
-from torch.utils._python_dispatch import _disable_current_modes
 
+from opcheck.simulate.crossing import copied, swap
 from opcheck.simulate.flight import FLIGHT
+from opcheck.simulate.printing import printed
 from opcheck.simulate.specs import Spec, spec_of
 from opcheck.simulate.storage import on_mps
 
@@ -150,7 +151,7 @@ class MPSTensor(torch.Tensor):
         return self.item().__format__(spec) if self.dim() == 0 else repr(self)
 
     @property
-    def data(self) -> torch.Tensor:  # type: ignore[override]  # the stub has an attribute
+    def data(self) -> torch.Tensor:
         """The same memory without history; C++ would make one that shares the metadata's holes too."""
         payload = None if self.payload is None else self.payload.detach()
         return wrap(self.spec, payload, self.memory)
@@ -197,16 +198,22 @@ class MPSTensor(torch.Tensor):
             return self.to(dtype, non_blocking=non_blocking)
         return torch.Tensor.type(self.cpu(), dtype, non_blocking)
 
-    def new_tensor(self, data: Any, **options: Any) -> torch.Tensor:
+    def new_tensor(  # type: ignore[override]  # every option by its name
+        self, data: Any, **options: Any
+    ) -> torch.Tensor:
         """As torch.Tensor.new_tensor: C++ would put it on the CPU."""
         options = {"dtype": self.dtype, "device": MPS_DEVICE, **options}
         if isinstance(data, torch.Tensor):
             return data.detach().clone().to(options["device"], options["dtype"])
         return torch.tensor(data, **options)
 
-    def new(self, *args: Any) -> torch.Tensor:
+    def new(self, *args: Any) -> torch.Tensor:  # type: ignore[override]  # deprecated forms left out
         """As torch.Tensor.new: of this dtype, on this device."""
-        if len(args) == 1 and isinstance(args[0], (list, tuple)) and type(args[0]) is not torch.Size:
+        if (
+            len(args) == 1
+            and isinstance(args[0], (list, tuple))
+            and type(args[0]) is not torch.Size
+        ):
             return torch.tensor(args[0], dtype=self.dtype, device=MPS_DEVICE)
         return torch.empty(*args or (0,), dtype=self.dtype, device=MPS_DEVICE)
 
@@ -222,8 +229,7 @@ class MPSTensor(torch.Tensor):
             self.spec.stride,
         )
         if not isinstance(self, torch.nn.Parameter):
-            arguments = (*arguments, self.requires_grad, hooks)
-            return torch._utils._rebuild_tensor_v2, arguments
+            return torch._utils._rebuild_tensor_v2, (*arguments, self.requires_grad, hooks)
         return torch._utils._rebuild_parameter, (self.data, self.requires_grad, hooks)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
@@ -258,61 +264,6 @@ class MPSTensor(torch.Tensor):
 _OWN = frozenset({"spec", "payload", "memory", "number", "_is_param", "_moved_from"})
 
 
-class _Crossing(torch.autograd.Function):
-    """A copy to another device, whose gradient is copied back: to C++ both devices are one."""
-
-    @staticmethod
-    def forward(tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:  # type: ignore[override]
-        return torch.ops.aten._to_copy.default(tensor, **options)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        del output
-        ctx.origin = {"device": inputs[0].device, "dtype": inputs[0].dtype}
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
-        return copied(grad, **ctx.origin), None
-
-
-def copied(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
-    """``_to_copy`` by the user's wish, who says where to: what it makes is no temporary of C++'s."""
-    device = options.get("device")
-    crosses = device is not None and device.type != tensor.device.type
-    with FLIGHT.set(on_mps=device.type == "mps" if device else type(tensor) is MPSTensor):
-        if crosses and tensor.requires_grad and torch.is_grad_enabled():
-            moved: torch.Tensor = _Crossing.apply(tensor, options)
-            return moved
-        return torch.ops.aten._to_copy.default(tensor, **options)
-
-
-def swap(tensor: torch.Tensor, value: torch.Tensor) -> None:
-    """``tensor.data = value`` between two devices: the same object, from now on of the other class."""
-    grad, tensor.grad = tensor.grad, None
-    requires_grad = tensor.requires_grad
-    fresh = value.detach()
-    if isinstance(tensor, torch.nn.Parameter):
-        fresh = torch.nn.Parameter(fresh, requires_grad)
-    else:
-        fresh.requires_grad_(requires_grad)
-    torch.utils.swap_tensors(tensor, fresh)
-    tensor.grad = grad
-
-
-def printed(tensor: MPSTensor, values: torch.Tensor, contents: str | None = None) -> str:
-    """What a Mac prints."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
-        if contents is None:
-            prefix = "tensor("
-            values = values.detach()
-            contents = torch._tensor_str._tensor_str(values, len(prefix))
-        text = torch._tensor_str._str_intern(tensor, tensor_contents=contents)
-    if isinstance(tensor, torch.nn.Parameter):
-        # torch/_tensor_str.py puts one of another class in brackets.
-        text = "Parameter containing:\n" + text.removeprefix("Parameter(").removesuffix(")")
-    return text.replace("MPSTensor(", "tensor(", 1)
-
-
 def parse_to(
     *args: Any, **kwargs: Any
 ) -> tuple[torch.device | None, torch.dtype | None, bool, torch.memory_format | None, bool]:
@@ -320,6 +271,10 @@ def parse_to(
     if args and isinstance(args[0], torch.Tensor):
         other = args[0]
         args = (other.device, other.dtype, *args[1:])
+    if type(kwargs.get("device", args[0] if args else None)) is int:
+        # An index of the accelerator, which the build does not have.
+        index = kwargs.pop("device", None)
+        args = (torch.device("mps", args[0] if index is None else index), *args[index is None :])
     copy = bool(kwargs.pop("copy", False))
     flags = [index for index, value in enumerate(args) if isinstance(value, bool)]
     if len(flags) == 2:  # non_blocking, copy

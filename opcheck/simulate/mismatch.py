@@ -1,0 +1,116 @@
+"""What a Mac says of a call whose tensors are on two devices; each kernel checks, and words it, by itself.
+
+MPS has no check that is generated for every kernel, as CUDA has (torchgen/gen.py: ``device_guard`` is for CUDA and
+XPU): what is not in the table here is taken to say what TensorIterator.cpp says, which most calls go through.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.simulate.tensor import MPSTensor
+from opcheck.versions import Span, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_PLAIN = (
+    "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
+)
+#: mps/OperationUtils.mm, ``Placeholder``
+_PLACEHOLDER = "Placeholder storage has not been allocated on MPS device!"
+_V2_2, _V2_4 = Version(2, 2), Version(2, 4)
+
+
+class _Text(NamedTuple):
+    """One kernel's words."""
+
+    ops: tuple[str, ...]
+    span: Span
+    text: Callable[[Any], str | None]
+
+
+def _on_cpu(tensor: Any) -> bool:
+    return isinstance(tensor, torch.Tensor) and type(tensor) is not MPSTensor
+
+
+def _linear(tensors: Any) -> str | None:
+    # mps/operations/Linear.mm, ``_mps_linear``: in this order.
+    names = ("input", "weight", "bias")
+    for name, tensor in zip(names, tensors, strict=False):
+        if _on_cpu(tensor):
+            return f"Tensor for argument {name} is on cpu but expected on mps"
+    return None
+
+
+def _checked(kernel: str, *names: str) -> Callable[[Any], str | None]:
+    """LinearAlgebra.mm calls ``checkAllSameGPU`` (ATen/TensorUtils.cpp), which compares each with the result."""
+
+    def text(tensors: Any) -> str | None:
+        if _on_cpu(tensors[-2]):
+            return None  # the result would be allocated beside the first factor, on the CPU
+        for position, (name, tensor) in enumerate(zip(names, tensors, strict=False), start=1):
+            if _on_cpu(tensor):
+                return (
+                    f"Tensor for argument #{position} '{name}' is on CPU, but expected it to be on "
+                    f"GPU (while checking arguments for {kernel})"
+                )
+        return None
+
+    return text
+
+
+def _convolution(tensors: Any) -> str:
+    # native/Convolution.cpp, check_input_same_type_as_parameters
+    kinds = [_kind(tensor) for tensor in tensors]
+    other = "weight" if kinds[0] != kinds[1] else "bias"
+    return (
+        f"Input type ({kinds[0]}) and {other} type ({kinds[1 if other == 'weight' else 2]}) "
+        "should be the same"
+    )
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    """ATen/core/DeprecatedTypeProperties.cpp, ``toString``: a CPU type goes by its Python name."""
+    name = torch.empty(0, dtype=tensor.dtype, device="cpu").type()
+    if _on_cpu(tensor):
+        return name
+    return f"MPS{name.removeprefix('torch.').removesuffix('Tensor')}Type"
+
+
+def _masked_fill(tensors: Any) -> str:
+    places = ["cpu" if _on_cpu(tensor) else "mps:0" for tensor in tensors]
+    return (
+        "expected self and mask to be on the same device, but got mask on "
+        f"{places[1]} and self on {places[0]}"
+    )
+
+
+def _dot(tensors: Any) -> str:
+    places = ["cpu" if _on_cpu(tensor) else "mps:0" for tensor in tensors]
+    return f"Expected all tensors to be on the same device. Found: {', '.join(places)}"
+
+
+def _always(text: str) -> Callable[[Any], str]:
+    return lambda _tensors: text
+
+
+_TEXTS = (
+    _Text(("aten::linear",), Span(since=_V2_4), _linear),
+    _Text(("aten::linear", "aten::embedding"), Span(until=_V2_4), _always(_PLACEHOLDER)),
+    _Text(("aten::mm",), Span(), _checked("mm", "mat1", "mat2")),
+    _Text(("aten::addmm",), Span(), _checked("addmm_out_mps_impl", "self", "mat1", "mat2")),
+    _Text(("aten::convolution",), Span(), _convolution),
+    _Text(("aten::masked_fill_.Scalar", "aten::masked_fill_.Tensor"), Span(), _masked_fill),
+    _Text(("aten::dot", "aten::vdot"), Span(since=_V2_2), _dot),
+)
+
+
+def text_of(op: str, release: Version, tensors: Sequence[torch.Tensor]) -> str:
+    """What the release says of these tensors, which are on two devices; in the order of the schema."""
+    for row in _TEXTS:
+        if op in row.ops and release in row.span:
+            return row.text(tensors) or _PLAIN
+    return _PLAIN

@@ -1,0 +1,20 @@
+"""How a Mac prints a tensor."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+
+def printed(tensor: torch.Tensor, values: torch.Tensor, contents: str | None = None) -> str:
+    """What a Mac prints."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        if contents is None:
+            prefix = "tensor("
+            values = values.detach()
+            contents = torch._tensor_str._tensor_str(values, len(prefix))
+        text = torch._tensor_str._str_intern(tensor, tensor_contents=contents)
+    if isinstance(tensor, torch.nn.Parameter):
+        # torch/_tensor_str.py puts one of another class in brackets.
+        text = "Parameter containing:\n" + text.removeprefix("Parameter(").removesuffix(")")
+    return text.replace("MPSTensor(", "tensor(", 1)
