@@ -110,12 +110,12 @@ def math_before_2_5(
     Since 2.5 it computes float16 and bfloat16 in float32, and calls ``_safe_softmax``.
     """
     factor = (query.size(-1) ** -0.5 if scale is None else abs(scale)) ** 0.5
-    query = query * (-factor if scale is not None and scale < 0 else factor)
+    query = aten.mul.Scalar(query, -factor if scale is not None and scale < 0 else factor)
     if is_causal:
         shape = [query.size(-2), key.size(-2)]
         ones = torch.ones(shape, dtype=torch.bool, device=query.device)
         attn_mask = _additive(ones.tril(), query.dtype)
-    weights = torch.matmul(query, key.transpose(-2, -1) * factor)
+    weights = torch.matmul(query, aten.mul.Scalar(key.transpose(-2, -1), factor))
     if attn_mask is not None:
         weights = weights.add_(attn_mask)
     weights = torch.softmax(weights, -1)

@@ -67,6 +67,17 @@ class _Generator(torch.Generator):
         return self._place
 
 
+_group_by_cpp_device = torch._C._group_tensors_by_device_and_dtype
+
+
+def _group(lists: Any, with_indices: Any = False) -> dict[Any, Any]:  # noqa: FBT002 - torch's signature
+    """By the device that Python sees: C++ takes a simulated tensor for one of the CPU (torch/nn/utils/clip_grad.py)."""
+    return {
+        (next(t.device for t in group[0][0] if t is not None), dtype): group
+        for (_, dtype), group in _group_by_cpp_device(lists, with_indices).items()
+    }
+
+
 # torch.compiler reads __wrapped__ of is_available (torch/_dynamo/trace_rules.py, 2.15).
 _yes.__wrapped__ = _yes  # type: ignore[attr-defined]
 
@@ -76,6 +87,7 @@ _ALWAYS = (
     _Replacement(torch._C, "_mps_is_available", _yes),
     _Replacement(torch._C, "_has_mps", value=True),
     _Replacement(torch, "Generator", _Generator),
+    _Replacement(torch._C, "_group_tensors_by_device_and_dtype", _group),
     _Replacement(torch.mps, "is_available", _yes),
     _Replacement(torch.mps, "device_count", _one),
     _Replacement(torch.mps, "synchronize", _nothing),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-_V2_5, _V2_8, _V2_9 = (Version(2, minor) for minor in (5, 8, 9))
+_V2_5, _V2_8, _V2_9, _V2_12 = (Version(2, minor) for minor in (5, 8, 9, 12))
 
 
 def composite(op: Any, *args: Any, **kwargs: Any) -> Any:
@@ -122,12 +122,15 @@ def dropout(_target: Target) -> Callable[..., Tensor]:
     return twin
 
 
-def one_hot(_target: Target) -> Callable[..., Tensor]:
-    """Without the checks that read values."""
+def one_hot(target: Target) -> Callable[..., Tensor]:
+    """As for a plain tensor: C++ takes another way for one with a Python key."""
 
     def twin(x: Tensor, num_classes: int = -1) -> Tensor:
-        # Onehot.cpp: the checks that read values are skipped for MPS.
-        if num_classes == -1:
+        # Onehot.cpp: up to 2.11 the checks that read values are skipped for MPS; later they are made at once.
+        if x.numel() and target.torch >= _V2_12:
+            high = aten.aminmax.default(x)[1]
+            num_classes = int(high.item()) + 1 if num_classes == -1 else num_classes
+        elif num_classes == -1:
             num_classes = int(aten.max.default(x).item()) + 1
         shape = [*x.shape, num_classes]
         result = torch.zeros(shape, dtype=x.dtype, device=x.device)

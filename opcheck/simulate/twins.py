@@ -105,9 +105,9 @@ TWINS: tuple[Twin, ...] = (
     ),
     Twin(
         "aten::one_hot",
-        Span(until=_V2_12),
+        Span(),
         branches.one_hot,
-        "native/Onehot.cpp: no value checks on MPS",
+        "native/Onehot.cpp: no value checks on MPS up to 2.11; never what it does for subclasses",
     ),
     Twin(
         "aten::_scaled_dot_product_attention_math",

@@ -105,10 +105,12 @@ def test_group_norm_is_a_chain_of_small_operators_from_2_0_to_2_12(
     assert ("var_mean.correction" in called) is chain
 
 
-@pytest.mark.parametrize(("release", "scatters"), [("2.11", True), ("2.13", False)])
-def test_one_hot(release: str, *, scatters: bool) -> None:
+@pytest.mark.parametrize(("release", "checks"), [("2.11", False), ("2.12", True)])
+def test_one_hot(release: str, *, checks: bool) -> None:
     called = names(lambda x: F.one_hot(x, 4), torch.tensor([0, 3]), release=release)
-    assert ("scatter_.value" in called) is scatters
+    assert "scatter_.value" in called
+    assert ("aminmax" in called) is checks
+    assert "eq.Tensor" not in called
 
 
 def test_inner_of_vectors_is_a_matrix_product() -> None:
