@@ -279,6 +279,8 @@ def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
         yield "steps after the first, and losses other than this one" + (
             f": {trace.loss}" if trace.loss else ""
         )
+        # at::isTensorSubclassLike is true under a dispatch mode: FunctionsManual.cpp then writes into no gradient.
+        yield "whether autograd works in place: what is recorded as add can be add_ on a Mac"
     if _NOT_READ in trace.environment:
         yield f"anything by {_NOT_READ}, which was set and which no torch release reads"
     if not trace.complete:

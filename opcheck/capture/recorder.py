@@ -220,11 +220,11 @@ class Recorder:
     def _where(self) -> tuple[tuple[CodeType, int] | None, str, str]:
         """Line, module and phase of the call that is being made."""
         site = self._site()
-        if site is not None and site[0] is ENGINE:
-            return (*self._trail.of_running_node(), "backward")
-        place = (site, self._module())
+        in_engine = site is not None and site[0] is ENGINE
+        place = self._trail.of_running_node() if in_engine else (site, self._module())
+        # In the engine, too: the backward of a backward belongs to the same forward call.
         self._trail.note(place)
-        return (*place, self.phase)
+        return (*place, "backward" if in_engine else self.phase)
 
     def _module(self) -> str:
         if not self._stack:

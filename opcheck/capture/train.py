@@ -76,7 +76,7 @@ def _closure_step(
             return evaluate()
 
     with _at(recorder, "optimizer", type(optimizer).__name__):
-        optimizer.step(closure)
+        optimizer.step(closure)  # type: ignore[arg-type]  # the stub wants a float, LBFGS takes both
 
 
 @contextlib.contextmanager

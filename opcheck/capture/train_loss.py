@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 
@@ -34,12 +34,14 @@ def loss_of(output: Any) -> Loss:
         NothingToTrainError: no floating tensor of the output has a graph.
     """
     own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    if _is_number(own):
+    if _is_number(own) and own.requires_grad:
         return Loss(own, OWN)
     if isinstance(output, Mapping) and output and all(map(_is_number, output.values())):
         values = list(output.values())
-        return Loss(sum(values[1:], values[0]), f"the sum of {', '.join(map(str, output))}")
-    if _is_number(output):
+        total = sum(values[1:], values[0])
+        if total.requires_grad:
+            return Loss(total, f"the sum of {', '.join(map(str, output))}")
+    if _is_number(output) and output.requires_grad:
         return Loss(output, RETURNED)
     squares = [_mean_square(tensor) for tensor in _tensors(output) if _trains(tensor)]
     if not squares:
@@ -50,8 +52,8 @@ def loss_of(output: Any) -> Loss:
     return Loss(sum(squares[1:], squares[0]), GENERIC)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.numel() == 1 and _trains(value)
+def _is_number(value: Any) -> TypeGuard[torch.Tensor]:
+    return isinstance(value, torch.Tensor) and not value.dim() and value.is_floating_point()
 
 
 def _trains(tensor: torch.Tensor) -> bool:

@@ -38,7 +38,7 @@ class Chosen(NamedTuple):
 
     def made_for(self, parameters: Iterable[torch.Tensor]) -> torch.optim.Optimizer:
         """The optimizer of these parameters; what its constructor raises passes."""
-        return self.kind(parameters, **self.arguments)  # type: ignore[call-arg]
+        return self.kind(parameters, **self.arguments)
 
 
 def parse(text: str) -> Chosen:
