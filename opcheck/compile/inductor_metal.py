@@ -44,6 +44,7 @@ _SIZES = {
 
 
 class _Names(NamedTuple):
+    aot: Any
     compile_fx: Any
     mps: Any
     runtime: Any
@@ -59,6 +60,7 @@ def missing() -> str:
         return str(error)
     wanted = (
         (names.mps, "MetalScheduling"),
+        (names.aot, "make_boxed_func"),
         (names.compile_fx, "compile_fx_inner"),
         (names.runtime, "compile_mps_shader"),
         (names.ir, "ExternKernel"),
@@ -68,6 +70,7 @@ def missing() -> str:
 
 
 def _names() -> _Names:
+    import torch._functorch.aot_autograd  # noqa: PLC0415
     import torch._inductor.codegen.mps  # noqa: PLC0415
     import torch._inductor.compile_fx  # noqa: PLC0415
     import torch._inductor.config  # noqa: PLC0415
@@ -76,6 +79,7 @@ def _names() -> _Names:
 
     inductor = torch._inductor
     return _Names(
+        torch._functorch.aot_autograd,
         inductor.compile_fx,
         inductor.codegen.mps,
         inductor.runtime.runtime_utils,
@@ -98,9 +102,7 @@ class SideCompiler:
         phase = "backward" if kwargs.get("is_backward") else "forward"
         phase = "inference" if kwargs.get("is_inference") else phase
         self.graphs.append(side_compile(gm, example_inputs, phase, kwargs))
-        from functorch.compile import make_boxed_func  # noqa: PLC0415
-
-        return make_boxed_func(gm.forward)
+        return _names().aot.make_boxed_func(gm.forward)
 
 
 def side_compile(
