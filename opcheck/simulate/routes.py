@@ -114,7 +114,7 @@ def make_route(
         for index, argument in enumerate(schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
-    returns = tuple(_relation(result, schema.arguments) for result in schema.returns)
+    returns = tuple(_relation(name, result, schema.arguments) for result in schema.returns)
     return Route(
         func=func,
         name=name,
@@ -159,10 +159,21 @@ def _registrations(name: str) -> tuple[str, ...]:
     )
 
 
-def _relation(result: Any, arguments: Any) -> Return:
+#: share the memory of their first argument although their schemas do not say so (TensorShape.cpp: to autograd
+#: they are no views).
+_UNSAFE_VIEWS = frozenset(
+    {
+        "aten::_unsafe_view",
+        "aten::unsafe_split.Tensor",
+        "aten::unsafe_split_with_sizes",
+    }
+)
+
+
+def _relation(name: str, result: Any, arguments: Any) -> Return:
     info = result.alias_info
     if info is None:
-        return Return("new")
+        return Return("view", 0) if name in _UNSAFE_VIEWS else Return("new")
     for index, argument in enumerate(arguments):
         alias = argument.alias_info
         # A list of views (split, unbind) has no set of its own: its base is the argument marked "-> *".

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from opcheck.simulate.routes import unwrapped
-from opcheck.simulate.specs import META, Spec, intern, spec_of
+from opcheck.simulate.rules import RULES
+from opcheck.simulate.specs import META, Spec, spec_of
 from opcheck.simulate.tensor import MPSTensor
 
 if TYPE_CHECKING:
@@ -205,76 +206,3 @@ def _largest(specs: Any) -> int:
     if type(specs) in (list, tuple):
         return max((_largest(spec) for spec in specs), default=0)
     return 0
-
-
-# -- rules for operators that have an MPS kernel and no meta kernel -------------------------------------------
-
-
-def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> Spec:
-    """The Spec of a new contiguous tensor."""
-    stride = []
-    step = 1
-    for size in reversed(shape):
-        stride.append(step)
-        step *= max(size, 1)
-    return intern(tuple(shape), tuple(reversed(stride)), dtype)
-
-
-def _linear(x: MPSTensor, weight: MPSTensor, bias: MPSTensor | None = None) -> tuple[Any, ...]:
-    # aten/src/ATen/native/mps/operations/Linear.mm (2.13): the last dimension becomes out_features.
-    if x.spec.shape[-1:] != weight.spec.shape[-1:]:
-        # As the CPU says it, by way of the composite.
-        bias_meta = None if bias is None else bias.spec.meta()
-        out = torch.nn.functional.linear(x.spec.meta(), weight.spec.meta(), bias_meta)
-        return (spec_of(out),)
-    return (contiguous((*x.spec.shape[:-1], *weight.spec.shape[:-1]), x.spec.dtype),)
-
-
-def _sdpa_for_mps(
-    query: MPSTensor, key: MPSTensor, value: MPSTensor, *_args: Any, **_kwargs: Any
-) -> tuple[Any, ...]:
-    # Attention.mm (2.13): the output has the query's leading dimensions, the attention matrix is not kept.
-    lead, length = query.spec.shape[:-2], query.spec.shape[-2]
-    out = contiguous((*lead, length, value.spec.shape[-1]), query.spec.dtype)
-    weights = contiguous((*lead, length, key.spec.shape[-2]), query.spec.dtype)
-    return (out, weights)
-
-
-def _lstm_mps(x: MPSTensor, hx: list[MPSTensor], *rest: Any) -> tuple[Any, ...]:
-    # aten/src/ATen/native/mps/operations/RnnOps.mm (2.13), ``_lstm_mps``: output, h, c, z state, cell states,
-    # outputs of the layers; the last three are the backward's.
-    _params, _has_biases, layers, _dropout, _train, bidirectional, batch_first = rest
-    batch, steps = x.spec.shape[:2] if batch_first else x.spec.shape[1::-1]
-    ways = 2 if bidirectional else 1
-    hidden, cell = hx[0].spec.shape[-1], hx[1].spec.shape[-1]
-    lead = (batch, steps) if batch_first else (steps, batch)
-    shapes = (
-        (*lead, hidden * ways),
-        (layers * ways, batch, hidden),
-        (layers * ways, batch, cell),
-        (layers * ways, steps, batch, 4 * cell),
-        (layers * ways, steps, batch, cell),
-        (layers, steps, batch, hidden * ways),
-    )
-    return tuple(contiguous(shape, x.spec.dtype) for shape in shapes)
-
-
-def _grouped_mm(
-    first: MPSTensor, second: MPSTensor, offs: Any = None, *rest: Any, **options: Any
-) -> tuple[Any, ...]:
-    # GroupedMMUtils.h (2.9 to 2.15).  The meta kernel takes bfloat16 alone, as CUDA's kernel did; the composite
-    # and MPS's kernel take float32 and float16 too.
-    a, b = first.spec.shape, second.spec.shape
-    dtype = options.get("out_dtype") or (rest[1] if len(rest) > 1 else None) or first.spec.dtype
-    if len(a) == len(b) == 2:
-        return (contiguous((offs.spec.shape[0], a[0], b[1]), dtype),)
-    lead = a[:2] if len(a) == len(b) else (a[-2],)
-    return (contiguous((*lead, b[-1]), dtype),)
-
-
-RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
-    "aten::linear": _linear,
-    "aten::_scaled_dot_product_attention_math_for_mps": _sdpa_for_mps,
-    "aten::_lstm_mps": _lstm_mps,
-    "aten::_grouped_mm": _grouped_mm,
-}

@@ -1,0 +1,7 @@
+"""transformers and timm import torchvision, whose compiled part may not fit this torch."""
+
+from __future__ import annotations
+
+from opcheck.capture.vision import prepare_torchvision
+
+prepare_torchvision()
