@@ -8,161 +8,123 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_iter
 
-from opcheck.capture.build import values
+from opcheck.capture import derive_audio, derive_image, derive_series, derive_text
+from opcheck.capture.build import building
+from opcheck.capture.derive_config import Facts
+from opcheck.capture.derive_text import TOKENS  # noqa: F401 - part of what this module says
 from opcheck.errors import InputError
 
-#: Tokens in a text: a sentence or two, where the model has positions for as many.
-TOKENS = 128
+#: An argument of forward -> what makes it; None: this configuration does not use it.
+MAKERS: dict[str, Callable[[Facts], Any]] = {
+    **derive_text.MAKERS,
+    **derive_image.MAKERS,
+    **derive_audio.MAKERS,
+    **derive_series.MAKERS,
+}
+#: The same for a kind of model that does otherwise.
+SPECIAL = {**derive_image.SPECIAL, **derive_audio.SPECIAL, **derive_series.SPECIAL}
 
-#: What limits the length of a text, by the names that configurations use.
-_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_target_positions")
+#: Arguments that have a default with which no user calls the model.
+OFFERED = ("bbox", "input_features_mask", "feature_attention_mask")
 
-#: Where a configuration keeps those of its parts.
-_PARTS = (
-    "text_config",
-    "vision_config",
-    "audio_config",
-    "decoder",
-    "encoder",
-    "backbone_config",
-    "thinker_config",
-)
-
-#: A model with such a setting writes its images into the text, and runs on text alone.
-_IMAGE_TOKENS = ("image_token_id", "image_token_index", "image_token")
+#: What the parts of a text that stand for an image are marked by.
+_TYPES = ("mm_token_type_ids", "moe_mm_token_type_ids")
 
 
-def derive(model: nn.Module) -> tuple[dict[str, torch.Tensor], str]:
+def derive(model: nn.Module) -> tuple[dict[str, Any], str]:
     """Keyword arguments for one forward pass with batch size 1, and a note for the report.
 
     Returns:
         ``input_ids`` 1x128, ``pixel_values`` 1x3xHxW, ``input_values`` 1x16000 and the like: the
-        model's main input, and what its forward does not run without.
+        model's main input, and what its forward does not run without.  A model that reads images
+        among its text gets one, if its vision part can be run to count the tokens that it takes.
 
     Raises:
         InputError: the main input is one that nothing is known about.
     """
-    config: Any = model.config
-    accepted = inspect.signature(model.forward).parameters
-    main = getattr(model, "main_input_name", "input_ids")
-    wanted = list(main) if isinstance(main, (list, tuple)) else [main]
-    wanted += [
-        name
-        for name, parameter in accepted.items()
-        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
-    ]
-    left_out = ""
-    if "input_ids" in wanted:
-        both = [name for name in ("pixel_values", "input_features") if name in accepted]
-        if any(_setting(config, name) is not None for name in _IMAGE_TOKENS):
-            left_out = "".join(f"; without {name}, which --input gives" for name in both)
-        elif _setting(config, "image_size") or hasattr(config, "audio_config"):
-            wanted += both
-    if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in accepted:
-        wanted.append("decoder_input_ids")
-    for name in wanted:
-        if name not in MAKERS:
-            raise InputError(
-                f"nothing says what the input {name!r} of {type(model).__name__} looks like",
-                context=f"transformers:{type(model).__name__} takes {', '.join(accepted)}",
-                hint=f"give it: --input {name}=1x128:float32",
-            )
-    made = {name: MAKERS[name](config) for name in dict.fromkeys(wanted)}
-    return (
-        {name: _like(tensor, model) for name, tensor in made.items()},
-        f"inputs as the configuration describes them{left_out}",
-    )
+    facts = Facts(model)
+    made = {name: _make(facts, name) for name in dict.fromkeys(_wanted(facts))}
+    made = {name: value for name, value in made.items() if value is not None}
+    note = ""
+    if "input_ids" in made and "pixel_values" in facts.parameters and _mark(facts) is not None:
+        made.pop("pixel_values", None)
+        shown = _with_image(facts, made["input_ids"])
+        made.update(shown)
+        note = "" if shown else "; without pixel_values, which --input gives"
+    return made, f"inputs as the configuration describes them{note}"
 
 
-def _like(tensor: torch.Tensor, model: nn.Module) -> torch.Tensor:
-    """Floating inputs have the dtype of the weights, as the model's users cast them."""
-    floating = (weight.dtype for weight in model.parameters() if weight.is_floating_point())
-    return tensor.to(next(floating, tensor.dtype)) if tensor.is_floating_point() else tensor
+def _wanted(facts: Facts) -> Iterator[str]:
+    main = getattr(facts.model, "main_input_name", "input_ids")
+    required = [name for name, needed in facts.parameters.items() if needed]
+    names = [main] if isinstance(main, str) else list(main)
+    # Some parts of a model say the main input of the whole.
+    names = [name for name in names if name in facts.parameters or not required]
+    yield from names
+    yield from required
+    if "input_ids" in (*names, *required) and _mark(facts) is None:
+        both = facts.get("image_size") or hasattr(facts.config, "audio_config")
+        seen = ("pixel_values", "input_features")
+        yield from (name for name in seen if both and name in facts.parameters)
+    if (
+        getattr(facts.config, "is_encoder_decoder", False)
+        and "decoder_input_ids" in facts.parameters
+    ):
+        yield "decoder_input_ids"
+    yield from (name for name in OFFERED if name in facts.parameters)
+    yield from (name for kind, name in SPECIAL if kind == facts.kind and name in facts.parameters)
 
 
-def _configs(config: Any) -> Iterator[Any]:
-    yield config
-    for name in _PARTS:
-        part = getattr(config, name, None)
-        if part is not None and not isinstance(part, (dict, str)):
-            yield from _configs(part)
+def _make(facts: Facts, name: str) -> Any:
+    maker = SPECIAL.get((facts.kind, name)) or MAKERS.get(name)
+    if maker is None:
+        raise InputError(
+            f"nothing says what the input {name!r} of {facts.name} looks like",
+            context=f"transformers:{facts.name} takes {', '.join(facts.parameters)}",
+            hint=f"give it: --input {name}=1x128:float32",
+        )
+    return maker(facts)
 
 
-def _setting(config: Any, *names: str, default: Any = None) -> Any:
-    """The first of these settings that the configuration or one of its parts has."""
-    for part in _configs(config):
-        for name in names:
-            value = getattr(part, name, None)
-            if value is not None:
-                return value
-    return default
+def _mark(facts: Facts) -> int | None:
+    """The token that stands for a part of an image."""
+    mark = facts.get("image_token_id", "image_token_index", "img_token_id", "image_token")
+    return mark if isinstance(mark, int) else None
 
 
-def _tokens(config: Any) -> torch.Tensor:
-    # Models that count positions from the padding token have two fewer than they say.
-    limit = _setting(config, *_LENGTHS, default=-1)
-    length = TOKENS if limit < 0 else max(1, min(TOKENS, limit - 2))
-    return values((1, length), torch.int64, _setting(config, "vocab_size", default=2))
+def _with_image(facts: Facts, text: torch.Tensor) -> dict[str, Any]:
+    """An image, and the text with as many tokens for it as the vision part makes of it; nothing if that fails."""
+    looks: Any = getattr(facts.model, "get_image_features", None)
+    mark = _mark(facts)
+    if looks is None or mark is None:
+        return {}
+    taken = set(inspect.signature(looks).parameters) & set(facts.parameters)
+    names = [name for name in derive_image.MAKERS if name in taken]
+    names += [name for kind, name in derive_image.SPECIAL if kind == facts.kind and name in taken]
+    try:
+        shown = {name: _make(facts, name) for name in dict.fromkeys(names)}
+        count = _features(facts, looks, shown)
+    except Exception:  # noqa: BLE001 - the model's own code, on weights without memory
+        return {}
+    ids = derive_text.with_placeholders(text, mark, count)
+    types = {name: (ids == mark).long() for name in _TYPES if name in facts.parameters}
+    return {"input_ids": ids, **shown, **types}
 
 
-def _decoder_tokens(config: Any) -> torch.Tensor:
-    return _tokens(getattr(config, "decoder", None) or config)
-
-
-def _image_shape(config: Any) -> tuple[int, int, int]:
-    channels = _setting(config, "num_channels", "in_channels", "in_chans", default=3)
-    size = _setting(config, "image_size", default=224)
-    if isinstance(size, dict):
-        size = (size["height"], size["width"])
-    height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-    return channels, height, width
-
-
-def _image(config: Any) -> torch.Tensor:
-    frames = getattr(config, "num_frames", None)
-    return values((1, *((frames,) if frames else ()), *_image_shape(config)), torch.float32)
-
-
-def _video(config: Any) -> torch.Tensor:
-    frames = _setting(config, "frames_per_clip", "num_frames", default=16)
-    channels, height, width = _image_shape(config)
-    height = width = _setting(config, "crop_size", default=height)
-    return values((1, frames, channels, height, width), torch.float32)
-
-
-def _wave(config: Any) -> torch.Tensor:
-    if config.model_type == "audio-spectrogram-transformer":
-        return values((1, config.max_length, config.num_mel_bins), torch.float32)
-    channels = getattr(config, "audio_channels", 1 if config.model_type == "dac" else None)
-    if channels:
-        return values((1, channels, 24000), torch.float32)
-    return values((1, 16000), torch.float32)
-
-
-def _spectrum(config: Any) -> torch.Tensor:
-    if config.model_type == "whisper":
-        return values((1, config.num_mel_bins, 2 * config.max_source_positions), torch.float32)
-    if config.model_type == "clap":
-        audio = config.audio_config
-        return values((1, 1, 1001, audio.num_mel_bins), torch.float32)
-    width = _setting(
-        config, "input_feat_per_channel", "feature_projection_input_dim", "num_mel_bins", default=80
-    )
-    return values((1, 400, width), torch.float32)
-
-
-def _series(config: Any) -> torch.Tensor:
-    return values((1, config.context_length, config.num_input_channels), torch.float32)
-
-
-#: The main input of a model -> what makes it from the configuration.
-MAKERS: dict[str, Callable[[Any], torch.Tensor]] = {
-    "input_ids": _tokens,
-    "decoder_input_ids": _decoder_tokens,
-    "pixel_values": _image,
-    "pixel_values_videos": _video,
-    "input_values": _wave,
-    "input_features": _spectrum,
-    "past_values": _series,
-}
+def _features(facts: Facts, looks: Callable[..., Any], shown: dict[str, Any]) -> int:
+    """How many vectors of the text's width the vision part makes; large tensors stay without memory."""
+    training = facts.model.training
+    facts.model.eval()
+    try:
+        with building(), torch.no_grad():
+            made = looks(**shown)
+    finally:
+        facts.model.train(training)
+    made = getattr(made, "pooler_output", made)
+    elements = sum(leaf.numel() for leaf in tree_iter(made) if isinstance(leaf, torch.Tensor))
+    width = facts.model.get_input_embeddings().embedding_dim
+    if not elements or elements % width:
+        raise ValueError(elements)
+    return int(elements // width)

@@ -1,0 +1,155 @@
+"""Images and videos for a transformers model, as pixels or as the patches that its processor cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcheck.capture.build import values
+from opcheck.capture.derive_config import Facts
+
+#: Height and width in patches of an image that a processor cuts into patches.
+GRID = 16
+
+#: Their images are a batch of several: (batch, images, channels, height, width).
+_SEVERAL = (
+    "aria",
+    "idefics",
+    "idefics2",
+    "idefics3",
+    "smolvlm",
+    "llava_next",
+    "llava_onevision",
+    "granite4_vision",
+    "deepseek_vl_hybrid",
+)
+#: Two images are compared.
+_PAIRS = ("superglue", "lightglue", "efficientloftr")
+
+
+def image_shape(facts: Facts) -> tuple[int, int, int]:
+    """Channels, height and width."""
+    part = facts.part("vision_config") or facts.part("backbone_config") or facts
+    channels = part.size("num_channels", "in_channels", "in_chans", "image_channels", default=3)
+    size = facts.get("image_size", "input_size", "img_size", default=224)
+    if isinstance(size, dict):
+        size = (size["height"], size["width"])
+    height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
+    return channels, height, width
+
+
+def _image(facts: Facts) -> torch.Tensor:
+    if "grid_thw" in facts.parameters or "image_grid_thw" in facts.parameters:
+        return _patches(facts)
+    channels, height, width = image_shape(facts)
+    if facts.kind in _PAIRS:
+        return facts.floats(1, 2, channels, height, width)
+    frames = getattr(facts.config, "num_frames", None)
+    if frames or facts.kind in _SEVERAL:
+        return facts.floats(1, frames or 1, channels, height, width)
+    return facts.floats(1, channels, height, width)
+
+
+def _video(facts: Facts) -> torch.Tensor:
+    frames = facts.size("frames_per_clip", "num_frames", default=16)
+    channels, height, width = image_shape(facts)
+    height = width = facts.size("crop_size", default=height)
+    return facts.floats(1, frames, channels, height, width)
+
+
+def _patches(facts: Facts) -> torch.Tensor:
+    """Rows of patches, as the processors of Qwen2-VL and its kin make them."""
+    part = facts.part("vision_config") or facts
+    channels = part.size("in_channels", "in_chans", "num_channels", default=3)
+    side = part.size("patch_size", default=14)
+    convolution = next((one for one in facts.model.modules() if isinstance(one, nn.Conv2d)), None)
+    if convolution is not None and convolution.in_channels == channels:
+        return facts.floats(GRID * GRID, channels, side, side)
+    return facts.floats(GRID * GRID, channels * part.size("temporal_patch_size") * side * side)
+
+
+def _hidden(facts: Facts) -> torch.Tensor:
+    """What a vision part reads: patches; another part of a model, a row of vectors."""
+    if "grid_thw" in facts.parameters:
+        return _patches(facts)
+    return facts.floats(1, 64, facts.size("input_dim", "hidden_size", default=768))
+
+
+def grid(_facts: Facts) -> torch.Tensor:
+    """Frames, height and width in patches."""
+    return torch.tensor([[1, GRID, GRID]])
+
+
+def _image_sizes(facts: Facts) -> torch.Tensor:
+    return torch.tensor([image_shape(facts)[1:]])
+
+
+def _flat(facts: Facts) -> torch.Tensor:
+    """Pix2Struct: each patch with its row and its column."""
+    part = facts.part("vision_config") or facts
+    count = 64
+    pixels = part.size("patch_embed_hidden_size", default=768)
+    rows = torch.arange(1, count + 1).reshape(1, count, 1).to(facts.dtype)
+    return torch.cat((rows, rows, facts.floats(1, count, pixels)), dim=-1)
+
+
+def _naflex(facts: Facts) -> torch.Tensor:
+    """Siglip 2: patches, padded to their largest number."""
+    part = facts.part("vision_config") or facts
+    pixels = part.size("num_channels", default=3) * part.size("patch_size", default=16) ** 2
+    return facts.floats(1, GRID * GRID, pixels)
+
+
+def _positions(_facts: Facts) -> torch.Tensor:
+    """Column and row of each patch."""
+    rows, columns = torch.meshgrid(torch.arange(GRID), torch.arange(GRID), indexing="ij")
+    return torch.stack((columns, rows), dim=-1).reshape(1, GRID * GRID, 2)
+
+
+def _cut(facts: Facts) -> torch.Tensor:
+    part = facts.part("vision_config") or facts
+    pixels = 3 * part.size("patch_size", default=16) ** 2
+    return facts.floats(1, GRID * GRID, pixels)
+
+
+def _masked(facts: Facts) -> torch.Tensor:
+    _, height, width = image_shape(facts)
+    side = facts.size("patch_size", default=16)
+    frames = facts.size("num_frames", default=16) // facts.size("tubelet_size", default=2)
+    positions = values((1, frames * (height // side) * (width // side)), torch.int64, 2)
+    return positions.bool()
+
+
+#: An argument of forward -> what makes it.
+MAKERS: dict[str, Callable[[Facts], Any]] = {
+    "pixel_values": _image,
+    "pixel_values_videos": _video,
+    "hidden_states": _hidden,
+    "grid_thw": grid,
+    "image_grid_thw": grid,
+    "merge_sizes": lambda _: torch.ones(1, dtype=torch.int64),
+    "image_sizes": _image_sizes,
+    "flattened_patches": _flat,
+    "pixel_position_ids": _positions,
+    "image_position_ids": _positions,
+    "spatial_shapes": lambda _: torch.tensor([[GRID, GRID]]),
+    "prompt_pixel_values": _image,
+    "prompt_masks": _image,
+}
+
+#: The same for a kind of model that does otherwise.
+SPECIAL: dict[tuple[str, str], Callable[[Facts], Any]] = {
+    ("siglip2", "pixel_values"): _naflex,
+    ("siglip2_vision_model", "pixel_values"): _naflex,
+    ("siglip2", "pixel_attention_mask"): lambda _: torch.ones((1, GRID * GRID), dtype=torch.int64),
+    ("siglip2_vision_model", "pixel_attention_mask"): lambda _: torch.ones(
+        (1, GRID * GRID), dtype=torch.int64
+    ),
+    ("gemma4", "pixel_values"): _cut,
+    ("gemma4_vision", "pixel_values"): _cut,
+    ("mllama", "aspect_ratio_ids"): lambda _: torch.ones((1, 1), dtype=torch.int64),
+    ("videomae", "bool_masked_pos"): _masked,
+}

@@ -1,0 +1,71 @@
+"""Numbers over time for a transformers model, and the inputs that only one kind of model has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opcheck.capture.build import values
+from opcheck.capture.derive_config import Facts
+
+#: What a decision transformer has seen.
+STEPS = 20
+
+
+def _series(facts: Facts) -> torch.Tensor:
+    length = facts.size("context_length", default=64)
+    if facts.kind in _LAGGED:
+        lags = facts.get("lags_sequence", default=[0])
+        size = facts.size("input_size")
+        shape = (1, length + max(lags), size) if size > 1 else (1, length + max(lags))
+        return facts.floats(*shape)
+    if "num_input_channels" not in vars(facts.config):
+        return facts.floats(1, length)
+    return facts.floats(1, length, facts.config.num_input_channels)
+
+
+#: Their past reaches back by the largest lag.
+_LAGGED = ("autoformer", "informer", "time_series_transformer")
+
+
+def _times(facts: Facts) -> torch.Tensor:
+    past = _series(facts)
+    count = facts.get("num_time_features", default=0)
+    return facts.floats(1, past.shape[1], count)
+
+
+def _future_times(facts: Facts) -> torch.Tensor:
+    return facts.floats(
+        1, facts.config.prediction_length, facts.get("num_time_features", default=0)
+    )
+
+
+def _future(facts: Facts) -> torch.Tensor:
+    size = facts.size("input_size")
+    length = facts.config.prediction_length
+    return facts.floats(*((1, length, size) if size > 1 else (1, length)))
+
+
+#: An argument of forward -> what makes it.
+MAKERS: dict[str, Callable[[Facts], Any]] = {
+    "past_values": _series,
+    "past_time_features": _times,
+    "past_observed_mask": lambda facts: torch.ones_like(_series(facts)),
+    "past_values_padding": lambda facts: torch.zeros_like(_series(facts)).long(),
+    "freq": lambda _: torch.zeros((1, 1), dtype=torch.int64),
+    "states": lambda facts: facts.floats(1, STEPS, facts.config.state_dim),
+}
+SPECIAL: dict[tuple[str, str], Callable[[Facts], Any]] = {
+    **{
+        (kind, name): make
+        for kind in _LAGGED
+        for name, make in (("future_values", _future), ("future_time_features", _future_times))
+    },
+    ("decision_transformer", "actions"): lambda facts: facts.floats(1, STEPS, facts.config.act_dim),
+    ("decision_transformer", "rewards"): lambda facts: facts.floats(1, STEPS, 1),
+    ("decision_transformer", "returns_to_go"): lambda facts: facts.floats(1, STEPS, 1),
+    ("decision_transformer", "timesteps"): lambda _: values((1, STEPS), torch.int64, 100),
+    ("decision_transformer", "attention_mask"): lambda _: torch.ones(1, STEPS),
+}
