@@ -60,7 +60,9 @@ class Loaded:
     packages: dict[str, str]
 
 
-def load(spec: str, config: Mapping[str, Any] | None = None, *, dtype: str = "") -> Loaded:
+def load(
+    spec: str, config: Mapping[str, Any] | None = None, *, dtype: str = "", real: bool = False
+) -> Loaded:
     """The model that ``spec`` names, its large weights on the meta device.
 
     Args:
@@ -70,6 +72,7 @@ def load(spec: str, config: Mapping[str, Any] | None = None, *, dtype: str = "")
             or a function of tensors.
         config: keyword arguments of the library's configuration, of the class or of the function.
         dtype: what floating parameters and buffers are cast to; empty leaves them.
+        real: build it with its weights, as its constructor initializes them.
 
     Raises:
         ModelLoadError: nothing of that name, or it could not be imported or built.
@@ -85,11 +88,13 @@ def load(spec: str, config: Mapping[str, Any] | None = None, *, dtype: str = "")
     prefix, colon, name = spec.partition(":")
     if colon and prefix in libraries.LOADERS:
         library = libraries.find(prefix, spec)
-        model = _construct(lambda: libraries.build(prefix, library, name, config, number), spec)
+        model = _construct(
+            lambda: libraries.build(prefix, library, name, config, number), spec, real=real
+        )
     elif spec.endswith(".pt2"):
         model, inputs = _exported(spec)
     elif colon:
-        model, inputs = _construct(lambda: user_code.load(spec, config), spec)
+        model, inputs = _construct(lambda: user_code.load(spec, config), spec, real=real)
         if number is not None and isinstance(model, nn.Module):
             model = model.to(number)
     else:
@@ -99,9 +104,13 @@ def load(spec: str, config: Mapping[str, Any] | None = None, *, dtype: str = "")
     )
 
 
-def _construct(make: Callable[[], T], spec: str) -> T:
+def _construct(make: Callable[[], T], spec: str, *, real: bool) -> T:
     """Build without memory; a constructor that looks into its weights is run again, for real."""
     try:
+        if real:
+            with torch.random.fork_rng(devices=()):
+                torch.manual_seed(0)
+                return make()
         try:
             with building() as mode:
                 return make()
