@@ -85,11 +85,11 @@ def run(request: CaptureRequest, say: Say) -> Captured:
     # transformers asks once, at import, whether there is an MPS device.
     eager: list[Problem] = []
     births = Births()
-    with mps_backend(target.macos), _uncompiled(eager), births.while_loading():
+    with mps_backend(target.macos), uncompiled(eager), births.while_loading():
         loaded = load(request.model, request.config, dtype=request.dtype)
         inputs = inputs_for(loaded, request.inputs, dtype=request.dtype)
         inputs = with_labels(loaded, inputs) if step else inputs
-    model = loaded.model if isinstance(loaded.model, torch.nn.Module) else _Function(loaded.model)
+    model = loaded.model if isinstance(loaded.model, torch.nn.Module) else AsModule(loaded.model)
     model.train(step is not None)
     say(f"tracing with {request.tracer}")
     model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
@@ -100,7 +100,7 @@ def run(request: CaptureRequest, say: Say) -> Captured:
     with (
         simulated_mac(target, registrations, recorder, on_cpu=births.note) as mac,
         births.while_running(),
-        _uncompiled(eager),
+        uncompiled(eager),
     ):
         problem = _call(step or _forward(request), model, args, kwargs, recorder)
         differences = _differences(mac, target)
@@ -138,7 +138,7 @@ def run(request: CaptureRequest, say: Say) -> Captured:
 
 
 @contextlib.contextmanager
-def _uncompiled(said: list[Problem]) -> Iterator[None]:
+def uncompiled(said: list[Problem]) -> Iterator[None]:
     """What the program compiles runs as the Python that it is: each operator call is seen."""
 
     def compiled(model: Any = None, **_options: Any) -> Any:
@@ -153,7 +153,7 @@ def _uncompiled(said: list[Problem]) -> Iterator[None]:
         torch.compile = before
 
 
-class _Function(torch.nn.Module):
+class AsModule(torch.nn.Module):
     """A plain callable as a module."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -200,7 +200,7 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
         kind = "memory"
     if isinstance(error, NotImplementedError) and "HigherOrderOperator" in str(error):
         kind = "not_simulated"  # torch/_ops.py: it asks each mode for a rule of its own
-    location = _raised_at(error)
+    location = raised_at(error)
     text = blame.one_line(error)
     who = {"backward": "backward", "optimizer": "the optimizer"}.get(recorder.phase, "the model")
     if kind == "model_raised":
@@ -214,7 +214,7 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
     return Problem(kind=kind, message=text, location=location, module=recorder.raised_in)
 
 
-def _raised_at(error: BaseException) -> SourceLocation | None:
+def raised_at(error: BaseException) -> SourceLocation | None:
     """The innermost line of the user's code, or of a library that is not torch."""
     for entry in reversed(traceback.extract_tb(error.__traceback__)):
         if is_user_code(entry.filename):
