@@ -43,18 +43,28 @@ def gpt2() -> Made:
 
 def llama3_8b() -> Made:
     """Llama 3 8B (meta-llama/Meta-Llama-3-8B) in bfloat16, 128 tokens."""
+    return _llama3(
+        hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32
+    )
+
+
+def llama3_70b() -> Made:
+    """Llama 3 70B (meta-llama/Meta-Llama-3-70B) in bfloat16, 128 tokens."""
+    return _llama3(
+        hidden_size=8192, intermediate_size=28672, num_hidden_layers=80, num_attention_heads=64
+    )
+
+
+def _llama3(**sizes: int) -> Made:
     from transformers import AutoModelForCausalLM, LlamaConfig
 
     config = LlamaConfig(
-        hidden_size=4096,
-        num_hidden_layers=32,
-        num_attention_heads=32,
         num_key_value_heads=8,
-        intermediate_size=14336,
         vocab_size=128256,
         max_position_embeddings=8192,
         rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
         dtype=torch.bfloat16,
+        **sizes,
     )
     return AutoModelForCausalLM.from_config(config), {"input_ids": _ids(config.vocab_size)}
 
