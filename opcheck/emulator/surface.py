@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.storage import _StorageBase
 
+from opcheck.simulate.events import MacEvent
 from opcheck.simulate.shapes import NotSimulatedError
 from opcheck.simulate.storage import to_mps
 from opcheck.versions import Target, Version
@@ -64,34 +64,6 @@ _RECOMMENDED = 10_922_666_666
 _MISSING = object()
 
 
-class MacEvent:
-    """An event on the one stream: what was asked for before it has always been done."""
-
-    def __init__(self, *_: Any, enable_timing: bool = False, **__: Any) -> None:
-        self.enable_timing = enable_timing
-        self.device = torch.device("mps", 0)
-        self._at = 0.0
-
-    def record(self, stream: Any = None) -> None:
-        """Now."""
-        del stream
-        self._at = time.perf_counter()
-
-    def wait(self, stream: Any = None) -> None:
-        """Nothing is left to wait for."""
-
-    def synchronize(self) -> None:
-        """Nothing is left to wait for."""
-
-    def query(self) -> bool:
-        """Whether all before it is done."""
-        return True
-
-    def elapsed_time(self, end_event: MacEvent) -> float:
-        """Milliseconds of this machine's clock."""
-        return (end_event._at - self._at) * 1000
-
-
 class MacStream:
     """The stream of ``mps:0``."""
 
@@ -127,24 +99,6 @@ class MacStream:
 
     def __exit__(self, *_: object) -> None:
         """Leave it."""
-
-
-class _EventOf(type):
-    """Makes an event of the device that is asked for; one of another device is torch's own."""
-
-    original: Any = None
-
-    def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if device is None or torch.device(device).type == "mps":
-            return MacEvent(*args, **kwargs)
-        return _EventOf.original(device, *args, **kwargs)
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, (MacEvent, _EventOf.original))
-
-
-class AnyEvent(metaclass=_EventOf):
-    """``torch.Event``."""
 
 
 def _no_metal(*_: Any, **__: Any) -> Any:
@@ -189,7 +143,6 @@ def mac_surface(
         allocated: bytes that live tensors take on the device.
         in_thread: a context manager in which a thread of the program's own runs.
     """
-    _EventOf.original = torch.Event
     stream = MacStream()
 
     def bytes_now(*_: Any, **__: Any) -> int:
@@ -222,7 +175,6 @@ def mac_surface(
         (torch.mps.profiler, "start", _nothing),
         (torch.mps.profiler, "stop", _nothing),
         (torch.mps.profiler, "profile", _no_profile),
-        (torch, "Event", AnyEvent),
         (torch.accelerator, "current_device_index", lambda: 0),
         (torch.accelerator, "current_device_idx", lambda: 0),
         (torch.accelerator, "set_device_index", _nothing),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from opcheck.simulate.events import AnyEvent
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
@@ -87,6 +89,7 @@ _ALWAYS = (
     _Replacement(torch._C, "_mps_is_available", _yes),
     _Replacement(torch._C, "_has_mps", value=True),
     _Replacement(torch, "Generator", _Generator),
+    _Replacement(torch, "Event", AnyEvent),
     _Replacement(torch._C, "_group_tensors_by_device_and_dtype", _group),
     _Replacement(torch.mps, "is_available", _yes),
     _Replacement(torch.mps, "device_count", _one),

@@ -360,6 +360,8 @@ class Simulator(TorchDispatchMode):
                         written.memory.known = False
                     if spec is not None and spec is not written.spec:
                         refresh(written, spec)
+                else:
+                    written.copy_(self._copied_to_host(spec_of(written)))
         outputs: list[Any] = []
         on_cpu = _CPU_RESULTS.get(route.name, frozenset())
         for index, (relation, spec) in enumerate(zip(route.returns, result.specs, strict=True)):
@@ -379,13 +381,16 @@ class Simulator(TorchDispatchMode):
         if not isinstance(spec, Spec):
             return spec
         if device is _CPU:
-            # A copy to the host of values that nobody knows: the program goes on with others, which is said.
-            values, answer = guesses.copied(spec, self._sink.asked("Tensor.cpu"))
-            self._sink.guess("Tensor.cpu", answer)
-            return values
+            return self._copied_to_host(spec)
         return wrap(
             spec, None, base.memory if relation == "view" and type(base) is MPSTensor else None
         )
+
+    def _copied_to_host(self, spec: Spec) -> torch.Tensor:
+        """Values that nobody knows: the program goes on with others, which is said."""
+        values, answer = guesses.copied(spec, self._sink.asked("Tensor.cpu"))
+        self._sink.guess("Tensor.cpu", answer)
+        return values
 
 
 # -- arguments ----------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.simulate.shapes import contiguous
-from opcheck.simulate.specs import META, Spec
+from opcheck.simulate.specs import META, Spec, contiguous
 from opcheck.simulate.tensor import MPSTensor
 
 if TYPE_CHECKING:

@@ -243,3 +243,16 @@ def test_a_small_view_of_unknown_memory_is_unknown() -> None:
 
 def test_a_selection_is_recorded_as_the_call_that_it_is() -> None:
     assert names(lambda x: x[x > 0], BIG) == ["gt.Scalar", "index.Tensor"]
+
+
+def test_a_copy_into_a_tensor_of_the_cpu() -> None:
+    def run(x: torch.Tensor) -> None:
+        stop = torch.zeros((), dtype=torch.bool)
+        turns = 0
+        while not stop:
+            stop.copy_(x.max() == 0, non_blocking=True)
+            turns += 1
+        assert turns == SAME_ANSWERS + 1
+
+    (problem,) = recorded(run, BIG).problems()
+    assert problem.message.startswith("Tensor.cpu asked for values")
