@@ -25,8 +25,9 @@ class Flight(threading.local):
     """
 
     def __init__(self) -> None:
-        #: the target's release
+        #: the target
         self.torch = Version(0, 0)
+        self.macos = Version(0, 0)
         self.on_mps = False
         #: autograd's engine is running, and no API call of the program's inside of it
         self.engine = False

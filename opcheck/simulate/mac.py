@@ -49,7 +49,7 @@ def simulated_mac(
     mirror = Mirror(kernels, twins)
     simulator.absent = tuple(mirror.absent)
     refuse, FLIGHT.refuse = FLIGHT.refuse, simulator.refuse
-    FLIGHT.torch = target.torch
+    FLIGHT.torch, FLIGHT.macos = target.torch, target.macos
     # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
     lifted = torch._C._only_lift_cpu_tensors()

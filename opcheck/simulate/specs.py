@@ -93,6 +93,16 @@ def spec_of(tensor: torch.Tensor, device: str = "mps") -> Spec:
     return intern(tuple(tensor.shape), (), tensor.dtype, 0, device, tensor.layout)
 
 
+def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> Spec:
+    """The Spec of a new contiguous tensor."""
+    stride = []
+    step = 1
+    for size in reversed(shape):
+        stride.append(step)
+        step *= max(size, 1)
+    return intern(tuple(shape), tuple(reversed(stride)), dtype)
+
+
 class Boxed:
     """Marks floats, bools and sequences in a key: ``1 == 1.0 == True`` would share one otherwise."""
 

@@ -24,10 +24,11 @@ def followed_threads(modes: Modes) -> Iterator[None]:
 
     def start(thread: threading.Thread) -> None:
         # Not Thread.run: subclasses have one of their own.
-        run, torch, refuse = thread.run, FLIGHT.torch, FLIGHT.refuse
+        run, refuse = thread.run, FLIGHT.refuse
+        target = FLIGHT.torch, FLIGHT.macos
 
         def simulated() -> Any:
-            FLIGHT.torch, FLIGHT.refuse = torch, refuse
+            (FLIGHT.torch, FLIGHT.macos), FLIGHT.refuse = target, refuse
             with modes():
                 return run()
 
