@@ -21,7 +21,6 @@ from opcheck.errors import UsageError
 from opcheck.model import Problem, Report, SourceLocation, Trace
 from opcheck.oplists.registrations import OpLists, load
 from opcheck.rules.rule import Audited
-from opcheck.simulate.device import DeviceMode
 from opcheck.simulate.mac import simulated_mac
 from opcheck.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 
@@ -100,7 +99,7 @@ class Emulation:
                     keep=_ALL,
                     simulator_type=Emulator,
                 ) as mac,
-                mac_surface(self.target, lambda: tally.allocated, lambda: _thread(mac)),
+                mac_surface(self.target, lambda: tally.allocated),
                 _parameters_kept(),
                 self._uncompiled(),
                 tally.followed(),
@@ -144,12 +143,6 @@ def _parameters_kept() -> Iterator[None]:
         yield
     finally:
         torch.__future__.set_swap_module_params_on_conversion(value=before)
-
-
-@contextlib.contextmanager
-def _thread(mac: Any) -> Iterator[None]:
-    with mac, DeviceMode():
-        yield
 
 
 def _line(error: BaseException) -> SourceLocation | None:

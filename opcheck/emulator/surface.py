@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -133,15 +132,12 @@ def _set_rng_state(state: torch.Tensor, *_: Any) -> None:
 
 
 @contextlib.contextmanager
-def mac_surface(
-    target: Target, allocated: Callable[[], int], in_thread: Callable[[], Any]
-) -> Iterator[None]:
+def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
     """For the length of the block Python sees a Mac's torch.
 
     Args:
         target: whose release decides which names there are.
         allocated: bytes that live tensors take on the device.
-        in_thread: a context manager in which a thread of the program's own runs.
     """
     stream = MacStream()
 
@@ -153,12 +149,6 @@ def mac_surface(
 
     def the_stream(*_: Any, **__: Any) -> MacStream:
         return stream
-
-    run = threading.Thread.run
-
-    def run_in_mac(thread: threading.Thread) -> None:
-        with in_thread():
-            run(thread)
 
     changes: list[tuple[Any, str, Any]] = [
         (torch.mps, "manual_seed", _seed_all),
@@ -183,7 +173,6 @@ def mac_surface(
         (torch.accelerator, "set_stream", _nothing),
         (torch.accelerator, "synchronize", _nothing),
         (_StorageBase, "mps", to_mps),
-        (threading.Thread, "run", run_in_mac),
     ]
     places = ((torch.mps, _SINCE), (torch.backends.mps, _BACKEND_SINCE))
     changes += [
