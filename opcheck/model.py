@@ -295,6 +295,73 @@ class Memory(Record, frozen=True, kw_only=True):
         return max(self.peaks, key=lambda peak: peak.total)
 
 
+class PrecisionLine(Record, frozen=True, kw_only=True):
+    """All calls of one operator at one line, beside the same calls in float64."""
+
+    op: str
+    place: GroupLocation
+    #: index of the first of them among the calls of the run
+    first: int
+    #: largest relative error that such a call makes itself: given what float64 gives, rounded to its dtype.
+    local: float
+    #: largest relative error of what it read, and of its result
+    inherited: float
+    total: float
+
+
+class PrecisionEvent(Record, frozen=True, kw_only=True):
+    """Something that float64 does not do at a line: overflow, nan, underflow; or flips, a discrete result."""
+
+    kind: str
+    op: str
+    place: GroupLocation
+    #: elements that it happens to, of how many
+    elements: int
+    of: int
+    first: int
+
+
+class PrecisionModule(Record, frozen=True, kw_only=True):
+    """How the error grows in one module of the model."""
+
+    name: str
+    kind: str
+    calls: int
+    #: largest relative error of what goes in, and of what comes out
+    inherited: float
+    total: float
+    #: bytes that cross, there and back, if it alone is kept on the CPU: its tensor arguments and results, all calls
+    bytes_in: int
+    bytes_out: int
+    #: calls in it, and not in a module inside it, that lose more than the limit
+    at_fault: int = 0
+
+
+class Precision(Record, frozen=True, kw_only=True):
+    """A run on this machine's CPU in one dtype, call by call beside float64."""
+
+    dtype: str
+    #: relative error from which on a call is named
+    limit: float
+    #: calls that were held against float64
+    calls: int
+    #: the first call that loses more than the limit by itself; None: there is none.
+    divergence: PrecisionLine | None
+    #: the first call whose result is off by more than the limit, whatever the cause.
+    crossing: PrecisionLine | None
+    lines: tuple[PrecisionLine, ...] = ()
+    modules: tuple[PrecisionModule, ...] = ()
+    events: tuple[PrecisionEvent, ...] = ()
+    #: the floating results of the run, by their paths, and their relative errors
+    outputs: tuple[tuple[str, float], ...] = ()
+    #: the same of the parameters' gradients, the worst first
+    gradients: tuple[tuple[str, float], ...] = ()
+    #: what was minimized; empty: no backward was run.
+    loss: str = ""
+    #: what keeps this from being the whole truth
+    notes: tuple[str, ...] = ()
+
+
 class Finding(Record, frozen=True, kw_only=True):
     """What one rule has to say; a finding is data, not an error."""
 
@@ -330,5 +397,7 @@ class Report(Record, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     #: None: the trace does not say how long tensors lived.
     memory: Memory | None = None
+    #: one for each dtype that --precision asked for.
+    precision: tuple[Precision, ...] = ()
     #: the limitations and advisories that the groups name, by id: what each says.
     statements: dict[str, dict[str, object]] = {}

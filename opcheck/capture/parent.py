@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from opcheck import errors
-from opcheck.capture.protocol import Done, Failure, Message, Stage
+from opcheck.capture.protocol import Compared, Done, Failure, Message, Stage
 from opcheck.errors import CaptureError, OpcheckError
 from opcheck.files import write_text
 
@@ -72,8 +72,29 @@ def capture(
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
         UsageError: the graph cannot be written where it was asked for.
     """
-    child = subprocess.Popen(
-        [sys.executable, "-m", "opcheck.capture.worker"],
+    message = ask("opcheck.capture.worker", request, progress=progress, show_output=show_output)
+    assert isinstance(message, Done)  # noqa: S101  (what that worker answers)
+    trace = msgspec.structs.replace(message.trace, environment=environment(request))
+    if request.save_graph:
+        _save(request.save_graph, trace, message.code)
+    return trace
+
+
+def ask(
+    worker: str,
+    request: CaptureRequest,
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+) -> Done | Compared:
+    """What the child process ``python -m worker`` answers; the arguments are those of ``capture``.
+
+    Raises:
+        OpcheckError: as the child says.
+        CaptureError: the child died, was killed for its time, or torch cannot be imported.
+    """
+    child = subprocess.Popen(  # noqa: S603 - this interpreter
+        [sys.executable, "-m", worker],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None if show_output else subprocess.PIPE,
@@ -95,10 +116,7 @@ def capture(
         raise _died(child.returncode, request, stage, printed.last_line(), timed_out=killer.struck)
     if isinstance(message, Failure):
         raise _error(message)
-    trace = msgspec.structs.replace(message.trace, environment=environment(request))
-    if request.save_graph:
-        _save(request.save_graph, trace, message.code)
-    return trace
+    return message
 
 
 def _listen(
@@ -106,7 +124,7 @@ def _listen(
     request: CaptureRequest,
     progress: Callable[[str], None] | None,
     killer: _Killer,
-) -> tuple[Done | Failure | None, str]:
+) -> tuple[Done | Compared | Failure | None, str]:
     if child.stdin is None or child.stdout is None:
         message = "the child has no pipes"
         raise RuntimeError(message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from opcheck.model import Record, Trace
+from opcheck.model import Precision, Record, Trace
 
 
 class Stage(Record, frozen=True, kw_only=True, tag="stage"):
@@ -31,7 +31,13 @@ class Done(Record, frozen=True, kw_only=True, tag="done"):
     code: str = ""
 
 
-Message = Stage | Failure | Done
+class Compared(Record, frozen=True, kw_only=True, tag="compared"):
+    """The runs beside float64 (opcheck/precision)."""
+
+    precision: tuple[Precision, ...]
+
+
+Message = Stage | Failure | Done | Compared
 
 
 class Say(Protocol):

@@ -49,6 +49,10 @@ class CaptureRequest(Record, frozen=True, kw_only=True):
     autocast: str = ""
     #: file that the captured torch.fx graph is written to (.py its code, .json the trace).
     save_graph: str = ""
+    #: files that inputs are read from, in the order of the arguments: PATH or NAME=PATH (capture/input_files.py).
+    input_files: tuple[str, ...] = ()
+    #: dtypes in which the model is also run on the CPU, beside float64.
+    precision: tuple[str, ...] = ()
     #: seconds until the child process is ended.
     time_limit: float = 300.0
     #: GB of memory that the child may take on this machine; 0: three quarters of what it has.

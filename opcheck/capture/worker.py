@@ -16,11 +16,27 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.errors import CaptureError, OpcheckError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import BinaryIO
 
+    from opcheck.capture.protocol import Say
 
-def main() -> int:
-    """Answer one request; what user code prints goes to stderr."""
+    #: what answers a request
+    Work = Callable[[CaptureRequest, Say], Message]
+
+
+def _capture() -> Work:
+    from opcheck.capture import run  # noqa: PLC0415 - importing torch is the first thing that can fail
+
+    def work(request: CaptureRequest, say: Say) -> Message:
+        captured = run.run(request, say)
+        return Done(trace=captured.trace, code=captured.code)
+
+    return work
+
+
+def main(load: Callable[[], Work] = _capture) -> int:
+    """Answer one request by what ``load`` imports; what user code prints goes to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     process = os.getpid()
@@ -29,7 +45,7 @@ def main() -> int:
         # Reading the rest of our stdin must not hang user code that asks for input.
         sys.stdin.close()
         sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115
-        message = _answer(request, answers)
+        message = _answer(load, request, answers)
         if os.getpid() == process:  # and not a fork of it that user code let run on
             _send(answers, message)
     finally:
@@ -38,7 +54,7 @@ def main() -> int:
     return 0
 
 
-def _answer(request: CaptureRequest, answers: BinaryIO) -> Message:
+def _answer(load: Callable[[], Work], request: CaptureRequest, answers: BinaryIO) -> Message:
     process = os.getpid()
 
     def say(text: str, *, seconds: float = 0.0) -> None:
@@ -49,12 +65,10 @@ def _answer(request: CaptureRequest, answers: BinaryIO) -> Message:
     # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was made from.
     os.environ["PYTORCH_JIT"] = "0"
     try:
-        from opcheck.capture import run  # noqa: PLC0415 - importing torch is the first thing that can fail
-
+        work = load()
         watchdog.limit_memory(int(request.memory_limit * 1e9) or watchdog.default_memory())
         watchdog.limit_time(request.time_limit)
-        captured = run.run(request, say)
-        return Done(trace=captured.trace, code=captured.code)
+        return work(request, say)
     except OpcheckError as error:
         return Failure(
             error=type(error).__name__,
@@ -86,10 +100,13 @@ def _send(answers: BinaryIO, message: Message) -> None:
     answers.flush()
 
 
-if __name__ == "__main__":
-    code = main()
+def end(code: int) -> None:
+    """End the process: threads and atexit handlers of user code must not keep it from that."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # user code may have closed it
             stream.flush()
-    # Threads and atexit handlers of user code must not keep the process from ending.
     os._exit(code)
+
+
+if __name__ == "__main__":
+    end(main())
