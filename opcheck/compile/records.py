@@ -60,3 +60,79 @@ class SideGraph(Record, frozen=True, kw_only=True):
     failures: tuple[Failure, ...] = ()
     #: seconds that the second compilation took
     seconds: float = 0.0
+
+
+class Variant(Record, frozen=True, kw_only=True):
+    """One way to call torch.compile."""
+
+    backend: str
+    fullgraph: bool = False
+    #: None: torch decides after the first recompile
+    dynamic: bool | None = None
+    #: of Inductor: reduce-overhead, max-autotune ...; empty is the default
+    mode: str = ""
+    dtype: str = "float32"
+    training: bool = False
+    #: Inductor's graphs are compiled for mps besides
+    metal: bool = False
+
+    def __str__(self) -> str:
+        """``inductor fullgraph dynamic mode=reduce-overhead``; dtype and mode of running apart."""
+        parts = [
+            "inductor for Metal" if self.metal else self.backend,
+            "fullgraph" if self.fullgraph else "",
+            {None: "", True: "dynamic", False: "static"}[self.dynamic],
+            f"mode={self.mode}" if self.mode else "",
+        ]
+        return " ".join(part for part in parts if part)
+
+
+class GraphBreak(Record, frozen=True, kw_only=True):
+    """Where a program left the graph."""
+
+    reason: str
+    #: PyTorch's own number for the kind of break: ``GB0124``
+    id: str = ""
+    hints: tuple[str, ...] = ()
+    location: SourceLocation | None = None
+    count: int = 1
+
+
+class Recompile(Record, frozen=True, kw_only=True):
+    """A guard that no longer held, so that a frame was compiled again."""
+
+    guard: str
+    count: int = 1
+
+
+class Difference(Record, frozen=True, kw_only=True):
+    """How far the compiled program is from the eager one, and what is allowed."""
+
+    #: root mean square over that of the reference: compiled against float64, eager against float64
+    compiled: float
+    eager: float
+    allowed: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is within what is allowed; NaN is not."""
+        return self.compiled <= self.allowed
+
+
+class Tried(Record, frozen=True, kw_only=True):
+    """What one variant came to."""
+
+    variant: Variant
+    #: works, differs, nothing compiled, fails, too long, died, not tried
+    outcome: str
+    graphs: int = 0
+    breaks: tuple[GraphBreak, ...] = ()
+    recompiles: tuple[Recompile, ...] = ()
+    #: frames that Dynamo looked at and did not compile
+    skipped: int = 0
+    #: of the first call, over a later one
+    seconds: float = 0.0
+    outputs: Difference | None = None
+    gradients: Difference | None = None
+    failure: Failure | None = None
+    side: tuple[SideGraph, ...] = ()
