@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from opcheck.memory.advice import advice
-from opcheck.memory.macs import Moment, fits
+from opcheck.memory.macs import Moment, fits, watermarks
 from opcheck.memory.taken import KINDS, Taken, highest, sweep, taken
 from opcheck.model import (
     PHASES,
@@ -74,7 +74,7 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
         macs=tuple(_macs(trace, target, pieces, totals)),
         largest=max(one.life.nbytes for one in pieces),
         advice=tuple(advice(trace, pieces, peak, totals[peak])),
-        notes=(*NOTES, _TRAINING) if state else NOTES,
+        notes=(*NOTES, watermarks(target), *((_TRAINING,) if state else ())),
         asked=asked,
     )
 

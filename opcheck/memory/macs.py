@@ -62,6 +62,15 @@ def ratio(name: str, target: Target) -> float:
     return float(variable.default)
 
 
+def watermarks(target: Target) -> str:
+    """What the release makes of the working set, in words."""
+    return (
+        f"by default torch {target.torch} gives cached memory back from {ratio('LOW', target):g} times the "
+        f"recommended working set on, and raises above {ratio('HIGH', target):g} times "
+        "(PYTORCH_MPS_LOW_WATERMARK_RATIO, PYTORCH_MPS_HIGH_WATERMARK_RATIO)"
+    )
+
+
 def smallest(memory: Memory, *states: str) -> MacFit | None:
     """The smallest Mac in one of these states."""
     return next((mac for mac in memory.macs if mac.state in states), None)

@@ -62,9 +62,9 @@ def _memory(estimate: Memory) -> Iterator[str]:
             colalign=rows.aligned,
         )
     yield ""
-    prints = memory.printed(estimate.macs)
+    who, prints = memory.printed(estimate.macs)
     if prints:
-        yield f"- prints: {_code(prints)}"
+        yield f"- {who}: {_code(prints)}"
     yield from (f"- {_text(line)}" for line in memory.sentences(estimate))
 
 

@@ -83,9 +83,10 @@ def sentences(memory: Memory) -> Iterator[str]:
     yield from memory.notes
 
 
-def printed(macs: Sequence[MacFit]) -> str:
-    """What the smallest Mac prints that raises; empty where none does."""
-    return next((mac.prints for mac in macs if mac.state == "raises"), "")
+def printed(macs: Sequence[MacFit]) -> tuple[str, str]:
+    """The smallest Mac that raises, in words, and what it prints; both empty where none does."""
+    first = next((mac for mac in macs if mac.state == "raises"), None)
+    return (f"a Mac of {first.memory} GB prints", first.prints) if first else ("", "")
 
 
 def _made_by(holder: MemoryHolder) -> str:

@@ -131,9 +131,9 @@ def _memory(out: Console, estimate: Memory, *, full: bool) -> None:
         for row in rows.rows:
             table.add_row(*map(Text, row))
         out.print(Padding(table, (0, 0, 1, 2)))
-    prints = memory.printed(estimate.macs)
+    who, prints = memory.printed(estimate.macs)
     if prints:
-        _indented(out, f"prints: {prints}", 2)
+        _indented(out, f"{who}: {prints}", 2)
     for line in memory.sentences(estimate):
         _indented(out, line, 2)
 
