@@ -29,10 +29,12 @@ def main() -> int:
     os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"
     _prepare(request)
 
-    from opcheck.emulator.errors import ProcessAbortedError  # noqa: PLC0415  (torch: seconds)
+    from opcheck.capture.vision import prepare_torchvision  # noqa: PLC0415  (torch: seconds)
+    from opcheck.emulator.errors import ProcessAbortedError  # noqa: PLC0415
     from opcheck.emulator.session import Emulation, target_of  # noqa: PLC0415
     from opcheck.oplists.registrations import load  # noqa: PLC0415
 
+    prepare_torchvision()
     lists = load()
     target = target_of(request.torch, request.macos, fallback=request.cpu_fallback, lists=lists)
     name = " ".join((request.program, *request.arguments))
