@@ -42,6 +42,8 @@ NOTES = (
 )
 _TRAINING = "the optimizer's state is counted as from the second step on; gradients as freed before the next forward pass"
 
+_BROKE_OFF = "the run broke off: what follows may take more"
+
 #: column, operator, location, module, phase
 _Line = tuple[str, str, SourceLocation | None, str, str]
 
@@ -74,7 +76,12 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
         macs=tuple(_macs(trace, target, pieces, totals)),
         largest=max(one.life.nbytes for one in pieces),
         advice=tuple(advice(trace, pieces, peak, totals[peak])),
-        notes=(*NOTES, watermarks(target), *((_TRAINING,) if state else ())),
+        notes=(
+            *(() if trace.complete else (_BROKE_OFF,)),
+            *NOTES,
+            watermarks(target),
+            *((_TRAINING,) if state else ()),
+        ),
         asked=asked,
     )
 

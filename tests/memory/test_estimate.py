@@ -145,5 +145,10 @@ def test_nothing_is_estimated_without_lifetimes() -> None:
     assert estimate(make_trace(call("aten::mm")), make_target()) is None
 
 
+def test_a_run_that_broke_off_says_so() -> None:
+    assert "broke off" in made(step(life(0, None), complete=False)).notes[0]
+    assert "broke off" not in "".join(made(step(life(0, None))).notes)
+
+
 def test_the_watermarks_are_those_of_the_environment() -> None:
     assert (ratio("HIGH", make_target()), ratio("LOW", make_target())) == (1.7, 1.4)
