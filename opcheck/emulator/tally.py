@@ -188,10 +188,10 @@ def _again(error: BaseException) -> BaseException:
 
 
 def _places(rows: Iterable[tuple[Row, int]]) -> Iterable[GroupLocation]:
-    modules: dict[tuple[SourceLocation | None, str], Counter[str]] = {}
+    modules: dict[tuple[SourceLocation | None, str, str], Counter[str]] = {}
     for row, count in rows:
-        key = (locate(row.site), any_layer(row.module))
+        key = (locate(row.site), any_layer(row.module), row.phase)
         modules.setdefault(key, Counter())[row.module] += count
-    for (location, pattern), names in modules.items():
+    for (location, pattern, phase), names in modules.items():
         module = next(iter(names)) if len(names) == 1 else pattern
-        yield GroupLocation(location=location, module=module, count=names.total())
+        yield GroupLocation(location=location, module=module, phase=phase, count=names.total())

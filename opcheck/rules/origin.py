@@ -53,7 +53,12 @@ def _would_print(audited: Audited, verdict: Verdict, origin: flow.Origin) -> str
 def _places(origin: flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:
     """The origin's line, then that of the first call that fails, where it is another."""
     begins = GroupLocation(location=origin.location, module="", count=1)
-    fails = GroupLocation(location=first.location, module=first.module, count=len(origin.failing))
+    fails = GroupLocation(
+        location=first.location,
+        module=first.module,
+        count=len(origin.failing),
+        phase=first.phase,
+    )
     if origin.location is None:
         return (fails,)
     if fails.location is None or str(fails.location) == str(begins.location):
@@ -71,7 +76,8 @@ def _what_fails(origin: flow.Origin, first: OpCall) -> str:
     verb = _VERBS[origin.effect, origin.certain]
     if first.phase == "move":
         return f"its move to mps {verb}"
-    where = f" at {first.location}" if first.location else ""
+    at = "in the backward of" if first.phase == "backward" else "at"
+    where = f" {at} {first.location}" if first.location else ""
     passed = origin.calls - len(origin.failing)
     taken = f"; {plural(passed, 'call')} that it passes can take it" if passed > 0 else ""
     return f"the first call that {verb} is {first.op}{where}{taken}"

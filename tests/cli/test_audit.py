@@ -38,6 +38,26 @@ def test_the_request_is_what_was_asked_for(opcheck: CommandLine) -> None:
     assert (request.save_graph, request.time_limit) == ("g.py", 5.0)
 
 
+def test_a_training_step_is_asked_for_by_flag_variable_and_key(
+    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("pyproject.toml").write_text('[tool.opcheck]\noptimizer = "sgd:momentum=0.9"\n')
+    monkeypatch.setenv("OPCHECK_AUTOCAST", "half")
+    assert opcheck("audit", "m.py:Net", "--mode", "train").code == 0
+    (request,) = opcheck.requests
+    assert (request.mode, request.optimizer, request.autocast) == (
+        "train",
+        "sgd:momentum=0.9",
+        "float16",
+    )
+
+
+def test_without_a_word_it_is_inference(opcheck: CommandLine) -> None:
+    opcheck("audit", "m.py:Net")
+    (request,) = opcheck.requests
+    assert (request.mode, request.optimizer, request.autocast) == ("inference", "adamw", "")
+
+
 def test_the_newest_release_and_macos_are_the_default(opcheck: CommandLine) -> None:
     opcheck("audit", "m.py:Net")
     assert opcheck.requests[0].torch == "2.15"
@@ -114,6 +134,8 @@ def test_a_bug_does_not_look_like_findings(opcheck: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("flags", "code", "message"),
     [
+        ("--autocast float64", 2, "autocast on MPS casts to no float64"),
+        ("--mode train --tracer fx", 2, "the tracer fx follows no training step"),
         ("--torch 2.99", 3, "torch 2.99 is newer than the op lists"),
         ("--torch 1.2", 2, "there is no op list for torch 1.2"),
         ("--torch new", 2, "not a version: 'new'"),
