@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from opcheck import errors
-from opcheck.capture.protocol import Compared, Done, Failure, Message, Stage
+from opcheck.capture.protocol import Answered, Compared, Done, Failure, Message, Stage
 from opcheck.errors import CaptureError, OpcheckError
 from opcheck.files import write_text
 
@@ -86,7 +86,7 @@ def ask(
     *,
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
-) -> Done | Compared:
+) -> Done | Compared | Answered:
     """What the child process ``python -m worker`` answers; the arguments are those of ``capture``.
 
     Raises:
@@ -124,7 +124,7 @@ def _listen(
     request: CaptureRequest,
     progress: Callable[[str], None] | None,
     killer: _Killer,
-) -> tuple[Done | Compared | Failure | None, str]:
+) -> tuple[Done | Compared | Answered | Failure | None, str]:
     if child.stdin is None or child.stdout is None:
         message = "the child has no pipes"
         raise RuntimeError(message)

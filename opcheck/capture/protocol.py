@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
+
 from opcheck.model import Precision, Record, Trace
 
 
@@ -37,7 +39,13 @@ class Compared(Record, frozen=True, kw_only=True, tag="compared"):
     precision: tuple[Precision, ...]
 
 
-Message = Stage | Failure | Done | Compared
+class Answered(Record, frozen=True, kw_only=True, tag="answered"):
+    """What another kind of work than the capture came to; who asked knows its type."""
+
+    content: msgspec.Raw
+
+
+Message = Stage | Failure | Done | Compared | Answered
 
 
 class Say(Protocol):

@@ -53,6 +53,8 @@ class CaptureRequest(Record, frozen=True, kw_only=True):
     input_files: tuple[str, ...] = ()
     #: dtypes in which the model is also run on the CPU, beside float64.
     precision: tuple[str, ...] = ()
+    #: what another kind of work than the capture is asked for (compile/plan.py)
+    plan: dict[str, object] = {}
     #: seconds until the child process is ended.
     time_limit: float = 300.0
     #: GB of memory that the child may take on this machine; 0: three quarters of what it has.

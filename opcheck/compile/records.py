@@ -136,3 +136,16 @@ class Tried(Record, frozen=True, kw_only=True):
     gradients: Difference | None = None
     failure: Failure | None = None
     side: tuple[SideGraph, ...] = ()
+
+
+class Compiled(Record, frozen=True, kw_only=True):
+    """All variants of one model."""
+
+    model: str
+    installed_torch: str
+    device: str
+    inputs: tuple[str, ...] = ()
+    inputs_note: str = ""
+    #: that this torch knows
+    backends: tuple[str, ...] = ()
+    tried: tuple[Tried, ...] = ()

@@ -1,0 +1,39 @@
+"""Asks the child process for the variants.  Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from opcheck.capture.parent import ask
+from opcheck.capture.protocol import Answered
+from opcheck.capture.request import CaptureRequest
+from opcheck.compile.plan import Plan
+from opcheck.compile.records import Compiled
+
+#: seconds for importing, loading and reporting, besides the variants
+_REST = 120.0
+
+
+def compile_variants(
+    request: CaptureRequest,
+    plan: Plan,
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+) -> Compiled:
+    """Try the plan's variants on the request's model, in a child process.
+
+    Raises:
+        ModelLoadError, InputError: as the child says.
+        CaptureError: the child died, was killed for its time, or torch cannot be imported.
+    """
+    whole = msgspec.structs.replace(
+        request,
+        plan=msgspec.to_builtins(plan),
+        time_limit=_REST + len(plan.variants) * plan.seconds,
+    )
+    answer = ask("opcheck.compile.worker", whole, progress=progress, show_output=show_output)
+    assert isinstance(answer, Answered)  # noqa: S101  (what that worker answers)
+    return msgspec.json.decode(answer.content, type=Compiled)

@@ -1,0 +1,86 @@
+"""Loads a model with its weights and tries each variant of a plan on it.  In the child process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from opcheck.capture.inputs import inputs_for
+from opcheck.capture.load import load
+from opcheck.capture.run import AsModule
+from opcheck.compile import variants
+from opcheck.compile.forked import EndedError, forked
+from opcheck.compile.plan import Plan
+from opcheck.compile.records import Compiled, Failure, Tried, Variant
+from opcheck.errors import InputError
+from opcheck.wording import filesize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opcheck.capture.protocol import Say
+    from opcheck.capture.request import CaptureRequest
+
+#: Bytes of weights in float32 up to which a model is run: copies in float64 and of gradients come on top.
+LIMIT = 4 << 30
+
+
+def run(request: CaptureRequest, say: Say) -> Compiled:
+    """Try every variant of the request's plan.
+
+    Raises:
+        ModelLoadError: the model cannot be imported or built.
+        InputError: the inputs do not parse, none could be derived, or the model is too large to be run.
+    """
+    plan = msgspec.convert(request.plan, Plan)
+    say(f"loading {request.model}")
+    _refuse_if_large(request)
+    loaded = load(request.model, request.config, real=True)
+    inputs = inputs_for(loaded, request.inputs)
+    program = variants.Program(_module(loaded.model), inputs.args, inputs.kwargs)
+    tried = []
+    for number, variant in enumerate(plan.variants, 1):
+        how = "training" if variant.training else "inference"
+        say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {how}")
+        tried.append(_try(program, variant, plan))
+    return Compiled(
+        model=request.model,
+        installed_torch=str(torch.__version__),
+        device=plan.device,
+        inputs=inputs.specs,
+        inputs_note=inputs.note,
+        backends=tuple(sorted(torch._dynamo.list_backends(exclude_tags=()))),
+        tried=tuple(tried),
+    )
+
+
+def _module(model: Callable[..., Any]) -> torch.nn.Module:
+    return model if isinstance(model, torch.nn.Module) else AsModule(model)
+
+
+def _try(program: variants.Program, variant: Variant, plan: Plan) -> Tried:
+    def work() -> bytes:
+        return msgspec.json.encode(variants.attempt(program, variant, plan.device))
+
+    try:
+        return msgspec.json.decode(forked(work, plan.seconds), type=Tried)
+    except EndedError as error:
+        late = str(error).startswith("not done")
+        failure = Failure(kind="timeout" if late else "died", message=f"the process was {error}")
+        return Tried(variant=variant, outcome="too long" if late else "died", failure=failure)
+
+
+def _refuse_if_large(request: CaptureRequest) -> None:
+    """Look at the sizes before any weight takes memory."""
+    model = load(request.model, request.config).model
+    if not isinstance(model, torch.nn.Module):
+        return
+    size = sum(parameter.numel() * 4 for parameter in model.parameters())
+    if size > LIMIT:
+        raise InputError(
+            f"the model is too large to be run here: {filesize(size)} of weights in float32",
+            context=request.model,
+            hint="compile a smaller one of its kind: --config num_hidden_layers=2",
+        )
