@@ -63,6 +63,10 @@ _EXTENSION = (
     ("CPU", "it has a CPU kernel, so it could fall back with PYTORCH_ENABLE_MPS_FALLBACK=1"),
     ("CompositeExplicitAutograd", "it is a composite: what it calls decides"),
     ("CompositeImplicitAutograd", "it is a composite: what it calls decides"),
+    (
+        "CUDA",
+        "it has a kernel for CUDA alone: a Mac raises NotImplementedError, with the variable, too",
+    ),
 )
 
 

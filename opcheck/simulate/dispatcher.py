@@ -16,6 +16,7 @@ from opcheck.simulate import bodies, guesses, higher, mismatch, shapes
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.nodes import Nodes
 from opcheck.simulate.routes import Kind, Route, make_route, unwrapped
+from opcheck.simulate.shapes import NotSimulatedError
 from opcheck.simulate.specs import DICT, LIST, Spec, encode, spec_of
 from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, wrap
 
@@ -134,7 +135,12 @@ class Simulator(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Route one call."""
-        kwargs = kwargs or {}
+        if any(kind is not MPSTensor and _takes_itself_apart(kind) for kind in types):
+            # A tensor subclass takes itself apart first (NestedTensor, torchao's): its parts come here.
+            return NotImplemented
+        return self._dispatch(func, args, kwargs or {})
+
+    def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         route = self._routes.get(func) or self._route(func)
         if kwargs and kwargs.get("dtype") in _NARROWER and self._narrows():
             kwargs = {**kwargs, "dtype": _NARROWER[kwargs["dtype"]]}
@@ -153,17 +159,30 @@ class Simulator(TorchDispatchMode):
         self._nodes.note(on_mps=True)
         if route.kind is not Kind.LEAF:
             return self._run_body(route, args, kwargs)
-        key = tuple(parts)
+        return self._leaf(route, tuple(parts), args, kwargs, found, on_mps)
+
+    def _leaf(
+        self,
+        route: Route,
+        key: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+        found: list[torch.Tensor],
+        on_mps: list[MPSTensor],
+    ) -> Any:
+        """Compute a call that no Python of ours takes apart, and hand it to the sink."""
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
-        refusal = None
-        if len(found) != len(on_mps):
-            refusal = _device_mismatch(route, found, self.release)
-        if refusal is None and FLIGHT.draws_on_cpu and kwargs.get("generator") is not None:
-            refusal = _CPU_GENERATOR
+        refusal = self._refusal(route, kwargs, found, on_mps)
         inner = self._inner_calls(route, args, kwargs, found) if route.composite else ()
         if self.ask is not None:
             self.ask(Call(route, key, tuple(found), (), inner, refusal))
-        outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
+        try:
+            outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
+        except NotSimulatedError:
+            # It ends the run, and is a call of it all the same; a sparse factory's is none of the dense key.
+            if kwargs.get("layout") in (None, torch.strided):
+                self._sink.record(Call(route, key, tuple(found), (), inner, refusal))
+            raise
         if route.name == "aten::detach":
             if not FLIGHT.detaches:
                 return outputs
@@ -175,6 +194,16 @@ class Simulator(TorchDispatchMode):
         self._sink.record(Call(route, key, tuple(found), flat, inner, refusal))
         self._last = route.name
         return outputs
+
+    def _refusal(
+        self, route: Route, kwargs: Any, found: list[torch.Tensor], on_mps: list[MPSTensor]
+    ) -> tuple[str, str] | None:
+        refusal = None
+        if on_mps and len(found) != len(on_mps):
+            refusal = _device_mismatch(route, found, self.release)
+        if refusal is None and FLIGHT.draws_on_cpu and kwargs.get("generator") is not None:
+            refusal = _CPU_GENERATOR
+        return refusal
 
     def refuse(self, func: Any, args: Any, identity: str, text: str) -> None:
         """Record that a Mac's composite refuses these arguments before it dispatches to anything."""
@@ -391,6 +420,11 @@ class Simulator(TorchDispatchMode):
         values, answer = guesses.copied(spec, self._sink.asked("Tensor.cpu"))
         self._sink.guess("Tensor.cpu", answer)
         return values
+
+
+def _takes_itself_apart(kind: Any) -> bool:
+    # torch/_tensor.py: a Parameter, and any other class of which Tensor's own dispatch is good enough.
+    return kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 
 
 # -- arguments ----------------------------------------------------------------------------------------------

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._C import DispatchKey
+
+from opcheck.oplists.extensions import LIBRARIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +37,9 @@ _TELLING_KEYS = (
     "Meta",
     "Autograd",
 )
+
+#: namespaces that the op lists describe: their composites are judged as calls.
+_DESCRIBED = frozenset({"aten", *LIBRARIES})
 
 _NUMBERS = frozenset({int, float, bool, complex})
 
@@ -101,6 +107,8 @@ def make_route(
     if body is None and func.namespace == "prims":
         # What a kernel written in Python with torch._refs runs: the prim's aten form (torch/_prims/__init__.py).
         body = getattr(func, "impl_aten", None)
+    if body is None and not implicit and func.namespace not in _DESCRIBED:
+        body = _own_body(func)
     if body is None:
         kind = Kind.DECOMPOSE if implicit and value not in KERNEL_VALUES else Kind.LEAF
     schema = func._schema
@@ -144,6 +152,19 @@ def make_route(
         ),
         registrations=() if func.namespace == "aten" else _registrations(name),
     )
+
+
+def _own_body(func: OpOverload) -> Callable[..., Any] | None:
+    """What a Mac runs for an operator of the program's own that has one body for all devices.
+
+    torch.library.custom_op registers its function so, unless told the device (torch/_library/custom_ops.py).
+    """
+    everywhere = DispatchKey.CompositeExplicitAutograd
+    if func.has_kernel_for_dispatch_key(DispatchKey.MPS):
+        return None
+    if not func.has_kernel_for_dispatch_key(everywhere):
+        return None
+    return functools.partial(func._op_dk, everywhere)
 
 
 def _end(value: str | None, registrations: Mapping[str, str]) -> str | None:

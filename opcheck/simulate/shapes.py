@@ -77,6 +77,11 @@ def result_of(route: Route, args: Any, kwargs: Any) -> Result:
         if route.reads_shape:
             raise _depends_on_values(route) from None
         return _run_without_meta(route, args, kwargs)
+    except RuntimeError as error:
+        # What torch.library.custom_op registers for Meta until it is told a rule (torch/_library/custom_ops.py).
+        if "There was no fake impl registered" not in str(error):
+            raise
+        return _run_without_meta(route, args, kwargs)
 
 
 def _run(
@@ -114,7 +119,8 @@ def _run_without_meta(route: Route, args: Any, kwargs: Any) -> Result:
             return _run_on_zeros(route, args, kwargs)
         except NotImplementedError:
             pass
-    message = f"{route.name} has no shape rule: torch {torch.__version__} has no meta kernel for it"
+    whose = f"torch {torch.__version__}" if route.name.startswith("aten::") else "its library"
+    message = f"{route.name} has no shape rule: {whose} has no meta kernel for it"
     raise NotSimulatedError(message)
 
 
@@ -190,7 +196,15 @@ def _spec(output: Any) -> Any:
 
 
 def check_layout(tensor: torch.Tensor) -> None:
-    """Raise NotSimulatedError for a layout that the simulated tensor cannot have."""
+    """Raise NotSimulatedError for a layout, or a sort of dtype, that the simulated tensor cannot have."""
+    if tensor.is_nested:
+        message = (
+            "nested tensors of strided layout on MPS are not simulated: MPS has no kernels for them"
+        )
+        raise NotSimulatedError(message)
+    if tensor.is_quantized:
+        message = f"quantized tensors ({tensor.dtype}) are not simulated: MPS has none"
+        raise NotSimulatedError(message)
     if tensor.layout is not torch.strided:
         message = f"tensors of layout {tensor.layout} on MPS are not simulated"
         raise NotSimulatedError(message)

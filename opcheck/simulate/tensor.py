@@ -77,7 +77,9 @@ class MPSTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]  # the stub has no func
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Reached only where no simulator is active: say so."""
+        """Reached only where no simulator is active: say so; another subclass goes first."""
+        if any(kind is not MPSTensor for kind in types):
+            return NotImplemented
         message = (
             f"{func} was called on a tensor of a simulated Mac outside of the simulation: "
             "in a thread of the program's own, or after the end"
