@@ -10,6 +10,7 @@ import msgspec
 
 from opcheck import __version__, flow
 from opcheck.capture.request import DEFAULT_TRACER, MODES, TRACERS, CaptureRequest
+from opcheck.differences import differing
 from opcheck.judge import OUTCOMES, judge_all, outcome
 from opcheck.memory.estimate import estimate
 from opcheck.model import (
@@ -18,6 +19,7 @@ from opcheck.model import (
     Finding,
     GroupLocation,
     OpCall,
+    Precision,
     Report,
     SourceLocation,
     Trace,
@@ -85,12 +87,39 @@ def audit(
         cpu_fallback=request.cpu_fallback,
     )
     trace = capture(request, progress=progress, show_output=show_output)
-    made = report(trace, target, lists, mac=mac)
+    made = report(
+        trace,
+        target,
+        lists,
+        mac=mac,
+        precision=_precision(request, trace, progress, show_output=show_output),
+    )
     flags = _flags(request) + ([f"--memory={mac}"] if mac else [])
     return msgspec.structs.replace(made, capture={**made.capture, "flags": flags})
 
 
-def report(trace: Trace, target: Target, lists: OpLists, *, mac: int = 0) -> Report:
+def _precision(
+    request: CaptureRequest,
+    trace: Trace,
+    progress: Callable[[str], None] | None,
+    *,
+    show_output: bool,
+) -> tuple[Precision, ...]:
+    if not request.precision:
+        return ()
+    from opcheck.precision.parent import compare  # noqa: PLC0415  (only where it is asked for)
+
+    return compare(request, trace, progress=progress, show_output=show_output)
+
+
+def report(
+    trace: Trace,
+    target: Target,
+    lists: OpLists,
+    *,
+    mac: int = 0,
+    precision: tuple[Precision, ...] = (),
+) -> Report:
     """Judge a trace and say everything that the rules have to say about it.
 
     Raises:
@@ -110,6 +139,7 @@ def report(trace: Trace, target: Target, lists: OpLists, *, mac: int = 0) -> Rep
         verdicts=judged,
         origins=tuple(flow.worth_telling(followed)),
         memory=estimate(trace, target, asked=mac),
+        precision=precision,
     )
     return assemble(audited)
 
@@ -137,6 +167,7 @@ def assemble(audited: Audited) -> Report:
         findings=_findings(audited),
         partition=parts,
         memory=audited.memory,
+        precision=audited.precision,
         capture={
             "tracer": trace.tracer,
             "mode": trace.mode,
@@ -185,6 +216,8 @@ def _flags(request: CaptureRequest) -> list[str]:
     flags += [f"--config={name}={json.dumps(value)}" for name, value in request.config.items()]
     flags += [f"--checkpoint={file}" for file in request.checkpoints]
     flags += [f"--dtype={request.dtype}"] if request.dtype else []
+    flags += [f"--input-file={file}" for file in request.input_files]
+    flags += [f"--precision={','.join(request.precision)}"] if request.precision else []
     flags += ["--grad"] if request.grad else []
     if request.mode != MODES[0]:
         flags += [f"--mode={request.mode}", f"--optimizer={request.optimizer}"]
@@ -281,6 +314,7 @@ def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
         )
         # at::isTensorSubclassLike is true under a dispatch mode: FunctionsManual.cpp then writes into no gradient.
         yield "whether autograd works in place: what is recorded as add can be add_ on a Mac"
+    yield from differing(((call.op, call.phase) for call in trace.calls), target.torch)
     if _NOT_READ in trace.environment:
         yield f"anything by {_NOT_READ}, which was set and which no torch release reads"
     if not trace.complete:

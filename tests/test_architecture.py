@@ -25,10 +25,10 @@ LAYERS = (
     ("upgrade",),
     ("judge",),
     ("limits", "flow"),
-    ("compile",),
+    ("compile", "precision"),
     ("capture",),
     ("simulate",),
-    ("oplists", "messages"),
+    ("oplists", "messages", "differences"),
     ("model", "files", "wording", "traits"),
     ("names", "versions"),
     ("errors",),
@@ -36,7 +36,7 @@ LAYERS = (
 )
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 #: Rooms in which user code and torch run, and their modules that the torch-free rooms import.
-WITH_TORCH = {"simulate", "capture", "compile", "emulator", "observe"}
+WITH_TORCH = {"simulate", "capture", "compile", "emulator", "observe", "precision"}
 TORCH_FREE = {
     "compile/__init__.py",
     "compile/records.py",
@@ -48,6 +48,9 @@ TORCH_FREE = {
     "emulator/parent.py",
     "emulator/request.py",
     "emulator/child.py",
+    "precision/__init__.py",
+    "precision/parent.py",
+    "precision/worker.py",
 }
 
 

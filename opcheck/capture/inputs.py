@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from opcheck.capture import derive
+from opcheck.capture import derive, input_files
 from opcheck.capture.build import values
 from opcheck.capture.load import Arguments, Loaded
 from opcheck.errors import InputError, UsageError
@@ -48,21 +48,26 @@ class Inputs:
     note: str = ""
 
 
-def inputs_for(loaded: Loaded, written: Sequence[str] = (), *, dtype: str = "") -> Inputs:
-    """The inputs of the model: ``written`` ones, else those that came with it, else derived ones.
+def inputs_for(
+    loaded: Loaded, written: Sequence[str] = (), *, dtype: str = "", files: Sequence[str] = ()
+) -> Inputs:
+    """The inputs of the model: given ones, else those that came with it, else derived ones.
 
     Args:
         loaded: the model, as ``load`` returned it.
         written: ``--input`` specs in the order of the arguments.
         dtype: what floating inputs are cast to; empty leaves them.
+        files: ``--input-file``; with ``written``, the arguments of both.
 
     Raises:
-        InputError: a spec does not parse, or nothing is known that the model could be called with.
+        InputError: a spec or a file does not parse, or nothing is known that the model could be called with.
         UsageError: no dtype has that name.
     """
     note = ""
-    if written:
+    if written or files:
         args, kwargs = _written([parse_input(text) for text in written], loaded.model)
+        read, named = input_files.read(files)
+        args, kwargs = (*args, *read), {**kwargs, **named}
     elif loaded.inputs is not None:
         args, kwargs = loaded.inputs
         note = "the inputs that came with the model"

@@ -18,6 +18,9 @@ MODES = ("inference", "train")
 
 #: What torch.autocast("mps", ...) can cast to.
 AUTOCAST = ("float16", "bfloat16")
+
+#: What a run can be compared in with float64.
+PRECISIONS = ("float32", "float16", "bfloat16")
 DEFAULT_OPTIMIZER = "adamw"
 
 

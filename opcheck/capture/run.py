@@ -87,7 +87,7 @@ def run(request: CaptureRequest, say: Say) -> Captured:
     births = Births()
     with mps_backend(target.macos), uncompiled(eager), births.while_loading():
         loaded = load(request.model, request.config, dtype=request.dtype)
-        inputs = inputs_for(loaded, request.inputs, dtype=request.dtype)
+        inputs = inputs_for(loaded, request.inputs, dtype=request.dtype, files=request.input_files)
         inputs = with_labels(loaded, inputs) if step else inputs
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else AsModule(loaded.model)
     model.train(step is not None)
@@ -161,6 +161,7 @@ class AsModule(torch.nn.Module):
         self.function = function
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it."""
         return self.function(*args, **kwargs)
 
 

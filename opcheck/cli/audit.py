@@ -16,6 +16,7 @@ from opcheck.capture.request import (
     DEFAULT_OPTIMIZER,
     DEFAULT_TRACER,
     MODES,
+    PRECISIONS,
     TRACERS,
     CaptureRequest,
 )
@@ -78,6 +79,13 @@ def _flag(*names: str, **attributes: Any) -> Callable[[_Function], _Function]:
     help="An input: 1x3x224x224:float32, or name=1x128:int64. Repeat for each, in order.",
 )
 @_flag(
+    "--input-file",
+    "input_files",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="Inputs from a .pt, .npy, .npz or .safetensors file. Repeatable.",
+)
+@_flag(
     "--config",
     "settings",
     multiple=True,
@@ -92,6 +100,16 @@ def _flag(*names: str, **attributes: Any) -> Callable[[_Function], _Function]:
     help="A file of weights whose dtypes are looked at. Repeatable.",
 )
 @_flag("--dtype", default="", show_default=False, metavar="DTYPE", help="Cast the model to it.")
+@_flag(
+    "--precision",
+    is_flag=False,
+    flag_value=PRECISIONS[0],
+    default="",
+    show_default=False,
+    metavar="[DTYPES]",
+    help="Also run on this machine's CPU, each call beside float64, and say where digits are lost: "
+    "float32, or a list such as float32,float16,bfloat16.",
+)
 @_flag("--grad/--no-grad", default=False, help="Run with grad mode on.")
 @_flag(
     "--mode",
@@ -187,9 +205,11 @@ def command(
     macos: str | None,
     fallback: bool,
     inputs: Sequence[str],
+    input_files: Sequence[str],
     settings: Sequence[str],
     checkpoints: Sequence[str],
     dtype: str,
+    precision: str,
     grad: bool,
     mode: str,
     optimizer: str,
@@ -223,9 +243,11 @@ def command(
         macos=str(system),
         cpu_fallback=fallback,
         inputs=tuple(inputs),
+        input_files=tuple(input_files),
         config=dict(_setting(text) for text in settings),
         checkpoints=tuple(checkpoints),
         dtype=_dtype(dtype),
+        precision=_precision(precision),
         tracer=tracer,
         grad=grad,
         mode=mode,
@@ -291,6 +313,20 @@ def _system(text: str | None, line: Version, lists: OpLists) -> Version:
 def _dtype(text: str) -> str:
     with _flag_named("--dtype"):
         return parse_dtype(text) if text else ""
+
+
+def _precision(text: str) -> tuple[str, ...]:
+    """The dtypes of ``--precision``, each once, in their order."""
+    with _flag_named("--precision"):
+        names = [parse_dtype(name.strip()) for name in text.split(",")] if text else []
+    for name in names:
+        if name not in PRECISIONS:
+            raise UsageError(
+                f"no run in {name} is compared with float64",
+                context="--precision",
+                hint=f"it compares {', '.join(PRECISIONS)}",
+            )
+    return tuple(dict.fromkeys(names))
 
 
 def _autocast(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from opcheck.flow import Origin
-from opcheck.model import CallGroup, Finding, Memory, Partition, Trace, Verdict
+from opcheck.model import CallGroup, Finding, Memory, Partition, Precision, Trace, Verdict
 from opcheck.oplists.registrations import OpLists
 from opcheck.oplists.statement_model import Statement
 from opcheck.upgrade import Upgrade, smallest
@@ -30,6 +30,7 @@ class Audited:
     #: where dtypes begin that a call refuses or narrows.
     origins: tuple[Origin, ...] = ()
     memory: Memory | None = None
+    precision: tuple[Precision, ...] = ()
 
     def smallest_upgrade(self, group: CallGroup) -> Upgrade | None:
         """The smallest change of torch or macOS with which every call of the group is native."""
