@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from opcheck.memory.advice import advice
+from opcheck.memory.attention import never_written
 from opcheck.memory.macs import Moment, fits, watermarks
 from opcheck.memory.taken import KINDS, Taken, highest, sweep, taken
 from opcheck.model import (
@@ -61,7 +62,8 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
     """
     if not trace.lifetimes or not trace.calls:
         return None
-    pieces = taken(trace)
+    unwritten = never_written(trace, target)
+    pieces = [one for one in taken(trace) if one.life.storage not in unwritten]
     state = sum(
         one.life.nbytes for one in pieces if one.kind == "optimizer" and one.life.freed is None
     )
