@@ -228,6 +228,13 @@ def ctc_loss(
     return result if batched else result.squeeze(0)
 
 
+def linalg_eigvals(x: Tensor) -> Tensor:
+    """Without the eigenvectors, where autograd does not need them."""
+    if needs_grad(x):
+        return aten.linalg_eig.default(x)[0]
+    return aten._linalg_eigvals.default(x)
+
+
 def kl_div(
     x: Tensor,
     target: Tensor,

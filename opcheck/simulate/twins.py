@@ -116,6 +116,12 @@ TWINS: tuple[Twin, ...] = (
         "native/transformers/attention.cpp: in the inputs' dtype, with a plain softmax",
     ),
     Twin(
+        "aten::linalg_eigvals",
+        Span(since=_V2_3),
+        _always(branches.linalg_eigvals),
+        "native/BatchLinearAlgebra.cpp: with eigenvectors for autograd and for subclasses only",
+    ),
+    Twin(
         "aten::kl_div",
         Span(until=_V2_1),
         _always(branches.kl_div),

@@ -139,6 +139,16 @@ def test_pinv_makes_no_float64() -> None:
     assert "aten::linalg_svd" in {name for entry in calls for name in entry.call.inner or ()}
 
 
+@pytest.mark.parametrize(("release", "values"), [("2.2", False), ("2.13", True)])
+def test_eigenvalues_alone_have_an_operator_since_2_3(release: str, *, values: bool) -> None:
+    called = names(torch.linalg.eigvals, torch.randn(3, 3), release=release)
+    assert called == (["_linalg_eigvals"] if values else ["linalg_eig"])
+    called = names(
+        torch.linalg.eigvals, torch.randn(3, 3).requires_grad_(), release=release, grad=True
+    )
+    assert "linalg_eig" in called
+
+
 def test_tensor_split_refuses_indices_on_mps() -> None:
     calls = recorded(torch.tensor_split, torch.arange(6), torch.tensor([2, 4])).calls
     refusals = [entry.call.refusal for entry in calls if entry.call.refusal]
