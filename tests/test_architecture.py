@@ -18,7 +18,7 @@ LAYERS = (
     ("cli", "pytest_plugin"),
     ("report", "gate"),
     ("emulator",),
-    ("audit",),
+    ("audit", "compiled"),
     ("rules",),
     ("partition", "memory"),
     ("ask",),
@@ -39,6 +39,10 @@ DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 WITH_TORCH = {"simulate", "capture", "compile", "emulator", "observe", "precision"}
 TORCH_FREE = {
     "compile/__init__.py",
+    "compile/emit.py",
+    "compile/lint.py",
+    "compile/parent.py",
+    "compile/plan.py",
     "compile/records.py",
     "capture/__init__.py",
     "capture/parent.py",

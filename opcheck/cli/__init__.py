@@ -15,6 +15,7 @@ from opcheck.errors import OpcheckError, UsageError
 #: The verbs and their one-line helps.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
 VERBS = {
     "audit": "Say what each operator call of a model does on the target Mac.",
+    "compile": "Say which variant of torch.compile works, up to the Metal kernels.",
     "diff": "Say what another torch release brings and takes away.",
     "explain": "Explain a finding, or list all of them.",
     "history": "Say how an operator's status changed from release to release, and why.",

@@ -229,8 +229,8 @@ def command(
 ) -> int:
     """Audit the model, write the report, return the exit code."""
     lists = load()
-    line = _release(torch, lists)
-    system = _system(macos, line, lists)
+    line = release_of(torch, lists)
+    system = system_of(macos, line, lists)
     if mode == "train" and tracer != DEFAULT_TRACER:
         raise UsageError(
             f"the tracer {tracer} follows no training step",
@@ -244,7 +244,7 @@ def command(
         cpu_fallback=fallback,
         inputs=tuple(inputs),
         input_files=tuple(input_files),
-        config=dict(_setting(text) for text in settings),
+        config=dict(setting(text) for text in settings),
         checkpoints=tuple(checkpoints),
         dtype=_dtype(dtype),
         precision=_precision(precision),
@@ -296,14 +296,14 @@ def _broke_off(report: Report) -> str:
     )
 
 
-def _release(text: str | None, lists: OpLists) -> Version:
+def release_of(text: str | None, lists: OpLists) -> Version:
     """The release line that was asked for, or the newest."""
     known = tuple(Version.parse(release.line) for release in lists.releases)
     with _flag_named("--torch"):
         return parse_torch(text, known) if text else max(known)
 
 
-def _system(text: str | None, line: Version, lists: OpLists) -> Version:
+def system_of(text: str | None, line: Version, lists: OpLists) -> Version:
     """The macOS version that was asked for, or the newest."""
     minimum = Version.parse(lists.release(str(line)).minimum_macos)
     with _flag_named("--macos"):
@@ -351,7 +351,7 @@ def _flag_named(flag: str) -> Iterator[None]:
         raise
 
 
-def _setting(text: str) -> tuple[str, Scalar | list[object] | dict[str, object]]:
+def setting(text: str) -> tuple[str, Scalar | list[object] | dict[str, object]]:
     """``NAME=VALUE`` as a name and what YAML reads in the value.
 
     Raises:

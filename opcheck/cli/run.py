@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from opcheck.cli import VERBS, output
-from opcheck.cli.audit import _Audit, _flag, _for_terminal, _release, _system, _writable
+from opcheck.cli.audit import _Audit, _flag, _for_terminal, _writable, release_of, system_of
 from opcheck.emulator.parent import run
 from opcheck.emulator.request import Outcome, RunRequest
 from opcheck.errors import UsageError
@@ -86,8 +86,8 @@ def command(
 ) -> int:
     """Run the program, write the report, return the exit code."""
     lists = load()
-    line = _release(torch, lists)
-    system = _system(macos, line, lists)
+    line = release_of(torch, lists)
+    system = system_of(macos, line, lists)
     name, arguments = _program(module, program)
     path = _writable(output_path) if output_path not in {"", "-"} else None
     request = RunRequest(

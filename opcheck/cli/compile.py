@@ -1,0 +1,107 @@
+"""``opcheck compile MODEL``: which variant of torch.compile works, up to the Metal kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from opcheck import __version__
+from opcheck.cli import VERBS, asking, audit, output
+from opcheck.compile.plan import DTYPES, RUNS
+from opcheck.errors import UsageError
+from opcheck.names import parse_dtype
+from opcheck.oplists.registrations import load
+from opcheck.versions import Target
+
+
+@click.command(
+    "compile",
+    help=VERBS["compile"],
+    epilog="MODEL is named as for opcheck audit. The model is run with its weights on this machine: "
+    "take a small configuration of a large one (--config num_hidden_layers=2). Exits with 1 where no "
+    "variant for Metal works.",
+)
+@click.argument("model")
+@asking.torch_flag
+@asking.macos_flag
+@click.option("--input", "inputs", multiple=True, metavar="SPEC", help="An input, as for audit.")
+@click.option(
+    "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, as for audit."
+)
+@click.option(
+    "--backend", "backends", multiple=True, metavar="NAME", help="Try this backend alone."
+)
+@click.option("--all", "every", is_flag=True, help="Try every backend with every setting.")
+@click.option(
+    "--dtype", "dtypes", multiple=True, metavar="DTYPE", help=f"[default: {', '.join(DTYPES)}]"
+)
+@click.option("--mode", "runs", multiple=True, type=click.Choice(RUNS), help="[default: both]")
+@click.option(
+    "--device", type=click.Choice(("cpu", "cuda")), default="cpu", help="Where it runs here."
+)
+@click.option(
+    "--timeout", type=click.FLOAT, default=120.0, show_default=True, help="Seconds a variant."
+)
+@click.option("--emit-metal", default="", metavar="DIR", help="Write the Metal kernels there.")
+@click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
+@click.option("--verbose", "-v", is_flag=True, help="Show what the program prints.")
+@asking.format_flag
+@asking.output_flag
+def command(  # noqa: D103
+    *,
+    model: str,
+    torch: str | None,
+    macos: str | None,
+    inputs: Sequence[str],
+    settings: Sequence[str],
+    backends: Sequence[str],
+    every: bool,
+    dtypes: Sequence[str],
+    runs: Sequence[str],
+    device: str,
+    timeout: float,
+    emit_metal: str,
+    quiet: bool,
+    verbose: bool,
+    format_name: str | None,
+    output_path: str,
+) -> int:
+    from opcheck.capture.request import CaptureRequest  # noqa: PLC0415  (not for --help)
+    from opcheck.compile import plan  # noqa: PLC0415
+    from opcheck.compile.parent import compile_variants  # noqa: PLC0415
+    from opcheck.compiled import report  # noqa: PLC0415
+    from opcheck.report.asked import compiled as page  # noqa: PLC0415
+
+    lists = load()
+    line = audit.release_of(torch, lists)
+    system = audit.system_of(macos, line, lists)
+    chosen_runs, chosen = tuple(runs) or RUNS, tuple(map(parse_dtype, dtypes)) or DTYPES
+    if timeout <= 0:
+        raise UsageError("the timeout must be more than nothing", context="--timeout")
+    if backends:
+        variants = plan.named(backends, chosen_runs, chosen)
+    else:
+        variants = (plan.every if every else plan.default)(chosen_runs, chosen)
+    request = CaptureRequest(
+        model=model,
+        torch=str(line),
+        macos=str(system),
+        inputs=tuple(inputs),
+        config=dict(audit.setting(text) for text in settings),
+    )
+    with output.progress(quiet=quiet, verbose=verbose) as progress:
+        compiled = compile_variants(
+            request,
+            plan.Plan(variants=variants, device=device, seconds=timeout),
+            progress=progress,
+            show_output=verbose,
+        )
+    found = report(compiled, Target(torch=line, macos=system), lists, f"opcheck {__version__}")
+    if emit_metal:
+        from opcheck.compile.emit import emit  # noqa: PLC0415
+
+        output.note(f"{emit(compiled, emit_metal)} written to {emit_metal}")
+    asking.deliver(found, page.document, format_name, output_path)
+    tried = [one.outcome for one in found.compiled.tried if one.variant.metal or backends]
+    return 0 if "works" in tried else 1
