@@ -1,14 +1,17 @@
 """What recording and judging cost beside a plain fake-tensor forward of the same model, on this machine.
 
+With ``--train`` a training step of each: forward, loss, backward and AdamW.
+
 Each figure comes from a process of its own.  ``cold`` is the first forward of the process, as a user meets it;
 ``warm`` the best of five after it.  Ratios are to the plain forward; the model's construction is in none of them.
 
-    python scripts/bench_capture.py [MODEL ...] [--torch 2.13] [--slow]
+    python scripts/bench_capture.py [MODEL ...] [--torch 2.13] [--slow | --train]
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import subprocess
 import sys
@@ -44,12 +47,17 @@ def main() -> int:
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--torch", default="2.13", help="target release")
     parser.add_argument("--slow", action="store_true", help="torch.export and dynamo.explain too")
+    parser.add_argument("--train", action="store_true", help="a training step, not a forward pass")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.cell:
         print(json.dumps(_measure(options.cell, options.models[0], options.torch)))
         return 0
-    methods = [*METHODS] if options.slow else ["plain", "opcheck"]
+    methods = ["plain", "opcheck"]
+    if options.slow:
+        methods += ["export", "explain"]
+    if options.train:
+        methods = [f"{method} train" for method in methods[:2]]
     rows = []
     for model in options.models:
         cells = {method: _cell(method, model, options.torch) for method in methods}
@@ -67,7 +75,7 @@ def _cell(method: str, model: str, torch_line: str) -> dict[str, float] | None:
 
 def _row(model: str, cells: dict[str, dict[str, float] | None]) -> dict[str, str]:
     row = {"model": model}
-    plain = cells["plain"]
+    base, plain = next(iter(cells.items()))
     for method, cell in cells.items():
         for heat in ("cold", "warm"):
             if cell is None or heat not in cell:
@@ -75,9 +83,9 @@ def _row(model: str, cells: dict[str, dict[str, float] | None]) -> dict[str, str
                     row[f"{method} cold ms"] = "failed"
                 continue
             row[f"{method} {heat} ms"] = f"{cell[heat] * 1000:.1f}"
-            if method != "plain" and plain is not None:
+            if method != base and plain is not None:
                 row[f"{method} {heat} ratio"] = f"{cell[heat] / plain[heat]:.2f}"
-    opcheck = cells.get("opcheck")
+    opcheck = cells.get("opcheck") or cells.get("opcheck train")
     row["calls"] = str(int(opcheck["calls"])) if opcheck else ""
     return row
 
@@ -90,7 +98,7 @@ def _measure(method: str, name: str, torch_line: str) -> dict[str, float]:
     loaded = load(f"{ZOO}:{name}")
     inputs = inputs_for(loaded)
     del building
-    loaded.model.eval()  # type: ignore[attr-defined]
+    loaded.model.train(method.endswith("train"))  # type: ignore[attr-defined]
     return METHODS[method](loaded.model, inputs.args, inputs.kwargs, torch_line)
 
 
@@ -103,7 +111,28 @@ def _timed(run: Callable[[], Any], repeats: int = REPEATS) -> dict[str, float]:
     return {"cold": times[0], "warm": min(times[1:])} if repeats else {"cold": times[0]}
 
 
-def _plain(model: Any, args: Any, kwargs: Any, _torch_line: str) -> dict[str, float]:
+def _forward(model: Any, args: Any, kwargs: Any, _recorder: Any = None) -> None:
+    import torch
+
+    with torch.no_grad():
+        model(*args, **kwargs)
+
+
+def _train_step(model: Any, args: Any, kwargs: Any, recorder: Any = None) -> None:
+    """The step that opcheck runs, on whatever tensors."""
+    from opcheck.capture.imports import without_compiler
+    from opcheck.capture.recorder import Recorder
+    from opcheck.capture.train import TrainStep
+    from opcheck.capture.train_optimizer import parse
+
+    model.zero_grad()
+    with without_compiler():
+        TrainStep(parse("adamw"), "")(model, args, kwargs, recorder or Recorder())
+
+
+def _plain(
+    model: Any, args: Any, kwargs: Any, _torch_line: str, program: Any = _forward
+) -> dict[str, float]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils._pytree import tree_map_only
@@ -119,21 +148,20 @@ def _plain(model: Any, args: Any, kwargs: Any, _torch_line: str) -> dict[str, fl
         for module in model.modules():
             for tensors in (module._parameters, module._buffers):
                 for key, tensor in tensors.items():
-                    if tensor is not None:
+                    if isinstance(tensor, torch.nn.Parameter):
+                        tensors[key] = torch.nn.Parameter(fake(tensor), tensor.requires_grad)
+                    elif tensor is not None:
                         tensors[key] = fake(tensor)
         args, kwargs = tree_map_only(torch.Tensor, fake, (args, kwargs))
 
-        def run() -> None:
-            with torch.no_grad():
-                model(*args, **kwargs)
-
-        return _timed(run)
+        return _timed(lambda: program(model, args, kwargs))
 
 
-def _opcheck(model: Any, args: Any, kwargs: Any, torch_line: str) -> dict[str, float]:
-    import torch
-
+def _opcheck(
+    model: Any, args: Any, kwargs: Any, torch_line: str, program: Any = _forward
+) -> dict[str, float]:
     from opcheck.capture.graph import op_calls, to_graph
+    from opcheck.capture.imports import without_compiler
     from opcheck.capture.move import Mover
     from opcheck.capture.recorder import Recorder
     from opcheck.judge import judge_all
@@ -153,8 +181,8 @@ def _opcheck(model: Any, args: Any, kwargs: Any, torch_line: str) -> dict[str, f
 
         def run() -> None:
             recorder.calls.clear()
-            with recorder.follow_modules(model), torch.no_grad():
-                model(*args, **kwargs)
+            with recorder.follow_modules(model), without_compiler():
+                program(model, args, kwargs, recorder)
             judge_all(
                 op_calls(to_graph(recorder.calls, mover.names, recorder.place)), target, lists
             )
@@ -189,6 +217,8 @@ def _on_meta(model: Any, args: Any, kwargs: Any) -> Any:
 METHODS: dict[str, Callable[[Any, Any, Any, str], dict[str, float]]] = {
     "plain": _plain,
     "opcheck": _opcheck,
+    "plain train": functools.partial(_plain, program=_train_step),
+    "opcheck train": functools.partial(_opcheck, program=_train_step),
     "export": _export,
     "explain": _explain,
 }
