@@ -23,6 +23,7 @@ from opcheck.capture.train_labels import with_labels
 from opcheck.capture.train_loss import NothingToTrainError
 from opcheck.capture.train_optimizer import parse
 from opcheck.capture.watchdog import TimeLimitReached, out_of_memory, rest
+from opcheck.errors import ModelLoadError
 from opcheck.model import Problem, SourceLocation, Trace
 from opcheck.oplists.registrations import load as load_lists
 from opcheck.simulate.backend import mps_backend
@@ -147,10 +148,19 @@ def uncompiled(said: list[Problem]) -> Iterator[None]:
         return model if model is not None else lambda function: function
 
     before, torch.compile = torch.compile, compiled
+    load_script, torch.jit.load = torch.jit.load, _refuse_script
     try:
         yield
     finally:
-        torch.compile = before
+        torch.compile, torch.jit.load = before, load_script
+
+
+def _refuse_script(file: object = "", *_args: Any, **_options: Any) -> Any:
+    raise ModelLoadError(
+        "a saved ScriptModule holds no Python that could be followed: torch.jit.load is not supported",
+        context=f"torch.jit.load({file!r})",
+        hint="name the Python class that it was made from, or save it by torch.export.save(), as file.pt2",
+    )
 
 
 class AsModule(torch.nn.Module):

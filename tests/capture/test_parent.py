@@ -96,6 +96,10 @@ def _compiled(y):
     return torch.compile(torch.sin, fullgraph=True)(y)
 
 scripted = _after(_scripted)
+
+def saved_script():
+    return torch.jit.load("saved.pt")
+
 compiled = _after(_compiled)
 '''
 
@@ -270,6 +274,14 @@ def test_torchscript_runs_as_the_python_that_it_was(behaviours: Path) -> None:
     assert trace.calls[-1].location is not None
     assert trace.calls[-1].location.function == "_scripted"
     assert trace.complete
+
+
+def test_a_saved_script_is_refused_in_three_lines(behaviours: Path) -> None:
+    with pytest.raises(OpcheckError, match=r"torch\.jit\.load is not supported") as caught:
+        _capture(behaviours, "saved_script")
+    lines = str(caught.value).splitlines()
+    assert lines[1] == "  in: torch.jit.load('saved.pt')"
+    assert lines[2].endswith("or save it by torch.export.save(), as file.pt2")
 
 
 def test_what_is_compiled_runs_eagerly_and_is_said_to(behaviours: Path) -> None:
