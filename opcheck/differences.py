@@ -74,8 +74,9 @@ DIFFERENCES = (
 def differing(ops: Iterable[tuple[str, str]], torch: Version) -> Iterator[str]:
     """The texts for a program that makes these calls: (overload, phase) of each."""
     met = set(ops)
-    names = {name for name, _ in met}
     backward = any(phase == "backward" for _, phase in met)
+    # What a gradient calls is no call of the program's.
+    names = {name for name, phase in met if phase != "backward"}
     for difference in DIFFERENCES:
         if (
             torch in difference.torch

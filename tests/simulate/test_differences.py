@@ -73,7 +73,7 @@ def test_each_gradient_is_tried() -> None:
     [
         ([("aten::prod", "forward")], "2.13", 0),
         ([("aten::prod", "forward"), ("aten::mul.Tensor", "backward")], "2.13", 1),
-        ([("aten::mul.Tensor", "backward")], "2.13", 0),
+        ([("aten::mul.Tensor", "forward"), ("aten::cumprod", "backward")], "2.13", 0),
         ([("aten::max_pool2d_with_indices", "forward")], "1.13", 1),
         ([("aten::max_pool2d_with_indices", "forward")], "2.0", 0),
     ],
