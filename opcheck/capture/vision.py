@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from opcheck.capture import vision_autograd
+
 _RECTANGLE = "float spatial_scale, SymInt pooled_height, SymInt pooled_width"
 _IMAGE = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
 _WINDOW = (
@@ -68,6 +70,7 @@ def prepare_torchvision() -> bool:
     for schema in SCHEMAS:
         library.define(schema)
     library.impl("_cuda_version", lambda: -1, "CompositeExplicitAutograd")
+    vision_autograd.register(library)
     _kept.append(library)
     _skip_loading(extension)
     return True
