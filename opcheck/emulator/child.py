@@ -17,6 +17,13 @@ import msgspec
 
 from opcheck.emulator.request import Outcome, RunRequest
 
+#: torch's own files that stand between the program and the emulation, and between its parts.
+_OVERRIDES = str(Path("torch", "overrides.py"))
+_BETWEEN = (
+    str(Path("torch", "_ops.py")),
+    str(Path("torch", "utils", "_python_dispatch.py")),
+    runpy.__file__,
+)
 _OWN = str(Path(__file__).parents[1]) + os.sep
 
 
@@ -112,11 +119,14 @@ def _without_own(error: BaseException) -> types.TracebackType | None:
     for other in (error.__cause__, error.__context__):
         if other is not None and other.__traceback__ is not None:
             other.with_traceback(_without_own(other))
-    frames = []
+    frames: list[types.TracebackType] = []
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith((_OWN, "<frozen runpy>")) and file != runpy.__file__:
+        if file.endswith(_OVERRIDES) and frames:
+            # The function that asks whether it is overridden, and is then called as if it had not been asked.
+            frames.pop()
+        elif not file.startswith((_OWN, "<frozen runpy>")) and not file.endswith(_BETWEEN):
             frames.append(trace)
         trace = trace.tb_next
     chain = None

@@ -6,9 +6,10 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 
-from opcheck.audit import assemble
+from opcheck.audit import HEADLINES, assemble
 from opcheck.capture.blame import one_line
 from opcheck.capture.lines import display_path, is_user_code
 from opcheck.emulator.engine import Emulator
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
+FAILS = HEADLINES[0]
+
 #: every value, whatever its size
 _ALL = 1 << 62
 
@@ -44,6 +47,8 @@ class Emulation:
         self._tally = Tally(Verdicts(target, lists), Modules())
         self._problems: list[Problem] = []
         self._complete = True
+        #: what ended the program is an error of the Mac's
+        self._failed = False
 
     @property
     def report(self) -> Report:
@@ -72,7 +77,8 @@ class Emulation:
             partition=self._tally.partition(),
             lists=self._lists,
         )
-        return assemble(audited)
+        report = assemble(audited)
+        return msgspec.structs.replace(report, headline=FAILS) if self._failed else report
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -112,6 +118,7 @@ class Emulation:
     def broke_off(self, error: BaseException) -> None:
         """Note that an exception ended the program."""
         self._complete = False
+        self._failed = error is self._tally.raised
         kind = "process_died" if isinstance(error, ProcessAbortedError) else "program_raised"
         text = f"the program ended with {type(error).__name__}: {one_line(error)}"
         self._problems.append(Problem(kind=kind, message=text, location=_line(error)))

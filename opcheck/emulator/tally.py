@@ -50,6 +50,8 @@ class Tally:
         self._copies = [0, 0, 0, 0]
         self._live: dict[int, int] = {}
         self.allocated = 0
+        #: the Mac's error that was raised last
+        self.raised: BaseException | None = None
 
     def followed(self) -> AbstractContextManager[None]:
         """For the length of the block the modules of each call are known."""
@@ -66,7 +68,8 @@ class Tally:
         judged = self._verdicts.before(call)
         if judged is not None and judged.error is not None:
             self._count(call, judged, self._site())
-            raise _again(judged.error)
+            self.raised = _again(judged.error)
+            raise self.raised
 
     def record(self, call: Call) -> None:
         """Count one computed call; raise, or warn, where its results decide that.
@@ -78,7 +81,8 @@ class Tally:
         site = self._site()
         self._count(call, judged, site)
         if judged.error is not None:
-            raise _again(judged.error)
+            self.raised = _again(judged.error)
+            raise self.raised
         for output in call.outputs:
             if type(output) is MPSTensor and output.memory.watcher is None:
                 self._made(output)

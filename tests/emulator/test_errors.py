@@ -22,8 +22,12 @@ NUMPY = (
     "can't convert mps:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
     "memory first."
 )
-TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
-MISSING = "The operator 'aten::special_airy_ai.out' is not currently implemented for the MPS device."
+TWO_DEVICES = (
+    "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
+)
+MISSING = (
+    "The operator 'aten::special_airy_ai.out' is not currently implemented for the MPS device."
+)
 
 
 def there(*shape: int) -> torch.Tensor:
@@ -35,7 +39,11 @@ def here(*shape: int) -> torch.Tensor:
 
 
 RAISES: dict[str, tuple[type[Exception], str, Callable[[], object]]] = {
-    "float64 factory": (TypeError, FLOAT64, lambda: torch.zeros(2, dtype=torch.float64, device="mps")),
+    "float64 factory": (
+        TypeError,
+        FLOAT64,
+        lambda: torch.zeros(2, dtype=torch.float64, device="mps"),
+    ),
     "float64 move": (TypeError, FLOAT64, lambda: here().double().to("mps")),
     "float64 cast": (TypeError, FLOAT64, lambda: there().double()),
     "float64 to": (TypeError, FLOAT64, lambda: there().to(torch.float64)),

@@ -34,7 +34,16 @@ class Ended(NamedTuple):
 def run(tmp_path: Path, *arguments: str, flags: tuple[str, ...] = ()) -> Ended:
     """``opcheck run`` in a process of its own; the report as JSON."""
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "opcheck", "run", "--torch=2.13", "--macos=15", "-o", str(report)]
+    command = [
+        sys.executable,
+        "-m",
+        "opcheck",
+        "run",
+        "--torch=2.13",
+        "--macos=15",
+        "-o",
+        str(report),
+    ]
     ended = subprocess.run(
         [*command, *flags, *arguments],
         capture_output=True,

@@ -73,9 +73,7 @@ def test_some_fall_back_without_the_variable() -> None:
         ("2.13", "compile_shader", True),
     ],
 )
-def test_torch_mps_has_the_names_of_the_release(
-    release: str, name: str, *, there_is: bool
-) -> None:
+def test_torch_mps_has_the_names_of_the_release(release: str, name: str, *, there_is: bool) -> None:
     had = hasattr(torch.mps, name)
     with opcheck.emulate(torch=release, macos="15"):
         assert hasattr(torch.mps, name) is there_is

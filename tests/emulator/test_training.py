@@ -79,7 +79,11 @@ def test_the_gradients_are_the_cpus(name: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"bidirectional": True, "num_layers": 2, "batch_first": True}, {"num_layers": 2, "dropout": 0.5}],
+    [
+        {},
+        {"bidirectional": True, "num_layers": 2, "batch_first": True},
+        {"num_layers": 2, "dropout": 0.5},
+    ],
 )
 def test_an_lstm_gives_the_cpus_gradients(options: dict[str, Any]) -> None:
     on_cpu, on_mps = (
@@ -96,6 +100,7 @@ def test_a_gru_goes_step_by_step_as_on_a_mac(kind: Any) -> None:
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's own, on the CPU as well
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_losses_are_the_cpus(name: str) -> None:
     losses = []
@@ -205,6 +210,7 @@ def test_double_backward() -> None:
     assert model[0].weight.grad.is_mps
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own use of torch.jit
 def test_function_transforms() -> None:
     x = torch.ones(3, device="mps")
     assert torch.func.grad(lambda x: (x**2).sum())(x).tolist() == [2, 2, 2]
