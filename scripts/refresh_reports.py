@@ -37,6 +37,13 @@ BEGIN, END = (
 )
 
 
+#: Reports of training steps: name -> the model of the zoo and how it is trained.
+TRAINED = {
+    "resnet50_train": ("resnet50", {"optimizer": "sgd:momentum=0.9,nesterov=true"}),
+    "wav2vec2_ctc_train": ("wav2vec2_ctc", {"optimizer": "adamw", "autocast": "float16"}),
+}
+
+
 def main() -> int:
     """Write or compare; 1 where something differs."""
     parser = argparse.ArgumentParser(description="Refresh the sample reports.")
@@ -69,8 +76,12 @@ def _files(models: list[str]) -> Iterator[tuple[Path, str]]:
 
 
 def audited(model: str) -> Report:
-    """The report of one model of the zoo."""
-    request = CaptureRequest(model=f"scripts/zoo.py:{model}", torch=TORCH, macos=MACOS)
+    """The report of one model of the zoo, or of a training step of it."""
+    name, trained = TRAINED.get(model, (model, {}))
+    mode = "train" if trained else "inference"
+    request = CaptureRequest(
+        model=f"scripts/zoo.py:{name}", torch=TORCH, macos=MACOS, mode=mode, **trained
+    )
     return audit(request, load())
 
 
@@ -92,8 +103,8 @@ def _index(reports: Mapping[str, Report]) -> str:
     ]
     return (
         "# Sample reports\n\n"
-        f"What the models of `scripts/zoo.py` do on torch {TORCH}, macOS {MACOS}, in inference, as "
-        "`scripts/refresh_reports.py` found it.\nNothing here was observed on a Mac. "
+        f"What the models of `scripts/zoo.py` do on torch {TORCH}, macOS {MACOS}, as "
+        "`scripts/refresh_reports.py` found it: in inference, where the name does not end in `_train`.\nNothing here was observed on a Mac. "
         "`matrix/` holds the coverage documentation of one release.\n\n"
         f"{tabulate(rows, headers='keys', tablefmt='github')}\n"
     )
@@ -111,7 +122,7 @@ def _models() -> list[str]:
     sys.path.insert(0, str(ROOT))
     from scripts.zoo import ZOO  # noqa: PLC0415 - importing the zoo imports torch
 
-    return list(ZOO)
+    return [*ZOO, *TRAINED]
 
 
 if __name__ == "__main__":

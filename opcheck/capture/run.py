@@ -60,6 +60,10 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
+#: Of the phases that are not the model's own: who raised.
+_RAISERS = {"backward": "backward", "optimizer": "the optimizer"}
+
+
 class Captured(NamedTuple):
     """A trace and, where it was asked for, the graph as code."""
 
@@ -148,7 +152,7 @@ def uncompiled(said: list[Problem]) -> Iterator[None]:
         return model if model is not None else lambda function: function
 
     before, torch.compile = torch.compile, compiled
-    load_script, torch.jit.load = torch.jit.load, _refuse_script
+    load_script, torch.jit.load = torch.jit.load, _refuse_script  # type: ignore[assignment]
     try:
         yield
     finally:
@@ -213,8 +217,9 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
         kind = "not_simulated"  # torch/_ops.py: it asks each mode for a rule of its own
     location = raised_at(error)
     text = blame.one_line(error)
-    who = {"backward": "backward", "optimizer": "the optimizer"}.get(recorder.phase, "the model")
+    who = _RAISERS.get(recorder.phase, "the model")
     if kind == "model_raised":
+        kind = "training_raised" if recorder.phase in _RAISERS else kind
         text = f"{who} raised {type(error).__name__}: {text}"
         if recorder.guesses:
             text += (

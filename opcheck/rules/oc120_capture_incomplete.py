@@ -12,6 +12,7 @@ _NEXT = {
     "memory": "give it more of this machine with --memory-limit, or smaller inputs with --input",
     "timeout": "give it more time with --timeout, or smaller inputs with --input",
     "model_raised": "give inputs that the model takes with --input, settings with --config",
+    "nothing_to_train": "audit it without --mode train, or name a model whose weights are trained",
     "eager": "the operators were judged, not what the compiler makes of them",
     "guess": "check that the guess leads down the way that your data takes",
 }
@@ -57,7 +58,8 @@ RULE = Rule(
 only a real run has. What lies behind that point was not judged.
 
 **Why.** The inputs do not fit the model, the time limit is too short, or the model's way depends
-on the values of tensors, which a run without weights does not have.
+on the values of tensors, which a run without weights does not have. In a training step, what
+backward or the optimizer raises is said so: `capturable=True` raises on a Mac, for one.
 
 **Way out.** Give inputs with `--input`, settings with `--config`, time with `--timeout`. The
 finding's message is the model's own.
