@@ -45,6 +45,9 @@ PACKAGES = (
     "transformers",
 )
 
+#: by PyPI, asked for macosx_14_0_arm64 and Python 3.11 in November 2026
+_NO_WHEEL = frozenset({"causal_conv1d", "flash_attn", "mamba_ssm", "torch_scatter", "triton"})
+
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -138,7 +141,10 @@ def _construct(make: Callable[[], T], spec: str, *, real: bool) -> T:
 
 def _hint(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"pip install {error.name.partition('.')[0]}"
+        package = error.name.partition(".")[0]
+        if package in _NO_WHEEL:
+            return f"PyPI has no wheel of {package} for macOS: a Mac has to do without it, or to build it"
+        return f"pip install {package}"
     if isinstance(error, ImportError) and error.name:
         return f"the installed {error.name} is not the version that the code expects"
     if isinstance(error, ImportError):

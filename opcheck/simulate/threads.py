@@ -35,7 +35,7 @@ def followed_threads(modes: Modes) -> Iterator[None]:
         thread.run = simulated  # type: ignore[method-assign]
         original(thread)
 
-    threading.Thread.start = start  # type: ignore[method-assign]
+    threading.Thread.start = start  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

@@ -552,3 +552,18 @@ def test_a_library_that_does_not_import(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert what.startswith("importing diffusers raises ImportError: cannot import name")
     assert where.endswith("__init__.py:1 in <module>: from torch import no_such_name")
     assert then == f"  help: install a diffusers that fits torch {torch.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("package", "hint"),
+    [
+        ("torch_scatter", "PyPI has no wheel of torch_scatter for macOS"),
+        ("nowhere_to_be_found", "pip install nowhere_to_be_found"),
+    ],
+)
+def test_a_package_that_is_missing(tmp_path: Path, package: str, hint: str) -> None:
+    file = tmp_path / f"needs_{package}.py"
+    file.write_text(f"import {package}.sub\n\ndef net(): ...\n", encoding="utf-8")
+    with pytest.raises(ModelLoadError) as caught:
+        load(f"{file}:net")
+    assert caught.value.hint.startswith(hint)
