@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from opcheck.model import CallGroup, Finding, GroupLocation, Memory, Report
+from opcheck.model import (
+    CallGroup,
+    Finding,
+    GroupLocation,
+    Memory,
+    Precision,
+    PrecisionLine,
+    Report,
+)
 
 
 def as_dict(report: Report) -> dict[str, object]:
@@ -24,6 +32,7 @@ def as_dict(report: Report) -> dict[str, object]:
             "regions": [msgspec.to_builtins(region) for region in report.partition.regions],
         },
         "memory": _memory(report.memory) if report.memory else None,
+        "precision": [_precision(run) for run in report.precision],
         "capture": msgspec.to_builtins(report.capture),
         "op_lists": msgspec.to_builtins(report.op_lists),
         "not_checked": list(report.not_checked),
@@ -98,6 +107,43 @@ def _memory(memory: Memory) -> dict[str, object]:
         ],
         "advice": list(memory.advice),
         "notes": list(memory.notes),
+    }
+
+
+def _precision(run: Precision) -> dict[str, object]:
+    """Errors are relative, of norms."""
+    return {
+        "dtype": run.dtype,
+        "limit": run.limit,
+        "calls": run.calls,
+        "divergence": _precision_line(run.divergence) if run.divergence else None,
+        "crossing": _precision_line(run.crossing) if run.crossing else None,
+        "events": [
+            {
+                "kind": event.kind,
+                "op": event.op,
+                "elements": event.elements,
+                "of": event.of,
+                "location": _location(event.place),
+            }
+            for event in run.events
+        ],
+        "lines": [_precision_line(line) for line in run.lines],
+        "modules": [msgspec.to_builtins(module) for module in run.modules],
+        "outputs": dict(run.outputs),
+        "loss": run.loss,
+        "gradients": dict(run.gradients),
+        "notes": list(run.notes),
+    }
+
+
+def _precision_line(line: PrecisionLine) -> dict[str, object]:
+    return {
+        "op": line.op,
+        "local": line.local,
+        "inherited": line.inherited,
+        "total": line.total,
+        "location": _location(line.place),
     }
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tabulate import tabulate
 
 from opcheck.judge import outcome
-from opcheck.model import CallGroup, Finding, Memory, Report
-from opcheck.report import memory, summary
+from opcheck.model import CallGroup, Finding, Memory, Precision, Report
+from opcheck.report import memory, precision, summary
 
 
 def render(report: Report) -> str:
@@ -39,6 +39,8 @@ def _lines(report: Report) -> Iterator[str]:
         yield from (f"- {_code(name)} {_text(line)}" for name, line in known)
     if report.memory:
         yield from _memory(report.memory)
+    for run in report.precision:
+        yield from _precision(run)
     yield from ("", "## Transfers", "")
     yield f"{summary.transfers(report.partition)}."
     yield from ("", "## Evidence", "")
@@ -53,19 +55,32 @@ def _memory(estimate: Memory) -> Iterator[str]:
     yield from ("", f"## {memory.TITLE}")
     held = memory.holders(estimate, len(estimate.holders))
     for rows in (memory.peaks(estimate), held, memory.macs(estimate)):
-        yield ""
-        yield tabulate(
-            [[_text(cell) for cell in row] for row in rows.rows],
-            headers=rows.headers,
-            tablefmt="pipe",
-            disable_numparse=True,
-            colalign=rows.aligned,
-        )
+        yield from _table(rows)
     yield ""
     who, prints = memory.printed(estimate.macs)
     if prints:
         yield f"- {who}: {_code(prints)}"
     yield from (f"- {_text(line)}" for line in memory.sentences(estimate))
+
+
+def _precision(run: Precision) -> Iterator[str]:
+    yield from ("", f"## {_text(precision.title(run))}", "", f"{_text(precision.verdict(run))}.")
+    for rows in (precision.lines(run), precision.modules(run)):
+        if rows.rows:
+            yield from _table(rows)
+    yield ""
+    yield from (f"- {_text(line)}" for line in precision.sentences(run))
+
+
+def _table(rows: memory.Rows) -> Iterator[str]:
+    yield ""
+    yield tabulate(
+        [[_text(cell) for cell in row] for row in rows.rows],
+        headers=rows.headers,
+        tablefmt="pipe",
+        disable_numparse=True,
+        colalign=rows.aligned,
+    )
 
 
 def _finding(finding: Finding) -> Iterator[str]:

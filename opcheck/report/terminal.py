@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from opcheck.judge import outcome
-from opcheck.model import Finding, GroupLocation, Memory, Report
-from opcheck.report import memory, summary
+from opcheck.model import Finding, GroupLocation, Memory, Precision, Report
+from opcheck.report import memory, precision, summary
+from opcheck.report.memory import Rows
 from opcheck.wording import plural
 
 WIDTH = 100
@@ -72,6 +73,8 @@ def render(report: Report, *, color: bool = False, width: int = WIDTH, full: boo
             _indented(out, Text.assemble((name, "bold"), f" {line}"), 2)
     if report.memory:
         _memory(out, report.memory, full=full)
+    for run in report.precision:
+        _precision(out, run)
     for title, lines in (
         ("Transfers", [summary.transfers(report.partition)]),
         ("Evidence", [f"captured: {summary.capture(report)}", summary.evidence(report)]),
@@ -123,19 +126,31 @@ def _memory(out: Console, estimate: Memory, *, full: bool) -> None:
     _heading(out, memory.TITLE)
     held = memory.holders(estimate, len(estimate.holders) if full else _HELD)
     for rows in (memory.peaks(estimate), held, memory.macs(estimate)):
-        table = Table(box=None, show_edge=False, pad_edge=False, header_style="dim")
-        for header, side in zip(rows.headers, rows.aligned, strict=True):
-            table.add_column(
-                header, justify="right" if side == "right" else "left", overflow="fold"
-            )
-        for row in rows.rows:
-            table.add_row(*map(Text, row))
-        out.print(Padding(table, (0, 0, 1, 2)))
+        _table(out, rows)
     who, prints = memory.printed(estimate.macs)
     if prints:
         _indented(out, f"{who}: {prints}", 2)
     for line in memory.sentences(estimate):
         _indented(out, line, 2)
+
+
+def _precision(out: Console, run: Precision) -> None:
+    _heading(out, precision.title(run))
+    out.print(Padding(precision.verdict(run), (0, 0, 1, 2)))
+    for rows in (precision.lines(run), precision.modules(run)):
+        if rows.rows:
+            _table(out, rows)
+    for line in precision.sentences(run):
+        _indented(out, line, 2)
+
+
+def _table(out: Console, rows: Rows) -> None:
+    table = Table(box=None, show_edge=False, pad_edge=False, header_style="dim")
+    for header, side in zip(rows.headers, rows.aligned, strict=True):
+        table.add_column(header, justify="right" if side == "right" else "left", overflow="fold")
+    for row in rows.rows:
+        table.add_row(*map(Text, row))
+    out.print(Padding(table, (0, 0, 1, 2)))
 
 
 def _operators(report: Report) -> Padding:

@@ -23,6 +23,7 @@ from opcheck.rules import (
     oc141_complex_origin,
     oc142_rare_dtype_origin,
     oc143_checkpoint_dtype,
+    oc150_precision,
 )
 from opcheck.rules.rule import Rule
 
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     oc141_complex_origin.RULE,
     oc142_rare_dtype_origin.RULE,
     oc143_checkpoint_dtype.RULE,
+    oc150_precision.RULE,
 )
 
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
