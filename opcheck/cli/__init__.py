@@ -26,6 +26,10 @@ VERBS = {
 }
 
 
+#: A module named ``run`` would take the place of the function below.
+_MODULES = {"run": "program"}
+
+
 class _Verbs(click.Group):
     """A group that knows its commands' names and helps without importing them."""
 
@@ -35,7 +39,8 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"opcheck.cli.{cmd_name}").command
+        module = _MODULES.get(cmd_name, cmd_name)
+        command: click.Command = import_module(f"opcheck.cli.{module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

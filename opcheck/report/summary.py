@@ -43,6 +43,8 @@ def capture(report: Report) -> str:
         + [f"{name} {facts[name]}" for name in ("optimizer", "autocast") if facts[name]]
         + ([f"loss: {facts['loss']}"] if facts["loss"] else [])
     )
+    if facts["mode"] == "run":
+        return f"a run on an emulated Mac, torch {facts['installed_torch']}{end}"
     return f"{mode}, tracer {facts['tracer']}, torch {facts['installed_torch']}, {size}{given}{end}"
 
 
@@ -54,8 +56,9 @@ def transfers(partition: Partition) -> str:
     return (
         f"{plural(partition.transfers_to_cpu, 'copy')} to the CPU "
         f"({filesize(partition.bytes_to_cpu)}), "
-        f"{partition.transfers_to_mps:,} back ({filesize(partition.bytes_to_mps)}), "
-        f"around {plural(regions, 'CPU region')}"
+        f"{partition.transfers_to_mps:,} back ({filesize(partition.bytes_to_mps)})"
+        # Of a run that was counted, not kept, nobody knows how its calls hang together.
+        + (f", around {plural(regions, 'CPU region')}" if regions else "")
     )
 
 
@@ -124,6 +127,10 @@ def next_command(report: Report) -> str:
     if worst is not None and worst.severity != "note":
         return f"opcheck explain {worst.rule}"
     flags = report.capture["flags"]
+    if report.capture["mode"] == "run":
+        return (
+            "keep it so in CI: opcheck run --fail-on fallback, or the pytest fixture mps_emulated"
+        )
     words = ["opcheck", "audit", report.model, *(flags if isinstance(flags, list) else [])]
     words += ["--torch", str(report.target["torch"]), "--macos", str(report.target["macos"])]
     return shlex.join([*words, "--fail-on", "fallback"])

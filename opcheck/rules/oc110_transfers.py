@@ -20,7 +20,8 @@ def check(audited: Audited) -> Iterator[Finding]:
         severity="note",
         message=f"the CPU fallbacks make {plural(moved.transfers_to_cpu, 'copy')} to the CPU "
         f"({filesize(moved.bytes_to_cpu)}) and {moved.transfers_to_mps:,} back "
-        f"({filesize(moved.bytes_to_mps)}) in {plural(len(regions), 'region')}",
+        f"({filesize(moved.bytes_to_mps)})"
+        + (f" in {plural(len(regions), 'region')}" if regions else ""),
         hint="fallback calls in a row share no copies: "
         "one .cpu() before them and one .to('mps') after copies less",
         count=sum(region.calls for region in regions),

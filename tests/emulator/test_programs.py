@@ -10,6 +10,7 @@ import re
 import runpy
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import opcheck
+from opcheck import cli
 
 SCRIPTS = Path(__file__).parent / "scripts"
 _NUMBERS = re.compile(r"(?:[Ll]oss|norm|accuracy|Accuracy)\W+[\d./e-]+")
@@ -31,19 +33,11 @@ class Ended(NamedTuple):
     report: dict[str, object]
 
 
-def run(tmp_path: Path, *arguments: str, flags: tuple[str, ...] = ()) -> Ended:
+def run(tmp_path: Path, *arguments: str, flags: tuple[str, ...] = (), report: bool = True) -> Ended:
     """``opcheck run`` in a process of its own; the report as JSON."""
-    report = tmp_path / "report.json"
-    command = [
-        sys.executable,
-        "-m",
-        "opcheck",
-        "run",
-        "--torch=2.13",
-        "--macos=15",
-        "-o",
-        str(report),
-    ]
+    file = tmp_path / "report.json"
+    flags = (*flags, "-o", str(file)) if report else flags
+    command = [sys.executable, "-m", "opcheck", "run", "--torch=2.13", "--macos=15"]
     ended = subprocess.run(
         [*command, *flags, *arguments],
         capture_output=True,
@@ -52,7 +46,7 @@ def run(tmp_path: Path, *arguments: str, flags: tuple[str, ...] = ()) -> Ended:
         cwd=tmp_path,
         env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
     )
-    made = json.loads(report.read_text()) if report.exists() else {}
+    made = json.loads(file.read_text()) if file.exists() else {}
     return Ended(ended.returncode, ended.stdout, ended.stderr, made)
 
 
@@ -83,9 +77,9 @@ def edited(tmp_path: Path, script: str, old: str, new: str) -> tuple[Path, int]:
 
 def test_digits_have_the_cpus_losses() -> None:
     threads = torch.get_num_threads()
-    on_cpu = printed("digits.py", "--no-mps")
+    on_cpu = printed("digits.py", "--epochs=1", "--no-mps")
     with opcheck.emulate(torch="2.13", macos="15") as mac:
-        on_mps = printed("digits.py")
+        on_mps = printed("digits.py", "--epochs=1")
     assert on_mps == on_cpu
     assert "Accuracy: " in on_mps
     assert torch.get_num_threads() == threads
@@ -174,13 +168,40 @@ BUGS = {
 def test_a_bug_raises_the_macs_error_at_its_line(tmp_path: Path, bug: str) -> None:
     old, new, message = BUGS[bug]
     script, line = edited(tmp_path, "digits.py", old, new)
-    ended = run(tmp_path, str(script), "--epochs=1")
+    kind, _, text = message.partition(": ")
+    with (
+        pytest.raises(Exception, match=re.escape(text)) as caught,
+        opcheck.emulate(torch="2.13", macos="15") as mac,
+    ):
+        printed(str(script), "--epochs=1")
+    assert caught.type.__name__ == kind
+    lines = [
+        entry.lineno for entry in traceback.extract_tb(caught.tb) if "digits" in entry.filename
+    ]
+    # The mixed devices meet in the first convolution of the model.
+    assert (lines[-1] == line) is (bug != "mixed devices")
+    assert mac.report.headline == "fails"
+
+
+def test_the_traceback_and_the_exit_code_of_a_bug(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import torch\n"
+        "def loss(x):\n"
+        "    return torch.nn.functional.mse_loss(x, torch.ones(2))\n"
+        "loss(torch.ones(2, device='mps'))\n"
+    )
+    ended = run(tmp_path, "program.py")
     assert ended.code == 1
-    assert message in ended.err
-    trace = ended.err[ended.err.index("Traceback") :]
-    if bug != "mixed devices":  # that one is raised in the convolution
-        assert f'digits.py", line {line}, in ' in trace
-    assert "opcheck/" not in trace[: trace.index(message)]
+    trace = ended.err[ended.err.index("Traceback") : ended.err.index("RuntimeError")]
+    files = re.findall(r'File "([^"]+)", line (\d+)', trace)
+    assert [(Path(file).name, int(line)) for file, line in files[:2]] == [
+        ("program.py", 4),
+        ("program.py", 3),
+    ]
+    assert {Path(file).name for file, _ in files[2:]} == {"functional.py"}
+    assert len(files) == 3
+    assert "found at least two devices, mps:0 and cpu!" in ended.err
     assert ended.report["headline"] == "fails"
 
 
@@ -192,13 +213,16 @@ def test_arguments_streams_and_exit_codes_are_the_programs(tmp_path: Path) -> No
         "sys.exit('no')\n"
     )
     (tmp_path / "helper.py").write_text("NAME = 'beside it'\n")
-    ended = run(tmp_path, "program.py", "--torch", "x", flags=("--fail-on=never",))
+    ended = run(tmp_path, "program.py", "--torch", "x", flags=("--fail-on=never",), report=False)
     assert ended.out == "['--torch', 'x'] __main__ beside it 1.0\n"
-    assert "no\n" in ended.err
+    assert ended.err.startswith("no\n")
     assert "the program itself ended with exit code 1" in ended.err
+    # The program's stdout is its own.
+    assert "nothing was observed on a Mac" in ended.err
     assert ended.code == 3
 
 
+@pytest.mark.slow
 def test_a_module_is_run_as_python_does(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
@@ -212,29 +236,14 @@ def test_a_module_is_run_as_python_does(tmp_path: Path) -> None:
     assert ended.report["headline"] == "runs natively"
 
 
-def test_without_an_output_file_the_report_goes_to_stderr(tmp_path: Path) -> None:
-    script = tmp_path / "program.py"
-    script.write_text("import torch\nprint(torch.ones(1).to('mps').tolist())\n")
-    ended = subprocess.run(
-        [sys.executable, "-m", "opcheck", "run", "--torch=2.13", "program.py"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    )
-    assert ended.stdout == "[1.0]\n"
-    assert "runs natively" in ended.stderr
-    assert "nothing was observed on a Mac" in ended.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [((), "no program to run"), (("absent.py",), "no such file: absent.py")],
 )
 def test_a_wrong_use_is_three_lines(
-    tmp_path: Path, arguments: tuple[str, ...], message: str
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    ended = run(tmp_path, *arguments)
-    assert ended.code == 2
-    assert message in ended.err
-    assert len(ended.err.splitlines()) == 3
+    assert cli.run(["run", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(message)
+    assert len(said.splitlines()) == 3

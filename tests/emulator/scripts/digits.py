@@ -95,8 +95,8 @@ def main():
     torch.manual_seed(args.seed)
     device = torch.device("mps" if use_mps else "cpu")
 
-    train_loader = DataLoader(Digits(256, 0), args.batch_size, shuffle=True, num_workers=1)
-    test_loader = DataLoader(Digits(128, 1), 64, num_workers=1)
+    train_loader = DataLoader(Digits(160, 0), args.batch_size, shuffle=True, num_workers=1)
+    test_loader = DataLoader(Digits(64, 1), 64, num_workers=1)
     model = Net().to(device)
     optimizer = optim.Adadelta(model.parameters(), lr=args.lr * 100)
     scheduler = StepLR(optimizer, step_size=1, gamma=args.gamma)
