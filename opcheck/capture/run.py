@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import random
+import sys
 import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -179,6 +181,14 @@ class AsModule(torch.nn.Module):
         return self.function(*args, **kwargs)
 
 
+def _seed() -> None:
+    """What a program draws (layers that training drops, masks of spectrograms) is the same in each run."""
+    random.seed(0)
+    torch.manual_seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+
+
 def _step(request: CaptureRequest) -> TrainStep | None:
     if request.mode != "train":
         return None
@@ -196,6 +206,7 @@ def _forward(request: CaptureRequest) -> Program:
 def _call(
     program: Program, model: torch.nn.Module, args: Any, kwargs: Any, recorder: Recorder
 ) -> Problem | None:
+    _seed()
     try:
         with recorder.follow_modules(model), without_compiler():
             program(model, args, kwargs, recorder)
