@@ -15,7 +15,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from opcheck.audit import audit
-from opcheck.capture.request import CaptureRequest
+from opcheck.capture.request import DEFAULT_OPTIMIZER, CaptureRequest
 from opcheck.files import write_text
 from opcheck.model import Report
 from opcheck.oplists.registrations import load
@@ -37,10 +37,10 @@ BEGIN, END = (
 )
 
 
-#: Reports of training steps: name -> the model of the zoo and how it is trained.
+#: Reports of training steps: name -> the model of the zoo, its optimizer, its autocast.
 TRAINED = {
-    "resnet50_train": ("resnet50", {"optimizer": "sgd:momentum=0.9,nesterov=true"}),
-    "wav2vec2_ctc_train": ("wav2vec2_ctc", {"optimizer": "adamw", "autocast": "float16"}),
+    "resnet50_train": ("resnet50", "sgd:momentum=0.9,nesterov=true", ""),
+    "wav2vec2_ctc_train": ("wav2vec2_ctc", "adamw", "float16"),
 }
 
 
@@ -77,10 +77,14 @@ def _files(models: list[str]) -> Iterator[tuple[Path, str]]:
 
 def audited(model: str) -> Report:
     """The report of one model of the zoo, or of a training step of it."""
-    name, trained = TRAINED.get(model, (model, {}))
-    mode = "train" if trained else "inference"
+    name, optimizer, autocast = TRAINED.get(model, (model, DEFAULT_OPTIMIZER, ""))
     request = CaptureRequest(
-        model=f"scripts/zoo.py:{name}", torch=TORCH, macos=MACOS, mode=mode, **trained
+        model=f"scripts/zoo.py:{name}",
+        torch=TORCH,
+        macos=MACOS,
+        mode="train" if model in TRAINED else "inference",
+        optimizer=optimizer,
+        autocast=autocast,
     )
     return audit(request, load())
 
