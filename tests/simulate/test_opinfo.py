@@ -16,10 +16,7 @@ from scripts.opinfo.store import SIMULATED_MACOS
 SAMPLES = 4
 
 #: OpInfo -> why its calls are unknown: they leave the namespace that the lists describe.
-UNKNOWN = {
-    "nn.functional.linear_cross_entropy/chunked": "a custom operator of torch_nn, written in Python",
-    "nn.functional.linear_cross_entropy/chunked_none": "a custom operator of torch_nn, written in Python",
-}
+UNKNOWN: dict[str, str] = {}
 
 #: OpInfo -> why its calls are refused although its test is not expected to fail.
 REFUSED = {
