@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -104,12 +105,12 @@ def test_the_report_counts_a_loop_and_grows_no_longer_with_it() -> None:
     group = next(group for group in report.groups if group.op == "aten::mul_.Tensor")
     assert group.count == 200
     assert len(group.locations) == 1
-    assert str(group.locations[0].location).endswith(".py:%d" % _line_of("x.mul_(1 /"))
+    assert str(group.locations[0].location).endswith(f".py:{_line_of('x.mul_(1 /')}")
     assert report.headline == "runs natively"
     assert any("gets the same numbers" in text for text in report.not_checked)
     assert any("nothing was observed on a Mac" in text for text in report.not_checked)
 
 
 def _line_of(text: str) -> int:
-    with open(__file__) as lines:
-        return next(number for number, line in enumerate(lines, 1) if text in line)
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
