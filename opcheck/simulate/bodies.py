@@ -52,6 +52,21 @@ def _grouped_mm(args: Any, kwargs: Any) -> tuple[str, ...]:
     return ("aten::empty_strided", "aten::bmm.out" if batched else "aten::mm.out")
 
 
+def _ldexp(product: str) -> Callable[[Any, Any], tuple[str, ...]]:
+    # BinaryOps.cpp, ``ldexp`` (2.13 to 2.15): integral exponents have a kernel of their own on the CPU only.
+    def calls(args: Any, _kwargs: Any) -> tuple[str, ...]:
+        if args[0].dtype in (torch.float16, torch.bfloat16):
+            return (
+                "aten::empty.memory_format",
+                "aten::fill_.Scalar",
+                "aten::pow.Tensor_Tensor",
+                product,
+            )
+        return ("aten::pow.Scalar", product)
+
+    return calls
+
+
 def _only(*calls: str) -> Callable[[Any, Any], tuple[str, ...]]:
     return lambda _args, _kwargs: calls
 
@@ -81,6 +96,9 @@ CALLS: dict[str, Callable[[Any, Any], tuple[str, ...]]] = {
     # Pack: loops over the batch on the host, then narrow, cat (PackedSequence.cpp).
     "aten::_pack_padded_sequence": _only("aten::as_strided", "aten::cat"),
     "aten::_grouped_mm": _grouped_mm,
+    "aten::ldexp.Tensor": _ldexp("aten::mul.Tensor"),
+    "aten::ldexp.out": _ldexp("aten::mul.out"),
+    "aten::ldexp_": _ldexp("aten::mul.out"),
 }
 
 

@@ -33,6 +33,9 @@ MPS_KEYS = (
 MPS_DEVICE = torch.device("mps", 0)
 _CPU = torch.device("cpu")
 _make_wrapper = torch.Tensor._make_wrapper_subclass
+#: C++ that takes the wrapper for a CPU tensor with data (ldexp's kernel in 2.13 to 2.15) raises then, and does not
+#: end the process.
+_refuse_data_access = torch._C._set_throw_on_mutable_data_ptr
 _numbers = itertools.count(1)
 
 
@@ -311,6 +314,7 @@ def wrap(
         requires_grad=requires_grad,
         _extra_dispatch_keys=MPS_KEYS,
     )
+    _refuse_data_access(tensor)
     tensor.spec = spec
     tensor.payload = payload
     tensor.memory = memory if memory is not None else Storage(known=payload is not None)

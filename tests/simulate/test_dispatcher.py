@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from opcheck.simulate.shapes import NotSimulatedError
-from opcheck.simulate.tensor import MPSTensor
+from opcheck.simulate.specs import spec_of
+from opcheck.simulate.tensor import MPSTensor, wrap
 from tests.simulate.mac import names, recorded
 
 BIG = torch.zeros(200, 200)  # more elements than values are kept for
@@ -175,6 +176,25 @@ def test_a_registration_of_another_release_changes_the_way() -> None:
 
 def test_numbers_where_the_schema_says_tensor() -> None:
     assert names(lambda x: torch.copysign(x, 2.0), torch.ones(2)) == ["copysign.Scalar"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("release", ["2.9", "2.13", "2.15"])
+def test_integral_exponents_reach_no_kernel_of_the_cpu(release: str, dtype: torch.dtype) -> None:
+    def run(x: torch.Tensor, exponent: torch.Tensor) -> None:
+        torch.ldexp(x, exponent)
+        torch.ldexp(x, exponent.to(dtype))
+
+    x = torch.ones(3, dtype=dtype)
+    calls = recorded(run, x, torch.arange(3), release=release).calls
+    reached = [inner for e in calls for inner in (e.call.inner or [e.call.route.name])]
+    power = "aten::pow.Scalar" if dtype is torch.float32 else "aten::pow.Tensor_Tensor"
+    assert reached.count(power) == reached.count("aten::mul.Tensor") == 2
+
+
+def test_the_data_of_a_wrapper_cannot_be_had_in_c() -> None:
+    with pytest.raises(RuntimeError, match="Cannot access data pointer"):
+        torch._C.TensorBase.data_ptr(wrap(spec_of(torch.ones(2))))
 
 
 def test_what_numpy_refuses_is_recorded_as_a_refusal() -> None:
