@@ -115,7 +115,7 @@ def ask(
     if message is None:
         raise _died(child.returncode, request, stage, printed.last_line(), timed_out=killer.struck)
     if isinstance(message, Failure):
-        raise _error(message)
+        raise error_of(message)
     return message
 
 
@@ -208,7 +208,8 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
             child.kill()
 
 
-def _error(failure: Failure) -> OpcheckError:
+def error_of(failure: Failure) -> OpcheckError:
+    """The exception that a child process could only tell of."""
     kind = getattr(errors, failure.error, CaptureError)
     error: OpcheckError = kind(failure.message, context=failure.context, hint=failure.hint)
     return error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck.capture import watchdog
+from opcheck.capture import installed, watchdog
 from opcheck.capture.protocol import Done, Failure, Message, Stage
 from opcheck.capture.request import CaptureRequest
 from opcheck.errors import CaptureError, OpcheckError
@@ -65,6 +65,7 @@ def _answer(load: Callable[[], Work], request: CaptureRequest, answers: BinaryIO
     # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was made from.
     os.environ["PYTORCH_JIT"] = "0"
     try:
+        installed.require()
         work = load()
         watchdog.limit_memory(int(request.memory_limit * 1e9) or watchdog.default_memory())
         watchdog.limit_time(request.time_limit)

@@ -15,7 +15,10 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck.capture import installed
+from opcheck.capture.protocol import Failure
 from opcheck.emulator.request import Outcome, RunRequest
+from opcheck.errors import CaptureError
 
 #: torch's own files that stand between the program and the emulation, and between its parts.
 _OVERRIDES = str(Path("torch", "overrides.py"))
@@ -35,6 +38,17 @@ def main() -> int:
     os.environ.setdefault("PYTORCH_JIT", "0")
     os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"
     _prepare(request)
+    try:
+        installed.require()
+    except CaptureError as error:
+        failure = Failure(
+            error=CaptureError.__name__,
+            message=error.message,
+            context=error.context,
+            hint=error.hint,
+        )
+        Path(request.answer).write_bytes(msgspec.json.encode(failure))
+        return CaptureError.exit_code
 
     from opcheck.capture.vision import prepare_torchvision  # noqa: PLC0415  (torch: seconds)
     from opcheck.emulator.errors import ProcessAbortedError  # noqa: PLC0415

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck.capture.parent import error_of
+from opcheck.capture.protocol import Failure
 from opcheck.emulator.request import Outcome, RunRequest
 from opcheck.errors import CaptureError
 
@@ -20,7 +22,8 @@ def run(request: RunRequest) -> Outcome:
     """Run the program on the emulated Mac; it has this process's standard streams.
 
     Raises:
-        CaptureError: the process ended without a report: a signal, ``os._exit``, an exec.
+        CaptureError: the process ended without a report: a signal, ``os._exit``, an exec; or the
+            installed torch is none that can be emulated with.
     """
     with tempfile.TemporaryDirectory(prefix="opcheck-") as directory:
         answer = Path(directory, "outcome.json")
@@ -45,7 +48,10 @@ def run(request: RunRequest) -> Outcome:
                 hint="opcheck reports when the program comes to its end, also by an exception; "
                 "os._exit, a signal or an exec leave nothing behind",
             )
-        return msgspec.json.decode(answer.read_bytes(), type=Outcome)
+        outcome = msgspec.json.decode(answer.read_bytes(), type=Outcome | Failure)
+        if isinstance(outcome, Failure):
+            raise error_of(outcome)
+        return outcome
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:

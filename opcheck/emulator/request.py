@@ -20,7 +20,7 @@ class RunRequest(Record, frozen=True, kw_only=True):
     answer: str = ""
 
 
-class Outcome(Record, frozen=True, kw_only=True):
+class Outcome(Record, frozen=True, kw_only=True, tag="outcome"):
     """How the program ended, and the report of its run."""
 
     report: Report

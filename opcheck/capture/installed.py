@@ -1,0 +1,39 @@
+"""Whether the installed torch can be simulated with."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from opcheck.errors import CaptureError
+from opcheck.versions import Version
+
+#: The first release that was tried; what the simulation takes from torch is listed in CONTRIBUTING.md.
+OLDEST = Version(2, 8)
+
+
+def require() -> None:
+    """Import torch.
+
+    Raises:
+        CaptureError: there is none, it cannot be imported, or it is older than the simulation needs.
+    """
+    context = f"the Python that runs opcheck: {sys.executable}"
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+        raise CaptureError(
+            "torch is not installed: a model cannot be run"
+            if missing
+            else f"the installed torch cannot be imported: {' '.join(str(error).split())}",
+            context=context,
+            hint=f"pip install 'torch>={OLDEST}'; opcheck op, history and matrix need none",
+        ) from error
+    found = str(torch.__version__)
+    if Version.parse(found) < OLDEST:
+        raise CaptureError(
+            f"the installed torch {found} is too old: a model is run with torch {OLDEST} or newer",
+            context=context,
+            hint=f"pip install 'torch>={OLDEST}'; --torch still chooses the release that is judged",
+        )
