@@ -27,6 +27,9 @@ _BANDS = (
     "input_dim",
 )
 
+#: They read (batch, frames, bands) though a convolution comes first.
+_FRAMES_FIRST = ("speech_to_text",)
+
 
 def _wave(facts: Facts) -> torch.Tensor:
     if facts.kind == "audio-spectrogram-transformer":
@@ -34,7 +37,9 @@ def _wave(facts: Facts) -> torch.Tensor:
     channels = getattr(facts.config, "audio_channels", 1 if facts.kind == "dac" else None)
     if channels:
         return facts.floats(1, channels, 24000)
-    return facts.floats(1, SAMPLES)
+    if "pe_audio" in facts.kind:
+        return facts.floats(1, 1, SAMPLES - SAMPLES % 1920)
+    return facts.floats(1, SAMPLES - SAMPLES % 1920 if "muse_spark" in facts.kind else SAMPLES)
 
 
 def _spectrum(facts: Facts) -> torch.Tensor:
@@ -43,7 +48,7 @@ def _spectrum(facts: Facts) -> torch.Tensor:
     if "clap" in facts.kind:
         return facts.floats(1, 1, 1001, bands)
     reads = next((one for one in facts.model.modules() if isinstance(one, nn.Conv1d)), None)
-    if reads is not None and reads.in_channels == bands:
+    if reads is not None and reads.in_channels == bands and facts.kind not in _FRAMES_FIRST:
         positions = part.size("max_source_positions", default=0)
         return facts.floats(1, bands, 2 * positions or FRAMES)
     return facts.floats(1, FRAMES, bands)

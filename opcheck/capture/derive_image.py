@@ -26,6 +26,22 @@ _SEVERAL = (
     "granite4_vision",
     "deepseek_vl_hybrid",
 )
+#: What the first layer of a vision part may be.
+_READERS = (nn.Conv2d, nn.Conv3d, nn.Linear)
+
+#: Height and width of the images of a kind whose configuration does not say.
+_SIZES: dict[str, tuple[int, int]] = {
+    "pp_ocrv5_mobile_rec": (48, 320),
+    "rf_detr": (448, 448),
+    "pp_ocrv5_server_rec": (48, 320),
+    "pp_ocrv6_small_rec": (48, 320),
+    "pp_ocrv6_tiny_rec": (48, 320),
+    "pe_video": (336, 336),
+    "pe_video_encoder": (336, 336),
+    "pe_audio_video": (336, 336),
+    "pe_audio_video_encoder": (336, 336),
+}
+
 #: Two images are compared.
 _PAIRS = ("superglue", "lightglue", "efficientloftr")
 
@@ -33,12 +49,26 @@ _PAIRS = ("superglue", "lightglue", "efficientloftr")
 def image_shape(facts: Facts) -> tuple[int, int, int]:
     """Channels, height and width."""
     part = facts.part("vision_config") or facts.part("backbone_config") or facts
+    first = next((one for one in seen(facts).modules() if isinstance(one, nn.Conv2d)), None)
     channels = part.size("num_channels", "in_channels", "in_chans", "image_channels", default=3)
-    size = facts.get("image_size", "input_size", "img_size", default=224)
+    if first is not None and first.groups == 1 and first.in_channels in (1, 3, 4):
+        channels = first.in_channels
+    size = facts.get("image_size", "input_size", "img_size", default=_SIZES.get(facts.kind, 224))
     if isinstance(size, dict):
         size = (size["height"], size["width"])
     height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
     return channels, height, width
+
+
+def seen(facts: Facts) -> nn.Module:
+    """The part of the model that sees; the whole where no name says which it is."""
+    named = (
+        module
+        for name, module in facts.model.named_modules()
+        if name.rpartition(".")[2].startswith("vis")
+    )
+    found: nn.Module = next(named, facts.model)
+    return found
 
 
 def _image(facts: Facts) -> torch.Tensor:
@@ -48,6 +78,8 @@ def _image(facts: Facts) -> torch.Tensor:
     if facts.kind in _PAIRS:
         return facts.floats(1, 2, channels, height, width)
     frames = getattr(facts.config, "num_frames", None)
+    if "molmo2" in facts.kind:
+        return _cut(facts).unsqueeze(0)
     if frames or facts.kind in _SEVERAL:
         return facts.floats(1, frames or 1, channels, height, width)
     return facts.floats(1, channels, height, width)
@@ -65,10 +97,16 @@ def _patches(facts: Facts) -> torch.Tensor:
     part = facts.part("vision_config") or facts
     channels = part.size("in_channels", "in_chans", "num_channels", default=3)
     side = part.size("patch_size", default=14)
-    convolution = next((one for one in facts.model.modules() if isinstance(one, nn.Conv2d)), None)
-    if convolution is not None and convolution.in_channels == channels:
+    if "paddleocr" in facts.kind:
+        return facts.floats(1, GRID * GRID, channels, side, side)
+    layers = (one for one in seen(facts).modules() if isinstance(one, _READERS))
+    first = next(layers, None)
+    if isinstance(first, nn.Conv2d):
         return facts.floats(GRID * GRID, channels, side, side)
-    return facts.floats(GRID * GRID, channels * part.size("temporal_patch_size") * side * side)
+    pixels = channels * part.size("temporal_patch_size") * side * side
+    if isinstance(first, nn.Linear) and first.in_features % (channels * side * side) == 0:
+        pixels = first.in_features
+    return facts.floats(GRID * GRID, pixels)
 
 
 def _hidden(facts: Facts) -> torch.Tensor:
@@ -112,7 +150,21 @@ def _positions(_facts: Facts) -> torch.Tensor:
 def _cut(facts: Facts) -> torch.Tensor:
     part = facts.part("vision_config") or facts
     pixels = 3 * part.size("patch_size", default=16) ** 2
-    return facts.floats(1, GRID * GRID, pixels)
+    count = (
+        part.size("image_num_pos", default=GRID * GRID) if "molmo2" in facts.kind else GRID * GRID
+    )
+    return facts.floats(1, count, pixels)
+
+
+def _half(facts: Facts) -> torch.Tensor:
+    """SegGPT puts the prompt above the image."""
+    channels, height, width = image_shape(facts)
+    return facts.floats(1, channels, height // 2, width)
+
+
+def _tiles(facts: Facts) -> torch.Tensor:
+    """Mllama: (batch, images, tiles, channels, height, width)."""
+    return facts.floats(1, 1, facts.size("max_num_tiles", default=4), *image_shape(facts))
 
 
 def _masked(facts: Facts) -> torch.Tensor:
@@ -136,8 +188,11 @@ MAKERS: dict[str, Callable[[Facts], Any]] = {
     "pixel_position_ids": _positions,
     "image_position_ids": _positions,
     "spatial_shapes": lambda _: torch.tensor([[GRID, GRID]]),
-    "prompt_pixel_values": _image,
-    "prompt_masks": _image,
+    "bool_masked_pos": _masked,
+    "aspect_ratio_ids": lambda _: torch.ones((1, 1), dtype=torch.int64),
+    "aspect_ratio_mask": lambda facts: torch.ones(
+        (1, 1, facts.size("max_num_tiles", default=4)), dtype=torch.int64
+    ),
 }
 
 #: The same for a kind of model that does otherwise.
@@ -150,6 +205,9 @@ SPECIAL: dict[tuple[str, str], Callable[[Facts], Any]] = {
     ),
     ("gemma4", "pixel_values"): _cut,
     ("gemma4_vision", "pixel_values"): _cut,
-    ("mllama", "aspect_ratio_ids"): lambda _: torch.ones((1, 1), dtype=torch.int64),
-    ("videomae", "bool_masked_pos"): _masked,
+    ("siglip2", "spatial_shapes"): lambda _: torch.tensor([[GRID, GRID]]),
+    ("seggpt", "pixel_values"): _half,
+    ("seggpt", "prompt_pixel_values"): _half,
+    ("seggpt", "prompt_masks"): _half,
+    ("mllama_vision_model", "pixel_values"): _tiles,
 }

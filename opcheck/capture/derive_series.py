@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from opcheck.capture import derive_text
 from opcheck.capture.build import values
 from opcheck.capture.derive_config import Facts
 
@@ -48,6 +49,38 @@ def _future(facts: Facts) -> torch.Tensor:
     return facts.floats(*((1, length, size) if size > 1 else (1, length)))
 
 
+def _perceived(facts: Facts) -> torch.Tensor:
+    """Perceiver: what its preprocessor reads; vectors where it has none."""
+    if "Image" in facts.name:
+        return facts.floats(1, 3, 224, 224)
+    if "OpticalFlow" in facts.name:
+        return facts.floats(1, 2, 27, *facts.get("train_size", default=(368, 496)))
+    if "Model" in facts.name:
+        return facts.floats(1, 64, facts.size("d_model"))
+    if facts.kind == "perceiver":
+        return values((1, facts.size("max_position_embeddings", default=2048)), torch.int64, 262)
+    return facts.floats(1, 16000)
+
+
+def _mel(facts: Facts) -> torch.Tensor:
+    """SpeechT5: the spectrum spoken so far; vectors where the model has no layer that reads a spectrum."""
+    width = "hidden_size" if facts.name == "SpeechT5Model" else "num_mel_bins"
+    return facts.floats(1, STEPS, facts.size(width))
+
+
+def _heard(facts: Facts) -> torch.Tensor:
+    if facts.name == "SpeechT5Model":
+        return facts.floats(1, STEPS, facts.size("hidden_size"))
+    return values((1, 16000), facts.dtype)
+
+
+def _asked(facts: Facts) -> torch.Tensor:
+    """Splinter: a text with one question to answer."""
+    ids = derive_text.tokens(facts)
+    ids[:, 1] = facts.size("question_token_id", default=104)
+    return ids
+
+
 #: An argument of forward -> what makes it.
 MAKERS: dict[str, Callable[[Facts], Any]] = {
     "past_values": _series,
@@ -55,6 +88,7 @@ MAKERS: dict[str, Callable[[Facts], Any]] = {
     "past_observed_mask": lambda facts: torch.ones_like(_series(facts)),
     "past_values_padding": lambda facts: torch.zeros_like(_series(facts)).long(),
     "freq": lambda _: torch.zeros((1, 1), dtype=torch.int64),
+    "inputs": _perceived,
     "states": lambda facts: facts.floats(1, STEPS, facts.config.state_dim),
 }
 SPECIAL: dict[tuple[str, str], Callable[[Facts], Any]] = {
@@ -63,6 +97,11 @@ SPECIAL: dict[tuple[str, str], Callable[[Facts], Any]] = {
         for kind in _LAGGED
         for name, make in (("future_values", _future), ("future_time_features", _future_times))
     },
+    ("speecht5", "decoder_input_values"): _mel,
+    ("speecht5", "input_values"): _heard,
+    ("splinter", "input_ids"): _asked,
+    ("sam3", "input_ids"): derive_text.tokens,
+    ("sam3_lite_text", "input_ids"): derive_text.tokens,
     ("decision_transformer", "actions"): lambda facts: facts.floats(1, STEPS, facts.config.act_dim),
     ("decision_transformer", "rewards"): lambda facts: facts.floats(1, STEPS, 1),
     ("decision_transformer", "returns_to_go"): lambda facts: facts.floats(1, STEPS, 1),

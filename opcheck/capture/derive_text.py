@@ -25,6 +25,9 @@ _LENGTHS = (
     "context_length",
 )
 
+#: Decoders of several codebooks at once.
+_STACKED = ("musicgen_decoder", "musicgen_melody_decoder")
+
 #: Settings that hold the number of a token which stands for an image, an audio or a video.
 PLACEHOLDERS = tuple(
     f"{what}_{end}"
@@ -41,15 +44,22 @@ def tokens(facts: Facts) -> torch.Tensor:
         ids[:, -1] = end
     if "MultipleChoice" in facts.name:
         return ids.unsqueeze(1).repeat(1, CHOICES, 1)
-    return ids
+    return ids.repeat(_books(facts), 1)
 
 
 def decoder_tokens(facts: Facts) -> torch.Tensor:
     """What a decoder has written so far; a row for each codebook that it writes at once."""
     part = facts.part("decoder") or facts.part("decoder_config") or facts
     ids = _row(part)
-    books = part.size("num_codebooks", "num_channels") if part.kind in _STACKED else 1
-    return ids.repeat(books, 1) if books > 1 else ids
+    if facts.kind == "dia":
+        return ids.unsqueeze(-1).repeat(1, 1, part.size("num_channels", default=9))
+    return ids.repeat(_books(part), 1)
+
+
+def _books(facts: Facts) -> int:
+    """Musicgen's decoders take each codebook as a row of the batch."""
+    kind = getattr(facts.config, "model_type", "")
+    return facts.size("num_codebooks") if kind in _STACKED else 1
 
 
 def vocabulary(facts: Facts) -> int:
@@ -78,10 +88,6 @@ def _row(facts: Facts) -> torch.Tensor:
         if isinstance(mark, int):
             ids[ids == mark] = max(0, size // 2 - 1)
     return ids
-
-
-#: Musicgen's decoders take each codebook as a row of the batch.
-_STACKED = ("musicgen", "musicgen_melody", "musicgen_decoder", "musicgen_melody_decoder")
 
 
 def _ones(facts: Facts) -> torch.Tensor:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.utils._pytree import tree_iter
 
-from opcheck.capture import derive_audio, derive_image, derive_series, derive_text
+from opcheck.capture import derive_audio, derive_image, derive_series, derive_text, open_settings
 from opcheck.capture.build import building
 from opcheck.capture.derive_config import Facts
 from opcheck.capture.derive_text import TOKENS  # noqa: F401 - part of what this module says
@@ -27,10 +27,39 @@ MAKERS: dict[str, Callable[[Facts], Any]] = {
 SPECIAL = {**derive_image.SPECIAL, **derive_audio.SPECIAL, **derive_series.SPECIAL}
 
 #: Arguments that have a default with which no user calls the model.
-OFFERED = ("bbox", "input_features_mask", "feature_attention_mask")
+OFFERED = ("bbox",)
 
-#: What the parts of a text that stand for an image are marked by.
-_TYPES = ("mm_token_type_ids", "moe_mm_token_type_ids")
+#: ... and those that a model of sound alone is called with.
+_HEARD = ("input_features_mask", "feature_attention_mask")
+
+
+class Sense(NamedTuple):
+    """What a model reads beside its text, or among it."""
+
+    main: str
+    #: settings of a model that reads it among its text: the token that stands for a part of it
+    marks: tuple[str, ...]
+    reader: str
+    makers: dict[str, Callable[[Facts], Any]]
+    #: arguments that mark those tokens
+    types: tuple[str, ...] = ()
+
+
+SENSES = (
+    Sense(
+        "pixel_values",
+        ("image_token_id", "image_token_index", "img_token_id", "image_token"),
+        "get_image_features",
+        derive_image.MAKERS,
+        ("mm_token_type_ids", "moe_mm_token_type_ids"),
+    ),
+    Sense(
+        "input_features",
+        ("audio_token_id", "audio_token_index"),
+        "get_audio_features",
+        derive_audio.MAKERS,
+    ),
+)
 
 
 def derive(model: nn.Module) -> tuple[dict[str, Any], str]:
@@ -48,11 +77,19 @@ def derive(model: nn.Module) -> tuple[dict[str, Any], str]:
     made = {name: _make(facts, name) for name in dict.fromkeys(_wanted(facts))}
     made = {name: value for name, value in made.items() if value is not None}
     note = ""
-    if "input_ids" in made and "pixel_values" in facts.parameters and _mark(facts) is not None:
-        made.pop("pixel_values", None)
-        shown = _with_image(facts, made["input_ids"])
-        made.update(shown)
-        note = "" if shown else "; without pixel_values, which --input gives"
+    for sense in SENSES:
+        if (
+            "input_ids" in made
+            and sense.main in facts.parameters
+            and _mark(facts, sense) is not None
+        ):
+            made.pop(sense.main, None)
+            shown = _with(facts, sense, made["input_ids"])
+            made.update(shown)
+            note += "" if shown else f"; without {sense.main}, which --input gives"
+    chosen = open_settings.CHOSEN.get(model, ())
+    if chosen:
+        note += f"; {', '.join(chosen)} set, which {type(model.config).__name__} leaves open"
     return made, f"inputs as the configuration describes them{note}"
 
 
@@ -64,16 +101,17 @@ def _wanted(facts: Facts) -> Iterator[str]:
     names = [name for name in names if name in facts.parameters or not required]
     yield from names
     yield from required
-    if "input_ids" in (*names, *required) and _mark(facts) is None:
+    if "input_ids" in (*names, *required):
         both = facts.get("image_size") or hasattr(facts.config, "audio_config")
-        seen = ("pixel_values", "input_features")
-        yield from (name for name in seen if both and name in facts.parameters)
+        yield from (one.main for one in SENSES if both and one.main in facts.parameters)
     if (
         getattr(facts.config, "is_encoder_decoder", False)
         and "decoder_input_ids" in facts.parameters
     ):
         yield "decoder_input_ids"
     yield from (name for name in OFFERED if name in facts.parameters)
+    if "input_features" in (*names, *required):
+        yield from (name for name in _HEARD if name in facts.parameters)
     yield from (name for kind, name in SPECIAL if kind == facts.kind and name in facts.parameters)
 
 
@@ -88,43 +126,43 @@ def _make(facts: Facts, name: str) -> Any:
     return maker(facts)
 
 
-def _mark(facts: Facts) -> int | None:
-    """The token that stands for a part of an image."""
-    mark = facts.get("image_token_id", "image_token_index", "img_token_id", "image_token")
+def _mark(facts: Facts, sense: Sense) -> int | None:
+    """The token that stands for a part of an image or of a sound."""
+    mark = facts.get(*sense.marks)
     return mark if isinstance(mark, int) else None
 
 
-def _with_image(facts: Facts, text: torch.Tensor) -> dict[str, Any]:
-    """An image, and the text with as many tokens for it as the vision part makes of it; nothing if that fails."""
-    looks: Any = getattr(facts.model, "get_image_features", None)
-    mark = _mark(facts)
-    if looks is None or mark is None:
+def _with(facts: Facts, sense: Sense, text: torch.Tensor) -> dict[str, Any]:
+    """An image or a sound, and the text with as many tokens for it as the model makes of it; nothing if that fails."""
+    reads: Any = getattr(facts.model, sense.reader, None)
+    mark = _mark(facts, sense)
+    if reads is None or mark is None:
         return {}
-    taken = set(inspect.signature(looks).parameters) & set(facts.parameters)
-    names = [name for name in derive_image.MAKERS if name in taken]
-    names += [name for kind, name in derive_image.SPECIAL if kind == facts.kind and name in taken]
+    taken = set(inspect.signature(reads).parameters) & set(facts.parameters)
+    names = [name for name in sense.makers if name in taken]
+    names += [name for kind, name in SPECIAL if kind == facts.kind and name in taken]
     try:
         shown = {name: _make(facts, name) for name in dict.fromkeys(names)}
-        count = _features(facts, looks, shown)
+        count = _features(facts, reads, shown)
     except Exception:  # noqa: BLE001 - the model's own code, on weights without memory
         return {}
     ids = derive_text.with_placeholders(text, mark, count)
-    types = {name: (ids == mark).long() for name in _TYPES if name in facts.parameters}
+    types = {name: (ids == mark).long() for name in sense.types if name in facts.parameters}
     return {"input_ids": ids, **shown, **types}
 
 
-def _features(facts: Facts, looks: Callable[..., Any], shown: dict[str, Any]) -> int:
-    """How many vectors of the text's width the vision part makes; large tensors stay without memory."""
+def _features(facts: Facts, reads: Callable[..., Any], shown: dict[str, Any]) -> int:
+    """How many vectors of the text's width the model makes of it; large tensors stay without memory."""
     training = facts.model.training
     facts.model.eval()
     try:
         with building(), torch.no_grad():
-            made = looks(**shown)
+            made = reads(**shown)
     finally:
         facts.model.train(training)
     made = getattr(made, "pooler_output", made)
-    elements = sum(leaf.numel() for leaf in tree_iter(made) if isinstance(leaf, torch.Tensor))
+    leaves = [leaf for leaf in tree_iter(made) if isinstance(leaf, torch.Tensor)]
     width = facts.model.get_input_embeddings().embedding_dim
-    if not elements or elements % width:
-        raise ValueError(elements)
-    return int(elements // width)
+    if not leaves or any(leaf.shape[-1] != width for leaf in leaves):
+        raise ValueError(leaves)
+    return sum(leaf.numel() for leaf in leaves) // width

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcheck.capture import open_settings
 from opcheck.capture.blame import one_line, own_line
 from opcheck.errors import ModelLoadError
 
@@ -96,10 +97,16 @@ def _transformers(library: ModuleType, name: str, config: Config) -> nn.Module:
                 context=f"configuration of transformers:{name}",
                 hint=_suggest(near, f"print(transformers.{kind.config_class.__name__}())"),
             )
+    chosen = {
+        name: value for name, value in open_settings.settings(kind).items() if name not in config
+    }
+    config = {**chosen, **config}
     settings = kind.config_class(**config) if config else defaults
     if getattr(settings, "use_pretrained_backbone", False):
         settings.use_pretrained_backbone = False  # transformers 4 would download it
-    return kind._from_config(settings)
+    model = kind._from_config(settings)
+    open_settings.CHOSEN[model] = tuple(chosen)
+    return model
 
 
 def _timm(library: ModuleType, name: str, config: Config) -> nn.Module:

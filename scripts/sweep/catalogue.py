@@ -64,8 +64,12 @@ def _smallness(name: str) -> tuple[int, int, str]:
     return next(words, len(_SMALL)), len(name), name
 
 
-def _is_model(kind: Any, base: type) -> bool:
-    return isinstance(kind, type) and issubclass(kind, base)
+def _is_model(kind: Any, base: Any) -> bool:
+    return (
+        isinstance(kind, type)
+        and issubclass(kind, base)
+        and kind.forward.__name__ != "_forward_unimplemented"  # of nn.Module
+    )
 
 
 CATALOGUES: dict[str, Callable[[ModuleType], Iterator[Job]]] = {

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+from opcheck.capture import open_settings
 from scripts.sweep.records import Config, Job
 
 #: Layers that are kept, and more where that takes in each kind of layer that the configuration lists.
@@ -34,8 +35,9 @@ def small(job: Job, library: ModuleType) -> Config:
     """
     name = job.spec.partition(":")[2]
     if job.library == "transformers":
-        defaults = getattr(library, name).config_class()
-        return {**_smaller(defaults), **job.config}
+        kind = getattr(library, name)
+        needed = open_settings.settings(kind)
+        return {**_smaller(kind.config_class(**needed)), **job.config}
     if job.library == "diffusers":
         parameters = inspect.signature(getattr(library, name).__init__).parameters.values()
         settings = {one.name: one.default for one in parameters}

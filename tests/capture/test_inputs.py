@@ -354,15 +354,51 @@ def test_a_transformers_model_runs_with_its_derived_inputs(
     run(made.model, inputs.args, inputs.kwargs)
 
 
-def test_a_model_of_text_and_images_is_called_with_text_and_says_so() -> None:
+LLAVA = {"text_config": {"model_type": "llama", **SIZED}, "vision_config": PICTURE}
+
+
+def test_a_model_of_text_and_images_is_called_with_an_image_and_as_many_tokens_for_it() -> None:
     pytest.importorskip("transformers")
-    made = load(
-        "transformers:LlavaForConditionalGeneration",
-        {"text_config": {"model_type": "llama", **SIZED}, "vision_config": PICTURE},
-    )
+    made = load("transformers:LlavaForConditionalGeneration", LLAVA | {"image_token_id": 7})
+    inputs = inputs_for(made)
+    ids, pixels = inputs.kwargs["input_ids"], inputs.kwargs["pixel_values"]
+    patches = (224 // 32) ** 2  # CLIPVisionConfig
+    assert int((ids == 7).sum()) == patches
+    assert ids.shape == (1, 128 + patches)
+    assert pixels.shape == (1, 3, 224, 224)
+    assert "without" not in inputs.note
+    made.model(**inputs.kwargs)
+
+
+def test_a_model_of_text_and_images_that_cannot_be_run_on_shapes_is_called_with_text_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("transformers")
+    made = load("transformers:LlavaForConditionalGeneration", LLAVA)
+
+    def refuses(*_args: Any, **_kwargs: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(made.model, "get_image_features", refuses)
     inputs = inputs_for(made)
     assert inputs.specs == ("input_ids=1x128:int64",)
     assert inputs.note.endswith("; without pixel_values, which --input gives")
+
+
+def test_settings_that_the_configuration_leaves_open_are_set_and_said() -> None:
+    pytest.importorskip("transformers")
+    made = load("transformers:EsmModel", SIZED)
+    inputs = inputs_for(made)
+    assert "which EsmConfig leaves open" in inputs.note
+    made.model(**inputs.kwargs)
+
+
+def test_a_setting_that_is_given_is_not_said_to_be_open() -> None:
+    pytest.importorskip("transformers")
+    given = {**SIZED, "vocab_size": 40, "pad_token_id": 1, "mask_token_id": 32}
+    made = load("transformers:EsmModel", given)
+    assert made.model.config.vocab_size == 40
+    assert "leaves open" not in inputs_for(made).note
 
 
 def test_floating_inputs_have_the_dtype_of_the_weights() -> None:

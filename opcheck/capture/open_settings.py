@@ -1,0 +1,135 @@
+"""Settings that a library's configuration leaves open and without which its model does not build or run.
+
+Each is what a published checkpoint of that family has, unless a smaller number does as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import nn
+
+Settings = dict[str, Any]
+
+_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+_SIGLIP = {
+    "model_type": "siglip_vision_model",
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "num_attention_heads": 16,
+    "patch_size": 14,
+    "image_size": 364,
+}
+_DENSE_THEN_SPARSE = {
+    "num_hidden_layers": 12,
+    "mlp_layer_types": ["dense"] + 11 * ["sparse"],
+    "num_experts_per_tok": 6,
+}
+_FORECAST = {"prediction_length": 24}
+_INDEXER = {
+    "indexer_n_heads": 4,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 128,
+    "indexer_budget": 64,
+    "indexer_compress_ratio": 4,
+}
+_PERCEPTION = {
+    "architecture": "vit_pe_core_large_patch14_336",
+    "model_args": {"embed_dim": 1024, "img_size": [448, 448], "depth": 2},
+}
+_HIDDEN_SIZES = {"hidden_sizes": [96, 192, 384, 768]}
+
+#: A class of transformers or of its configuration -> the settings.
+OPEN: dict[str, Settings] = {
+    "AutoformerConfig": _FORECAST,
+    "AyaVisionConfig": {"vision_config": _SIGLIP},
+    "BambaConfig": {"attn_layer_indices": [1]},
+    "BeitForSemanticSegmentation": {"out_indices": [3, 5, 7, 11]},
+    "BridgeTowerForContrastiveLearning": {
+        "contrastive_hidden_size": 512,
+        "logit_scale_init_value": 2.6592,
+    },
+    "ChameleonConfig": {"vocabulary_map": {"<image>": 8711, "IMGIMGAAZ": 4, "IMGIMGABZ": 5}},
+    "CohereCompassConfig": {
+        "text_config": {"rope_parameters": {"full_attention": _ROPE, "sliding_attention": _ROPE}}
+    },
+    "CohereCompassTextConfig": {
+        "rope_parameters": {"full_attention": _ROPE, "sliding_attention": _ROPE}
+    },
+    "ConvNextBackbone": _HIDDEN_SIZES,
+    "ConvNextV2Backbone": _HIDDEN_SIZES,
+    "DbrxConfig": {"attn_config": {"rope_theta": 500000.0, "kv_n_heads": 8, "clip_qkv": 8.0}},
+    "DeepseekOcr2Config": {"text_config": _DENSE_THEN_SPARSE},
+    "DeepseekOcr2TextConfig": _DENSE_THEN_SPARSE,
+    "DeepseekV2Config": {"num_experts_per_tok": 6},
+    "DepthProConfig": {"image_size": 1536},
+    "DiffusionGemmaConfig": {
+        "text_config": {"num_experts": 16, "top_k_experts": 4, "moe_intermediate_size": 704}
+    },
+    "DiffusionGemmaTextConfig": {
+        "num_experts": 16,
+        "top_k_experts": 4,
+        "moe_intermediate_size": 704,
+    },
+    "Dots1Config": {"n_routed_experts": 16, "n_shared_experts": 2, "num_experts_per_tok": 6},
+    "Emu3Config": {
+        "vocabulary_map": {
+            "<image>": 151646,
+            "<|extra_200|>": 151846,
+            "<|visual token 000000|>": 151854,
+            "<|visual token 000001|>": 151855,
+        }
+    },
+    "EsmConfig": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+    "FocalNetBackbone": {"hidden_sizes": [192, 384, 768, 768]},
+    "Granite4VisionConfig": {"deepstack_layer_map": [[-2, 0]], "downsample_rate": "4/8"},
+    "GraniteMoeHybridConfig": {"layer_types": ["mamba", "attention"], "num_hidden_layers": 2},
+    "HieraForPreTraining": {
+        "decoder_hidden_size": 512,
+        "decoder_depth": 8,
+        "decoder_num_heads": 16,
+    },
+    "HunYuanDenseV1Config": {"head_dim": 128},
+    "HunYuanMoEV1Config": {"head_dim": 128},
+    "HunYuanVLConfig": {"text_config": {"head_dim": 128}},
+    "HunYuanVLTextConfig": {"head_dim": 128},
+    "InformerConfig": _FORECAST,
+    "Lfm2MoeConfig": {
+        "layer_types": ["conv", "conv", "full_attention", "conv"],
+        "num_hidden_layers": 4,
+    },
+    "MinistralConfig": {"head_dim": 128},
+    "MoonshineStreamingConfig": {"num_key_value_heads": 8},
+    "NemotronConfig": {"num_key_value_heads": 8},
+    "PerceiverForImageClassificationFourier": {"d_model": 261, "num_cross_attention_heads": 1},
+    "PerceiverForOpticalFlow": {
+        "d_model": 322,
+        "d_latents": 512,
+        "num_cross_attention_heads": 1,
+        "image_size": [368, 496],
+    },
+    "PerceiverForMultimodalAutoencoding": {
+        "d_model": 704,
+        "d_latents": 512,
+        "num_cross_attention_heads": 1,
+    },
+    "PerceptionLMConfig": {"vision_config": _PERCEPTION},
+    "Qwen2VLConfig": {"vision_config": {"hidden_size": 8192}},
+    "Qwen2_5_VLConfig": {"vision_config": {"out_hidden_size": 8192}},
+    "Qwen3OmniMoeTalkerConfig": {"text_config": {"shared_expert_intermediate_size": 768}},
+    "Qwen3OmniMoeTalkerTextConfig": {"shared_expert_intermediate_size": 768},
+    "Qwen3VLConfig": {"vision_config": {"out_hidden_size": 4096}},
+    "Qwen4ExpConfig": {"text_config": _INDEXER},
+    "Qwen4ExpTextConfig": _INDEXER,
+    "ReformerModelWithLMHead": {"is_decoder": True},
+    "TimeSeriesTransformerConfig": _FORECAST,
+}
+
+#: Models whose settings were chosen here -> the names of these.
+CHOSEN: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
+
+
+def settings(kind: Any) -> Settings:
+    """What the model class needs beyond the defaults of its configuration."""
+    return {**OPEN.get(kind.config_class.__name__, {}), **OPEN.get(kind.__name__, {})}
