@@ -67,7 +67,11 @@ def _filled(x: torch.Tensor, index: Any, value: Any) -> bool:
 
 def _on_device(index: Any) -> Any:
     if type(index) is tuple:
-        return tuple(_on_device(item) for item in index)
+        # A tuple inside is a list, not an index of several dimensions.
+        return tuple(_on_device(list(item) if type(item) is tuple else item) for item in index)
+    if type(index) is list and any(type(item) is MPSTensor and item.dim() == 0 for item in index):
+        # sequenceToVariable reads each number (torch/csrc/utils/tensor_new.cpp).
+        index = [item.item() if isinstance(item, torch.Tensor) else item for item in index]
     if type(index) is list and index and all(type(item) in (int, bool) for item in index):
         return torch.ops.aten._to_copy.default(torch.tensor(index), device=MPS_DEVICE)
     return index

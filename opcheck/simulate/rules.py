@@ -192,7 +192,13 @@ def _histogram_of_edges(x: MPSTensor, bins: list[MPSTensor], **_kwargs: Any) -> 
 
 
 #: the table
+def _masked_fill(x: MPSTensor, mask: MPSTensor, _value: Any) -> Specs:
+    # torch/_refs/__init__.py lets a value on the CPU be without dimensions, but not beside a tensor on meta.
+    return (spec_of(torch.masked_fill(x.spec.meta(), mask.spec.meta(), 0)),)
+
+
 RULES: dict[str, Callable[..., Specs]] = {
+    "aten::masked_fill.Tensor": _masked_fill,
     "aten::linear": _linear,
     "aten::_scaled_dot_product_attention_math_for_mps": _sdpa_for_mps,
     "aten::_lstm_mps": _lstm_mps,

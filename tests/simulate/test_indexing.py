@@ -86,6 +86,15 @@ def test_a_list_goes_to_the_device(index: Any) -> None:
     assert called[-1] == "index.Tensor"
 
 
+def test_numbers_on_the_device_in_a_list_are_read_one_by_one() -> None:
+    def run(x: torch.Tensor, numbers: torch.Tensor) -> None:
+        x[(numbers[0], numbers[1]), [0, 1]] = 2.0
+
+    called = names(run, torch.ones(3, 3), torch.tensor([2, 1]))
+    assert called.count("_local_scalar_dense") == 2
+    assert "index_put_" in called
+
+
 def test_gradients_go_through() -> None:
     def run(x: torch.Tensor) -> None:
         y = x.clone()

@@ -181,3 +181,13 @@ def test_pooling_and_its_gradient() -> None:
         assert x.grad.shape == x.shape
 
     recorded(run, torch.rand(1, 2, 8, 8).requires_grad_(), grad=True, keep=1)
+
+
+def test_a_value_without_dimensions_may_stay_on_the_cpu_where_a_mask_fills() -> None:
+    shapes: list[tuple[int, ...]] = []
+
+    def run(x: torch.Tensor, mask: torch.Tensor) -> None:
+        shapes.append(tuple(x.masked_fill(mask, torch.tensor(1.0)).shape))
+
+    recorded(run, torch.zeros(2, 1), torch.ones(3, dtype=torch.bool))
+    assert shapes == [(2, 3)]
