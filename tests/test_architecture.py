@@ -22,7 +22,7 @@ LAYERS = (
     ("rules",),
     ("partition", "memory"),
     ("ask",),
-    ("upgrade",),
+    ("upgrade", "remedies"),
     ("judge",),
     ("limits", "flow"),
     ("compile", "precision"),
@@ -36,7 +36,7 @@ LAYERS = (
 )
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 #: Rooms in which user code and torch run, and their modules that the torch-free rooms import.
-WITH_TORCH = {"simulate", "capture", "compile", "emulator", "observe", "precision"}
+WITH_TORCH = {"simulate", "capture", "compile", "emulator", "observe", "precision", "remedies"}
 TORCH_FREE = {
     "compile/__init__.py",
     "compile/emit.py",
@@ -55,6 +55,13 @@ TORCH_FREE = {
     "precision/__init__.py",
     "precision/parent.py",
     "precision/worker.py",
+    "remedies/__init__.py",
+    "remedies/remedy.py",
+    "remedies/table.py",
+    "remedies/complex_entries.py",
+    "remedies/dtype_entries.py",
+    "remedies/fourier_entries.py",
+    "remedies/precision_entries.py",
 }
 
 

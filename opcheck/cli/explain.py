@@ -1,4 +1,4 @@
-"""``opcheck explain [ID]``: the page of a finding."""
+"""``opcheck explain [ID]``: the page of a finding, or of a remedy."""
 
 from __future__ import annotations
 
@@ -11,18 +11,27 @@ from opcheck.errors import UsageError
 @click.command("explain", help=VERBS["explain"])
 @click.argument("rule_id", metavar="[ID]", required=False)
 def command(rule_id: str | None) -> int:
-    """Print the page of one rule, or a line for each."""
-    from opcheck.rules import BY_ID, RULES  # noqa: PLC0415  (not for --help)
+    """Print the page of one rule or remedy, or a line for each."""
+    from opcheck import remedies  # noqa: PLC0415  (not for --help)
+    from opcheck.rules import BY_ID, RULES  # noqa: PLC0415
 
     if rule_id is None:
-        output.emit("\n".join(f"{rule.id}  {rule.severity:<8} {rule.title}" for rule in RULES))
+        lines = [f"{rule.id}  {rule.severity:<8} {rule.title}" for rule in RULES]
+        width = max(map(len, remedies.BY_ID))
+        lines += ["", "Remedies"]
+        lines += [f"{one.id:<{width}}  {one.title}" for one in remedies.REMEDIES]
+        output.emit("\n".join(lines))
+        return 0
+    remedy = remedies.BY_ID.get(rule_id.lower().replace("-", "_"))
+    if remedy is not None:
+        output.emit(f"# {remedy.id}: {remedy.title}\n\n{remedy.page.strip()}\n")
         return 0
     rule = BY_ID.get(rule_id.upper())
     if rule is None:
         raise UsageError(
             f"unknown finding: {rule_id!r}",
             context="opcheck explain",
-            hint=f"known: {', '.join(BY_ID)}",
+            hint=f"known: {', '.join(BY_ID)}; opcheck explain lists the remedies, too",
         )
     output.emit(f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page.strip()}\n")
     return 0

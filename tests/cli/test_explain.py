@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from opcheck.remedies import REMEDIES, Remedy
 from opcheck.rules import RULES
 from tests.cli.conftest import CommandLine
 
@@ -15,8 +16,16 @@ def test_every_finding_has_a_page(opcheck: CommandLine, rule: object) -> None:
 
 
 def test_without_an_id_every_rule_has_a_line(opcheck: CommandLine) -> None:
-    lines = opcheck("explain").out.splitlines()
+    lines = opcheck("explain").out.partition("\n\nRemedies\n")[0].splitlines()
     assert [line.split()[0] for line in lines] == [rule.id for rule in RULES]
+
+
+@pytest.mark.parametrize("remedy", REMEDIES, ids=lambda remedy: remedy.id)
+def test_every_remedy_has_a_line_and_a_page(opcheck: CommandLine, remedy: Remedy) -> None:
+    assert f"\n{remedy.id} " in opcheck("explain").out
+    page = opcheck("explain", remedy.id.replace("_", "-")).out
+    assert page.startswith(f"# {remedy.id}: {remedy.title}\n")
+    assert remedy.code() in page
 
 
 def test_an_unknown_id_names_the_known_ones(opcheck: CommandLine) -> None:

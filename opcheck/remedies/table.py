@@ -1,0 +1,24 @@
+"""The table of remedies: which is for what.  Imports no torch."""
+
+from __future__ import annotations
+
+from opcheck.remedies.complex_entries import COMPLEX
+from opcheck.remedies.dtype_entries import DTYPES
+from opcheck.remedies.fourier_entries import FOURIER
+from opcheck.remedies.precision_entries import PRECISION
+from opcheck.remedies.remedy import Remedy
+from opcheck.versions import Target
+
+REMEDIES: tuple[Remedy, ...] = (*DTYPES, *COMPLEX, *FOURIER, *PRECISION)
+
+BY_ID: dict[str, Remedy] = {remedy.id: remedy for remedy in REMEDIES}
+
+
+def for_kind(kind: str, target: Target) -> Remedy | None:
+    """The first remedy for a kind that is offered on the target; None: there is none.
+
+    Args:
+        kind: an operator without its overload (``aten::polar``), or trait/how of an origin (``float64/numpy``).
+        target: the Mac.
+    """
+    return next((one for one in REMEDIES if kind in one.kinds and one.offered(target)), None)
