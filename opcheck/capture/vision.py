@@ -70,7 +70,9 @@ def prepare_torchvision() -> bool:
     for schema in SCHEMAS:
         library.define(schema)
     library.impl("_cuda_version", lambda: -1, "CompositeExplicitAutograd")
-    vision_autograd.register(library)
+    # From 0.28 on torchvision's own Python registers the derivatives, and registering twice warns.
+    if not (extension.parent / "_autograd_registrations.py").is_file():
+        vision_autograd.register(library)
     _kept.append(library)
     _skip_loading(extension)
     return True
