@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
+from packaging.specifiers import SpecifierSet
 
 from opcheck.errors import OpListError
 from opcheck.oplists.files import read_history
@@ -94,6 +95,16 @@ class ExtensionRelease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     #: the files of the wheel that register operators.
     libraries: tuple[str, ...]
     counts: ExtensionCounts
+
+    def admits(self, torch_line: str) -> bool:
+        """Whether pip installs it beside a torch line that is newer than the one it was made for.
+
+        Raises:
+            UsageError: not a version.
+        """
+        asked = SpecifierSet(self.requires.removeprefix("torch").strip(" ()"))
+        newer = Version.parse(torch_line) > Version.parse(self.torch_line)
+        return newer and asked.contains(torch_line)
 
 
 def dump_extensions(releases: Mapping[str, Iterable[ExtensionRelease]]) -> str:
@@ -189,12 +200,18 @@ class Extensions:
     def release(self, library: str, torch_line: str) -> ExtensionRelease | None:
         """The release that goes with a torch line; None where no list holds it.
 
+        The one that was released with it; else the newest before whose wheel asks for no release
+        of torch that would exclude it: those of PyTorch's stable ABI, which no torch is pinned by.
+
         Raises:
             OpListError: the file is damaged.
             UsageError: not a version.
         """
         line = paired_line(library, torch_line)
-        return next((r for r in self.releases.get(library, ()) if r.line == line), None)
+        releases = self.releases.get(library, ())
+        paired = next((release for release in releases if release.line == line), None)
+        admitting = (release for release in reversed(releases) if release.admits(torch_line))
+        return paired or next(admitting, None)
 
     def operators(self, library: str, line: str) -> Mapping[str, str]:
         """Every operator of a release line of the library, with its value.

@@ -68,12 +68,45 @@ def test_the_lists_hold_as_many_as_they_say(library: str) -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_every_torch_release_from_2_0_has_its_pair_up_to_the_last_one(library: str) -> None:
-    last = {"torchvision": Version(2, 14), "torchaudio": Version(2, 11)}[library]
+def test_every_torch_release_from_2_0_has_its_pair(library: str) -> None:
+    last = {"torchvision": "0.29.2", "torchaudio": "2.11.0"}[library]
     for release in LISTS.releases:
         found = LISTS.extension(library, release.line)
         line = Version.parse(release.line)
-        assert (found is not None) == (Version(2, 0) <= line <= last), release.line
+        assert (found is not None) == (Version(2, 0) <= line), release.line
+        if found is not None and found[0] != last:
+            of_the_pair = LISTS.extensions.releases[library]
+            assert [one.torch_line for one in of_the_pair if one.version == found[0]] == [
+                release.line
+            ]
+
+
+@pytest.mark.parametrize(
+    ("library", "torch_line", "version"),
+    [
+        # Requires-Dist: torch>=2.14.0, a wheel of the stable ABI
+        ("torchvision", "2.15", "0.29.2"),
+        ("torchvision", "2.14", "0.29.2"),
+        # Requires-Dist: torch (==2.13.0), so no other
+        ("torchvision", "2.13", "0.28.0"),
+        # no Requires-Dist, libtorchaudio.abi3.so
+        ("torchaudio", "2.15", "2.11.0"),
+        ("torchaudio", "2.12", "2.11.0"),
+        ("torchaudio", "2.10", "2.10.0"),
+    ],
+)
+def test_the_wheels_own_metadata_says_which_newer_torch_it_goes_with(
+    library: str, torch_line: str, version: str
+) -> None:
+    release = LISTS.extensions.release(library, torch_line)
+    assert release is not None
+    assert release.version == version
+
+
+def test_a_wheel_that_pins_its_torch_goes_with_no_other() -> None:
+    for release in RELEASES["torchvision"]:
+        assert release.admits("2.15") == (release.line == "0.29"), release.version
+        assert not release.admits(release.torch_line)
 
 
 @pytest.mark.parametrize(
@@ -122,11 +155,13 @@ def test_the_release_and_its_operators() -> None:
         ("torchvision::deform_conv2d", "2.2", "fallback", "env", "torchvision 0.17.2; a CPU"),
         ("torchvision::deform_conv2d", "2.9", "native", None, "torchvision 0.24.1"),
         ("torchvision::qnms", "2.14", "fallback", "env", "torchvision 0.29.2; a CPU kernel"),
-        ("torchvision::nms", "2.15", "unknown", None, "no torchvision that goes with torch 2.15"),
+        ("torchvision::nms", "2.15", "native", None, "registered in torchvision 0.29.2"),
+        ("torchvision::qnms", "2.15", "fallback", "env", "torchvision 0.29.2; a CPU kernel"),
         ("torchvision::nms", "1.13", "unknown", None, "no torchvision that goes with torch 1.13"),
         ("torchvision::zzz", "2.13", "unknown", None, "torchvision 0.28.0 registers no operator"),
         ("torchaudio::forced_align", "2.11", "fallback", "env", "torchaudio 2.11.0; a CPU"),
-        ("torchaudio::forced_align", "2.12", "unknown", None, "no torchaudio that goes with"),
+        ("torchaudio::forced_align", "2.15", "fallback", "env", "torchaudio 2.11.0; a CPU"),
+        ("torchaudio::forced_align", "1.13", "unknown", None, "no torchaudio that goes with"),
         ("torchaudio::_lfilter_core_loop", "2.9", "unknown", None, "whose body was not followed"),
         ("torchtext::zzz", "2.9", "unknown", None, "do not describe the namespace torchtext"),
     ],
