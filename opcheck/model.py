@@ -358,6 +358,8 @@ class Precision(Record, frozen=True, kw_only=True):
     gradients: tuple[tuple[str, float], ...] = ()
     #: what was minimized; empty: no backward was run.
     loss: str = ""
+    #: whether the run came to its end
+    complete: bool = True
     #: what keeps this from being the whole truth
     notes: tuple[str, ...] = ()
 

@@ -27,7 +27,7 @@ def _cumprod(self: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) 
 def _one_by_one(
     accumulate: Callable[..., Any], self: torch.Tensor, dim: int, dtype: torch.dtype | None
 ) -> torch.Tensor:
-    wanted = self.to(dtype or self.dtype)
+    wanted = self.detach().to(dtype or self.dtype)
     # Kernels for 16 bits keep float32 while they sum.
     values = wanted.to(torch.float32) if wanted.dtype.itemsize < 4 else wanted
     if not values.dim():

@@ -102,6 +102,7 @@ class _Run:
             outputs=tuple(outputs),
             gradients=tuple(gradients)[:_GRADIENTS],
             loss=self.loss,
+            complete=not problem,
             notes=(*problem, *self._notes()),
         )
 

@@ -133,6 +133,7 @@ def _precision(run: Precision) -> dict[str, object]:
         "outputs": dict(run.outputs),
         "loss": run.loss,
         "gradients": dict(run.gradients),
+        "complete": run.complete,
         "notes": list(run.notes),
     }
 

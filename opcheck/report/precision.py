@@ -60,10 +60,10 @@ def verdict(run: Precision) -> str:
             f"no single call loses more than {_number(run.limit)}, but what is lost adds up to "
             f"{_number(line.total)} at {line.op} {summary.place(line.place)}"
         )
-    return (
-        f"nothing here needs float64: none of {plural(run.calls, 'call')} is off by more than "
-        f"{_number(run.limit)}"
-    )
+    found = f"none of {plural(run.calls, 'call')} is off by more than {_number(run.limit)}"
+    if not run.complete:
+        return f"could not tell: the run broke off; until then {found}"
+    return f"nothing here needs float64: {found}"
 
 
 def lines(run: Precision) -> Rows:
