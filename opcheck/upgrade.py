@@ -46,7 +46,7 @@ def smallest(
         OpListError: the lists are damaged.
     """
     # What the program itself does wrong, it does in every release.
-    if any(call.refusal is not None for call in calls):
+    if not calls or any(call.refusal is not None for call in calls):
         return None
     for candidate in _newer(target, lists):
         if all(map(accepts, judge_all(calls, candidate, lists))):

@@ -31,6 +31,7 @@ def test_both_where_neither_alone_is_enough() -> None:
 
 
 def test_none_where_no_target_helps() -> None:
+    assert smallest((), make_target("2.12"), make_lists()) is None
     lists = make_lists(statements=(make_statement("always"),))
     assert smallest(MM, make_target("2.12"), lists) is None
     refused = call("aten::relu", refusal=("device_mismatch", "two devices"))

@@ -124,20 +124,22 @@ def of_statement(
 
 def upgrade(audited: Audited, group: CallGroup) -> str:
     """Which release, or which macOS, has a kernel for what the group lacks; empty if none has."""
-    found = str(audited.smallest_upgrade(group) or _lost_since(audited, group))
+    found = str(audited.smallest_upgrade(group) or _registered_in(audited, group))
     return f"{found} has an MPS kernel for it" if found else ""
 
 
-def _lost_since(audited: Audited, group: CallGroup) -> str:
-    """The newest older release with a kernel, where none of the newer has one."""
+def _registered_in(audited: Audited, group: CallGroup) -> str:
+    """A release with a kernel, where the calls themselves tell of none.
+
+    The first newer one, where the calls were counted and not kept (``opcheck run``); else the newest older one: the
+    kernel was lost.
+    """
     op = group.verdict.named or group.op
-    lines = [Version.parse(release.line) for release in audited.lists.releases]
-    had = [
-        line
-        for line in lines
-        if line < audited.target.torch and audited.lists.resolve(op, str(line)).status == "native"
-    ]
-    return f"torch {max(had)}" if had else ""
+    lines = sorted(Version.parse(release.line) for release in audited.lists.releases)
+    have = [line for line in lines if audited.lists.resolve(op, str(line)).status == "native"]
+    newer = [line for line in have if line > audited.target.torch and not audited.trace.calls]
+    older = [line for line in have if line < audited.target.torch]
+    return next((f"torch {line}" for line in (*newer, *reversed(older))), "")
 
 
 def sentences(*parts: str) -> str:

@@ -377,7 +377,9 @@ class Simulator(TorchDispatchMode):
             return value
         shapes.check_layout(value)
         memory = base.memory if relation == "view" and type(base) is MPSTensor else None
-        return wrap(spec_of(value), value, memory)
+        wrapped = wrap(spec_of(value), value, memory)
+        _set_bits(wrapped, conjugate=value.is_conj(), negative=value.is_neg())
+        return wrapped
 
     def _compute_shapes(
         self, route: Route, result: shapes.Result, args: Any, kwargs: Any, device: torch.device
@@ -402,6 +404,7 @@ class Simulator(TorchDispatchMode):
                 outputs.append([self._wrap_shape(relation.relation, s, base, place) for s in spec])
             else:
                 outputs.append(self._wrap_shape(relation.relation, spec, base, place))
+            _keep_bits(route, relation.relation, base, outputs[-1])
         if not outputs:
             return None
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -420,6 +423,26 @@ class Simulator(TorchDispatchMode):
         values, answer = guesses.copied(spec, self._sink.asked("Tensor.cpu"))
         self._sink.guess("Tensor.cpu", answer)
         return values
+
+
+def _keep_bits(route: Route, relation: str, base: Any, views: Any) -> None:
+    """A view of a tensor that is to be read as conjugated, or negated, is so too (ATen/ConjugateFallback.cpp)."""
+    if relation != "view" or type(base) is not MPSTensor:
+        return
+    conjugate = base.is_conj() is not (route.name == "aten::_conj")
+    negative = base.is_neg() is not (route.name == "aten::_neg_view")
+    if conjugate and route.name == "aten::view_as_real":
+        torch.view_as_real(torch.ones(1, dtype=base.dtype).conj())  # raises what it raises
+    if conjugate or negative:
+        for view in views if type(views) is list else (views,):
+            _set_bits(view, conjugate=conjugate, negative=negative)
+
+
+def _set_bits(tensor: MPSTensor, *, conjugate: bool, negative: bool) -> None:
+    if conjugate:
+        torch._C._set_conj(tensor, True)  # noqa: FBT003 - torch takes it by position
+    if negative:
+        torch._C._set_neg(tensor, True)  # noqa: FBT003
 
 
 def _takes_itself_apart(kind: Any) -> bool:
