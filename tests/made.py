@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date
 
 from opcheck.audit import report
-from opcheck.model import OpCall, Problem, Report, SourceLocation, TensorSpec, Trace
+from opcheck.model import OpCall, Precision, Problem, Report, SourceLocation, TensorSpec, Trace
 from opcheck.oplists.files import Counts, Release
 from opcheck.oplists.history import SCHEMA, History, contract
 from opcheck.oplists.registrations import FILES, OpLists
@@ -179,6 +179,7 @@ def make_report(
     cpu_fallback: bool = False,
     statements: tuple[Statement, ...] = (),
     mac: int = 0,
+    precision: tuple[Precision, ...] = (),
     **others: object,
 ) -> Report:
     return report(
@@ -186,6 +187,7 @@ def make_report(
         make_target(cpu_fallback=cpu_fallback),
         make_lists(statements=statements),
         mac=mac,
+        precision=precision,
     )
 
 

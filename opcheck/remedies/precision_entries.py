@@ -11,7 +11,7 @@ PRECISION = (
     Remedy(
         id="variance",
         title="A variance from the differences, not from two means of squares",
-        kinds=("precision/variance",),
+        kinds=("precision/variance", "aten::sub", "aten::var"),
         before="{var} = ({x}.double() ** 2).mean(-1) - {x}.double().mean(-1) ** 2",
         after="{var} = two_pass_variance({x})",
         module="summing",
@@ -23,7 +23,7 @@ PRECISION = (
     Remedy(
         id="sum",
         title="A sum that keeps what rounding loses",
-        kinds=("precision/sum", "float64/accumulate"),
+        kinds=("precision/sum", "float64/accumulate", "aten::sum"),
         before="{total} = {x}.double().sum(-1)",
         after="{total} = compensated_sum({x})",
         module="summing",
@@ -35,7 +35,7 @@ PRECISION = (
     Remedy(
         id="mean",
         title="A mean that keeps what rounding loses",
-        kinds=("precision/mean",),
+        kinds=("precision/mean", "aten::mean"),
         before="{mean} = {x}.double().mean(-1)",
         after="{mean} = compensated_mean({x})",
         module="summing",

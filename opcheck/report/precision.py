@@ -34,7 +34,7 @@ def sentences(run: Precision) -> Iterator[str]:
     if run.outputs:
         yield f"results: {_errors(run.outputs)}"
     if run.gradients:
-        yield f"gradients ({run.loss}), the worst: {_errors(run.gradients)}"
+        yield f"gradients of {run.loss}, the worst: {_errors(run.gradients)}"
     elif run.loss:
         yield f"gradients: {run.loss}"
     for module in at_fault(run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.model import Finding
+from opcheck.remedies import for_kind
 from opcheck.rules.rule import Audited, Rule
 
 
@@ -17,7 +18,7 @@ def _check(audited: Audited) -> Iterator[Finding]:
                 severity="warning",
                 message=f"{line.op}: in {run.dtype} it loses digits by itself: relative error "
                 f"{line.local:.1e}, from inputs that are off by {line.inherited:.1e}",
-                hint="compute this part another way, or keep it on the CPU in float64: opcheck explain OC150",
+                hint=_way_out(line.op, audited),
                 op=line.op,
                 locations=(line.place,),
             )
@@ -32,6 +33,13 @@ def _check(audited: Audited) -> Iterator[Finding]:
                     op=event.op,
                     locations=(event.place,),
                 )
+
+
+def _way_out(op: str, audited: Audited) -> str:
+    """The page of the remedy for the operator, where there is one."""
+    remedy = for_kind(op.partition(".")[0], audited.target)
+    other = f"another way (opcheck explain {remedy.id})" if remedy else "another way"
+    return f"compute this part {other}, or keep it on the CPU in float64 (opcheck explain keep_on_cpu)"
 
 
 RULE = Rule(

@@ -260,3 +260,26 @@ def test_verbose_tells_the_stages_on_stderr(opcheck: CommandLine) -> None:
     result = opcheck("audit", "m.py:Net", "-v")
     assert result.err == "building the model\n"
     assert "building" not in result.out
+
+
+def test_precision_is_float32_unless_it_says_more(opcheck: CommandLine) -> None:
+    assert opcheck("audit", "m.py:net").code == 0
+    assert opcheck("audit", "m.py:net", "--precision").code == 0
+    assert opcheck("audit", "m.py:net", "--precision", "float16,bfloat16,float16").code == 0
+    asked = [request.precision for request in opcheck.requests]
+    assert asked == [(), ("float32",), ("float16", "bfloat16")]
+
+
+def test_precision_refuses_what_it_cannot_compare(opcheck: CommandLine) -> None:
+    result = opcheck("audit", "m.py:net", "--precision", "int8")
+    assert result.code == 2
+    assert result.err.splitlines() == [
+        "no run in int8 is compared with float64",
+        "  in: --precision",
+        "  help: it compares float32, float16, bfloat16",
+    ]
+
+
+def test_inputs_are_read_from_files(opcheck: CommandLine) -> None:
+    assert opcheck("audit", "m.py:net", "--input-file", "x=x.npy", "--input-file", "y.pt").code == 0
+    assert opcheck.requests[0].input_files == ("x=x.npy", "y.pt")

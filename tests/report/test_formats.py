@@ -8,7 +8,16 @@ import pytest
 import yaml
 from rich.cells import cell_len
 
-from opcheck.model import Lifetime, Report, SourceLocation
+from opcheck.model import (
+    GroupLocation,
+    Lifetime,
+    Precision,
+    PrecisionEvent,
+    PrecisionLine,
+    PrecisionModule,
+    Report,
+    SourceLocation,
+)
 from opcheck.report import FORMATS, format_of, render, terminal
 from opcheck.report.content import as_dict
 from tests.made import call, make_report, make_statement, problem, spec
@@ -16,6 +25,17 @@ from tests.made import call, make_report, make_statement, problem, spec
 GOLDEN = Path(__file__).parent / "golden"
 
 #: One report that is all well, one that has every finding, one with nothing to tell.
+LOST = PrecisionLine(
+    op="aten::sub.Tensor",
+    place=GroupLocation(
+        location=SourceLocation(file="model.py", line=9, text="var = a | b"), module="norm", count=1
+    ),
+    first=7,
+    local=0.099,
+    inherited=1e-7,
+    total=0.29,
+)
+
 REPORTS: dict[str, Report] = {
     "native": make_report(call("aten::mm", 3), call("aten::mm", 3), call("aten::relu", 4)),
     "everything": make_report(
@@ -44,6 +64,42 @@ REPORTS: dict[str, Report] = {
         uncalled=("head",),
         inputs=("x=4x3:float32",),
         mac=8,
+        precision=(
+            Precision(
+                dtype="float32",
+                limit=1e-5,
+                calls=9,
+                divergence=LOST,
+                crossing=LOST,
+                lines=(LOST,),
+                modules=(
+                    PrecisionModule(
+                        name="norm",
+                        kind="Norm",
+                        calls=1,
+                        inherited=1e-7,
+                        total=0.29,
+                        bytes_in=2048,
+                        bytes_out=96,
+                        at_fault=1,
+                    ),
+                ),
+                events=(
+                    PrecisionEvent(
+                        kind="flips",
+                        op="aten::argmax",
+                        place=LOST.place,
+                        elements=1,
+                        of=8,
+                        first=8,
+                    ),
+                ),
+                outputs=(("[0]", 0.29),),
+                gradients=(("norm.weight", 0.4), ("norm.bias", 0.0)),
+                loss="the mean square of the floating outputs",
+                notes=("computed by this machine's CPU",),
+            ),
+        ),
         lifetimes=(
             Lifetime(
                 storage=1, nbytes=24, first=0, freed=None, kind="parameter", name="net.weight"
