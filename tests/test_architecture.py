@@ -39,6 +39,11 @@ DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 WITH_TORCH = {"simulate", "capture", "compile", "emulator", "observe", "precision", "remedies"}
 TORCH_FREE = {
     "compile/__init__.py",
+    "compile/check/__init__.py",
+    "compile/check/clang.py",
+    "compile/check/library.py",
+    "compile/execute/__init__.py",
+    "compile/execute/compiler.py",
     "compile/emit.py",
     "compile/lint.py",
     "compile/parent.py",

@@ -1,0 +1,124 @@
+"""A C++ compiler of this machine, and what it makes of kernels: a shared library."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from opcheck.compile.check.library import DEFINES, INCLUDE, torch_headers
+from opcheck.errors import UsageError
+
+_HERE = Path(__file__).parent
+_NAMES = ("c++", "g++", "clang++")
+
+#: -O1: kernels are compiled once and run once.  The rest is what Metal's C++ takes for granted.
+_FLAGS = (
+    *("-std=gnu++20", "-O1", "-w", "-fPIC", "-fsigned-char", "-fno-exceptions"),
+    *("-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", *DEFINES),
+)
+#: Metal has no double: 2.0 is a float.
+_SINGLE = {
+    "gcc": ("-fsingle-precision-constant",),
+    "clang": ("-Xclang", "-cl-single-precision-constant"),
+}
+_numbers = itertools.count()
+
+
+class CompilerError(RuntimeError):
+    """The compiler refuses a source; the message is its own."""
+
+
+@functools.cache
+def compiler() -> tuple[str, ...]:
+    """The command that compiles kernels on this machine: of CXX, else the first that is found.
+
+    Raises:
+        UsageError: there is none, torch has no Metal headers, or this is no POSIX system.
+    """
+    problem = "the kernels cannot be run"
+    if os.name != "posix":
+        raise UsageError(f"{problem}: their threads need a POSIX system", context=os.name)
+    if torch_headers() is None:
+        raise UsageError(
+            f"{problem}: torch has no Metal headers here",
+            context="torch/include/c10/metal",
+            hint="install a torch from PyPI, 2.7 or newer",
+        )
+    names = (os.environ.get("CXX", ""), *_NAMES)
+    path = next(filter(None, (shutil.which(name) for name in names if name)), None)
+    if path is None:
+        raise UsageError(
+            f"{problem}: no C++ compiler is found",
+            context=", ".join(_NAMES),
+            hint="install g++ 12 or newer, or clang++, or name one in CXX",
+        )
+    told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    return path, *_FLAGS, *_SINGLE["clang" if "clang" in told else "gcc"]
+
+
+@functools.cache
+def _folder() -> Path:
+    """What is compiled once for a process and its forks: the threads, and the headers that every kernel includes."""
+    folder = Path(tempfile.mkdtemp(prefix="opcheck-kernels-"))
+    run(*compiler(), "-c", str(_HERE / "threads.cpp"), "-o", str(folder / "threads.o"))
+    prefix = folder / "prefix.h"
+    prefix.write_text(f'#include <c10/metal/utils.h>\n#include "{_HERE / "entry.h"}"\n')
+    # Both GCC and Clang take prefix.h.gch for prefix.h.
+    run(*compiler(), *_includes(), "-x", "c++-header", str(prefix), "-o", f"{prefix}.gch")
+    return folder
+
+
+def prepare() -> None:
+    """Compile what all kernels share; call it before forking.
+
+    Raises:
+        UsageError: as ``compiler``; or it is too old for Metal's half.
+    """
+    try:
+        _folder()
+    except CompilerError as error:
+        raise UsageError(
+            "the kernels cannot be run: the C++ compiler does not take opcheck's Metal header",
+            context=f"{compiler()[0]}: {next(iter(str(error).splitlines()), '')}",
+            hint="name another in CXX: g++ 12 or newer, or clang++",
+        ) from error
+
+
+def shared_library(source: str) -> Path:
+    """Compile kernels, and link them with their threads.
+
+    Raises:
+        UsageError: as ``prepare``.
+        CompilerError: the compiler refuses them.
+    """
+    prepare()
+    folder = _folder()
+    path = folder / f"kernels-{os.getpid()}-{next(_numbers)}"
+    text, library = path.with_suffix(".cpp"), path.with_suffix(".so")
+    text.write_text(source)
+    run(
+        *(*compiler(), *_includes(), "-include", str(folder / "prefix.h"), "-shared", str(text)),
+        *(str(folder / "threads.o"), "-o", str(library), "-lm"),
+    )
+    return library
+
+
+def _includes() -> Sequence[str]:
+    return ("-isystem", str(INCLUDE), "-isystem", str(torch_headers()))
+
+
+def run(*command: str) -> None:
+    """Run the compiler.
+
+    Raises:
+        CompilerError: it refuses.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a compiler
+    if done.returncode:
+        raise CompilerError(done.stderr.strip() or f"exited with code {done.returncode}")
