@@ -19,6 +19,7 @@ _OURS = re.compile(
     r"|MPS is not available"
     r"|Cannot copy out of meta"
     r"|fake_impls|fake mode"
+    r"|CompilerError"  # execute/compiler.py
 )
 _DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not supported by MPS")
 
@@ -34,7 +35,14 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
     location = None if node is None else line(node)
 
     def of(kind: str, message: str, *, ours: bool = False) -> Failure:
-        return Failure(kind=kind, message=message, op=op, location=location, ours=ours)
+        return Failure(
+            kind=kind,
+            message=message,
+            op=op,
+            location=location,
+            module="" if node is None else module(node),
+            ours=ours,
+        )
 
     dtype = _DTYPE.search(text)
     if _OURS.search(text):
@@ -68,6 +76,19 @@ def _blamed(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Node | N
 def operator_name(node: torch.fx.Node) -> str:
     """The dispatcher's spelling of what a node calls."""
     return node.target.name() if hasattr(node.target, "name") else str(node.target)
+
+
+def module(node: torch.fx.Node) -> str:
+    """Path of the innermost module that called what a node comes from; of the forward, for one of backward."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    paths = [path for path, _ in stack.values()]
+    # L['self'].encoder.layers.0: the variable that holds the outermost one says nothing (torch/_dynamo/source.py).
+    inner = _VARIABLE.sub("", paths[-1]) if paths else ""
+    return ".".join(step for step in _STEP.findall(inner) if step != "_modules")
+
+
+_VARIABLE = re.compile(r"^[LG]\[['\"]\w+['\"]\]")
+_STEP = re.compile(r"\w+")
 
 
 def line(node: torch.fx.Node) -> SourceLocation | None:

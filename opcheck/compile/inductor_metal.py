@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
+import msgspec
 import torch
 
-from opcheck.compile.failures import failure, line, operator_name
+from opcheck.compile.execute.inductor import callable_on_cpu, on_cpu
+from opcheck.compile.failures import failure, line, module, operator_name
 from opcheck.compile.on_mps import fake_on_mps, on_mps, placeholder_values
 from opcheck.compile.records import Extern, Failure, FusedNode, Kernel, SideGraph
 
@@ -88,11 +90,25 @@ def _names() -> _Names:
     )
 
 
-class SideCompiler:
-    """A backend for torch.compile that runs on the CPU and compiles each graph for mps beside."""
+def preload() -> None:
+    """Import and prepare what every compilation needs, so that forks of this process have it.
 
-    def __init__(self) -> None:
+    A first graph imports Inductor's lowerings and traces its patterns; that takes longer than a small graph itself.
+    """
+    with torch.no_grad():
+        torch.compile(torch.sin, backend=SideCompiler())(torch.zeros(2))
+    torch._dynamo.reset()
+
+
+class SideCompiler:
+    """A backend for torch.compile that runs on the CPU and compiles each graph for mps beside.
+
+    With ``run_metal`` what it compiles for mps is what runs, as ``compile/execute`` runs it.
+    """
+
+    def __init__(self, *, run_metal: bool = False) -> None:
         self.graphs: list[SideGraph] = []
+        self._run_metal = run_metal
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         """What torch.compile calls with each graph of Dynamo's."""
@@ -101,14 +117,21 @@ class SideCompiler:
     def _inner(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
         phase = "backward" if kwargs.get("is_backward") else "forward"
         phase = "inference" if kwargs.get("is_inference") else phase
-        self.graphs.append(side_compile(gm, example_inputs, phase, kwargs))
-        return _names().aot.make_boxed_func(gm.forward)
+        made: list[Any] = []
+        with on_cpu() if self._run_metal else contextlib.nullcontext():
+            self.graphs.append(side_compile(gm, example_inputs, phase, kwargs, made))
+        call = callable_on_cpu(made[0], gm) if self._run_metal and made else gm.forward
+        return _names().aot.make_boxed_func(call)
 
 
 def side_compile(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], phase: str, kwargs: dict[str, Any]
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    phase: str,
+    kwargs: dict[str, Any],
+    made: list[Any],
 ) -> SideGraph:
-    """Compile a copy of the graph for mps; whatever goes wrong is in the record."""
+    """Compile a copy of the graph for mps, and append it to ``made``; whatever goes wrong is in the record."""
     start = time.perf_counter()
     seen = _Seen()
     failures: list[Failure] = []
@@ -117,7 +140,7 @@ def side_compile(
         moved = on_mps(gm)
         inputs = [fake_on_mps(value) for value in placeholder_values(moved, example_inputs)]
         with _metal(seen):
-            _names().compile_fx.compile_fx_inner(moved, inputs, **_kept(kwargs))
+            made.append(_names().compile_fx.compile_fx_inner(moved, inputs, **_kept(kwargs)))
     except Exception as error:  # noqa: BLE001 - anything that Inductor raises is what is looked for
         failures.append(failure(error, gm))
     return SideGraph(
@@ -145,10 +168,7 @@ class _Seen:
     def grouped(self) -> tuple[Extern, ...]:
         """The externs of one operator, dtype and line together."""
         counts = Counter(self.externs)
-        return tuple(
-            Extern(op=one.op, dtypes=one.dtypes, location=one.location, count=count)
-            for one, count in counts.items()
-        )
+        return tuple(msgspec.structs.replace(one, count=count) for one, count in counts.items())
 
 
 @contextlib.contextmanager
@@ -168,7 +188,16 @@ def _metal(seen: _Seen) -> Iterator[None]:
         seen.externs.append(_extern(self))
         return codegen(self, *args, **kwargs)
 
+    flex = _flex_node()
+    generate = getattr(flex, "codegen", None)
+
+    def flex_codegen(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.kernels.append(_flex_kernel(self))
+        return generate(self, *args, **kwargs)  # type: ignore[misc]  # it is there, or this is not
+
     with contextlib.ExitStack() as stack:
+        if flex is not None:
+            stack.enter_context(mock.patch.object(flex, "codegen", flex_codegen))
         stack.enter_context(
             names.config.patch({"force_disable_caches": True, "compile_threads": 1})
         )
@@ -182,6 +211,26 @@ def _metal(seen: _Seen) -> Iterator[None]:
         stack.enter_context(_device_guard())
         stack.enter_context(_quiet("torch._inductor", "torch._subclasses"))
         yield
+
+
+def _flex_node() -> Any:
+    """Where flex_attention writes its shader, which is of a template and goes past define_kernel."""
+    try:
+        from torch._inductor.codegen import metal_flex_attention_template as template  # noqa: PLC0415
+    except ImportError:  # it came with 2.13
+        return None
+    return getattr(template, "MetalFlexAttentionNode", None)
+
+
+def _flex_kernel(node: Any) -> Kernel:
+    source = str(node.shader_source)
+    return Kernel(
+        name="metal_flex_attention",
+        source=source.strip("\n") + "\n",
+        nodes=(_fused_node(max(node.origins)),),
+        buffers=_buffers(source),
+        threadgroup_bytes=_threadgroup(source),
+    )
 
 
 @contextlib.contextmanager
@@ -241,15 +290,23 @@ def _kernel(name: str, source: str, schedule: Any, kernel: Any) -> Kernel:
     body = source.partition("compile_mps_shader('''")[2].rpartition("''')")[0]
     lines = [line for line in body.splitlines() if not line.lstrip().startswith("#include")]
     text = "\n".join(lines).replace("kernel void generated_kernel(", f"kernel void {name}(")
-    head = text.partition(") {")[0]
     return Kernel(
         name=name,
         source=text.strip("\n") + "\n",
         headers=tuple(sorted(kernel.headers)),
         nodes=_fused(schedule),
-        buffers=len(_BUFFER.findall(head)),
-        threadgroup_bytes=sum(map(_threadgroup_size, _THREADGROUP.finditer(text))),
+        buffers=_buffers(text),
+        threadgroup_bytes=_threadgroup(text),
     )
+
+
+def _buffers(source: str) -> int:
+    """How many buffers the kernel's arguments are."""
+    return len(_BUFFER.findall(source.partition("kernel void")[2].partition(") {")[0]))
+
+
+def _threadgroup(source: str) -> int:
+    return sum(map(_threadgroup_size, _THREADGROUP.finditer(source)))
 
 
 def _threadgroup_size(match: re.Match[str]) -> int:
@@ -263,9 +320,12 @@ def _fused(schedule: Any) -> tuple[FusedNode, ...]:
     for entry in schedule:
         origins = getattr(getattr(entry, "node", None), "origins", ())
         found.update({node.name: node for node in origins if node.op == "call_function"})
-    return tuple(
-        FusedNode(name=node.name, op=operator_name(node), location=line(node))
-        for node in sorted(found.values())
+    return tuple(map(_fused_node, sorted(found.values())))
+
+
+def _fused_node(node: torch.fx.Node) -> FusedNode:
+    return FusedNode(
+        name=node.name, op=operator_name(node), location=line(node), module=module(node)
     )
 
 
@@ -281,6 +341,7 @@ def _extern(kernel: Any) -> Extern:
         op=op or str(kernel.python_kernel_name),
         dtypes=(dtype,) if dtype else (),
         location=None if origin is None else line(origin),
+        module="" if origin is None else module(origin),
     )
 
 

@@ -14,6 +14,8 @@ class Failure(Record, frozen=True, kw_only=True):
     #: operator or FX node at which it happened
     op: str = ""
     location: SourceLocation | None = None
+    #: path of the module that called it: layers of a library have no line of the user's
+    module: str = ""
     #: what stopped it is opcheck's own way of doing it, not PyTorch's and not the program's
     ours: bool = False
 
@@ -24,6 +26,7 @@ class FusedNode(Record, frozen=True, kw_only=True):
     name: str
     op: str
     location: SourceLocation | None = None
+    module: str = ""
 
 
 class Kernel(Record, frozen=True, kw_only=True):
@@ -46,6 +49,7 @@ class Extern(Record, frozen=True, kw_only=True):
     op: str
     dtypes: tuple[str, ...] = ()
     location: SourceLocation | None = None
+    module: str = ""
     count: int = 1
 
 
@@ -125,6 +129,7 @@ class Tried(Record, frozen=True, kw_only=True):
     variant: Variant
     #: works, differs, nothing compiled, fails, too long, died, not tried
     outcome: str
+    #: of the first two calls, which are alike; a later one with a larger batch may compile more
     graphs: int = 0
     breaks: tuple[GraphBreak, ...] = ()
     recompiles: tuple[Recompile, ...] = ()
@@ -149,3 +154,5 @@ class Compiled(Record, frozen=True, kw_only=True):
     #: that this torch knows
     backends: tuple[str, ...] = ()
     tried: tuple[Tried, ...] = ()
+    #: what looking closer does not prove
+    not_checked: tuple[str, ...] = ()
