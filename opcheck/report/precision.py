@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opcheck.model import Precision, PrecisionEvent, PrecisionModule
+from opcheck.model import GroupLocation, Precision, PrecisionEvent, PrecisionModule
 from opcheck.report import summary
 from opcheck.report.memory import Rows
 from opcheck.wording import filesize, plural
@@ -63,17 +63,17 @@ def verdict(run: Precision) -> str:
     found = f"none of {plural(run.calls, 'call')} is off by more than {_number(run.limit)}"
     if not run.complete:
         return f"could not tell: the run broke off; until then {found}"
-    return f"nothing here needs float64: {found}"
+    return f"{run.dtype} is enough here: {found}"
 
 
 def lines(run: Precision) -> Rows:
     """The lines whose calls lose most by themselves."""
     return Rows(
-        ("operator", "line", "own error", "in what it read", "in its result"),
+        ("operator", "line", "own error", "of what it read", "of its result"),
         tuple(
             (
                 line.op,
-                summary.place(line.place),
+                _short(line.place),
                 _number(line.local),
                 _number(line.inherited),
                 _number(line.total),
@@ -108,6 +108,16 @@ def modules(run: Precision) -> Rows:
 def at_fault(run: Precision) -> list[PrecisionModule]:
     """The modules that make a call which loses more than the limit, the first of them."""
     return [module for module in run.modules if module.at_fault][:_NAMED]
+
+
+def _short(place: GroupLocation) -> str:
+    """The line and the module, in few columns."""
+    parts = [
+        str(place.location) if place.location else "",
+        f"({place.module})" if place.module else "",
+    ]
+    backward = "backward of" if place.phase == "backward" else ""
+    return " ".join(part for part in (backward, *parts) if part)
 
 
 def _event(event: PrecisionEvent) -> str:

@@ -13,11 +13,12 @@ from opcheck.model import Precision
 from opcheck.precision.run import compare
 
 PLANTED = Path(__file__).with_name("planted.py")
+REAL = Path(__file__).with_name("real_models.py")
 
 
-def asked(name: str, *dtypes: str, **others: Any) -> CaptureRequest:
+def asked(name: str, *dtypes: str, file: Path = PLANTED, **others: Any) -> CaptureRequest:
     return CaptureRequest(
-        model=f"{PLANTED}:{name}",
+        model=f"{file}:{name}",
         torch="2.13",
         macos="15.0",
         precision=dtypes or ("float32",),
@@ -31,7 +32,7 @@ def ran(name: str, *dtypes: str, **others: Any) -> tuple[Precision, ...]:
         return compare(asked(name, *dtypes, **others), _silent)
 
 
-def _silent(_text: str, *, seconds: float = 0.0) -> None:
+def _silent(text: str, *, seconds: float = 0.0) -> None:
     """Tell nobody."""
 
 
@@ -128,3 +129,21 @@ def test_a_program_that_raises_leaves_what_was_seen() -> None:
     assert not run.complete
     assert run.notes[0].startswith("broke off at ")
     assert "ValueError" in run.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "module"),
+    [
+        ("fnet", "aten::sub.Tensor", "encoder.layer.1.output.LayerNorm"),
+        ("llama", "aten::cos", "model.rotary_emb.inner"),
+        ("unet", "aten::cumsum", "Step"),
+    ],
+)
+def test_one_in_a_model_of_the_libraries_is_the_first_divergence(
+    name: str, op: str, module: str
+) -> None:
+    (run,) = ran(name, mode="train", file=REAL)
+    assert run.complete
+    assert run.gradients
+    assert run.divergence is not None
+    assert (run.divergence.op, run.divergence.place.module) == (op, module)
