@@ -62,9 +62,7 @@ class Remedy(Record, frozen=True, kw_only=True):
         """Its page in ``opcheck explain``."""
         offered = ", ".join(f"torch {torch} on macOS {macos}" for torch, macos in self.targets)
         same = (
-            f"a relative error of {self.tolerance:g} in float32"
-            if self.tolerance
-            else "no difference"
+            f"within a relative error of {self.tolerance:g}" if self.tolerance else "no difference"
         )
         gradient = f", gradients within {self.gradient:g}" if self.gradient is not None else ""
         proof = (
