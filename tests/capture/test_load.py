@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -128,7 +129,8 @@ def test_a_class_or_an_instance_in_a_file_or_a_module(spec: str, width: int) -> 
     assert model.layer.in_features == width
     assert loaded.inputs is None
     assert loaded.family == "user"
-    assert loaded.packages["torch"] == torch.__version__
+    # Not torch.__version__: a build for CUDA calls itself 2.9.1+cu128 there only.
+    assert loaded.packages["torch"] == metadata.version("torch")
 
 
 def test_a_file_anywhere_finds_what_lies_beside_it(
@@ -175,6 +177,8 @@ def test_a_function_of_tensors_is_the_model() -> None:
         assert load(spec).model(torch.eye(2)).eigenvalues.tolist() == [1, 1]
 
 
+# torch 2.9 reads weights from a buffer of its own that it may not write to.
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable:UserWarning")
 @pytest.mark.usefixtures("folder")
 def test_an_exported_program_brings_its_inputs(folder: Path) -> None:
     made = load("net.py:exported")
