@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from opcheck.capture import libraries, user_code
+from opcheck.capture.audio import prepare_torchaudio
 from opcheck.capture.blame import one_line, own_line
 from opcheck.capture.build import OnMps, building, fill_meta
 from opcheck.capture.vision import prepare_torchvision
@@ -86,6 +87,7 @@ def load(
     inputs: Arguments | None = None
     number = getattr(torch, parse_dtype(dtype)) if dtype else None
     prepare_torchvision()
+    prepare_torchaudio()
     if spec.endswith(".py"):
         spec += ":"  # a file without an attribute: the error lists those that it has
     prefix, colon, name = spec.partition(":")

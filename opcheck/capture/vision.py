@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck.capture import vision_autograd
+from opcheck.capture import stand_in, vision_autograd
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _RECTANGLE = "float spatial_scale, SymInt pooled_height, SymInt pooled_width"
 _IMAGE = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
@@ -64,7 +64,7 @@ def prepare_torchvision() -> bool:
     if _kept:
         return True
     extension = _extension()
-    if extension is None or hasattr(torch.ops.torchvision, "nms") or _loads(extension):
+    if extension is None or hasattr(torch.ops.torchvision, "nms") or stand_in.loads(extension):
         return False
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in SCHEMAS:
@@ -74,33 +74,13 @@ def prepare_torchvision() -> bool:
     if not (extension.parent / "_autograd_registrations.py").is_file():
         vision_autograd.register(library)
     _kept.append(library)
-    _skip_loading(extension)
+    stand_in.skip_loading([extension])
     return True
 
 
 def _extension() -> Path | None:
     """The compiled part of the installed torchvision; None where there is none."""
-    spec = importlib.util.find_spec("torchvision")
-    if spec is None or not spec.submodule_search_locations:
+    package = stand_in.folder("torchvision")
+    if package is None:
         return None
-    folder = Path(spec.submodule_search_locations[0])
-    return next((path for pattern in ("_C*.so", "_C*.pyd") for path in folder.glob(pattern)), None)
-
-
-def _loads(extension: Path) -> bool:
-    try:
-        ctypes.CDLL(str(extension))
-    except OSError:
-        return False
-    return True
-
-
-def _skip_loading(extension: Path) -> None:
-    """Let torchvision believe that its operators exist: loading them raises nothing."""
-    load = torch.ops.load_library
-
-    def load_library(path: Any) -> None:
-        if Path(path) != extension:
-            load(path)
-
-    torch.ops.load_library = load_library  # type: ignore[method-assign]
+    return next((path for pattern in ("_C*.so", "_C*.pyd") for path in package.glob(pattern)), None)

@@ -50,12 +50,14 @@ def main() -> int:
         Path(request.answer).write_bytes(msgspec.json.encode(failure))
         return CaptureError.exit_code
 
+    from opcheck.capture.audio import prepare_torchaudio  # noqa: PLC0415  (torch: seconds)
     from opcheck.capture.vision import prepare_torchvision  # noqa: PLC0415  (torch: seconds)
     from opcheck.emulator.errors import ProcessAbortedError  # noqa: PLC0415
     from opcheck.emulator.session import Emulation, target_of  # noqa: PLC0415
     from opcheck.oplists.registrations import load  # noqa: PLC0415
 
     prepare_torchvision()
+    prepare_torchaudio()
     lists = load()
     target = target_of(request.torch, request.macos, fallback=request.cpu_fallback, lists=lists)
     name = " ".join((request.program, *request.arguments))

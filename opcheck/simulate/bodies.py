@@ -13,6 +13,7 @@ from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.routes import unwrapped
 from opcheck.simulate.specs import spec_of
 from opcheck.simulate.tensor import MPSTensor, wrap
+from opcheck.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,12 +68,20 @@ def _ldexp(product: str) -> Callable[[Any, Any], tuple[str, ...]]:
     return calls
 
 
+def _lfilter_core_loop(_args: Any, _kwargs: Any) -> tuple[str, ...] | None:
+    # src/libtorchaudio/lfilter.cpp, ``lfilter_core_generic_loop`` (torchaudio 2.9 to 2.11): these and copy_
+    # for each sample.  Earlier ones had no generic loop in C++.
+    if FLIGHT.torch < Version(2, 9):
+        return None
+    return ("aten::as_strided", "aten::bmm", "aten::sub.Tensor")
+
+
 def _only(*calls: str) -> Callable[[Any, Any], tuple[str, ...]]:
     return lambda _args, _kwargs: calls
 
 
 #: Bodies that cannot be followed here: they branch on the device at compile time, or call themselves.
-CALLS: dict[str, Callable[[Any, Any], tuple[str, ...]]] = {
+CALLS: dict[str, Callable[[Any, Any], tuple[str, ...] | None]] = {
     "aten::convolution": _convolution,
     "aten::_convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
@@ -99,6 +108,7 @@ CALLS: dict[str, Callable[[Any, Any], tuple[str, ...]]] = {
     "aten::ldexp.Tensor": _ldexp("aten::mul.Tensor"),
     "aten::ldexp.out": _ldexp("aten::mul.out"),
     "aten::ldexp_": _ldexp("aten::mul.out"),
+    "torchaudio::_lfilter_core_loop": _lfilter_core_loop,
 }
 
 

@@ -113,7 +113,9 @@ def make_route(
         kind = Kind.DECOMPOSE if implicit and value not in KERNEL_VALUES else Kind.LEAF
     schema = func._schema
     composite = None
-    if kind is Kind.LEAF and _end(value, registrations) in _COMPOSITE_VALUES:
+    if kind is Kind.LEAF and (
+        func.namespace in LIBRARIES or _end(value, registrations) in _COMPOSITE_VALUES
+    ):
         composite = next(
             (key for key in _COMPOSITES if func.has_kernel_for_dispatch_key(key)), None
         )
