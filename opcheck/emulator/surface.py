@@ -79,6 +79,10 @@ class MacStream:
         """Whether all is done."""
         return True
 
+    def is_capturing(self) -> bool:
+        """MPS has no graphs to capture; optimizers of 2.15 ask."""
+        return False
+
     def wait_event(self, event: Any) -> None:
         """Nothing is left to wait for."""
 

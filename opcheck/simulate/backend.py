@@ -38,6 +38,11 @@ def _nothing(*_args: Any, **_kwargs: Any) -> None:
     return None
 
 
+def _stream(*_args: Any) -> torch.Stream:
+    # Optimizers of 2.15 ask it whether a graph is being captured (torch/optim/optimizer.py): none is.
+    return torch.Stream(device="cpu")
+
+
 def _mps(*_args: Any, **_kwargs: Any) -> torch.device:
     return torch.device("mps")
 
@@ -104,6 +109,7 @@ _ALWAYS = (
     _Replacement(torch.accelerator, "is_available", _yes),
     _Replacement(torch.accelerator, "device_count", _one),
     _Replacement(torch.accelerator, "current_accelerator", _mps),
+    _Replacement(torch.accelerator, "current_stream", _stream),
 )
 
 
