@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.model import Record
+from opcheck.oplists.compile_defects import load_defects
 from opcheck.oplists.conditions import RESULT
 from opcheck.oplists.macs import load_macs
 from opcheck.oplists.registrations import OpLists, data_directory, load
@@ -66,6 +67,7 @@ def lint(directory: Path | None = None) -> int:
     problems += _index(directory)
     refuse(problems)
     load_macs(directory)
+    load_defects(directory)
     return len(written)
 
 

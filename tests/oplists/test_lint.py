@@ -37,6 +37,7 @@ def registrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(data_directory() / "registrations", directory / "registrations")
     shutil.copy(data_directory() / "releases.yaml", directory)
     shutil.copy(data_directory() / "macs.yaml", directory)
+    shutil.copy(data_directory() / "compile.yaml", directory)
     return directory
 
 
