@@ -76,6 +76,8 @@ def _sweep(arguments: argparse.Namespace, known: dict[str, Result]) -> None:
         for name in arguments.libraries or LIBRARIES:
             modules[name] = importlib.import_module(name)
             jobs += [job for job in CATALOGUES[name](modules[name]) if arguments.only in job.spec]
+    if not arguments.only:
+        _forget(known, jobs, arguments.libraries or LIBRARIES)
     jobs = [job for job in jobs[:: arguments.every] if _wanted(known.get(job.spec), arguments)]
 
     def work(job: Job) -> Result:
@@ -94,11 +96,23 @@ def _sweep(arguments: argparse.Namespace, known: dict[str, Result]) -> None:
     _note(server.results(unasked, ask, **limits), known, len(unasked), "run without opcheck")
 
 
+def _forget(known: dict[str, Result], jobs: list[Job], libraries: Iterable[str]) -> None:
+    """Drop the results of what is no model of these libraries any more."""
+    asked = {job.spec for job in jobs}
+    gone = [name for name, one in known.items() if one.library in libraries and name not in asked]
+    for name in gone:
+        del known[name]
+    lines = (msgspec.json.encode(one).decode() + "\n" for one in known.values())
+    RESULTS.write_text("".join(lines), encoding="utf-8")
+
+
 def _prepare() -> None:
     """What the worker of an audit has in its environment, before torch is imported."""
     request = CaptureRequest(model="", torch=str(TARGET.torch), macos=str(TARGET.macos))
     os.environ.update(environment(request))
     os.environ.update(PYTORCH_JIT="0", OMP_NUM_THREADS="1")
+    # No model needs it, and one that is made for another torch stops the import of transformers.
+    sys.modules["torchaudio"] = None  # type: ignore[assignment]
 
 
 def _wanted(before: Result | None, arguments: argparse.Namespace) -> bool:

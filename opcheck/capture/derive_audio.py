@@ -30,6 +30,9 @@ _BANDS = (
 #: They read (batch, frames, bands) though a convolution comes first.
 _FRAMES_FIRST = ("speech_to_text",)
 
+#: They read several frames as one.
+_STACKED = ("fun_asr_nano_encoder", "granite_speech5", "granite_speech5_encoder")
+
 
 def _wave(facts: Facts) -> torch.Tensor:
     if facts.kind == "audio-spectrogram-transformer":
@@ -37,14 +40,14 @@ def _wave(facts: Facts) -> torch.Tensor:
     channels = getattr(facts.config, "audio_channels", 1 if facts.kind == "dac" else None)
     if channels:
         return facts.floats(1, channels, 24000)
-    if "pe_audio" in facts.kind:
+    if "pe_audio" in facts.kind or facts.kind == "xcodec":
         return facts.floats(1, 1, SAMPLES - SAMPLES % 1920)
     return facts.floats(1, SAMPLES - SAMPLES % 1920 if "muse_spark" in facts.kind else SAMPLES)
 
 
 def _spectrum(facts: Facts) -> torch.Tensor:
     part = facts.part("audio_config") or facts.part("encoder_config") or facts
-    bands = part.size(*_BANDS, default=80)
+    bands = _bands(facts)
     if "clap" in facts.kind:
         return facts.floats(1, 1, 1001, bands)
     reads = next((one for one in facts.model.modules() if isinstance(one, nn.Conv1d)), None)
@@ -54,11 +57,23 @@ def _spectrum(facts: Facts) -> torch.Tensor:
     return facts.floats(1, FRAMES, bands)
 
 
+def _bands(facts: Facts) -> int:
+    """How many numbers a frame has; several bands of several frames where the first layer says so."""
+    part = facts.part("audio_config") or facts.part("encoder_config") or facts
+    bands = part.size(*_BANDS, default=128 if "gemma4" in facts.kind else 80)
+    layers = (
+        one for one in facts.model.modules() if isinstance(one, (nn.Conv1d, nn.Conv2d, nn.Linear))
+    )
+    first = next(layers, None)
+    if isinstance(first, nn.Linear) and first.in_features % bands == 0 and facts.kind in _STACKED:
+        return first.in_features
+    return bands
+
+
 def _heard(facts: Facts) -> torch.Tensor:
     """All of the spectrum counts."""
     spectrum = _spectrum(facts)
-    part = facts.part("audio_config") or facts
-    bands = part.size(*_BANDS, default=80)
+    bands = _bands(facts)
     return torch.ones(
         (1, spectrum.shape[1 if spectrum.shape[-1] == bands else 2]), dtype=torch.bool
     )

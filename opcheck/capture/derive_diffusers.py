@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.build import values
+from opcheck.capture.derive_diffusers_special import SPECIAL
 from opcheck.errors import InputError
 
 #: Tokens of a prompt: CLIP's number, which every text-conditioned model takes.
@@ -84,7 +85,9 @@ def derive(model: nn.Module) -> dict[str, Any]:
         required = parameter.default is parameter.empty
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        value = MAKERS[name](facts) if name in MAKERS and (required or name in OFFERED) else None
+        special = SPECIAL.get(facts.name, {}).get(name)
+        maker = special or (MAKERS.get(name) if required or name in OFFERED else None)
+        value = None if maker is None else maker(facts)
         if value is not None:
             made[name] = value
         elif required:

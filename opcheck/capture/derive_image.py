@@ -32,7 +32,6 @@ _READERS = (nn.Conv2d, nn.Conv3d, nn.Linear)
 #: Height and width of the images of a kind whose configuration does not say.
 _SIZES: dict[str, tuple[int, int]] = {
     "pp_ocrv5_mobile_rec": (48, 320),
-    "rf_detr": (448, 448),
     "pp_ocrv5_server_rec": (48, 320),
     "pp_ocrv6_small_rec": (48, 320),
     "pp_ocrv6_tiny_rec": (48, 320),
@@ -41,6 +40,20 @@ _SIZES: dict[str, tuple[int, int]] = {
     "pe_audio_video": (336, 336),
     "pe_audio_video_encoder": (336, 336),
 }
+
+#: Their images are frames, and a part of the configuration says how many.
+_VIDEOS = ("tvp", "xclip")
+
+#: Parts of models whose ``hidden_states`` are an image.
+_READ_IMAGES = (
+    "Florence2VisionBackbone",
+    "PPOCRV5MobileDetModel",
+    "PPOCRV5ServerDetModel",
+    "PPOCRV6MediumDetModel",
+    "PPOCRV6SmallDetModel",
+    "SLANeXtBackbone",
+    "SLANetBackbone",
+)
 
 #: Two images are compared.
 _PAIRS = ("superglue", "lightglue", "efficientloftr")
@@ -77,7 +90,11 @@ def _image(facts: Facts) -> torch.Tensor:
     channels, height, width = image_shape(facts)
     if facts.kind in _PAIRS:
         return facts.floats(1, 2, channels, height, width)
-    frames = getattr(facts.config, "num_frames", None)
+    if facts.name == "XCLIPVisionModel":
+        return facts.floats(facts.config.num_frames, channels, height, width)
+    frames = facts.get("num_frames") if facts.kind in _VIDEOS else None
+    frames = 4 if facts.kind == "instructblipvideo" else frames
+    frames = frames or getattr(facts.config, "num_frames", None)
     if "molmo2" in facts.kind:
         return _cut(facts).unsqueeze(0)
     if frames or facts.kind in _SEVERAL:
@@ -110,9 +127,15 @@ def _patches(facts: Facts) -> torch.Tensor:
 
 
 def _hidden(facts: Facts) -> torch.Tensor:
-    """What a vision part reads: patches; another part of a model, a row of vectors."""
+    """What a vision part reads: patches or an image; another part of a model, a row of vectors."""
+    if facts.name in _READ_IMAGES:
+        return facts.floats(1, *image_shape(facts))
     if "grid_thw" in facts.parameters:
         return _patches(facts)
+    layers = (one for one in facts.model.modules() if isinstance(one, _READERS))
+    first = next(layers, None)
+    if isinstance(first, nn.Conv2d) and first.groups == 1:
+        return facts.floats(1, first.in_channels, GRID, GRID)  # a map of features
     return facts.floats(1, 64, facts.size("input_dim", "hidden_size", default=768))
 
 
@@ -141,18 +164,23 @@ def _naflex(facts: Facts) -> torch.Tensor:
     return facts.floats(1, GRID * GRID, pixels)
 
 
-def _positions(_facts: Facts) -> torch.Tensor:
+def _side(facts: Facts) -> int:
+    """Gemma 4 pools three by three patches."""
+    return 24 if "gemma4" in facts.kind else GRID
+
+
+def _positions(facts: Facts) -> torch.Tensor:
     """Column and row of each patch."""
-    rows, columns = torch.meshgrid(torch.arange(GRID), torch.arange(GRID), indexing="ij")
-    return torch.stack((columns, rows), dim=-1).reshape(1, GRID * GRID, 2)
+    side = _side(facts)
+    rows, columns = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    return torch.stack((columns, rows), dim=-1).reshape(1, side * side, 2)
 
 
 def _cut(facts: Facts) -> torch.Tensor:
     part = facts.part("vision_config") or facts
     pixels = 3 * part.size("patch_size", default=16) ** 2
-    count = (
-        part.size("image_num_pos", default=GRID * GRID) if "molmo2" in facts.kind else GRID * GRID
-    )
+    # Molmo 2 reads 378 pixels in patches of 14.
+    count = 27 * 27 if "molmo2" in facts.kind else _side(facts) ** 2
     return facts.floats(1, count, pixels)
 
 
@@ -206,6 +234,10 @@ SPECIAL: dict[tuple[str, str], Callable[[Facts], Any]] = {
     ("gemma4", "pixel_values"): _cut,
     ("gemma4_vision", "pixel_values"): _cut,
     ("siglip2", "spatial_shapes"): lambda _: torch.tensor([[GRID, GRID]]),
+    # Its windows divide a multiple of 56, which the size of its own configuration is not.
+    ("rf_detr", "pixel_values"): lambda facts: facts.floats(1, 3, 448, 448),
+    ("janus_vqgan", "pixel_values"): lambda facts: facts.floats(1, 3, 512, 512),
+    ("idefics", "image_attention_mask"): lambda _: torch.ones((1, 128, 1), dtype=torch.int64),
     ("seggpt", "pixel_values"): _half,
     ("seggpt", "prompt_pixel_values"): _half,
     ("seggpt", "prompt_masks"): _half,

@@ -74,6 +74,21 @@ def _heard(facts: Facts) -> torch.Tensor:
     return values((1, 16000), facts.dtype)
 
 
+def _books(facts: Facts) -> torch.Tensor:
+    """A text with the codes of its sound beside it; the sound alone for Csm's backbone."""
+    ids = derive_text.tokens(facts).unsqueeze(-1)
+    count = facts.size("num_codebooks", default=32) + (facts.kind != "csm")
+    return (ids % facts.size("codebook_size", "vocab_size", default=2)).repeat(1, 1, count)
+
+
+def _separated(facts: Facts) -> torch.Tensor:
+    """Longformer: a question, two separators, a text and its end."""
+    ids = derive_text.tokens(facts)
+    ids[ids == facts.size("sep_token_id")] = 10
+    ids[..., (8, 9, -1)] = facts.size("sep_token_id")
+    return ids
+
+
 def _asked(facts: Facts) -> torch.Tensor:
     """Splinter: a text with one question to answer."""
     ids = derive_text.tokens(facts)
@@ -89,6 +104,7 @@ MAKERS: dict[str, Callable[[Facts], Any]] = {
     "past_values_padding": lambda facts: torch.zeros_like(_series(facts)).long(),
     "freq": lambda _: torch.zeros((1, 1), dtype=torch.int64),
     "inputs": _perceived,
+    "query_embeds": lambda facts: facts.floats(1, 32, facts.size("hidden_size")),
     "states": lambda facts: facts.floats(1, STEPS, facts.config.state_dim),
 }
 SPECIAL: dict[tuple[str, str], Callable[[Facts], Any]] = {
@@ -100,6 +116,31 @@ SPECIAL: dict[tuple[str, str], Callable[[Facts], Any]] = {
     ("speecht5", "decoder_input_values"): _mel,
     ("speecht5", "input_values"): _heard,
     ("splinter", "input_ids"): _asked,
+    **{
+        ("luke", name): make
+        for name, make in (
+            ("entity_ids", lambda _: torch.ones((1, 2), dtype=torch.int64)),
+            ("entity_attention_mask", lambda _: torch.ones((1, 2), dtype=torch.int64)),
+            ("entity_position_ids", lambda _: torch.zeros((1, 2, 30), dtype=torch.int64)),
+            ("entity_start_positions", lambda _: torch.zeros((1, 2), dtype=torch.int64)),
+            ("entity_end_positions", lambda _: torch.zeros((1, 2), dtype=torch.int64)),
+        )
+    },
+    ("lxmert", "visual_feats"): lambda facts: facts.floats(1, 36, facts.size("visual_feat_dim")),
+    ("lxmert", "visual_pos"): lambda facts: facts.floats(1, 36, facts.size("visual_pos_dim")),
+    ("longformer", "input_ids"): _separated,
+    ("tvp", "input_ids"): derive_text.tokens,
+    ("blip", "input_ids"): derive_text.tokens,
+    ("blip", "decoder_input_ids"): derive_text.tokens,
+    ("kosmos-2", "input_ids"): derive_text.tokens,
+    ("kosmos-2", "image_embeds_position_mask"): lambda facts: (
+        torch.arange(derive_text.length(facts)) < facts.size("latent_query_num", default=64)
+    ).unsqueeze(0),
+    ("csm", "input_ids"): _books,
+    ("kyutai_speech_to_text", "input_ids"): _books,
+    ("tvp", "attention_mask"): lambda facts: torch.ones_like(derive_text.tokens(facts)),
+    ("sam3_lite_text_text_model", "input_ids"): derive_text.tokens,
+    ("instructblip", "input_ids"): derive_text.tokens,
     ("sam3", "input_ids"): derive_text.tokens,
     ("sam3_lite_text", "input_ids"): derive_text.tokens,
     ("decision_transformer", "actions"): lambda facts: facts.floats(1, STEPS, facts.config.act_dim),

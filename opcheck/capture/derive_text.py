@@ -90,6 +90,11 @@ def _row(facts: Facts) -> torch.Tensor:
     return ids
 
 
+def embedded(facts: Facts) -> torch.Tensor:
+    """A text as vectors."""
+    return facts.floats(1, length(facts), facts.size("hidden_size", "d_model", default=768))
+
+
 def _ones(facts: Facts) -> torch.Tensor:
     return torch.ones((1, length(facts)), dtype=torch.int64)
 
@@ -115,4 +120,5 @@ MAKERS: dict[str, Callable[[Facts], Any]] = {
         (1, facts.size("task_seq_len", default=77)), torch.int64, 2
     ),
     "bbox": _boxes,
+    "inputs_embeds": embedded,
 }

@@ -27,10 +27,22 @@ MAKERS: dict[str, Callable[[Facts], Any]] = {
 SPECIAL = {**derive_image.SPECIAL, **derive_audio.SPECIAL, **derive_series.SPECIAL}
 
 #: Arguments that have a default with which no user calls the model.
-OFFERED = ("bbox",)
+OFFERED = ("bbox", "grid_thw")
 
 #: ... and those that a model of sound alone is called with.
 _HEARD = ("input_features_mask", "feature_attention_mask")
+
+
+#: Parts of models that read vectors, and refuse tokens.
+_EMBEDDED = (
+    "Qwen3OmniMoeCode2WavTransformerModel",
+    "Qwen3OmniMoeTalkerCodePredictorModel",
+    "Qwen3OmniMoeTalkerModel",
+    "SeamlessM4TTextToUnitForConditionalGeneration",
+    "SeamlessM4TTextToUnitModel",
+    "SeamlessM4Tv2TextToUnitForConditionalGeneration",
+    "SeamlessM4Tv2TextToUnitModel",
+)
 
 
 class Sense(NamedTuple):
@@ -83,10 +95,11 @@ def derive(model: nn.Module) -> tuple[dict[str, Any], str]:
             and sense.main in facts.parameters
             and _mark(facts, sense) is not None
         ):
-            made.pop(sense.main, None)
+            if not facts.parameters[sense.main]:
+                made.pop(sense.main, None)
             shown = _with(facts, sense, made["input_ids"])
             made.update(shown)
-            note += "" if shown else f"; without {sense.main}, which --input gives"
+            note += "" if sense.main in made else f"; without {sense.main}, which --input gives"
     chosen = open_settings.CHOSEN.get(model, ())
     if chosen:
         note += f"; {', '.join(chosen)} set, which {type(model.config).__name__} leaves open"
@@ -99,6 +112,8 @@ def _wanted(facts: Facts) -> Iterator[str]:
     names = [main] if isinstance(main, str) else list(main)
     # Some parts of a model say the main input of the whole.
     names = [name for name in names if name in facts.parameters or not required]
+    if facts.name in _EMBEDDED:
+        names = ["inputs_embeds"]
     yield from names
     yield from required
     if "input_ids" in (*names, *required):
@@ -143,7 +158,8 @@ def _with(facts: Facts, sense: Sense, text: torch.Tensor) -> dict[str, Any]:
     names += [name for kind, name in SPECIAL if kind == facts.kind and name in taken]
     try:
         shown = {name: _make(facts, name) for name in dict.fromkeys(names)}
-        count = _features(facts, reads, shown)
+        # The models of the Q-Former say how many tokens an image takes.
+        count = facts.get("num_query_tokens") or _features(facts, reads, shown)
     except Exception:  # noqa: BLE001 - the model's own code, on weights without memory
         return {}
     ids = derive_text.with_placeholders(text, mark, count)

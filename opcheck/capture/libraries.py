@@ -140,7 +140,9 @@ def _torchvision(library: ModuleType, name: str, config: Config) -> nn.Module:
 
 
 def _diffusers(library: ModuleType, name: str, config: Config) -> nn.Module:
-    return _class(library, name, "diffusers")(**config)
+    model = _class(library, name, "diffusers")(**{**open_settings.OPEN.get(name, {}), **config})
+    open_settings.CHOSEN[model] = tuple(set(open_settings.OPEN.get(name, {})) - set(config))
+    return model
 
 
 def _class(library: ModuleType, name: str, family: str) -> Any:

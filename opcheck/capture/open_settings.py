@@ -30,13 +30,31 @@ _FORECAST = {"prediction_length": 24}
 _INDEXER = {
     "indexer_n_heads": 4,
     "indexer_kv_heads": 1,
-    "indexer_head_dim": 128,
+    "indexer_head_dim": 256,
     "indexer_budget": 64,
     "indexer_compress_ratio": 4,
 }
 _PERCEPTION = {
     "architecture": "vit_pe_core_large_patch14_336",
     "model_args": {"embed_dim": 1024, "img_size": [448, 448], "depth": 2},
+}
+_HALF_ROTARY = {
+    "rope_parameters": {**_ROPE, "mrope_section": [8, 12, 12], "partial_rotary_factor": 0.5}
+}
+_GLM = {"text_config": _HALF_ROTARY}
+_GLM_MOE = {**_HALF_ROTARY, "head_dim": 128}
+_FOUR_AXES = {
+    "head_dim": 128,
+    "rope_parameters": {**_ROPE, "mrope_section": [16, 16, 16, 16]},
+}
+_READS_TEXT = {"qformer_config": {"use_qformer_text_input": True}}
+_HEAD = {
+    "upsample_out_channels": [768, 512],
+    "upsample_kernel_sizes": [4, 4],
+    "conv_out_channels": [256],
+    "conv_kernel_sizes": [1],
+    "scale_conv_out_channels": [256],
+    "scale_conv_kernel_sizes": [1],
 }
 _HIDDEN_SIZES = {"hidden_sizes": [96, 192, 384, 768]}
 
@@ -46,6 +64,9 @@ OPEN: dict[str, Settings] = {
     "AyaVisionConfig": {"vision_config": _SIGLIP},
     "BambaConfig": {"attn_layer_indices": [1]},
     "BeitForSemanticSegmentation": {"out_indices": [3, 5, 7, 11]},
+    "Blip2Config": {"image_token_index": 50265},
+    "Blip2ForImageTextRetrieval": _READS_TEXT,
+    "Blip2TextModelWithProjection": _READS_TEXT,
     "BridgeTowerForContrastiveLearning": {
         "contrastive_hidden_size": 512,
         "logit_scale_init_value": 2.6592,
@@ -83,6 +104,13 @@ OPEN: dict[str, Settings] = {
     },
     "EsmConfig": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
     "FocalNetBackbone": {"hidden_sizes": [192, 384, 768, 768]},
+    "Glm46VConfig": _GLM,
+    "Glm4vConfig": _GLM,
+    "Glm4vMoeConfig": {"text_config": _GLM_MOE},
+    "Glm4vMoeTextConfig": _GLM_MOE,
+    "Glm4vTextConfig": _HALF_ROTARY,
+    "GlmImageConfig": _GLM,
+    "GlmImageTextConfig": _HALF_ROTARY,
     "Granite4VisionConfig": {"deepstack_layer_map": [[-2, 0]], "downsample_rate": "4/8"},
     "GraniteMoeHybridConfig": {"layer_types": ["mamba", "attention"], "num_hidden_layers": 2},
     "HieraForPreTraining": {
@@ -92,9 +120,11 @@ OPEN: dict[str, Settings] = {
     },
     "HunYuanDenseV1Config": {"head_dim": 128},
     "HunYuanMoEV1Config": {"head_dim": 128},
-    "HunYuanVLConfig": {"text_config": {"head_dim": 128}},
-    "HunYuanVLTextConfig": {"head_dim": 128},
+    "HunYuanVLConfig": {"text_config": _FOUR_AXES},
+    "HunYuanVLTextConfig": _FOUR_AXES,
     "InformerConfig": _FORECAST,
+    "InstructBlipConfig": {"image_token_index": 50265},
+    "InstructBlipVideoConfig": {"video_token_index": 50265},
     "Lfm2MoeConfig": {
         "layer_types": ["conv", "conv", "full_attention", "conv"],
         "num_hidden_layers": 4,
@@ -120,11 +150,62 @@ OPEN: dict[str, Settings] = {
     "Qwen3OmniMoeTalkerConfig": {"text_config": {"shared_expert_intermediate_size": 768}},
     "Qwen3OmniMoeTalkerTextConfig": {"shared_expert_intermediate_size": 768},
     "Qwen3VLConfig": {"vision_config": {"out_hidden_size": 4096}},
+    "Qwen3OmniMoeTextConfig": {"head_dim": 128},
+    "Qwen3OmniMoeThinkerConfig": {"text_config": {"head_dim": 128}},
     "Qwen4ExpConfig": {"text_config": _INDEXER},
     "Qwen4ExpTextConfig": _INDEXER,
     "ReformerModelWithLMHead": {"is_decoder": True},
+    "Sapiens2Config": {"head_config": _HEAD},
+    "Step3p7Config": {"text_config": {"sliding_window": 512}},
+    "Step3p7TextConfig": {"sliding_window": 512},
+    "T5GemmaEncoderModel": {"is_encoder_decoder": False},
+    "TimmBackboneConfig": {"backbone": "resnet18"},
     "TimeSeriesTransformerConfig": _FORECAST,
+    "ViltForImagesAndTextClassification": {"num_images": 2, "modality_type_vocab_size": 3},
+    "Wav2Vec2BertForCTC": {"vocab_size": 32},
+    "VoxtralConfig": {"audio_token_id": 24},
+    "Wav2Vec2ConformerForCTC": {"vocab_size": 32},
+    "XmodConfig": {"default_language": "en_XX"},
 }
+
+#: A class of diffusers -> the same.
+OPEN.update(
+    {
+        "ControlNetUnionModel": {
+            "addition_embed_type": "text_time",
+            "addition_time_embed_dim": 256,
+            "projection_class_embeddings_input_dim": 2816,
+        },
+        "HunyuanDiT2DControlNetModel": {"in_channels": 4, "patch_size": 2, "sample_size": 32},
+        "HunyuanDiT2DModel": {
+            "in_channels": 4,
+            "patch_size": 2,
+            "sample_size": 32,
+            "hidden_size": 1408,
+        },
+        "LatteTransformer3DModel": {
+            "in_channels": 4,
+            "out_channels": 8,
+            "patch_size": 2,
+            "sample_size": 32,
+            "num_attention_heads": 16,
+            "attention_head_dim": 72,
+            "cross_attention_dim": 1152,
+            "caption_channels": 4096,
+            "activation_fn": "gelu-approximate",
+            "norm_type": "ada_norm_single",
+            "norm_elementwise_affine": False,
+            "num_embeds_ada_norm": 1000,
+        },
+        "Transformer2DModel": {"in_channels": 320, "cross_attention_dim": 768},
+        "TransformerTemporalModel": {
+            "in_channels": 320,
+            "num_attention_heads": 8,
+            "attention_head_dim": 40,
+        },
+        "UNet1DModel": {"extra_in_channels": 16, "sample_size": 65536},
+    }
+)
 
 #: Models whose settings were chosen here -> the names of these.
 CHOSEN: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()

@@ -29,7 +29,28 @@ class Known(NamedTuple):
 
 #: The first that fits decides.  Without an entry a failure that is not reproduced without opcheck is ours,
 #: and so is one with inputs that opcheck made.
-KNOWN: tuple[Known, ...] = ()
+KNOWN: tuple[Known, ...] = (
+    Known(
+        r"requires the \w+ library",
+        MODELS,
+        "it needs a compiled package of a third party that is not installed",
+    ),
+    Known(
+        r"'\w+Config' object has no attribute",
+        MODELS,
+        "its code reads a setting that its configuration does not have",
+    ),
+    Known(
+        r"has not been implemented|cannot be run by itself",
+        MODELS,
+        "its forward refuses to run, whatever it is given",
+    ),
+    Known(
+        r"inference_session",
+        MODELS,
+        "it is called frame by frame with a session object of its processor",
+    ),
+)
 
 
 def attribute(result: Result) -> Attribution:
