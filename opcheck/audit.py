@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from opcheck import __version__, flow
+from opcheck.callgraph import graph_calls
 from opcheck.capture.request import DEFAULT_TRACER, MODES, TRACERS, CaptureRequest
 from opcheck.differences import differing
 from opcheck.judge import OUTCOMES, judge_all, outcome
@@ -128,7 +129,7 @@ def report(
     judged = judge_all(trace.calls, target, lists)
     calls, verdicts = _worth_telling(trace.calls, judged)
     groups = _groups(calls, verdicts)
-    parts, _ = partition(calls, verdicts)
+    parts, graph = partition(calls, verdicts)
     followed = flow.origins(trace, judged, lists.statements.by_id)
     audited = Audited(
         groups=groups,
@@ -141,7 +142,8 @@ def report(
         memory=estimate(trace, target, asked=mac),
         precision=precision,
     )
-    return assemble(audited)
+    drawn = tuple(graph_calls(calls, verdicts, groups, graph))
+    return msgspec.structs.replace(assemble(audited), graph=drawn)
 
 
 def assemble(audited: Audited) -> Report:

@@ -117,11 +117,15 @@ class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
 class Problem(Record, frozen=True, kw_only=True):
     """Something that keeps a trace from being the whole truth."""
 
-    #: model_raised, timeout, process_died, guess, module_not_called, not_simulated ...
+    #: model_raised, timeout, process_died, guess, value_check, module_not_called, not_simulated ...
     kind: str
     message: str
     location: SourceLocation | None = None
     module: str = ""
+    #: of a guess: the operator that asked, what it was answered, and how often.
+    op: str = ""
+    answered: str = ""
+    count: int = 1
 
 
 class Trace(Record, frozen=True, kw_only=True):
@@ -230,6 +234,28 @@ class Partition(Record, frozen=True, kw_only=True):
     transfers_to_mps: int
     bytes_to_cpu: int
     bytes_to_mps: int
+
+
+class GraphCall(Record, frozen=True, kw_only=True, array_like=True):
+    """One call as a page draws it: which group it is of, what it reads, what its fallback copies."""
+
+    #: index among the report's groups, and among the locations of that group
+    group: int
+    place: int
+    #: the module itself, where the location has a pattern of several
+    module: str
+    #: index among the regions
+    region: int
+    #: the calls, by their place in the graph, that made or last wrote what it reads.
+    sources: tuple[int, ...]
+    #: tensors, as their specs are written
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    #: of a call on the CPU: copies there and back, and their bytes.
+    to_cpu: int = 0
+    to_mps: int = 0
+    bytes_to_cpu: int = 0
+    bytes_to_mps: int = 0
 
 
 class MemoryPeak(Record, frozen=True, kw_only=True):
@@ -403,3 +429,6 @@ class Report(Record, frozen=True, kw_only=True):
     precision: tuple[Precision, ...] = ()
     #: the limitations and advisories that the groups name, by id: what each says.
     statements: dict[str, dict[str, object]] = {}
+    #: the calls one by one, in their order, for the page that draws them; empty: they were counted, not kept.
+    #: No part of the schema: what it says is said by the groups and the partition, but for each call's own shapes.
+    graph: tuple[GraphCall, ...] = ()

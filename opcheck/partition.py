@@ -21,14 +21,14 @@ def partition(
     """
     sides = [outcome(verdict).side for verdict in verdicts]
     graph = dataflow(calls, sides)
-    copies = [_copies(call) for call in calls]
-    on_cpu = [moved for moved, side in zip(copies, sides, strict=True) if side == "cpu"]
+    moves = [copies(call) for call in calls]
+    on_cpu = [moved for moved, side in zip(moves, sides, strict=True) if side == "cpu"]
     return Partition(
-        regions=tuple(_region(sides[nodes[0]], nodes, copies) for nodes in _regions(graph, sides)),
+        regions=tuple(_region(sides[nodes[0]], nodes, moves) for nodes in _regions(graph, sides)),
         transfers_to_cpu=sum(len(to_cpu) for to_cpu, _ in on_cpu),
         transfers_to_mps=sum(len(to_mps) for _, to_mps in on_cpu),
-        bytes_to_cpu=sum(_nbytes(to_cpu) for to_cpu, _ in on_cpu),
-        bytes_to_mps=sum(_nbytes(to_mps) for _, to_mps in on_cpu),
+        bytes_to_cpu=sum(nbytes(to_cpu) for to_cpu, _ in on_cpu),
+        bytes_to_mps=sum(nbytes(to_mps) for _, to_mps in on_cpu),
     ), graph
 
 
@@ -97,20 +97,20 @@ def _regions(graph: nx.DiGraph[int], sides: Sequence[str]) -> list[list[int]]:
 def _region(
     side: str,
     nodes: Sequence[int],
-    copies: Sequence[tuple[list[TensorSpec], list[TensorSpec]]],
+    moves: Sequence[tuple[list[TensorSpec], list[TensorSpec]]],
 ) -> Region:
-    moved = [copies[node] for node in nodes] if side == "cpu" else []
+    moved = [moves[node] for node in nodes] if side == "cpu" else []
     return Region(
         side=side,
         calls=len(nodes),
         first=nodes[0],
         last=nodes[-1],
-        bytes_in=sum(_nbytes(to_cpu) for to_cpu, _ in moved),
-        bytes_out=sum(_nbytes(to_mps) for _, to_mps in moved),
+        bytes_in=sum(nbytes(to_cpu) for to_cpu, _ in moved),
+        bytes_out=sum(nbytes(to_mps) for _, to_mps in moved),
     )
 
 
-def _copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:
+def copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:
     """What ``at::native::cpu_fallback`` copies for one call: to the CPU, and back.
 
     It copies every argument, even one that the call before has just copied back, then every
@@ -123,5 +123,6 @@ def _copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:
     return arguments, written + results
 
 
-def _nbytes(specs: Iterable[TensorSpec]) -> int:
+def nbytes(specs: Iterable[TensorSpec]) -> int:
+    """Bytes of several tensors."""
     return sum(spec.nbytes for spec in specs)

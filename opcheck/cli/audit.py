@@ -271,6 +271,7 @@ def command(
         output.emit(_for_terminal(report, color=output.color_wanted(color), full=verbose))
     else:
         output.emit(render(report, name))
+    output.step_summary(report, name)
     if not report.capture["complete"]:
         output.note(_broke_off(report))
     code = exit_code(report, fail_on=fail_on, strict=strict)

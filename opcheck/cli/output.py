@@ -7,8 +7,12 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
+
+from opcheck.errors import UsageError
+from opcheck.model import Report
 
 
 def emit(text: str) -> None:
@@ -38,6 +42,28 @@ def color_wanted(choice: str) -> bool:
     return (
         not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
     )
+
+
+def step_summary(report: Report, format_name: str) -> None:
+    """In a step of GitHub Actions, with the format for it, add the report to the step's summary.
+
+    Raises:
+        UsageError: the file that GITHUB_STEP_SUMMARY names cannot be written.
+    """
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if format_name != "github" or not path:
+        return
+    from opcheck.report import github  # noqa: PLC0415  (only in such a step)
+
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{github.step_summary(report)}\n")
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the step's summary: {error.strerror}",
+            context=f"GITHUB_STEP_SUMMARY={path}",
+            hint="unset the variable outside of GitHub Actions",
+        ) from error
 
 
 @contextlib.contextmanager

@@ -111,6 +111,7 @@ def command(
         output.emit(render(report, format_name))
     elif not quiet or code:
         click.echo(_text(report, format_name, color=color, full=verbose), err=True)
+    output.step_summary(report, format_name)
     if outcome.exit_code:
         output.note(_ended(outcome))
     return code

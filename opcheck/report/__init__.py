@@ -13,7 +13,8 @@ class Format(NamedTuple):
     """A format: the module that has its ``render``, and the suffixes of its files."""
 
     module: str
-    suffixes: tuple[str, ...]
+    #: none: no suffix of a file asks for it.
+    suffixes: tuple[str, ...] = ()
 
 
 #: The formats by name.  Each module is imported when it renders: rich and tabulate are slow to load.
@@ -22,16 +23,29 @@ FORMATS: dict[str, Format] = {
     "yaml": Format("opcheck.report.yaml", (".yaml", ".yml")),
     "markdown": Format("opcheck.report.markdown", (".md",)),
     "json": Format("opcheck.report.json", (".json",)),
+    "jsonl": Format("opcheck.report.jsonl", (".jsonl", ".ndjson")),
+    "sarif": Format("opcheck.report.sarif", (".sarif", ".sarif.json")),
+    "junit": Format("opcheck.report.junit", (".xml",)),
+    "github": Format("opcheck.report.github"),
+    "gitlab": Format("opcheck.report.gitlab", (".gitlab.json",)),
+    "csv": Format("opcheck.report.csv", (".csv",)),
 }
 
 
 def render(report: Report, format_name: str) -> str:
     """The report in the format of that name."""
     text: str = import_module(FORMATS[format_name].module).render(report)
-    return text
+    # A file's name that is no UTF-8 has halves of characters in it, which nothing can write.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def format_of(path: str) -> str | None:
-    """The format that a file's suffix asks for, if it asks for one."""
-    suffix = PurePath(path).suffix.lower()
-    return next((name for name, kind in FORMATS.items() if suffix in kind.suffixes), None)
+    """The format that a file's suffix asks for, if it asks for one: the longest that fits."""
+    name = PurePath(path).name.lower()
+    fitting = [
+        (suffix, kind)
+        for kind, about in FORMATS.items()
+        for suffix in about.suffixes
+        if name.endswith(suffix)
+    ]
+    return max(fitting, key=lambda entry: len(entry[0]), default=("", None))[1]

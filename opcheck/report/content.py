@@ -16,7 +16,7 @@ from opcheck.model import (
 
 
 def as_dict(report: Report) -> dict[str, object]:
-    """Everything in the report as dicts, lists and scalars; every key always present."""
+    """Everything in the report but its graph as dicts, lists and scalars; every key always present."""
     return {
         "schema": report.schema,
         "tool": report.tool,
@@ -24,7 +24,7 @@ def as_dict(report: Report) -> dict[str, object]:
         "model": report.model,
         "target": dict(report.target),
         "totals": dict(report.totals),
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [finding_content(finding) for finding in report.findings],
         "calls": [_group(group) for group in report.groups],
         "statements": {name: dict(said) for name, said in report.statements.items()},
         "partition": {
@@ -148,7 +148,8 @@ def _precision_line(line: PrecisionLine) -> dict[str, object]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, object]:
+def finding_content(finding: Finding) -> dict[str, object]:
+    """One finding; every key always present."""
     return {
         "rule": finding.rule,
         "severity": finding.severity,

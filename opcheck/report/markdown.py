@@ -9,11 +9,12 @@ from tabulate import tabulate
 from opcheck.judge import outcome
 from opcheck.model import CallGroup, Finding, Memory, Precision, Report
 from opcheck.report import memory, precision, summary
+from opcheck.report.visible import visible
 
 
 def render(report: Report) -> str:
     """The report as one Markdown document."""
-    return "\n".join(_lines(report)) + "\n"
+    return "\n".join(_lines(visible(report))) + "\n"
 
 
 def _lines(report: Report) -> Iterator[str]:

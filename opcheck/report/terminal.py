@@ -14,6 +14,7 @@ from opcheck.judge import outcome
 from opcheck.model import Finding, GroupLocation, Memory, Precision, Report
 from opcheck.report import memory, precision, summary
 from opcheck.report.memory import Rows
+from opcheck.report.visible import visible
 from opcheck.wording import plural
 
 WIDTH = 100
@@ -45,6 +46,7 @@ def render(report: Report, *, color: bool = False, width: int = WIDTH, full: boo
         width: columns; never more than 100.
         full: show every place and message whole, not only the beginning.
     """
+    report = visible(report)
     out = Console(
         file=io.StringIO(),
         width=min(width, WIDTH),

@@ -15,6 +15,7 @@ from opcheck.model import (
     PrecisionEvent,
     PrecisionLine,
     PrecisionModule,
+    Problem,
     Report,
     SourceLocation,
 )
@@ -60,7 +61,15 @@ REPORTS: dict[str, Report] = {
                 text="x = x | y  # 日本語のコメント" * 6,
             ),
         ),
-        problems=(problem("guess", "item() was answered 0"),),
+        problems=(
+            Problem(
+                kind="guess",
+                message="aten::nonzero was answered as if every element were selected",
+                op="aten::nonzero",
+                answered="as if every element were selected",
+                count=2,
+            ),
+        ),
         uncalled=("head",),
         inputs=("x=4x3:float32",),
         mac=8,
@@ -134,7 +143,7 @@ CASES = [(name, kind) for name in REPORTS for kind in FORMATS]
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_golden(name: str, kind: str, request: pytest.FixtureRequest) -> None:
-    path = GOLDEN / f"{name}{FORMATS[kind].suffixes[0]}"
+    path = GOLDEN / f"{name}{(*FORMATS[kind].suffixes, f'.{kind}')[0]}"
     text = render(REPORTS[name], kind)
     if request.config.getoption("--update-golden"):
         path.write_text(text, encoding="utf-8")
@@ -207,6 +216,11 @@ def test_no_markdown_cell_breaks_its_table(name: str) -> None:
         ("a/b.YAML", "yaml"),
         ("r.md", "markdown"),
         ("r.json", "json"),
+        ("r.SARIF", "sarif"),
+        ("r.sarif.json", "sarif"),
+        ("gl.gitlab.json", "gitlab"),
+        ("junit.xml", "junit"),
+        ("r.github", None),
         ("r", None),
     ],
 )

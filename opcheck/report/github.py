@@ -1,0 +1,73 @@
+"""The findings as the workflow commands that GitHub Actions shows as annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.model import Report
+from opcheck.report import markdown, summary
+from opcheck.report.visible import one_line, visible
+from opcheck.report.where import Hit, hits
+
+_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+
+#: GitHub refuses a step's summary of more than 1 MiB.
+SUMMARY_LIMIT = 1 << 20
+_CUT = "\n\n(cut here: GitHub takes no longer summary)\n"
+
+
+def render(report: Report) -> str:
+    """A command a finding and place, then the headline as a line of the log."""
+    shown = visible(report)
+    return "".join(f"{line}\n" for line in (*_annotations(shown), _headline(shown)))
+
+
+def step_summary(report: Report) -> str:
+    """The report as Markdown that is not too long for a step's summary."""
+    text = markdown.render(report)
+    whole = text.encode("utf-8", "backslashreplace")
+    if len(whole) < SUMMARY_LIMIT:
+        return text
+    return whole[: SUMMARY_LIMIT - 100].decode("utf-8", "ignore") + _CUT
+
+
+def _annotations(report: Report) -> Iterator[str]:
+    """The first places of all findings, then the others: GitHub shows ten of a kind, no more."""
+    first, others = [], []
+    seen: set[int] = set()
+    for hit in hits(report):
+        (others if id(hit.finding) in seen else first).append(hit)
+        seen.add(id(hit.finding))
+    return map(_command, (*first, *others))
+
+
+def _command(hit: Hit) -> str:
+    finding = hit.finding
+    where = {"file": hit.file, "line": str(hit.line)} if hit.file else {}
+    title = f"{finding.rule} {finding.op}".strip()
+    properties = ",".join(
+        f"{name}={_property(value)}" for name, value in {**where, "title": title}.items()
+    )
+    lines = [
+        finding.message,
+        hit.place.location.text if hit.place and hit.place.location else "",
+        f"module: {hit.place.module}" if hit.place and hit.place.module else "",
+        f"prints: {finding.prints}" if finding.prints else "",
+        f"help: {finding.hint}" if finding.hint else "",
+        f"try: {finding.remedy}" if finding.remedy else "",
+    ]
+    text = "\n".join(one_line(line) for line in lines if line)
+    return f"::{_COMMANDS[finding.severity]} {properties}::{_data(text)}"
+
+
+def _headline(report: Report) -> str:
+    """Begins with words of ours, so that no model's name is taken for a command."""
+    return f"{report.headline}: {one_line(report.model)} on {summary.target(report)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(one_line(text)).replace(":", "%3A").replace(",", "%2C")
