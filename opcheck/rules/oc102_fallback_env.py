@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.model import Finding
-from opcheck.rules.rule import Audited, Rule, about, sentences, upgrade
+from opcheck.rules.rule import Audited, Rule, about, first_text, sentences, upgrade
+from opcheck.rules.ways_out import of_operator
 
 _SET_IT = "set the variable before torch is imported: PYTORCH_ENABLE_MPS_FALLBACK=1 python ..."
 
@@ -15,12 +16,14 @@ def check(audited: Audited) -> Iterator[Finding]:
     is_set = audited.target.cpu_fallback
     for group in audited.groups:
         if (group.verdict.status, group.verdict.kind) == ("fallback", "env"):
+            way = of_operator(group.op, audited.target, first_text(group))
             yield about(
                 group,
                 "OC102",
                 "warning" if is_set else "error",
-                hint=sentences("" if is_set else _SET_IT, upgrade(audited, group))
+                hint=sentences("" if is_set else _SET_IT, upgrade(audited, group), way.hint)
                 or "no release in the op lists has an MPS kernel for it",
+                remedy=way.line,
             )
 
 

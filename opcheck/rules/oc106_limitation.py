@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from opcheck.model import Finding
 from opcheck.rules.oc105_unsupported_dtype import refused_dtype
-from opcheck.rules.rule import Audited, Rule, about, sentences
+from opcheck.rules.rule import Audited, Rule, about, first_text, sentences
+from opcheck.rules.ways_out import of_operator
 
 
 def check(audited: Audited) -> Iterator[Finding]:
@@ -17,8 +18,9 @@ def check(audited: Audited) -> Iterator[Finding]:
         statement = audited.decided_by(group)
         if statement is not None:
             ends = "the process ends, no exception is raised" * (statement.effect == "aborts")
-            hint = sentences(ends, statement.way_out.rstrip("."), *statement.links)
-            yield about(group, "OC106", "error", hint=hint or _ON_THE_CPU)
+            way = of_operator(group.op, audited.target, first_text(group))
+            hint = sentences(ends, statement.way_out.rstrip("."), way.hint, *statement.links)
+            yield about(group, "OC106", "error", hint=hint or _ON_THE_CPU, remedy=way.line)
 
 
 _ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from opcheck.model import Finding, GroupLocation, Problem
 from opcheck.rules.rule import Audited, Rule
@@ -14,24 +14,32 @@ _NEXT = {
     "model_raised": "give inputs that the model takes with --input, settings with --config",
     "nothing_to_train": "audit it without --mode train, or name a model whose weights are trained",
     "eager": "the operators were judged, not what the compiler makes of them",
-    "guess": "check that the guess leads down the way that your data takes",
+    "guess": "check that these lead down the way that your data takes",
+    "value_check": "nothing to do if your data passes the check",
+}
+
+#: how severe a guess is, and what rests on it.
+_GUESSES = {
+    "guess": ("warning", "the way and the shapes from there rest on it"),
+    "value_check": ("note", "the lines only check them, and go no other way"),
 }
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each problem; an incomplete trace without one gets one all the same."""
+    """One finding for each problem, one for all guesses of an operator; an incomplete trace gets one in any case."""
     trace = audited.trace
     severity = "warning" if trace.complete else "error"
     problems = [problem for problem in trace.problems if problem.kind != "module_not_called"]
     for problem in problems:
-        yield Finding(
-            rule="OC120",
-            # A guess leads the run on; only what broke it off is an error.
-            severity="warning" if problem.kind in ("guess", "eager") else severity,
-            message=problem.message,
-            hint=_NEXT.get(problem.kind, "what follows this point was not judged"),
-            locations=_location(problem),
-        )
+        if problem.kind not in _GUESSES:
+            yield Finding(
+                rule="OC120",
+                severity="warning" if problem.kind == "eager" else severity,
+                message=problem.message,
+                hint=_NEXT.get(problem.kind, "what follows this point was not judged"),
+                locations=_location(problem),
+            )
+    yield from _guesses(problems)
     if not trace.complete and not problems:
         yield Finding(
             rule="OC120",
@@ -41,10 +49,33 @@ def check(audited: Audited) -> Iterator[Finding]:
         )
 
 
+def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
+    """One finding for each operator that asked: a guess leads the run on and is no error."""
+    asked: dict[tuple[str, str], list[Problem]] = {}
+    for problem in problems:
+        if problem.kind in _GUESSES:
+            asked.setdefault((problem.kind, problem.op), []).append(problem)
+    for (kind, op), members in asked.items():
+        severity, rests = _GUESSES[kind]
+        answers = ", or ".join(dict.fromkeys(problem.answered for problem in members))
+        times = sum(problem.count for problem in members)
+        yield Finding(
+            rule="OC120",
+            severity=severity,
+            message=f"{op} asked for values that a run on shapes does not have"
+            + (f" ({times:,} times)" if times > 1 else "")
+            + f", and was answered {answers}: {rests}",
+            hint=_NEXT[kind],
+            op=op,
+            locations=tuple(place for problem in members for place in _location(problem)),
+            count=times,
+        )
+
+
 def _location(problem: Problem) -> tuple[GroupLocation, ...]:
     if problem.location is None and not problem.module:
         return ()
-    return (GroupLocation(location=problem.location, module=problem.module, count=1),)
+    return (GroupLocation(location=problem.location, module=problem.module, count=problem.count),)
 
 
 RULE = Rule(
@@ -55,7 +86,8 @@ RULE = Rule(
     check=check,
     page="""
 **What.** The model raised, hung or died before its end, or the capture had to guess a value that
-only a real run has. What lies behind that point was not judged.
+only a real run has. What lies behind a raise was not judged; what lies behind a guess rests on it. A
+guess that the program only checks (an assertion, an `if` that raises) is a note.
 
 **Why.** The inputs do not fit the model, the time limit is too short, or the model's way depends
 on the values of tensors, which a run without weights does not have. In a training step, what

@@ -8,6 +8,7 @@ from opcheck import flow, upgrade
 from opcheck.model import Finding, GroupLocation, OpCall, Verdict
 from opcheck.rules import births
 from opcheck.rules.rule import Audited, sentences
+from opcheck.rules.ways_out import WayOut, way_out
 from opcheck.traits import BY_NAME
 from opcheck.wording import plural
 
@@ -24,8 +25,10 @@ def findings(audited: Audited, rule: str, traits: Collection[str]) -> Iterator[F
 def _finding(audited: Audited, rule: str, origin: flow.Origin) -> Finding:
     first = audited.trace.calls[origin.failing[0]]
     verdict = audited.verdicts[origin.failing[0]]
+    way = _way_out(audited, origin, first)
     hint = sentences(
         _cast(origin),
+        way.hint,
         _upgrade(audited, origin),
         _NO_HELP if origin.effect == "raises" and origin.certain else "",
     )
@@ -39,8 +42,21 @@ def _finding(audited: Audited, rule: str, origin: flow.Origin) -> Finding:
         prints=verdict.prints or _would_print(audited, verdict, origin),
         locations=_places(origin, first),
         count=max(1, origin.calls),
-        remedy=births.rewritten(origin),
+        remedy=births.rewritten(origin) or way.line,
     )
+
+
+def _way_out(audited: Audited, origin: flow.Origin, first: OpCall) -> WayOut:
+    """The tested remedy: for how it began, or for the call that fails."""
+    base = first.op.removeprefix("aten::").partition(".")[0]
+    api = origin.api.rpartition(".")[2] if "::" not in origin.api else origin.api.partition(".")[0]
+    made = api if "::" in api else f"aten::{api}"
+    kinds = [f"{origin.dtype}/{origin.how}"]
+    if origin.trait == "complex":
+        kinds += [f"complex/{base.removesuffix('_')}", made, f"complex/{origin.how}"]
+    kinds.append(f"{origin.trait}/{origin.how}")
+    text = first.location.text if first.location else ""
+    return way_out(kinds, audited.target, text)
 
 
 def _would_print(audited: Audited, verdict: Verdict, origin: flow.Origin) -> str:

@@ -89,7 +89,7 @@ class Rule:
     check: Callable[[Audited], Iterator[Finding]]
 
 
-def about(group: CallGroup, rule: str, severity: str, *, hint: str) -> Finding:
+def about(group: CallGroup, rule: str, severity: str, *, hint: str, remedy: str = "") -> Finding:
     """The finding that says of one group of calls what its verdict says."""
     verdict = group.verdict
     return Finding(
@@ -101,6 +101,7 @@ def about(group: CallGroup, rule: str, severity: str, *, hint: str) -> Finding:
         prints=verdict.prints,
         locations=group.locations,
         count=group.count,
+        remedy=remedy,
     )
 
 
@@ -140,6 +141,12 @@ def _registered_in(audited: Audited, group: CallGroup) -> str:
     newer = [line for line in have if line > audited.target.torch and not audited.trace.calls]
     older = [line for line in have if line < audited.target.torch]
     return next((f"torch {line}" for line in (*newer, *reversed(older))), "")
+
+
+def first_text(group: CallGroup) -> str:
+    """The program's first line that makes such a call."""
+    places = (place.location.text for place in group.locations if place.location)
+    return next(places, "")
 
 
 def sentences(*parts: str) -> str:

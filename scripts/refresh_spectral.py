@@ -1,0 +1,82 @@
+"""Write reports/complex.md: complex numbers, transforms and float64 of real models on five targets, or check it.
+
+    python scripts/refresh_spectral.py [--check]
+
+Run from the top of the repository: the page names files relative to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tabulate import tabulate
+
+from opcheck.audit import audit
+from opcheck.capture.request import CaptureRequest
+from opcheck.files import write_text
+from opcheck.model import Finding, Report
+from opcheck.oplists.registrations import load
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from scripts.zoo_spectral import MODELS  # noqa: E402
+
+PAGE = ROOT / "reports" / "complex.md"
+TARGETS = (("2.1", "13.0"), ("2.4", "13.0"), ("2.4", "14.0"), ("2.13", "15.0"), ("2.15", "15.0"))
+
+
+def main() -> int:
+    """Write or compare; 1 where it differs."""
+    parser = argparse.ArgumentParser(description="Refresh the page of spectral models.")
+    parser.add_argument("--check", action="store_true", help="exit 1 on a difference")
+    options = parser.parse_args()
+    text = "\n".join(_page()) + "\n"
+    same = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
+    if not same and not options.check:
+        write_text(PAGE, text)
+    print("as it was" if same else "differs")
+    return int(options.check and not same)
+
+
+def _page() -> Iterator[str]:
+    reports = {
+        name: {target: _audited(name, *target) for target in TARGETS} for name in sorted(MODELS)
+    }
+    yield "# Complex numbers, transforms and float64"
+    yield ""
+    yield "The models of `scripts/zoo_spectral.py`, as `scripts/refresh_spectral.py` found them."
+    yield "Nothing here was observed on a Mac."
+    yield ""
+    heads = [f"torch {torch}, macOS {macos}" for torch, macos in TARGETS]
+    rows = [[name, *(one.headline for one in found.values())] for name, found in reports.items()]
+    yield tabulate(rows, headers=["model", *heads], tablefmt="github")
+    for name, found in reports.items():
+        yield from ("", f"## {name}")
+        for head, report in zip(heads, found.values(), strict=True):
+            told = [one for one in report.findings if one.severity != "note"]
+            if told:
+                yield from ("", f"On {head}:", "")
+                yield from map(_line, told)
+
+
+def _audited(name: str, torch: str, macos: str) -> Report:
+    model = f"scripts/zoo_spectral.py:{name}"
+    print(f"{name} on torch {torch}, macOS {macos}", file=sys.stderr)
+    return audit(CaptureRequest(model=model, torch=torch, macos=macos), load())
+
+
+def _line(finding: Finding) -> str:
+    place = finding.locations[0].location if finding.locations else None
+    where = f" `{place.text}`" if place and place.text else ""
+    instead = (
+        f" Instead: `{finding.remedy}`" if finding.remedy and "\n" not in finding.remedy else ""
+    )
+    return f"- **{finding.rule}** {finding.message}.{where} {finding.hint}.{instead}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
