@@ -92,7 +92,7 @@ def report(compiled: Compiled, target: Target, lists: OpLists, tool: str) -> Com
         failures=tuple(_failures(tried)),
         externs=externs,
         kernels=sum(len(graph.kernels) for one in tried for graph in one.side),
-        not_checked=(*_NOT_CHECKED, *_of_release(compiled, target)),
+        not_checked=(*_NOT_CHECKED, *compiled.not_checked, *_of_release(compiled, target)),
         compiled=msgspec.structs.replace(compiled, tried=tried),
     )
 

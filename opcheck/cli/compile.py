@@ -44,6 +44,10 @@ from opcheck.versions import Target
     "--timeout", type=click.FLOAT, default=120.0, show_default=True, help="Seconds a variant."
 )
 @click.option("--emit-metal", default="", metavar="DIR", help="Write the Metal kernels there.")
+@click.option("--check-metal", is_flag=True, help="Have Clang read the kernels (extra: metal).")
+@click.option(
+    "--run-metal", is_flag=True, help="Experimental: run the kernels, on this machine's CPU."
+)
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 @click.option("--verbose", "-v", is_flag=True, help="Show what the program prints.")
 @asking.format_flag
@@ -62,6 +66,8 @@ def command(  # noqa: D103
     device: str,
     timeout: float,
     emit_metal: str,
+    check_metal: bool,
+    run_metal: bool,
     quiet: bool,
     verbose: bool,
     format_name: str | None,
@@ -83,6 +89,15 @@ def command(  # noqa: D103
         variants = plan.named(backends, chosen_runs, chosen)
     else:
         variants = (plan.every if every else plan.default)(chosen_runs, chosen)
+    if check_metal:
+        from opcheck.compile.check import clang  # noqa: PLC0415
+
+        clang.available()
+    if run_metal:
+        from opcheck.compile.execute import compiler  # noqa: PLC0415
+
+        compiler.prepare()
+        variants = plan.with_kernels_run(variants)
     request = CaptureRequest(
         model=model,
         torch=str(line),
@@ -97,6 +112,8 @@ def command(  # noqa: D103
             progress=progress,
             show_output=verbose,
         )
+    if check_metal:
+        compiled = clang.checked(compiled)
     found = report(compiled, Target(torch=line, macos=system), lists, f"opcheck {__version__}")
     if emit_metal:
         from opcheck.compile.emit import emit  # noqa: PLC0415

@@ -97,7 +97,7 @@ def preload() -> None:
     """
     with torch.no_grad():
         torch.compile(torch.sin, backend=SideCompiler())(torch.zeros(2))
-    torch._dynamo.reset()
+    torch.compiler.reset()
 
 
 class SideCompiler:
@@ -178,8 +178,11 @@ def _metal(seen: _Seen) -> Iterator[None]:
     define = names.mps.MetalScheduling.define_kernel
 
     def define_kernel(self: Any, source: str, schedule: Any, kernel: Any) -> Any:
+        # The same source is defined once, and called again by its name.
+        known = source in names.mps.V.graph.wrapper_code.src_to_kernel
         name = define(self, source, schedule, kernel)
-        seen.kernels.append(_kernel(str(name), source, schedule, kernel))
+        if not known:
+            seen.kernels.append(_kernel(str(name), source, schedule, kernel))
         return name
 
     codegen = names.ir.ExternKernel.codegen_comment

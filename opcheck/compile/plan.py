@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from opcheck.compile.records import Variant
 from opcheck.model import Record
 
 #: What torch ships that runs everywhere; others can be named.
 BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
+#: Those that generate no code: they do on mps what they do here.  The one to take first comes first.
+PORTABLE = ("aot_eager", "aot_eager_decomp_partition", "eager")
 #: of Inductor (torch/_inductor/__init__.py, list_mode_options)
 MODES = ("", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 DTYPES = ("float32", "float16", "bfloat16")
@@ -72,6 +76,11 @@ def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
         for dtype in dtypes
         for variant in (*found, *metal)
     )
+
+
+def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
+    """Those for Metal with their kernels run on the CPU."""
+    return tuple(msgspec.structs.replace(one, run_metal=one.metal) for one in variants)
 
 
 def named(

@@ -79,6 +79,8 @@ class Variant(Record, frozen=True, kw_only=True):
     training: bool = False
     #: Inductor's graphs are compiled for mps besides
     metal: bool = False
+    #: and their kernels are what runs, on the CPU (experimental)
+    run_metal: bool = False
 
     def __str__(self) -> str:
         """``inductor fullgraph dynamic mode=reduce-overhead``; dtype and mode of running apart."""
@@ -87,6 +89,7 @@ class Variant(Record, frozen=True, kw_only=True):
             "fullgraph" if self.fullgraph else "",
             {None: "", True: "dynamic", False: "static"}[self.dynamic],
             f"mode={self.mode}" if self.mode else "",
+            "(its kernels run here)" if self.run_metal else "",
         ]
         return " ".join(part for part in parts if part)
 
@@ -127,7 +130,7 @@ class Tried(Record, frozen=True, kw_only=True):
     """What one variant came to."""
 
     variant: Variant
-    #: works, differs, nothing compiled, fails, too long, died, not tried
+    #: works, one shape only, differs, nothing compiled, fails, too long, died, could not tell, no such backend
     outcome: str
     #: of the first two calls, which are alike; a later one with a larger batch may compile more
     graphs: int = 0
@@ -141,6 +144,8 @@ class Tried(Record, frozen=True, kw_only=True):
     gradients: Difference | None = None
     failure: Failure | None = None
     side: tuple[SideGraph, ...] = ()
+    #: what a larger batch compiled anew
+    side_again: tuple[SideGraph, ...] = ()
 
 
 class Compiled(Record, frozen=True, kw_only=True):

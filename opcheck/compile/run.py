@@ -10,15 +10,17 @@ import torch
 from opcheck.capture.inputs import inputs_for
 from opcheck.capture.load import load
 from opcheck.capture.run import AsModule
-from opcheck.compile import variants
+from opcheck.compile import inductor_metal, variants
+from opcheck.compile.execute import NOT_PROVEN
+from opcheck.compile.execute.compiler import prepare
 from opcheck.compile.forked import EndedError, forked
-from opcheck.compile.plan import Plan
+from opcheck.compile.plan import PORTABLE, Plan
 from opcheck.compile.records import Compiled, Failure, Tried, Variant
 from opcheck.errors import InputError
 from opcheck.wording import filesize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
@@ -40,24 +42,57 @@ def run(request: CaptureRequest, say: Say) -> Compiled:
     loaded = load(request.model, request.config, real=True)
     inputs = inputs_for(loaded, request.inputs)
     program = variants.Program(_module(loaded.model), inputs.args, inputs.kwargs)
+    # Looking for the backends imports Dynamo, which every fork then has.
+    known = tuple(sorted(torch._dynamo.list_backends(exclude_tags=())))
+    lacking = inductor_metal.missing()
+    if plan.device == "cpu" and not lacking:
+        say("preparing Inductor")
+        inductor_metal.preload()
+    run_metal = any(variant.run_metal for variant in plan.variants)
+    if run_metal:
+        prepare()
     tried = []
     for number, variant in enumerate(plan.variants, 1):
         how = "training" if variant.training else "inference"
         say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {how}")
-        tried.append(_try(program, variant, plan))
+        refused = _refused(variant, known, lacking)
+        tried.append(refused or _try(program, variant, plan))
     return Compiled(
         model=request.model,
         installed_torch=str(torch.__version__),
         device=plan.device,
         inputs=inputs.specs,
         inputs_note=inputs.note,
-        backends=tuple(sorted(torch._dynamo.list_backends(exclude_tags=()))),
+        backends=known,
         tried=tuple(tried),
+        not_checked=(NOT_PROVEN,) if run_metal else (),
     )
 
 
 def _module(model: Callable[..., Any]) -> torch.nn.Module:
     return model if isinstance(model, torch.nn.Module) else AsModule(model)
+
+
+def _refused(variant: Variant, known: Sequence[str], lacking: str) -> Tried | None:
+    """What needs no trying: a backend that this torch has not, and Metal where a private name is gone."""
+    release = str(torch.__version__).partition("+")[0]
+    if variant.metal and lacking:
+        failure = Failure(
+            kind="harness", message=f"not checked on torch {release}: {lacking}", ours=True
+        )
+        return Tried(variant=variant, outcome="could not tell", failure=failure)
+    if variant.backend in known:
+        return None
+    why = f"torch {release} has no backend {variant.backend!r}"
+    if variant.backend == "mps":
+        why = (
+            "there is no backend of that name: move the model to mps; inductor generates Metal there, "
+            "aot_eager runs eagerly"
+        )
+    usual = [name for name in PORTABLE if name in known]
+    names = ", ".join(dict.fromkeys([*usual, *torch._dynamo.list_backends()]))
+    failure = Failure(kind="backend", message=f"{why}; it has {names}")
+    return Tried(variant=variant, outcome="no such backend", failure=failure)
 
 
 def _try(program: variants.Program, variant: Variant, plan: Plan) -> Tried:

@@ -53,11 +53,16 @@ def checked(compiled: Compiled) -> Compiled:
 
 
 def _checked(index: Any, tried: Tried) -> Tried:
-    side = tuple(
-        msgspec.structs.replace(graph, failures=(*graph.failures, *_check(index, graph.kernels)))
-        for graph in tried.side
+    def graphs(side: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
+        found = ((graph, _check(index, graph.kernels)) for graph in side)
+        return tuple(
+            msgspec.structs.replace(graph, failures=(*graph.failures, *wrong))
+            for graph, wrong in found
+        )
+
+    return msgspec.structs.replace(
+        tried, side=graphs(tried.side), side_again=graphs(tried.side_again)
     )
-    return msgspec.structs.replace(tried, side=side)
 
 
 def check(graph: SideGraph) -> tuple[Failure, ...]:
@@ -67,6 +72,15 @@ def check(graph: SideGraph) -> tuple[Failure, ...]:
         UsageError: libclang is not installed, or torch has no Metal headers.
     """
     return tuple(_check(_index(), graph.kernels))
+
+
+def available() -> None:
+    """Say so before work begins where kernels cannot be checked.
+
+    Raises:
+        UsageError: libclang is not installed, or torch has no Metal headers.
+    """
+    _index()
 
 
 def _index() -> Any:
@@ -95,6 +109,14 @@ def _no_libclang(error: Exception) -> UsageError:
 
 
 def _check(index: Any, kernels: Sequence[Kernel]) -> Iterator[Failure]:
+    """As Metal gets them: those of templates, which bring their headers, apart from the others."""
+    for one in kernels:
+        if "#include" in one.source:
+            yield from _library(index, (one,))
+    yield from _library(index, [one for one in kernels if "#include" not in one.source])
+
+
+def _library(index: Any, kernels: Sequence[Kernel]) -> Iterator[Failure]:
     if not kernels:
         return
     text = library(kernels)

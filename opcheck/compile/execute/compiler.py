@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -27,6 +29,7 @@ _SINGLE = {
     "gcc": ("-fsingle-precision-constant",),
     "clang": ("-Xclang", "-cl-single-precision-constant"),
 }
+_ERROR = re.compile(r"error: (?P<message>.+)")
 _numbers = itertools.count()
 
 
@@ -66,6 +69,9 @@ def compiler() -> tuple[str, ...]:
 def _folder() -> Path:
     """What is compiled once for a process and its forks: the threads, and the headers that every kernel includes."""
     folder = Path(tempfile.mkdtemp(prefix="opcheck-kernels-"))
+    atexit.register(
+        shutil.rmtree, folder, ignore_errors=True
+    )  # not called in forks: they end at once
     run(*compiler(), "-c", str(_HERE / "threads.cpp"), "-o", str(folder / "threads.o"))
     prefix = folder / "prefix.h"
     prefix.write_text(f'#include <c10/metal/utils.h>\n#include "{_HERE / "entry.h"}"\n')
@@ -85,7 +91,7 @@ def prepare() -> None:
     except CompilerError as error:
         raise UsageError(
             "the kernels cannot be run: the C++ compiler does not take opcheck's Metal header",
-            context=f"{compiler()[0]}: {next(iter(str(error).splitlines()), '')}",
+            context=str(error),
             hint="name another in CXX: g++ 12 or newer, or clang++",
         ) from error
 
@@ -121,4 +127,6 @@ def run(*command: str) -> None:
     """
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a compiler
     if done.returncode:
-        raise CompilerError(done.stderr.strip() or f"exited with code {done.returncode}")
+        first = _ERROR.search(done.stderr)
+        said = first["message"] if first else f"exited with code {done.returncode}"
+        raise CompilerError(f"{Path(command[0]).name}: {said}")

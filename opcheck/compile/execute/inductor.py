@@ -17,24 +17,25 @@ from opcheck.compile.execute.kernels import compile_kernels
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-NOT_PROVEN = (
-    "what a Mac computes: the kernels ran as C++ on the CPU, one thread after the other, so that no race shows; "
-    "Metal's compiler and its fast math were not there, and the operators between the kernels are the CPU's"
-)
-
 _MPS = re.compile(r"(?P<quote>['\"])mps(?P<index>:\d+)?(?P=quote)")
 #: What an operator gives back on the CPU may have other strides than on mps; the kernels after it count on those.
 _RESULT = re.compile(r"^(?P<indent>\s*)assert_size_stride\((?P<name>buf\d+), ", re.MULTILINE)
+#: A template, flex_attention's, compiles its kernel apart.
+_TEMPLATE = re.compile(r"= compile_mps_shader\(")
 _ATTENTION = "torch.ops.aten._scaled_dot_product_attention_math_for_mps.default"
 _ON_CPU = (
     (_MPS, "'cpu'"),
+    (_TEMPLATE, "= opcheck_refused("),
     (_RESULT, r"\g<indent>\g<name> = opcheck_strided(\g<name>, "),
     (
         re.compile(re.escape(_ATTENTION)),
         "torch.ops.aten._scaled_dot_product_attention_math.default",
     ),
 )
-_PRELUDE = "from opcheck.compile.execute.inductor import strided as opcheck_strided\n"
+_PRELUDE = (
+    "from opcheck.compile.execute.inductor import strided as opcheck_strided\n"
+    "from opcheck.compile.execute.kernels import refused as opcheck_refused\n"
+)
 
 
 @contextlib.contextmanager

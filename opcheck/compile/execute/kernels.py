@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from opcheck.compile.check.library import library
-from opcheck.compile.execute.compiler import shared_library
+from opcheck.compile.execute.compiler import CompilerError, shared_library
 from opcheck.compile.records import Kernel
 
 if TYPE_CHECKING:
@@ -35,7 +36,11 @@ def compile_kernels(kernels: Sequence[tuple[str, str, list[str]]]) -> dict[str, 
 
     Raises:
         CompilerError: the compiler refuses the kernels.
+        KernelError: several have one name.
     """
+    name, count = Counter(name for name, _, _ in kernels).most_common(1)[0]
+    if count > 1:
+        raise KernelError(f"{count} kernels of one library are called {name}")
     records = [
         Kernel(name=name, source=source, headers=(*headers,)) for name, source, headers in kernels
     ]
@@ -90,6 +95,16 @@ class Function:
         if int.from_bytes(errors.raw[:4], "little"):
             message = errors.raw[_MESSAGE : _MESSAGE + _MESSAGE_SIZE].split(b"\0")[0]
             raise KernelError(f"{self._name}: {message.decode(errors='replace')}")
+
+
+def refused(source: str) -> NoReturn:
+    """Stands for ``compile_mps_shader``, which templates call with a library of their own.
+
+    Raises:
+        CompilerError: always.
+    """
+    name = re.search(r"kernel void (\w+)", source)
+    raise CompilerError(f"the kernel of a template is not run: {name[1] if name else ''}")
 
 
 def _argument(value: Any) -> tuple[int, Any]:

@@ -1,0 +1,246 @@
+"""Read and run the Metal kernels of PyTorch's operator database, and count how near they come to eager.
+
+    python -m scripts.run_kernels [--limit N] [--only PATTERN] [--report]
+
+The first sample of every OpInfo in float32 is compiled for Metal; its kernels are checked by Clang and run on the CPU in
+Metal's place, a few operators at a time in a fork with a time limit.  What is found is kept in
+``build/run_kernels.json``; operators that stand there are not tried again unless ``--only`` names them.
+``--report`` writes ``reports/compile_kernels.md`` from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from tabulate import tabulate
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_leaves
+
+from opcheck.compile.check.clang import NOT_PROVEN as NOT_CHECKED
+from opcheck.compile.check.clang import check
+from opcheck.compile.execute import NOT_PROVEN as NOT_RUN
+from opcheck.compile.execute.compiler import prepare
+from opcheck.compile.execute.kernels import Function
+from opcheck.compile.forked import EndedError, forked
+from opcheck.compile.inductor_metal import SideCompiler, preload
+from opcheck.files import write_text
+from scripts.opinfo.ci import key
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "build" / "run_kernels.json"
+REPORT = ROOT / "reports" / "compile_kernels.md"
+
+#: operators a fork tries, and the seconds that each of them may take on the whole
+CHUNK, SECONDS = 8, 60.0
+#: of the largest value that eager gives
+ALLOWED = 1e-4
+
+CLASSES = {
+    "agrees": f"kernels ran, within {ALLOWED:g} of eager",
+    "differs": f"kernels ran, not within {ALLOWED:g} of eager",
+    "no kernel": "no kernel to run: views, eager operators only, or no graph",
+    "not compiled": "Inductor raised",
+    "raised": "it raised when it ran",
+    "ended": "it ended the process",
+}
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one operator."""
+
+    op: str
+    result: str
+    reason: str = ""
+    kernels: int = 0
+    #: the largest difference over the largest value of eager
+    error: float = 0.0
+    #: what Clang finds wrong
+    refused: tuple[str, ...] = ()
+
+
+def main() -> int:
+    """Run, or write the report; 1 where an operator ended the process."""
+    parser = argparse.ArgumentParser(description="OpInfo's Metal kernels, checked and run.")
+    parser.add_argument("--limit", type=int, default=None, help="so many more operators at most")
+    parser.add_argument("--only", default="", help="operators whose name matches this pattern")
+    parser.add_argument("--report", action="store_true", help="write the report")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    if options.report:
+        write_text(REPORT, "\n".join(_lines(list(_kept().values()))) + "\n")
+        print(f"written to {REPORT.relative_to(ROOT)}")
+        return 0
+    preload()
+    prepare()
+    _sweep(options.only, options.limit)
+    return int(any(row.result == "ended" for row in _kept().values()))
+
+
+def _sweep(only: str, limit: int | None) -> None:
+    done = _kept()
+    ops = [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
+    wanted = [op for op in ops if (re.search(only, key(op)) if only else key(op) not in done)]
+    wanted = wanted[:limit]
+    for start in range(0, len(wanted), CHUNK):
+        done |= {row.op: row for row in _chunk(wanted[start : start + CHUNK])}
+        KEPT.parent.mkdir(exist_ok=True)
+        # In the order of the database, whatever was tried first.
+        rows = [done[key(op)] for op in ops if key(op) in done]
+        write_text(KEPT, msgspec.json.encode(rows).decode() + "\n")
+        counts = Counter(row.result for row in rows)
+        print(f"{len(rows)} of {len(ops)}: {dict(counts)}", file=sys.stderr)
+
+
+def _kept() -> dict[str, Row]:
+    rows = msgspec.json.decode(KEPT.read_bytes(), type=list[Row]) if KEPT.is_file() else []
+    return {row.op: row for row in rows}
+
+
+def _chunk(ops: Sequence[Any]) -> list[Row]:
+    """The operators together; one by one where their process ended."""
+
+    def work() -> bytes:
+        return msgspec.json.encode([_try(op) for op in ops])
+
+    try:
+        return msgspec.json.decode(forked(work, SECONDS * len(ops)), type=list[Row])
+    except EndedError as error:
+        if len(ops) > 1:
+            return [row for op in ops for row in _chunk([op])]
+        return [Row(op=key(ops[0]), result="ended", reason=str(error))]
+
+
+def _try(op: Any) -> Row:
+    side = SideCompiler(run_metal=True)
+    torch._dynamo.reset()
+    Function.called = 0
+    torch.manual_seed(0)
+    sample = next(iter(op.sample_inputs("cpu", torch.float32)))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return op(*args, **kwargs)
+
+    def values(function: Any) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        with torch.no_grad():
+            result = function(sample.input, *sample.args, **sample.kwargs)
+        return [leaf.clone() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+    result, reason, error = "agrees", "", 0.0
+    try:
+        eager = values(call)
+        with torch._inductor.config.patch(fallback_random=True):
+            ran = values(torch.compile(call, backend=side))
+        error = max(map(_error, ran, eager), default=0.0)
+    except Exception as raised:  # noqa: BLE001 - whatever the operator, Dynamo or a kernel raises
+        result, reason = "raised", _line(f"{type(raised).__name__}: {raised}")
+    failures = [failure for graph in side.graphs for failure in graph.failures]
+    if failures:
+        result, reason = "not compiled", _line(failures[0].message)
+    elif result == "agrees" and not Function.called:
+        result = "no kernel"
+    elif result == "agrees" and not error <= ALLOWED:
+        result = "differs"
+    return Row(
+        op=key(op),
+        result=result,
+        reason=reason,
+        kernels=sum(len(graph.kernels) for graph in side.graphs),
+        error=error,
+        refused=tuple(_line(one.message) for graph in side.graphs for one in check(graph)),
+    )
+
+
+def _error(ran: torch.Tensor, eager: torch.Tensor) -> float:
+    """The largest difference over the largest value of eager; what is not finite must be the same."""
+    if ran.shape != eager.shape or ran.dtype != eager.dtype:
+        return float("inf")
+    complex_too = torch.complex128 if eager.is_complex() else torch.float64
+    one, other = ran.to(complex_too), eager.to(complex_too)
+    finite = torch.isfinite(other)
+    if not torch.equal(one[~finite].nan_to_num(0.5), other[~finite].nan_to_num(0.5)):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    scale = other[finite].abs().max().item()
+    difference = (one - other)[finite].abs().max().item()
+    return difference / scale if scale else difference
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:200]
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[str]:
+    version = torch.__version__.partition("+")[0]
+    ran = [row for row in rows if row.result in {"agrees", "differs"}]
+    yield "# The Metal kernels of PyTorch's operators, read and run without a Mac"
+    yield ""
+    yield (
+        f"The first sample of every operator of PyTorch's operator database (torch {version}) in float32, compiled by "
+        "Inductor for Metal, as `scripts/run_kernels.py` counted it: Clang reads the kernels beside opcheck's own Metal "
+        "header, and a C++ compiler makes them run on the CPU (experimental). One sample an operator proves nothing about the others."
+    )
+    yield ""
+    counts = Counter(row.result for row in rows)
+    table = [(meaning, counts[name]) for name, meaning in CLASSES.items()]
+    yield tabulate([*table, ("operators", len(rows))], headers=("", "float32"), tablefmt="github")
+    yield ""
+    refused = [row for row in rows if row.refused]
+    kernels = sum(row.kernels for row in rows)
+    yield (
+        f"{sum(row.kernels for row in ran)} kernels of {len(ran)} operators ran. "
+        f"Of {kernels} kernels that Inductor wrote, Clang finds something wrong in those of {len(refused)} operators."
+    )
+    yield from ("", "Not proven:", "", f"- {NOT_CHECKED}", f"- {NOT_RUN}")
+    yield from _section("Farther from eager", ("operator", "by"), _far(rows))
+    yield from _section(
+        "What Clang refuses",
+        ("operator", "why"),
+        [(f"`{row.op}`", _cell(why)) for row in refused for why in row.refused],
+    )
+    for title, result in (
+        ("What Inductor raised", "not compiled"),
+        ("What raised when it ran", "raised"),
+        ("What ended the process", "ended"),
+    ):
+        yield from _section(title, ("why", "operators"), _grouped(rows, result))
+
+
+def _section(
+    title: str, headers: tuple[str, str], table: Sequence[tuple[str, str]]
+) -> Iterator[str]:
+    if table:
+        yield from ("", f"## {title}", "")
+        yield tabulate(table, headers=headers, tablefmt="github", disable_numparse=True)
+
+
+def _far(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    far = (row for row in rows if row.result == "differs")
+    return [(f"`{row.op}`", f"{row.error:.0e}") for row in far]
+
+
+def _grouped(rows: Sequence[Row], result: str) -> list[tuple[str, str]]:
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        if row.result == result:
+            groups.setdefault(_cell(row.reason), []).append(f"`{row.op}`")
+    return [(reason, ", ".join(ops)) for reason, ops in sorted(groups.items())]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
