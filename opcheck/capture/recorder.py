@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from opcheck.capture.backward import ENGINE, Trail
+from opcheck.capture.guessed import Guessed, asker, only_checks
 from opcheck.capture.ledger import KeptCall, Ledger
 from opcheck.capture.lines import innermost, is_user_code, locate
 from opcheck.model import Problem, SourceLocation
@@ -27,10 +28,6 @@ MAX_GUESSES = 5_000
 #: calls that are kept: a loop that does not end makes more, and turning them into a trace takes time, too.
 MAX_CALLS = 200_000
 
-#: different answers of one line that its problem names.
-_ANSWERS_TOLD = 3
-
-
 _IDLE = (torch.nn.modules.dropout._DropoutNd, torch.nn.Identity)
 
 
@@ -41,36 +38,6 @@ class Recorded(NamedTuple):
     site: tuple[CodeType, int] | None
     module: str
     phase: str
-
-
-class Guessed:
-    """The answers that one line was given in place of values that nobody knows."""
-
-    def __init__(self, operator: str, location: SourceLocation | None, module: str) -> None:
-        self.operator = operator
-        self.location = location
-        self.module = module
-        self.count = 0
-        #: in the order of their first use
-        self.answers: dict[str, None] = {}
-
-    @property
-    def said(self) -> str:
-        """The answers in words."""
-        first = list(self.answers)[:_ANSWERS_TOLD]
-        return ", then ".join(first) + (", ..." if len(self.answers) > _ANSWERS_TOLD else "")
-
-    def problem(self) -> Problem:
-        """What the report says of it."""
-        return Problem(
-            kind="guess",
-            message=f"{self.operator} asked for values that a run on shapes does not have: "
-            f"answered {self.said}"
-            + (f" ({self.count:,} times)" if self.count > 1 else "")
-            + "; the way and the shapes from here rest on that guess",
-            location=self.location,
-            module=self.module,
-        )
 
 
 class TooManyCallsError(BaseException):
@@ -124,7 +91,9 @@ class Recorder:
         key = (operator, *self._where()[:2])
         found = self.guesses.get(key)
         if found is None:
-            found = self.guesses[key] = Guessed(operator, locate(key[1]), key[2])
+            found = self.guesses[key] = Guessed(
+                operator, locate(key[1]), key[2], checks=only_checks(asker(), operator)
+            )
         found.count += 1
         found.answers.setdefault(str(answer))
         if found.count > MAX_GUESSES:
@@ -153,7 +122,7 @@ class Recorder:
         for one in self.guesses.values():
             found = by_line.setdefault(
                 (one.operator, one.said, one.location),
-                Guessed(one.operator, one.location, one.module),
+                Guessed(one.operator, one.location, one.module, checks=one.checks),
             )
             found.count += one.count
             found.answers.update(one.answers)

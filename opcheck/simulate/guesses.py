@@ -47,7 +47,7 @@ INDEXED = frozenset(
 _COMPARISONS = frozenset({"aten::equal", "aten::allclose"})
 
 #: what these give is most often asserted, where it is asked for: ``if not (a >= b).all(): raise``.
-CHECKS = frozenset({"aten::all", "aten::all.dim", "aten::all.dims"})
+CHECKS = frozenset({"aten::all", "aten::all.dim", "aten::all.dims", "aten::_is_all_true"})
 
 Arguments = dict[str, Any]
 
