@@ -26,11 +26,11 @@ def _like(spec: Spec) -> Spec:
     return contiguous(spec.shape, spec.dtype)
 
 
-def _like_argument(index: int) -> Callable[..., Specs]:
-    """Shape and dtype of one argument."""
+def _like_argument(*indices: int) -> Callable[..., Specs]:
+    """Each result has shape and dtype of one argument."""
 
     def rule(*args: Any, **_kwargs: Any) -> Specs:
-        return (_like(args[index].spec),)
+        return tuple(_like(args[index].spec) for index in indices)
 
     return rule
 
@@ -219,9 +219,12 @@ RULES: dict[str, Callable[..., Specs]] = {
     # Distributions.mm and native/Distributions.cpp
     "aten::_dirichlet_grad": _like_argument(0),
     "aten::_sample_dirichlet": _like_argument(0),
+    "aten::_standard_gamma": _like_argument(0),  # torch 2.9 has no meta kernel of it
     "aten::_standard_gamma_grad": _like_argument(0),
     "aten::binomial": _like_argument(0),
     "aten::_logcumsumexp": _like_argument(0),
+    # native/WeightNorm.cpp: the gradients of v and g; torch 2.9 has no meta kernel of it
+    "aten::_weight_norm_interface_backward": _like_argument(1, 2),
     # native/LossCTC.cpp: the gradient of log_probs
     "aten::_ctc_loss_backward": _like_argument(1),
     "aten::_ctc_loss_backward.Tensor": _like_argument(1),

@@ -71,6 +71,11 @@ ON_CPU: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     ),
     "aten::_dirichlet_grad": (aten._dirichlet_grad.default, (_single(2, 3),) * 3),
     "aten::_sample_dirichlet": (aten._sample_dirichlet.default, (_single(2, 3),)),
+    "aten::_standard_gamma": (aten._standard_gamma.default, (_single(2, 3),)),
+    "aten::_weight_norm_interface_backward": (
+        lambda w, v, g, n: aten._weight_norm_interface_backward.default(w, v, g, n, 0),
+        (_single(2, 3), _single(2, 3), _single(2, 1), _single(2, 1)),
+    ),
     "aten::_standard_gamma_grad": (aten._standard_gamma_grad.default, (_single(2, 3),) * 2),
     "aten::binomial": (aten.binomial.default, (_single(2, 3), _single(2, 3))),
     "aten::_logcumsumexp": (lambda x: aten._logcumsumexp.default(x, 1), (_single(2, 3),)),
