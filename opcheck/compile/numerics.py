@@ -1,0 +1,129 @@
+"""Running a program once with real values, and how far one run is from another."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from opcheck.compile.records import Difference
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: An error of the compiled program is allowed to be so many times the eager one's, both against float64.
+_TIMES = 4.0
+#: and so many units of the dtype's own precision, where eager happens to be nearer
+_UNITS = 8.0
+
+
+class Program(NamedTuple):
+    """What is compiled: a module and the arguments of one call."""
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Results(NamedTuple):
+    """The tensors that one run came to."""
+
+    outputs: list[torch.Tensor]
+    gradients: list[torch.Tensor]
+
+
+def placed(program: Program, dtype: torch.dtype, device: str) -> Program:
+    """A copy of the program in this dtype; complex numbers stay complex."""
+
+    def place(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_complex():
+            return tensor.to(device, torch.complex128 if dtype == torch.float64 else tensor.dtype)
+        return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
+
+    module = copy.deepcopy(program.module)
+    # Not Module.to(dtype): it makes complex weights real.
+    module._apply(place)
+    args, kwargs = tree_map_only(torch.Tensor, place, (program.args, program.kwargs))
+    return Program(module, args, kwargs)
+
+
+def larger(program: Program) -> Program | None:
+    """The same with one more in the first dimension, where all inputs share it: what a recompile is found by."""
+    tensors = [leaf for leaf in tree_leaves((program.args, program.kwargs)) if _has_batch(leaf)]
+    if not tensors or len({tensor.shape[0] for tensor in tensors}) != 1:
+        return None
+    args, kwargs = tree_map_only(
+        torch.Tensor,
+        lambda tensor: torch.cat([tensor, tensor[:1]]) if _has_batch(tensor) else tensor,
+        (program.args, program.kwargs),
+    )
+    return program._replace(args=args, kwargs=kwargs)
+
+
+def _has_batch(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 1
+
+
+def once(program: Program, *, training: bool) -> Results:
+    """Forward and, in training, backward of the mean square of what comes out."""
+    torch.manual_seed(0)
+    program.module.train(training)
+    program.module.zero_grad(set_to_none=True)
+    with torch.set_grad_enabled(training):
+        result = program.module(*program.args, **program.kwargs)
+    outputs = [leaf for leaf in tree_leaves(_plain(result)) if isinstance(leaf, torch.Tensor)]
+    if not training:
+        return Results(outputs, [])
+    losses = [_mean_square(output) for output in outputs if output.requires_grad]
+    if losses:
+        sum(losses[1:], start=losses[0]).backward()
+    gradients = [p.grad for p in program.module.parameters() if p.grad is not None]
+    return Results([output.detach() for output in outputs], gradients)
+
+
+def _plain(result: Any) -> Any:
+    """The output of a library's own class as a container that can be walked."""
+    return dict(result) if hasattr(result, "keys") and not isinstance(result, dict) else result
+
+
+def _mean_square(output: torch.Tensor) -> torch.Tensor:
+    return _real(output).float().square().mean()
+
+
+def difference(
+    compiled: Sequence[torch.Tensor],
+    eager: Sequence[torch.Tensor],
+    exact: Sequence[torch.Tensor],
+    dtype: torch.dtype,
+) -> Difference | None:
+    """The largest over the tensors; None where there is none to compare."""
+    worst = None
+    for one, other, reference in zip(compiled, eager, exact, strict=False):
+        if not (reference.is_floating_point() or reference.is_complex()):
+            continue
+        if one.shape != reference.shape:
+            continue
+        mine, its = _distance(one, reference), _distance(other, reference)
+        allowed = max(_TIMES * its, _UNITS * torch.finfo(dtype).eps)
+        found = Difference(compiled=mine, eager=its, allowed=allowed)
+        if worst is None or not mine / allowed <= worst.compiled / worst.allowed:
+            worst = found
+    return worst
+
+
+def _distance(value: torch.Tensor, reference: torch.Tensor) -> float:
+    value, reference = _real(value).double(), _real(reference).double()
+    finite = torch.isfinite(reference)
+    if not torch.equal(torch.isfinite(value), finite):
+        return float("nan")
+    if not finite.any():
+        return 0.0
+    scale = reference[finite].square().mean().sqrt().item()
+    error = (value - reference)[finite].square().mean().sqrt().item()
+    return error / scale if scale else error
+
+
+def _real(value: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
