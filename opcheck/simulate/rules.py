@@ -199,6 +199,7 @@ def _masked_fill(x: MPSTensor, mask: MPSTensor, _value: Any) -> Specs:
 
 RULES: dict[str, Callable[..., Specs]] = {
     "aten::masked_fill.Tensor": _masked_fill,
+    "aten::masked_fill_.Tensor": lambda x, *_: (x.spec,),
     "aten::linear": _linear,
     "aten::_scaled_dot_product_attention_math_for_mps": _sdpa_for_mps,
     "aten::_lstm_mps": _lstm_mps,

@@ -194,5 +194,7 @@ def test_a_value_without_dimensions_may_stay_on_the_cpu_where_a_mask_fills() -> 
     def run(x: torch.Tensor, mask: torch.Tensor) -> None:
         shapes.append(tuple(x.masked_fill(mask, torch.tensor(1.0)).shape))
 
-    recorded(run, torch.zeros(2, 1), torch.ones(3, dtype=torch.bool))
+    calls = recorded(run, torch.zeros(2, 1), torch.ones(3, dtype=torch.bool)).calls
     assert shapes == [(2, 3)]
+    assert calls[-1].call.inner is not None
+    assert "aten::masked_fill_.Tensor" in calls[-1].call.inner
