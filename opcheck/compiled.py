@@ -8,8 +8,10 @@ import msgspec
 
 from opcheck.ask.plain import Asker
 from opcheck.compile.lint import lint
-from opcheck.compile.records import Compiled, Extern, Failure, Tried, Variant
+from opcheck.compile.plan import PORTABLE
+from opcheck.compile.records import Compiled, Extern, Failure, SideGraph, Tried, Variant
 from opcheck.model import Record
+from opcheck.oplists.compile_defects import Defect, load_defects
 from opcheck.oplists.registrations import OpLists
 from opcheck.versions import Target, Version
 
@@ -27,6 +29,7 @@ class JudgedExtern(Record, frozen=True, kw_only=True):
     status: str
     because: str
     line: str = ""
+    module: str = ""
     count: int = 1
 
 
@@ -47,8 +50,26 @@ class FailureGroup(Record, frozen=True, kw_only=True):
     op: str
     line: str
     text: str
+    module: str
     variants: tuple[str, ...]
+    #: what opcheck's own way of compiling could not do
     ours: bool = False
+    #: where PyTorch's own report of it is
+    links: tuple[str, ...] = ()
+    #: the release that mended it, where the target has that already
+    mended: str = ""
+
+
+class Advisory(Record, frozen=True, kw_only=True):
+    """A known defect of the target's release that this program meets."""
+
+    id: str
+    effect: str
+    summary: str
+    #: kernels that are of the kind, of all variants; 0 where it is not of kernels
+    kernels: int
+    line: str
+    links: tuple[str, ...]
 
 
 class CompileReport(Record, frozen=True, kw_only=True):
@@ -62,6 +83,7 @@ class CompileReport(Record, frozen=True, kw_only=True):
     advice: str
     rows: tuple[Row, ...]
     failures: tuple[FailureGroup, ...]
+    advisories: tuple[Advisory, ...]
     externs: tuple[JudgedExtern, ...]
     kernels: int
     not_checked: tuple[str, ...]
@@ -81,7 +103,8 @@ def report(compiled: Compiled, target: Target, lists: OpLists, tool: str) -> Com
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
     """
-    tried = tuple(_on_target(one, target) for one in compiled.tried)
+    defects = load_defects()
+    tried = tuple(_on_target(one, target, defects) for one in compiled.tried)
     externs = _judged(tried, target, lists)
     return CompileReport(
         tool=tool,
@@ -89,7 +112,8 @@ def report(compiled: Compiled, target: Target, lists: OpLists, tool: str) -> Com
         target={"torch": str(target.torch), "macos": str(target.macos)},
         advice=_advice(tried, externs, target),
         rows=tuple(_rows(tried)),
-        failures=tuple(_failures(tried)),
+        failures=tuple(_failures(tried, target, defects)),
+        advisories=tuple(_advisories(tried, target, defects)),
         externs=externs,
         kernels=sum(len(graph.kernels) for one in tried for graph in one.side),
         not_checked=(*_NOT_CHECKED, *compiled.not_checked, *_of_release(compiled, target)),
@@ -97,7 +121,7 @@ def report(compiled: Compiled, target: Target, lists: OpLists, tool: str) -> Com
     )
 
 
-def _on_target(tried: Tried, target: Target) -> Tried:
+def _on_target(tried: Tried, target: Target, defects: Sequence[Defect]) -> Tried:
     """The variant with what the target's release, and Metal, make of it."""
     if not tried.variant.metal:
         return tried
@@ -107,13 +131,72 @@ def _on_target(tried: Tried, target: Target) -> Tried:
             message=f"torch {target.torch} has no Metal backend in Inductor (it came with "
             f"{METAL_SINCE}): torch.compile(model) raises on mps, backend='aot_eager' does not",
         )
-        return msgspec.structs.replace(tried, outcome="no backend", failure=failure, side=())
-    graphs = tuple(
-        msgspec.structs.replace(graph, failures=(*graph.failures, *lint(graph)))
-        for graph in tried.side
+        return msgspec.structs.replace(
+            tried, outcome="no backend", failure=failure, side=(), side_again=()
+        )
+    linted = msgspec.structs.replace(
+        tried,
+        side=tuple(map(_linted, tried.side)),
+        side_again=tuple(map(_linted, tried.side_again)),
     )
-    failed = tried.outcome == "works" and any(graph.failures for graph in graphs)
-    return msgspec.structs.replace(tried, side=graphs, outcome="fails" if failed else tried.outcome)
+    return msgspec.structs.replace(linted, outcome=_outcome(linted, target, defects))
+
+
+def _linted(graph: SideGraph) -> SideGraph:
+    return msgspec.structs.replace(graph, failures=(*graph.failures, *lint(graph)))
+
+
+def _outcome(tried: Tried, target: Target, defects: Sequence[Defect]) -> str:
+    """The outcome with what the shader lint found, and without what the target has mended."""
+    if tried.outcome not in {"works", "fails", "one shape only"}:
+        return tried.outcome
+    if tried.failure is not None and tried.outcome == "fails":
+        return "fails"
+    first = [failure for graph in tried.side for failure in graph.failures]
+    again = [failure for graph in tried.side_again for failure in graph.failures]
+    standing = [one for one in first if not (one.ours or _mended(one, target, defects))]
+    if standing:
+        return "fails"
+    # Where Inductor itself raised there is no kernel of the graph to judge.
+    if any(one.kind != "shader" for one in first):
+        return "could not tell"
+    if tried.failure is not None or [one for one in again if not _mended(one, target, defects)]:
+        return "one shape only"
+    return "works"
+
+
+def _mended(failure: Failure, target: Target, defects: Sequence[Defect]) -> str:
+    """The release that mended what failed, where the target is not older."""
+    for defect in defects:
+        until = defect.torch.until
+        if defect.when.explains(failure.message) and until is not None and target.torch >= until:
+            return str(until)
+    return ""
+
+
+def _advisories(
+    tried: Sequence[Tried], target: Target, defects: Sequence[Defect]
+) -> Iterator[Advisory]:
+    graphs = [graph for one in tried for graph in (*one.side, *one.side_again)]
+    kernels = [kernel for graph in graphs for kernel in graph.kernels]
+    for defect in defects:
+        if target.torch not in defect.torch or not graphs:
+            continue
+        found = [
+            kernel
+            for kernel in kernels
+            if defect.when.holds_for(kernel.source, frozenset(node.op for node in kernel.nodes))
+        ]
+        nodes = [node for kernel in found for node in kernel.nodes]
+        if found or defect.when.any:
+            yield Advisory(
+                id=defect.id,
+                effect=defect.effect,
+                summary=defect.summary,
+                kernels=len(found),
+                line=next((str(node.location) for node in nodes if node.location), ""),
+                links=defect.links,
+            )
 
 
 def _rows(tried: Sequence[Tried]) -> Iterator[Row]:
@@ -131,23 +214,30 @@ def run_of(variant: Variant) -> str:
     return "training" if variant.training else "inference"
 
 
-def _failures(tried: Sequence[Tried]) -> Iterator[FailureGroup]:
-    """Failures that say the same of the same line together."""
-    found: dict[tuple[str, str, str, str], list[tuple[Tried, Failure]]] = {}
+def _failures(
+    tried: Sequence[Tried], target: Target, defects: Sequence[Defect]
+) -> Iterator[FailureGroup]:
+    """Failures that say the same of the same place together."""
+    found: dict[tuple[str, ...], list[tuple[Tried, Failure]]] = {}
     for one in tried:
         for failure in failures_of(one):
-            key = (failure.kind, failure.message, failure.op, str(failure.location or ""))
+            place = str(failure.location or failure.module)
+            key = (failure.kind, failure.message, failure.op, place)
             found.setdefault(key, []).append((one, failure))
-    for (kind, message, op, line), members in found.items():
-        location = members[0][1].location
+    for members in found.values():
+        failure = members[0][1]
+        known = [defect for defect in defects if defect.when.explains(failure.message)]
         yield FailureGroup(
-            kind=kind,
-            message=message,
-            op=op,
-            line=line,
-            text=location.text if location else "",
+            kind=failure.kind,
+            message=failure.message,
+            op=failure.op,
+            line=str(failure.location or ""),
+            text=failure.location.text if failure.location else "",
+            module=failure.module,
             variants=tuple(dict.fromkeys(_called(one.variant) for one, _ in members)),
-            ours=members[0][1].ours,
+            ours=failure.ours,
+            links=tuple(link for defect in known for link in defect.links),
+            mended=_mended(failure, target, defects),
         )
 
 
@@ -155,7 +245,7 @@ def failures_of(tried: Tried) -> Iterator[Failure]:
     """Its own, and those of its graphs."""
     if tried.failure is not None:
         yield tried.failure
-    for graph in tried.side:
+    for graph in (*tried.side, *tried.side_again):
         yield from graph.failures
 
 
@@ -166,14 +256,14 @@ def _called(variant: Variant) -> str:
 def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[JudgedExtern, ...]:
     """Each operator that compiled code calls eagerly, once: extern does not mean supported."""
     asker = Asker(lists)
-    found: dict[tuple[str, tuple[str, ...], str], list[Extern]] = {}
+    found: dict[tuple[str, tuple[str, ...], str, str], list[Extern]] = {}
     for one in tried:
         for graph in one.side:
             for extern in graph.externs:
-                key = (extern.op, extern.dtypes, str(extern.location or ""))
+                key = (extern.op, extern.dtypes, str(extern.location or ""), extern.module)
                 found.setdefault(key, []).append(extern)
     judged = []
-    for (op, dtypes, line), members in found.items():
+    for (op, dtypes, line, module), members in found.items():
         dtype = dtypes[0] if dtypes else "float32"
         verdict = asker.verdict(op, target, dtype)
         status = f"{verdict.status} {verdict.kind or ''}".strip()
@@ -184,28 +274,35 @@ def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[Jud
                 status=status,
                 because=verdict.because,
                 line=line,
+                module=module,
                 count=max(extern.count for extern in members),
             )
         )
-    return tuple(sorted(judged, key=lambda one: (one.status == "native", one.op, one.line)))
+    return tuple(
+        sorted(judged, key=lambda one: (one.status == "native", one.op, one.line, one.module))
+    )
 
 
 def _advice(tried: Sequence[Tried], externs: Iterable[JudgedExtern], target: Target) -> str:
     """Which backend, in which dtypes, and why not the others."""
     metal = [one for one in tried if one.variant.metal]
     works = _by_dtype(metal, "works")
-    if target.torch < METAL_SINCE or not works:
-        found = [str(one.variant) for one in tried if one.outcome == "works" and _portable(one)]
-        use = f"use backend={found[-1].split()[0]!r}" if found else "do not compile"
-        return f"{use}: {_why_not(metal) or 'Inductor for Metal was not tried'}"
+    if metal and all(one.outcome == "nothing compiled" for one in metal):
+        return "torch.compile does nothing for this program: no graph was compiled"
+    if not works:
+        portable = _portable(tried)
+        why = _why_not(metal, target) or "Inductor for Metal was not tried"
+        return f"use backend={portable!r}: {why}" if portable else f"do not compile: {why}"
     prototype = " (a prototype in 2.7)" if target.torch < METAL_READY else ""
-    missing = _why_not([one for one in metal if one.variant.dtype not in works])
+    rest = [one for one in metal if one.variant.dtype not in works]
+    why = _why_not(rest, target)
     slow = sorted({one.op for one in externs if one.status != "native"})
+    others = _and(tuple(dict.fromkeys(one.variant.dtype for one in rest)))
     return "; ".join(
         part
         for part in (
             f"use inductor{prototype} with {_and(works)}",
-            f"not with the others: {missing}" if missing else "",
+            f"not with {others}: {why}" if why else "",
             f"it calls {_and(slow)} eagerly, which {_are(slow)} not native" if slow else "",
         )
         if part
@@ -222,21 +319,34 @@ def _by_dtype(metal: Sequence[Tried], outcome: str) -> tuple[str, ...]:
     )
 
 
-def _portable(tried: Tried) -> bool:
-    """Whether its backend does the same on mps: it makes no code of its own."""
-    return tried.variant.backend in {"eager", "aot_eager", "aot_eager_decomp_partition"}
+def _portable(tried: Sequence[Tried]) -> str:
+    """The first backend that makes no code of its own and worked wherever it was tried: it does the same on mps."""
+    for backend in PORTABLE:
+        outcomes = {one.outcome for one in tried if one.variant.backend == backend}
+        if "works" in outcomes and outcomes <= {"works", "one shape only"}:
+            return backend
+    return ""
 
 
-def _why_not(metal: Sequence[Tried]) -> str:
+def _why_not(metal: Sequence[Tried], target: Target) -> str:
+    """The first failure that stands on the target."""
+    defects = load_defects()
     for one in metal:
-        for failure in failures_of(one):
+        failures = [*failures_of(one)]
+        standing = [failure for failure in failures if not _mended(failure, target, defects)]
+        for failure in standing:
             return failure.message
+        for failure in failures:
+            until = _mended(failure, target, defects)
+            return f"{failure.message}, which torch {until} mended: ask with that release installed"
         if one.outcome != "works":
             return f"{_called(one.variant)}: {one.outcome}"
     return ""
 
 
 def _and(words: Sequence[str]) -> str:
+    if not words:
+        return ""
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
 

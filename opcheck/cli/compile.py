@@ -20,7 +20,7 @@ from opcheck.versions import Target
     help=VERBS["compile"],
     epilog="MODEL is named as for opcheck audit. The model is run with its weights on this machine: "
     "take a small configuration of a large one (--config num_hidden_layers=2). Exits with 1 where no "
-    "variant for Metal works.",
+    "variant for Metal works, with 3 where that cannot be told.",
 )
 @click.argument("model")
 @asking.torch_flag
@@ -121,4 +121,6 @@ def command(  # noqa: D103
         output.note(f"{emit(compiled, emit_metal)} written to {emit_metal}")
     asking.deliver(found, page.document, format_name, output_path)
     tried = [one.outcome for one in found.compiled.tried if one.variant.metal or backends]
-    return 0 if "works" in tried else 1
+    if "works" in tried:
+        return 0
+    return asking.COULD_NOT_TELL if "could not tell" in tried else 1

@@ -65,7 +65,9 @@ def _blamed(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Node | N
         for value in list(frame.f_locals.values()):
             if isinstance(value, torch.fx.Node) and value.name in by_name:
                 return by_name[value.name]
-            origins = getattr(getattr(value, "node", None), "origins", None)
+            # Not getattr: a handler of Inductor's operators answers to every name, with a warning.
+            inner = vars(value).get("node") if hasattr(value, "__dict__") else None
+            origins = getattr(inner, "origins", None)
             named = [by_name[node.name] for node in origins or () if node.name in by_name]
             called = [node for node in named if node.op == "call_function"]
             if called:

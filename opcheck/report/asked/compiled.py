@@ -12,15 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from opcheck.compile.records import Tried
-    from opcheck.compiled import CompileReport, FailureGroup
+    from opcheck.compiled import Advisory, CompileReport, FailureGroup
 
 
-def document(report: CompileReport) -> Document:
-    """The page: what to use first, then the table, then why."""
-    return tuple(_blocks(report))
+def document(report: CompileReport, *, times: bool = True) -> Document:
+    """The page: what to use first, then the table, then why.
+
+    Args:
+        report: what was found.
+        times: say how long each variant took to compile; a page that is kept has no such thing.
+    """
+    return tuple(_blocks(report, times=times))
 
 
-def _blocks(report: CompileReport) -> Iterator[Block]:
+def _blocks(report: CompileReport, *, times: bool) -> Iterator[Block]:
     target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
     yield Heading(f"{report.model} compiled for {target}", 1)
     yield Lines((f"{report.advice}.",))
@@ -37,7 +42,13 @@ def _blocks(report: CompileReport) -> Iterator[Block]:
     if report.failures:
         yield Heading("Failures")
         yield Bullets(tuple(_failure(group) for group in report.failures))
+    if report.advisories:
+        yield Heading("Known defects of this release")
+        yield Bullets(tuple(map(_advisory, report.advisories)))
     yield from _dynamo(report)
+    if times:
+        yield Heading("Time to compile")
+        yield Bullets(tuple(_times(report)))
     if report.kernels:
         yield Heading("Metal")
         externs = plural(len(report.externs), "operator")
@@ -45,7 +56,7 @@ def _blocks(report: CompileReport) -> Iterator[Block]:
         if report.externs:
             yield Table(
                 ("operator", "on the target", "line"),
-                tuple((one.op, one.status, one.line) for one in report.externs),
+                tuple((one.op, one.status, one.line or one.module) for one in report.externs),
                 code=(0,),
             )
     yield Heading("Not checked")
@@ -53,26 +64,57 @@ def _blocks(report: CompileReport) -> Iterator[Block]:
 
 
 def _failure(group: FailureGroup) -> str:
-    where = f" at {group.line}" if group.line else ""
-    op = f" [{group.op}]" if group.op else ""
-    ours = " (opcheck's own way of compiling, not PyTorch's)" if group.ours else ""
-    text = f": {group.text}" if group.text else ""
-    return f"{group.message}{op}{where}{text}{ours} -- {', '.join(group.variants)}"
+    place = group.line or (f"module {group.module}" if group.module else "")
+    parts = (
+        group.message,
+        f" [{group.op}]" if group.op else "",
+        f" at {place}" if place else "",
+        f": {group.text}" if group.text else "",
+        " (opcheck's own way of compiling, not PyTorch's)" if group.ours else "",
+        f" (mended in torch {group.mended}, so not held against the target)"
+        if group.mended
+        else "",
+        f" -- {', '.join(group.variants)}",
+        f" -- {' '.join(group.links)}" if group.links else "",
+    )
+    return "".join(parts)
+
+
+def _advisory(advisory: Advisory) -> str:
+    kernels = f"; {plural(advisory.kernels, 'kernel')} of this kind" if advisory.kernels else ""
+    where = f", the first at {advisory.line}" if advisory.line else ""
+    links = f" -- {' '.join(advisory.links)}" if advisory.links else ""
+    return f"{advisory.id} ({advisory.effect}): {advisory.summary}{kernels}{where}{links}"
+
+
+def _times(report: CompileReport) -> Iterator[str]:
+    for tried in report.compiled.tried:
+        if tried.seconds:
+            variant = tried.variant
+            run = "training" if variant.training else "inference"
+            side = sum(graph.seconds for graph in tried.side)
+            beside = f", of which {side:.1f} s for Metal" if variant.metal else ""
+            yield f"{variant} ({variant.dtype}, {run}): {tried.seconds:.1f} s{beside}"
 
 
 def _dynamo(report: CompileReport) -> Iterator[Block]:
     breaks: dict[str, None] = {}
     recompiles: dict[str, None] = {}
     empty = []
+    skipped = 0
     for tried in report.compiled.tried:
         breaks |= dict.fromkeys(_breaks(tried))
         recompiles |= dict.fromkeys(one.guard for one in tried.recompiles)
+        skipped = max(skipped, tried.skipped)
         if tried.outcome == "nothing compiled":
             empty.append(str(tried.variant))
     if empty:
         yield Heading("Nothing compiled")
         names = ", ".join(dict.fromkeys(empty))
         yield Lines((f"0 graphs: the program ran as without torch.compile, with {names}",))
+    elif skipped:
+        yield Heading("Not compiled")
+        yield Lines((f"{plural(skipped, 'frame')} of the program ran as without torch.compile",))
     if breaks:
         yield Heading("Graph breaks")
         yield Bullets(tuple(breaks))
