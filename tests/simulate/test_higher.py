@@ -54,9 +54,7 @@ def _while(x: torch.Tensor) -> Any:
         (lambda x: hop_map(lambda row: row.sin(), x), "sin"),
         (lambda x: scan(lambda c, y: (c + y, c * y), x[0] * 0, x), "mul.Tensor"),
         (lambda x: associative_scan(torch.add, x, 0, combine_mode="generic"), "add.Tensor"),
-        pytest.param(
-            lambda x: flex_attention(*[x.view(1, 1, 2, 2)] * 3), "bmm", marks=takes_mps
-        ),
+        pytest.param(lambda x: flex_attention(*[x.view(1, 1, 2, 2)] * 3), "bmm", marks=takes_mps),
     ],
 )
 def test_the_operators_of_the_eager_form(run: Callable[..., Any], ran: str) -> None:
