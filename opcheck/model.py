@@ -117,12 +117,12 @@ class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
 class Problem(Record, frozen=True, kw_only=True):
     """Something that keeps a trace from being the whole truth."""
 
-    #: model_raised, timeout, process_died, guess, value_check, module_not_called, not_simulated ...
+    #: model_raised, timeout, process_died, guess, value_check, gradient_lost, module_not_called ...
     kind: str
     message: str
     location: SourceLocation | None = None
     module: str = ""
-    #: of a guess: the operator that asked, what it was answered, and how often.
+    #: the operator that lost a gradient; of a guess: the one that asked, what it was answered, and how often.
     op: str = ""
     answered: str = ""
     count: int = 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.capture import blame, checkpoint, tracers
+from opcheck.capture import blame, checkpoint, lost_gradients, tracers
 from opcheck.capture.births import Births
 from opcheck.capture.graph import Numbers, code, op_calls, to_graph
 from opcheck.capture.imports import without_compiler
@@ -108,13 +108,19 @@ def run(request: CaptureRequest, say: Say) -> Captured:
         simulated_mac(target, registrations, recorder, on_cpu=births.note) as mac,
         births.while_running(),
         uncompiled(eager),
+        lost_gradients.heard() as lost,
     ):
         problem = _call(step or _forward(request), model, args, kwargs, recorder)
         differences = _differences(mac, target)
     say(f"recorded {len(recorder.calls)} calls", seconds=_FINISH)
     numbers = Numbers()
     graph = to_graph(recorder.calls, mover.names, recorder.place, numbers)
-    problems = (*recorder.problems(), *eager, *((problem,) if problem else ()))
+    problems = (
+        *recorder.problems(),
+        *lost_gradients.problems(lost, recorder),
+        *eager,
+        *((problem,) if problem else ()),
+    )
     moves = mover.calls(numbers)
     trace = Trace(
         model=request.model,

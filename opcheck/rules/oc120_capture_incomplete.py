@@ -18,6 +18,8 @@ _NEXT = {
     "value_check": "nothing to do if your data passes the check",
 }
 
+_OF_OTHER_RULES = frozenset({"gradient_lost", "module_not_called"})
+
 #: how severe a guess is, and what rests on it.
 _GUESSES = {
     "guess": ("warning", "the way and the shapes from there rest on it"),
@@ -29,7 +31,7 @@ def check(audited: Audited) -> Iterator[Finding]:
     """One finding for each problem, one for all guesses of an operator; an incomplete trace gets one in any case."""
     trace = audited.trace
     severity = "warning" if trace.complete else "error"
-    problems = [problem for problem in trace.problems if problem.kind != "module_not_called"]
+    problems = [problem for problem in trace.problems if problem.kind not in _OF_OTHER_RULES]
     for problem in problems:
         if problem.kind not in _GUESSES:
             yield Finding(
