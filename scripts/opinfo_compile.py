@@ -83,7 +83,8 @@ def main() -> int:
 def _sweep(dtype: str, only: str) -> None:
     number = getattr(torch, dtype)
     done = _kept(dtype)
-    ops = [op for op in op_db if number in op.supported_dtypes("cpu")]
+    database: Sequence[Any] = op_db  # torch gives it no types
+    ops = [op for op in database if number in op.supported_dtypes("cpu")]
     wanted = [op for op in ops if (re.search(only, key(op)) if only else key(op) not in done)]
     for start in range(0, len(wanted), CHUNK):
         for row in _chunk(wanted[start : start + CHUNK], number):
@@ -119,7 +120,7 @@ def _chunk(ops: Sequence[Any], dtype: torch.dtype) -> list[Row]:
 def _try(op: Any, dtype: torch.dtype) -> Row:
     name = key(op)
     side = SideCompiler()
-    torch._dynamo.reset()
+    torch.compiler.reset()
     try:
         torch.manual_seed(0)
         sample = next(iter(op.sample_inputs("cpu", dtype)))

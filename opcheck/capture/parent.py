@@ -51,7 +51,12 @@ _ENVIRONMENT = {
 def environment(request: CaptureRequest) -> dict[str, str]:
     """The variables that the child is given beside those of this process."""
     fallback = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if request.cpu_fallback else "0"}
-    return {**_ENVIRONMENT, **fallback}
+    found = {**_ENVIRONMENT, **fallback}
+    if request.plan.get("device") == "cuda":  # opcheck compile --device cuda
+        del found["CUDA_VISIBLE_DEVICES"]
+        # The child forks: asking whether there is a GPU must not start CUDA in it (torch/cuda/__init__.py).
+        found["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    return found
 
 
 def capture(
