@@ -50,7 +50,11 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("libraries", nargs="*", metavar="LIBRARY")
-    parser.add_argument("--only", default="", help="models with this text in their names")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="models with one of these texts, parted by commas, in their names",
+    )
     parser.add_argument("--again", action="store_true", help="what had no verdict, once more")
     parser.add_argument("--fresh", action="store_true", help="forget all results")
     parser.add_argument("--table", action="store_true", help="write the table and nothing else")
@@ -75,7 +79,11 @@ def _sweep(arguments: argparse.Namespace, known: dict[str, Result]) -> None:
     with mps_backend(TARGET.macos):
         for name in arguments.libraries or LIBRARIES:
             modules[name] = importlib.import_module(name)
-            jobs += [job for job in CATALOGUES[name](modules[name]) if arguments.only in job.spec]
+            jobs += [
+                job
+                for job in CATALOGUES[name](modules[name])
+                if any(text in job.spec for text in arguments.only.split(","))
+            ]
     if not arguments.only:
         _forget(known, jobs, arguments.libraries or LIBRARIES)
     jobs = [job for job in jobs[:: arguments.every] if _wanted(known.get(job.spec), arguments)]

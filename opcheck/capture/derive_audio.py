@@ -31,7 +31,12 @@ _BANDS = (
 _FRAMES_FIRST = ("speech_to_text",)
 
 #: They read several frames as one.
-_STACKED = ("fun_asr_nano_encoder", "granite_speech5", "granite_speech5_encoder")
+_STACKED = (
+    "fun_asr_nano_encoder",
+    "granite_speech5",
+    "granite_speech5_ctc",
+    "granite_speech5_encoder",
+)
 
 
 def _wave(facts: Facts) -> torch.Tensor:

@@ -88,7 +88,7 @@ def _image(facts: Facts) -> torch.Tensor:
     if "grid_thw" in facts.parameters or "image_grid_thw" in facts.parameters:
         return _patches(facts)
     channels, height, width = image_shape(facts)
-    if facts.kind in _PAIRS:
+    if facts.kind in _PAIRS or facts.name == "ViltForImagesAndTextClassification":
         return facts.floats(1, 2, channels, height, width)
     if facts.name == "XCLIPVisionModel":
         return facts.floats(facts.config.num_frames, channels, height, width)
@@ -238,6 +238,7 @@ SPECIAL: dict[tuple[str, str], Callable[[Facts], Any]] = {
     ("rf_detr", "pixel_values"): lambda facts: facts.floats(1, 3, 448, 448),
     ("janus_vqgan", "pixel_values"): lambda facts: facts.floats(1, 3, 512, 512),
     ("idefics", "image_attention_mask"): lambda _: torch.ones((1, 128, 1), dtype=torch.int64),
+    ("tvp", "pixel_values"): _image,
     ("seggpt", "pixel_values"): _half,
     ("seggpt", "prompt_pixel_values"): _half,
     ("seggpt", "prompt_masks"): _half,

@@ -131,6 +131,11 @@ SPECIAL: dict[tuple[str, str], Callable[[Facts], Any]] = {
     ("longformer", "input_ids"): _separated,
     ("tvp", "input_ids"): derive_text.tokens,
     ("blip", "input_ids"): derive_text.tokens,
+    ("instructblipvideo", "input_ids"): lambda facts: derive_text.with_placeholders(
+        derive_text.tokens(facts),
+        facts.size("video_token_index"),
+        4 * facts.size("num_query_tokens"),
+    ),
     ("blip", "decoder_input_ids"): derive_text.tokens,
     ("kosmos-2", "input_ids"): derive_text.tokens,
     ("kosmos-2", "image_embeds_position_mask"): lambda facts: (

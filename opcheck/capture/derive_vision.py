@@ -40,6 +40,8 @@ def _timm(model: Any) -> tuple[Any, ...]:
         isinstance(name, str)
         and name
         and hasattr(first := model.get_submodule(name), "in_channels")
+        # TResNet folds four by four pixels into channels first.
+        and first.in_channels != 16 * channels
     ):
         channels = first.in_channels
     return (values((1, channels, height, width), _dtype(model)),)

@@ -31,6 +31,11 @@ class Known(NamedTuple):
 #: and so is one with inputs that opcheck made.
 KNOWN: tuple[Known, ...] = (
     Known(
+        r"values were guessed before",
+        OURS,
+        "a guess about values that nobody knows does not fit the program",
+    ),
+    Known(
         r"requires the \w+ library",
         MODELS,
         "it needs a compiled package of a third party that is not installed",

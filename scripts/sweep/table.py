@@ -38,6 +38,12 @@ _HOW = (
 )
 
 
+_WHOSE = (
+    "*The model's*: it does not build from its own default configuration without opcheck either, needs a package "
+    "that is not installed, or refuses to run, whatever it is given. *PyTorch's*: an operator has no rule for "
+    "shapes without values. *Ours*: everything else, so also a model for which no rule here makes inputs that it "
+    "takes; the same model was run without opcheck to tell (`without_opcheck` in zoo.yaml)."
+)
 _BROKE_OFF = "Of those that fail, {} broke off after the operator that fails."
 
 
@@ -61,6 +67,7 @@ def document(results: Sequence[Result], target: Target) -> str:
         _table(_verdicts(results)),
         _BROKE_OFF.format(sum(not one.complete for one in audited)),
         "## Failures of the audit",
+        _WHOSE,
         _table(_owners(results)),
         _table(_failures(failed)) if failed else "None.",
         "## What stops most models",
