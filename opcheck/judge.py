@@ -213,10 +213,16 @@ def _details(call: OpCall) -> object:
     return len(call.inputs), specs, arguments
 
 
+def _summary(case: _Case, limitation: str) -> str:
+    statement = case.lists.statements.by_id.get(limitation)
+    said = f"{statement.summary.rstrip('.')} " if statement else "the Mac refuses this call "
+    return f"{said}({limitation})"
+
+
 def _refused(case: _Case, limitation: str, text: str) -> Verdict:
     return Verdict(
         status="unsupported",
-        because=_REFUSALS.get(limitation, f"the Mac refuses this call ({limitation})"),
+        because=_REFUSALS.get(limitation) or _summary(case, limitation),
         evidence=(Evidence(kind="limitation", torch=case.release.torch, detail=limitation),),
         confidence="source check",
         prints=text,

@@ -122,7 +122,7 @@ class Problem(Record, frozen=True, kw_only=True):
     message: str
     location: SourceLocation | None = None
     module: str = ""
-    #: the operator that lost a gradient; of a guess: the one that asked, what it was answered, and how often.
+    #: the operator that raised or lost a gradient; of a guess: the one that asked, what it was answered, and how often.
     op: str = ""
     answered: str = ""
     count: int = 1

@@ -8,9 +8,10 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import torch
 
-from opcheck.capture import blame, checkpoint, lost_gradients, tracers
+from opcheck.capture import blame, checkpoint, lost_gradients, refused, tracers
 from opcheck.capture.births import Births
 from opcheck.capture.graph import Numbers, code, op_calls, to_graph
 from opcheck.capture.imports import without_compiler
@@ -115,16 +116,21 @@ def run(request: CaptureRequest, say: Say) -> Captured:
     say(f"recorded {len(recorder.calls)} calls", seconds=_FINISH)
     numbers = Numbers()
     graph = to_graph(recorder.calls, mover.names, recorder.place, numbers)
+    moves = mover.calls(numbers)
+    refusal = problem and refused.call(
+        problem, recorder.phase, target, load_lists().statements.by_id.values()
+    )
+    if problem and refusal:
+        problem = msgspec.structs.replace(problem, kind="refused")
     problems = (
         *recorder.problems(),
         *lost_gradients.problems(lost, recorder),
         *eager,
         *((problem,) if problem else ()),
     )
-    moves = mover.calls(numbers)
     trace = Trace(
         model=request.model,
-        calls=(*moves, *op_calls(graph)),
+        calls=(*moves, *op_calls(graph), *((refusal,) if refusal else ())),
         lifetimes=lifetimes(
             recorder.calls, recorder.ledger.freed, mover.placed, numbers, len(moves)
         ),
@@ -244,7 +250,13 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
             )
     elif kind == "memory":
         text = f"{who} wanted more memory of this machine than it may take: {text or 'MemoryError'}"
-    return Problem(kind=kind, message=text, location=location, module=recorder.raised_in)
+    return Problem(
+        kind=kind,
+        message=text,
+        location=location,
+        module=recorder.raised_in,
+        op=refused.operator(error),
+    )
 
 
 def raised_at(error: BaseException) -> SourceLocation | None:

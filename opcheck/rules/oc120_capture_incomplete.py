@@ -18,7 +18,10 @@ _NEXT = {
     "value_check": "nothing to do if your data passes the check",
 }
 
-_OF_OTHER_RULES = frozenset({"gradient_lost", "module_not_called"})
+_OF_OTHER_RULES = frozenset({"gradient_lost", "module_not_called", "refused"})
+
+#: the run goes on after these
+_ENDS_NOTHING = frozenset({"gradient_lost", "guess", "module_not_called", "value_check"})
 
 #: how severe a guess is, and what rests on it.
 _GUESSES = {
@@ -42,7 +45,7 @@ def check(audited: Audited) -> Iterator[Finding]:
                 locations=_location(problem),
             )
     yield from _guesses(problems)
-    if not trace.complete and not problems:
+    if not trace.complete and all(one.kind in _ENDS_NOTHING for one in trace.problems):
         yield Finding(
             rule="OC120",
             severity=severity,

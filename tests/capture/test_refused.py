@@ -1,0 +1,87 @@
+"""A composite that refuses a call in front of every kernel, as a Mac does."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import torch
+
+from opcheck.capture import refused
+from opcheck.capture.run import _problem
+from opcheck.judge import judge
+from opcheck.model import Problem
+from opcheck.oplists.registrations import load
+from opcheck.oplists.statement_model import ErrorText
+from tests.made import make_statement
+from tests.simulate.mac import recorded, target
+
+LISTS = load()
+STATEMENTS = LISTS.statements.by_id.values()
+HALF = torch.zeros(4, 16, dtype=torch.float16)
+
+
+def raised() -> tuple[Problem, str]:
+    with pytest.raises(RuntimeError, match="Unsupported dtype Half") as found:
+        recorded(torch.fft.rfft, HALF)
+    problem = Problem(
+        kind="model_raised",
+        message=f"the model raised RuntimeError: {found.value}",
+        op=refused.operator(found.value),
+    )
+    return problem, problem.op
+
+
+def test_the_operator_that_raised_is_known() -> None:
+    assert raised()[1] == "aten::fft_rfft"
+
+
+def test_a_text_that_a_mac_prints_is_a_refused_call() -> None:
+    problem, _ = raised()
+    call = refused.call(problem, "forward", target("2.13"), STATEMENTS)
+    assert call is not None
+    assert (call.op, call.phase) == ("aten::fft_rfft", "forward")
+    assert call.refusal == ("fft-half", "Unsupported dtype Half")
+    verdict = judge(call, target("2.13"), LISTS)
+    assert verdict.status == "unsupported"
+    assert verdict.prints == "Unsupported dtype Half"
+    assert "refuses half precision" in verdict.because
+
+
+@pytest.mark.parametrize(
+    ("release", "macos", "changes"),
+    [
+        ("2.2", "15.0", {}),  # the statement begins with 2.3
+        ("2.13", "13.0", {}),  # and with macOS 14
+        ("2.13", "15.0", {"op": ""}),
+        ("2.13", "15.0", {"kind": "timeout"}),
+        ("2.13", "15.0", {"message": "the model raised RuntimeError: two tokens"}),
+        ("2.13", "15.0", {"message": "the model raised ValueError: Unsupported dtype Half"}),
+    ],
+)
+def test_anything_else_is_none(release: str, macos: str, changes: dict[str, str]) -> None:
+    problem = msgspec.structs.replace(raised()[0], **changes)
+    assert refused.call(problem, "forward", target(release, macos), STATEMENTS) is None
+
+
+def test_what_python_raises_has_no_operator() -> None:
+    def raises() -> None:
+        raise RuntimeError("Unsupported dtype Half")
+
+    with pytest.raises(RuntimeError) as found:
+        raises()
+    assert refused.operator(found.value) == ""
+
+
+def test_a_short_text_says_nothing() -> None:
+    statement = make_statement("short", error=ErrorText(type="RuntimeError", text="bad {x}"))
+    problem = Problem(
+        kind="model_raised", message="the model raised RuntimeError: bad Half", op="aten::mm"
+    )
+    assert refused.call(problem, "forward", target(), [statement]) is None
+
+
+def test_the_problem_of_a_run_names_it() -> None:
+    recorder = recorded(lambda x: x, HALF)
+    with pytest.raises(RuntimeError) as found:
+        recorded(torch.fft.rfft, HALF)
+    assert _problem(found.value, recorder).op == "aten::fft_rfft"
