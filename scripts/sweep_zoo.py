@@ -150,9 +150,14 @@ def _known() -> dict[str, Result]:
     """The last line of each model."""
     if not RESULTS.exists():
         return {}
-    lines = RESULTS.read_text(encoding="utf-8").splitlines()
-    found = [msgspec.json.decode(line, type=Result) for line in lines]
-    return {result.spec: result for result in found}
+    known: dict[str, Result] = {}
+    for line in RESULTS.read_text(encoding="utf-8").splitlines():
+        result = msgspec.json.decode(line, type=Result)
+        before = known.get(result.spec)
+        # What a model does without opcheck is asked of a failure: an audit since then stays.
+        if not (result.plain and before is not None and before.audited):
+            known[result.spec] = result
+    return known
 
 
 if __name__ == "__main__":
