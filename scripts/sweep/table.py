@@ -152,7 +152,7 @@ def _failures(failed: Sequence[Result]) -> Iterator[dict[str, object]]:
 
 
 def _cell(text: str, limit: int = 160) -> str:
-    text = text.replace("|", "\\|").replace("<", "&lt;")
+    text = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
