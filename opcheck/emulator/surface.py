@@ -118,8 +118,13 @@ def _new_seed() -> None:
     torch.default_generator.seed()
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    return None
+def _nothing() -> Callable[..., None]:
+    """A function of its own for each name: torch._dynamo refuses one under two names (torch/_dynamo/trace_rules.py)."""
+
+    def function(*_: Any, **__: Any) -> None:
+        return None
+
+    return function
 
 
 @contextlib.contextmanager
@@ -162,20 +167,20 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         (torch.mps, "current_allocated_memory", bytes_now),
         (torch.mps, "driver_allocated_memory", bytes_now),
         (torch.mps, "recommended_max_memory", recommended),
-        (torch.mps, "set_per_process_memory_fraction", _nothing),
+        (torch.mps, "set_per_process_memory_fraction", _nothing()),
         (torch.mps, "compile_shader", _no_metal),
         (torch.mps, "load_metallib", _no_metal),
         (torch.mps, "Event", MacEvent),
-        (torch.mps.profiler, "start", _nothing),
-        (torch.mps.profiler, "stop", _nothing),
+        (torch.mps.profiler, "start", _nothing()),
+        (torch.mps.profiler, "stop", _nothing()),
         (torch.mps.profiler, "profile", _no_profile),
         (torch.accelerator, "current_device_index", lambda: 0),
         (torch.accelerator, "current_device_idx", lambda: 0),
-        (torch.accelerator, "set_device_index", _nothing),
-        (torch.accelerator, "set_device_idx", _nothing),
+        (torch.accelerator, "set_device_index", _nothing()),
+        (torch.accelerator, "set_device_idx", _nothing()),
         (torch.accelerator, "current_stream", the_stream),
-        (torch.accelerator, "set_stream", _nothing),
-        (torch.accelerator, "synchronize", _nothing),
+        (torch.accelerator, "set_stream", _nothing()),
+        (torch.accelerator, "synchronize", _nothing()),
         (_StorageBase, "mps", to_mps),
     ]
     places = ((torch.mps, _SINCE), (torch.backends.mps, _BACKEND_SINCE))
