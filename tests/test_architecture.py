@@ -19,6 +19,7 @@ LAYERS = (
     ("report", "gate"),
     ("emulator",),
     ("audit", "compiled"),
+    ("scan",),
     ("rules",),
     ("partition", "memory", "callgraph"),
     ("ask",),

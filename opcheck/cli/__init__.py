@@ -23,6 +23,7 @@ VERBS = {
     "matrix": "Write the coverage of a torch release: one row an operator overload.",
     "op": "Say what the releases do with an operator: can I use it?",
     "run": "Run a program, as it is, on an emulated Mac, and say what its calls do there.",
+    "scan": "Read source without running it: the lines that were written for CUDA.",
 }
 
 

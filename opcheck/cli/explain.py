@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from opcheck.cli import VERBS, output
 from opcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from opcheck.rules.rule import Rule
+    from opcheck.scan.rule import ScanRule
 
 
 @click.command("explain", help=VERBS["explain"])
@@ -13,10 +19,13 @@ from opcheck.errors import UsageError
 def command(rule_id: str | None) -> int:
     """Print the page of one rule or remedy, or a line for each."""
     from opcheck import remedies  # noqa: PLC0415  (not for --help)
-    from opcheck.rules import BY_ID, RULES  # noqa: PLC0415
+    from opcheck.rules import RULES  # noqa: PLC0415
+    from opcheck.scan.rules import RULES as SCAN_RULES  # noqa: PLC0415
 
+    every: list[Rule | ScanRule] = [*RULES, *SCAN_RULES]
+    by_id = {rule.id: rule for rule in every}
     if rule_id is None:
-        lines = [f"{rule.id}  {rule.severity:<8} {rule.title}" for rule in RULES]
+        lines = [f"{rule.id}  {rule.severity:<8} {rule.title}" for rule in every]
         width = max(map(len, remedies.BY_ID))
         lines += ["", "Remedies"]
         lines += [f"{one.id:<{width}}  {one.title}" for one in remedies.REMEDIES]
@@ -26,12 +35,12 @@ def command(rule_id: str | None) -> int:
     if remedy is not None:
         output.emit(f"# {remedy.id}: {remedy.title}\n\n{remedy.page.strip()}\n")
         return 0
-    rule = BY_ID.get(rule_id.upper())
+    rule = by_id.get(rule_id.upper())
     if rule is None:
         raise UsageError(
             f"unknown finding: {rule_id!r}",
             context="opcheck explain",
-            hint=f"known: {', '.join(BY_ID)}; opcheck explain lists the remedies, too",
+            hint=f"known: {', '.join(by_id)}; opcheck explain lists the remedies, too",
         )
     output.emit(f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page.strip()}\n")
     return 0

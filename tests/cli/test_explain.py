@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import pytest
 
+from opcheck import rules
 from opcheck.remedies import REMEDIES, Remedy
-from opcheck.rules import RULES
+from opcheck.rules.rule import Rule
+from opcheck.scan import rules as scan_rules
+from opcheck.scan.rule import ScanRule
 from tests.cli.conftest import CommandLine
+
+RULES: tuple[Rule | ScanRule, ...] = (*rules.RULES, *scan_rules.RULES)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_every_finding_has_a_page(opcheck: CommandLine, rule: object) -> None:
-    one = next(known for known in RULES if known is rule)
-    result = opcheck("explain", one.id.lower())
+def test_every_finding_has_a_page(opcheck: CommandLine, rule: Rule | ScanRule) -> None:
+    result = opcheck("explain", rule.id.lower())
     assert result.code == 0
-    assert result.out.startswith(f"# {one.id} {one.slug}: {one.title}\n\n**What.** ")
+    assert result.out.startswith(f"# {rule.id} {rule.slug}: {rule.title}\n\n**What.** ")
 
 
 def test_without_an_id_every_rule_has_a_line(opcheck: CommandLine) -> None:

@@ -1,0 +1,224 @@
+"""Paths -> a report: every file read once, its findings, what was ignored and what was not read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from opcheck import __version__
+from opcheck.errors import UsageError
+from opcheck.model import Finding, GroupLocation, Problem, SourceLocation
+from opcheck.rules.rule import SEVERITIES
+from opcheck.scan import ignores, requirements, source
+from opcheck.scan.ignores import Ignore
+from opcheck.scan.mac import Mac
+from opcheck.scan.program import Program
+from opcheck.scan.records import ScanReport
+from opcheck.scan.rule import Hit, Scanned, ScanRule
+from opcheck.scan.rules import BY_ID, RULES
+from opcheck.scan.source import Found, Source, UnreadableError
+from opcheck.versions import Target
+
+NOT_CHECKED = (
+    "Names that another file gives a value, and code that is made at run time, were not followed.",
+    "What the operators of the model do on MPS is the audit's to say: opcheck audit.",
+    "Nothing was run, and nothing was observed on a Mac.",
+)
+#: More places of use than these say no more.
+_MOST_USES = 10
+
+
+def scan(paths: list[str], target: Target) -> ScanReport:
+    """Read all that is below the paths.
+
+    Raises:
+        UsageError: a path does not exist, or there is nothing to read.
+        OpListError: the data that the rules read is damaged.
+    """
+    reader = _Reader(target)
+    for found in source.find(paths, reader.skipped):
+        reader.read(found)
+    if not reader.counts and not reader.problems:
+        raise UsageError(
+            "there is no Python source below these paths",
+            context=f"opcheck scan {' '.join(paths)}",
+            hint="give files or directories that hold .py, .ipynb, requirements*.txt, pyproject.toml",
+        )
+    findings = tuple(reader.findings)
+    by_severity = Counter(finding.severity for finding in findings)
+    by_rule = Counter(finding.rule for finding in findings)
+    return ScanReport(
+        tool=f"opcheck {__version__}",
+        target={"torch": str(target.torch), "macos": str(target.macos)},
+        paths=tuple(paths),
+        read=dict(sorted(reader.counts.items())),
+        totals={name: by_severity[name] for name in SEVERITIES},
+        by_rule=dict(sorted(by_rule.items())),
+        findings=findings,
+        ignored=reader.ignored,
+        problems=tuple(reader.problems),
+        skipped=dict(sorted(reader.skipped.items())),
+        not_checked=NOT_CHECKED,
+    )
+
+
+class _Reader:
+    """Reads one file after the other."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.counts: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
+        self.findings: list[Finding] = []
+        self.problems: list[Problem] = []
+        self.ignored = 0
+
+    def read(self, found: Found) -> None:
+        shown = found.path.as_posix()
+        try:
+            content = source.read_bytes(found.path, shown)
+            if found.kind == "requirements":
+                self._requirements(content, found, shown)
+            elif found.kind == "notebook":
+                parsed = source.notebook(content, shown, self.problems)
+                self._program(parsed, found, shown)
+            else:
+                self._program(source.python(content, shown), found, shown)
+        except UnreadableError as error:
+            self.problems.append(error.problem)
+        except RecursionError:  # an expression of thousands of terms
+            self.problems.append(source.problem("too_deep", "nested too deeply", shown))
+        else:
+            self.counts[found.kind] += 1
+
+    def _requirements(self, content: bytes, found: Found, shown: str) -> None:
+        try:
+            text = content.decode("utf-8-sig")
+            is_toml = found.path.suffix == ".toml"
+            check = requirements.check_pyproject if is_toml else _lines
+            hits = list(check(text))
+        except UnicodeDecodeError as error:
+            raise UnreadableError(source.problem("undecodable", str(error), shown)) from error
+        except ValueError as error:
+            raise UnreadableError(source.problem("syntax_error", str(error), shown)) from error
+        lines = text.splitlines()
+        comments = ignores.of_lines(lines)
+        self._add([(requirements.RULE, hit) for hit in hits], comments, lines, [], None, shown)
+
+    def _program(self, parsed: Source, found: Found, shown: str) -> None:
+        self.counts["lines"] += len(parsed.lines)
+        program = Program(parsed.tree)
+        scanned = Scanned(
+            program=program,
+            mac=Mac(program),
+            target=self.target,
+            path=found.path,
+            root=found.root,
+        )
+        comments = ignores.of_python(parsed.lines)
+        hits = list(_hits(scanned))
+        self._add(hits, comments, parsed.lines, parsed.places, program, shown)
+
+    def _add(
+        self,
+        hits: list[tuple[ScanRule, Hit]],
+        comments: list[Ignore],
+        lines: list[str],
+        places: list[tuple[str, int]],
+        program: Program | None,
+        shown: str,
+    ) -> None:
+        def place(line: int, function: str = "") -> GroupLocation:
+            file, number = places[line - 1] if places else (shown, line)
+            text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+            location = SourceLocation(file=file, line=number, function=function, text=text[:200])
+            return GroupLocation(location=location, module="", count=1)
+
+        found: list[tuple[int, Finding]] = []
+        for (rule, hit), uses in _joined(hits):
+            line = getattr(hit.node, "lineno", 1)
+            last = getattr(hit.node, "end_lineno", None) or line
+            if _silenced(comments, rule.id, line, last):
+                self.ignored += 1
+                continue
+            function = program.function(hit.node) if program else ""
+            others = sorted({getattr(use, "lineno", line) for use in uses} - {line})[:_MOST_USES]
+            finding = Finding(
+                rule=rule.id,
+                severity=hit.severity or rule.severity,
+                message=hit.message,
+                hint=hit.hint,
+                prints=hit.prints,
+                locations=(place(line, function), *(place(other) for other in others)),
+                count=max(1, len(uses)),
+            )
+            found.append((line, finding))
+        found += [(one.line, msgspec.structs.replace(finding, locations=(place(one.line),)))
+                  for one in comments for finding in _about(one)]  # fmt: skip
+        self.findings += [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
+
+
+def _lines(text: str) -> Iterator[Hit]:
+    return requirements.check_lines(text.splitlines())
+
+
+def _hits(scanned: Scanned) -> Iterator[tuple[ScanRule, Hit]]:
+    """Everything that the rules name where a Mac comes to it."""
+    for node in scanned.program.nodes:
+        for rule in _BY_KIND.get(type(node), ()):
+            for hit in rule.check(node, scanned):
+                where = hit.use or hit.node
+                if scanned.mac.reached(where) and scanned.mac.reached(hit.node):
+                    yield rule, hit
+
+
+def _joined(
+    hits: Iterable[tuple[ScanRule, Hit]],
+) -> Iterator[tuple[tuple[ScanRule, Hit], list[object]]]:
+    """Hits on one place by one rule are one finding, with all the places that use it."""
+    together: dict[tuple[str, int, str], tuple[tuple[ScanRule, Hit], list[object]]] = {}
+    for rule, hit in hits:
+        key = (rule.id, id(hit.node), hit.message)
+        entry = together.setdefault(key, ((rule, hit), []))
+        if hit.use is not None:
+            entry[1].append(hit.use)
+    yield from together.values()
+
+
+def _silenced(comments: list[Ignore], code: str, first: int, last: int) -> bool:
+    silenced = False
+    for comment in comments:
+        if first <= comment.line <= last and code in comment.codes:
+            comment.used.add(code)
+            silenced = True
+    return silenced
+
+
+def _about(comment: Ignore) -> Iterator[Finding]:
+    """The findings about a comment itself."""
+    codes = ", ".join(comment.codes)
+    unused = [
+        code for code in comment.codes if code not in comment.used and not code.startswith("OC1")
+    ]
+    if unused or not comment.codes:
+        yield Finding(
+            rule="OC221",
+            severity=BY_ID["OC221"].severity,
+            message=f"ignores {', '.join(unused) or 'nothing'}, which is not found on this line",
+            hint="remove it, or correct the code",
+        )
+    if not comment.reason:
+        yield Finding(
+            rule="OC220",
+            severity=BY_ID["OC220"].severity,
+            message=f"ignores {codes or 'nothing'} without a reason",
+            hint="write the reason behind the bracket",
+        )
+
+
+_BY_KIND = {
+    kind: tuple(rule for rule in RULES if kind in rule.nodes)
+    for kind in {kind for rule in RULES for kind in rule.nodes}
+}

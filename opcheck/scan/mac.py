@@ -1,0 +1,360 @@
+"""What an expression comes to on a Mac, and whether a line is reached there.
+
+Guards are read as the Mac would take them: ``torch.cuda.is_available()`` is false there, ``device.type == "mps"`` true.
+What cannot be told is unknown, and keeps the lines behind it in sight.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import NamedTuple
+
+from opcheck.scan import tables
+from opcheck.scan.packages import packages
+from opcheck.scan.program import Function, Program
+
+
+class Unknown:
+    """A value that the source does not tell."""
+
+
+UNKNOWN = Unknown()
+
+
+class Value(NamedTuple):
+    """A constant that an expression may come to, and where it is written."""
+
+    constant: object
+    origin: ast.AST
+
+
+_COMPARE: dict[type[ast.cmpop], Callable[[object, object], object]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda one, other: operator.contains(other, one),  # type: ignore[arg-type]
+    ast.NotIn: lambda one, other: not operator.contains(other, one),  # type: ignore[arg-type]
+    ast.Lt: lambda one, other: one < other,  # type: ignore[operator]
+    ast.LtE: lambda one, other: one <= other,  # type: ignore[operator]
+    ast.Gt: lambda one, other: one > other,  # type: ignore[operator]
+    ast.GtE: lambda one, other: one >= other,  # type: ignore[operator]
+}
+_NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
+#: More values than these are as good as unknown.
+_MOST = 8
+#: A handler around more lines than these is there for other errors.
+_SHORT_TRY = 12
+
+
+class Mac:
+    """The answers for one file; each is found once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._values: dict[ast.AST, tuple[Value, ...]] = {}
+        self._reached: dict[tuple[ast.AST, bool], bool] = {}
+
+    # What an expression comes to
+
+    def values(self, node: ast.expr) -> tuple[Value, ...]:
+        """What it may come to on a Mac; UNKNOWN is among them where the source does not tell all."""
+        if node not in self._values:
+            # What depends on itself (``n = n + 1``) is not known.
+            self._values[node] = (Value(UNKNOWN, node),)
+            found = self._find(node)
+            self._values[node] = found if len(found) <= _MOST else (Value(UNKNOWN, node),)
+        return self._values[node]
+
+    def constant(self, node: ast.expr) -> object:
+        """The one constant that it comes to, or UNKNOWN."""
+        found = {repr(value.constant): value.constant for value in self.values(node)}
+        return next(iter(found.values())) if len(found) == 1 else UNKNOWN
+
+    def cuda(self, node: ast.expr | None) -> Value | None:
+        """The text ``cuda...`` that it may come to."""
+        found = self.values(node) if node is not None else ()
+        return next((value for value in found if _is_cuda(value.constant)), None)
+
+    def _find(self, node: ast.expr) -> tuple[Value, ...]:
+        if isinstance(node, ast.Constant):
+            return (Value(node.value, node),)
+        if (known := tables.ON_A_MAC.get(self._called(node), UNKNOWN)) is not UNKNOWN:
+            return (Value(known, node),)
+        if isinstance(node, ast.IfExp):
+            truth = self.truth(node.test)
+            sides = [node.body] * (truth is not False) + [node.orelse] * (truth is not True)
+            return tuple(value for side in sides for value in self.values(side))
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return self._bound(node)
+        if isinstance(node, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+            if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+                return self._either(node)
+            truth = self.truth(node)
+            number = isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)
+            return (Value(UNKNOWN if truth is None or number else truth, node),)
+        if _begins(node).startswith("cuda"):
+            return (Value("cuda:?", node),)
+        return (Value(UNKNOWN, node),)
+
+    def _called(self, node: ast.expr) -> str:
+        """The dotted name, with ``()`` where it is called."""
+        if isinstance(node, ast.Call):
+            return f"{self.program.dotted(node.func)}()"
+        return self.program.dotted(node)
+
+    def _bound(self, node: ast.expr) -> tuple[Value, ...]:
+        bindings = self.program.bindings(node)
+        found: list[Value] = []
+        for binding in bindings:
+            if binding.value is None:
+                found.append(Value(UNKNOWN, binding.node))
+            elif self.reached(binding.node, tries=False):
+                found.extend(self.values(binding.value))
+        return tuple(found) or (Value(UNKNOWN, node),)
+
+    def _either(self, node: ast.BoolOp) -> tuple[Value, ...]:
+        found: list[Value] = []
+        for part in node.values:
+            truth = self.truth(part)
+            if truth is not False:
+                found.extend(self.values(part))
+            if truth:
+                break
+        return tuple(found) or (Value(constant=False, origin=node),)
+
+    # Whether a condition holds
+
+    def truth(self, node: ast.expr) -> bool | None:
+        """Whether it holds on a Mac; None: it cannot be told."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self.truth(node.operand)
+            return None if inner is None else not inner
+        if isinstance(node, ast.BoolOp):
+            return self._joined(node)
+        if isinstance(node, ast.Compare):
+            return self._compared(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            asked = self._startswith(node)
+            if asked is not None:
+                return asked
+        known = {bool(v.constant) for v in self.values(node) if v.constant is not UNKNOWN}
+        if all(value.constant is not UNKNOWN for value in self.values(node)) and len(known) == 1:
+            return known.pop()
+        return _by_name(node) if not known else None
+
+    def _joined(self, node: ast.BoolOp) -> bool | None:
+        decides = isinstance(node.op, ast.Or)
+        parts = [self.truth(part) for part in node.values]
+        if decides in parts:
+            return decides
+        return None if None in parts else not decides
+
+    def _compared(self, node: ast.Compare) -> bool | None:
+        if len(node.ops) != 1:
+            return None
+        ones, others = self._side(node.left), self._side(node.comparators[0])
+        kind = type(node.ops[0])
+        if UNKNOWN in ones or UNKNOWN in others:
+            return _device_compared(kind, ones, others)
+        try:
+            answers = {bool(_COMPARE[kind](one, other)) for one in ones for other in others}
+        except TypeError:
+            return None
+        return answers.pop() if len(answers) == 1 else None
+
+    def _side(self, node: ast.expr) -> list[object]:
+        """What a side of a comparison may be; a device is its text."""
+        if (
+            isinstance(node, ast.Call)
+            and node.args
+            and self.program.dotted(node.func) in {"torch.device", "str"}
+        ):
+            return self._side(node.args[0])
+        return [value.constant for value in self.values(node)]
+
+    def _startswith(self, node: ast.Call) -> bool | None:
+        if not (isinstance(node.func, ast.Attribute) and len(node.args) == 1):
+            return None
+        text, part = self.constant(node.func.value), self.constant(node.args[0])
+        if node.func.attr != "startswith" or not isinstance(part, str):
+            return None
+        if isinstance(text, str):
+            return text.startswith(part)
+        return {"cuda": False, "mps": True}.get(part)
+
+    # Whether a line is reached
+
+    def reached(self, node: ast.AST, *, tries: bool = True) -> bool:
+        """Whether a Mac may come to it; with ``tries``, what fails in a short try counts as not reached."""
+        key = (node, tries)
+        if key not in self._reached:
+            self._reached[key] = True
+            self._reached[key] = not any(
+                self._bars(child, parent, tries=tries)
+                for child, parent in self.program.ancestors(node)
+            )
+        return self._reached[key]
+
+    def _bars(self, child: ast.AST, parent: ast.AST, *, tries: bool) -> bool:
+        """Whether the parent keeps a Mac from the child."""
+        if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
+            orelse = parent.orelse if isinstance(parent.orelse, list) else [parent.orelse]
+            body = parent.body if isinstance(parent.body, list) else [parent.body]
+            truth = self.truth(parent.test) if child is not parent.test else None
+            if (child in body and truth is False) or (child in orelse and truth is True):
+                return True
+        elif isinstance(parent, ast.BoolOp):
+            stops = isinstance(parent.op, ast.Or)
+            before = parent.values[: parent.values.index(child)]  # type: ignore[arg-type]
+            return any(self.truth(part) is stops for part in before)
+        elif isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+            tests = (test for part in parent.generators for test in part.ifs)
+            return any(test is not child and self.truth(test) is False for test in tests)
+        elif isinstance(parent, ast.Try) and child in parent.body:
+            return self._tried(parent, tries=tries)
+        elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if child in parent.decorator_list:
+                return False
+            if any(self._skips(decorator) for decorator in parent.decorator_list):
+                return True
+            if not isinstance(parent, ast.ClassDef) and self._called_under_guards(parent):
+                return True
+        return self._left_before(child, parent)
+
+    def _left_before(self, child: ast.AST, parent: ast.AST) -> bool:
+        """Whether a statement before the child, such as a guarded return, leaves the block."""
+        for field in ("body", "orelse", "handlers", "finalbody"):
+            block = getattr(parent, field, None)
+            if not isinstance(block, list) or child not in block:
+                continue
+            for statement in block[: block.index(child)]:
+                if isinstance(statement, ast.If):
+                    truth = self.truth(statement.test)
+                    if truth is not None and _leaves(statement.body if truth else statement.orelse):
+                        return True
+        return False
+
+    def _tried(self, node: ast.Try, *, tries: bool) -> bool:
+        for handler in node.handlers:
+            caught = _caught(handler)
+            if any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
+                continue
+            if caught & tables.IMPORT_ERRORS and any(map(self._fails_to_import, node.body)):
+                return True
+            lines = (node.body[-1].end_lineno or 0) - node.body[0].lineno
+            if tries and lines < _SHORT_TRY and caught & tables.CUDA_ERRORS:
+                return True
+        return False
+
+    def _fails_to_import(self, statement: ast.stmt) -> bool:
+        names: list[str] = []
+        if isinstance(statement, ast.Import):
+            names = [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom) and not statement.level:
+            names = [statement.module or ""]
+        return any(name.partition(".")[0] in packages().by_import for name in names)
+
+    def _skips(self, decorator: ast.expr) -> bool:
+        """Whether a decorator skips a test where there is no CUDA."""
+        call = decorator if isinstance(decorator, ast.Call) else None
+        name = _last(call.func if call else decorator).lower()
+        if "skip" in name and call and call.args and "unless" not in name:
+            return self.truth(call.args[0]) is True
+        if "skipunless" in name and call and call.args:
+            return self.truth(call.args[0]) is False
+        wanted = any(word in name for word in ("require", "skip", "only", "need"))
+        return wanted and any(word in name for word in ("cuda", "gpu", "nccl"))
+
+    def _called_under_guards(self, function: Function) -> bool:
+        """Whether the file itself calls the function, and each time behind a guard."""
+        if not (function.name.startswith("_") or self._is_script()) or function.name[:2] == "__":
+            return False
+        uses = [node for node in self.program.nodes if _names(node, function.name)]
+        return bool(uses) and not any(
+            self.reached(use, tries=False) or not _is_called(self.program.parents[use], use)
+            for use in uses
+        )
+
+    def _is_script(self) -> bool:
+        return any(
+            isinstance(statement, ast.If)
+            and any(_names(part, "__name__") for part in ast.walk(statement.test))
+            for statement in self.program.tree.body
+        )
+
+
+def _device_compared(
+    kind: type[ast.cmpop], ones: list[object], others: list[object]
+) -> bool | None:
+    """A device that nobody knows, beside a text: on a Mac that is ported to it says mps."""
+    known = [one for one in (*ones, *others) if one is not UNKNOWN]
+    if len(known) != 1 or kind not in {ast.Eq, ast.NotEq, ast.In, ast.NotIn}:
+        return None
+    if _is_cuda(known[0]):
+        return kind in _NEGATIVE
+    return kind not in _NEGATIVE if known[0] == "mps" else None
+
+
+def _is_called(parent: ast.AST, use: ast.AST) -> bool:
+    return isinstance(parent, ast.Call) and parent.func is use
+
+
+def _names(node: ast.AST, name: str) -> bool:
+    return (isinstance(node, ast.Name) and node.id == name) or (
+        isinstance(node, ast.Attribute) and node.attr == name
+    )
+
+
+def _last(node: ast.expr) -> str:
+    """The last part of a name: ``c`` of ``a.b.c``."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_cuda(constant: object) -> bool:
+    return isinstance(constant, str) and (constant == "cuda" or constant.startswith("cuda:"))
+
+
+def _begins(node: ast.expr) -> str:
+    """How a text that is put together begins: ``cuda:`` of ``f"cuda:{rank}"``."""
+    if isinstance(node, ast.JoinedStr) and node.values:
+        return _begins(node.values[0])
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
+        return _begins(node.left)
+    if isinstance(node, ast.Call) and _last(node.func) == "format":
+        return _begins(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+    return str(node.value) if isinstance(node, ast.Constant) else ""
+
+
+def _by_name(node: ast.expr) -> bool | None:
+    """A flag says by its name that it is about CUDA: ``use_cuda``, ``args.no_cuda``, ``x.is_cuda``."""
+    name = _last(node.func if isinstance(node, ast.Call) else node).lower()
+    if name == "type_checking":
+        return False
+    if "cuda" in name:
+        return any(word in name for word in ("no_cuda", "not_cuda", "disable", "without"))
+    return True if name == "is_mps" else None
+
+
+def _caught(handler: ast.ExceptHandler) -> set[str]:
+    if handler.type is None:
+        return {"BaseException"}
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return set(map(_last, kinds))
+
+
+def _leaves(block: list[ast.stmt]) -> bool:
+    """Whether a block ends the function or the loop without an error."""
+    if not block:
+        return False
+    last = block[-1]
+    if isinstance(last, ast.Raise):
+        raised = last.exc.func if isinstance(last.exc, ast.Call) else last.exc
+        return raised is not None and "skip" in _last(raised).lower()
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return "skip" in _last(last.value.func).lower()
+    return isinstance(last, (ast.Return, ast.Continue, ast.Break))

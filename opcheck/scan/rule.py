@@ -1,0 +1,102 @@
+"""What a rule of the scan is, and what it may look at."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opcheck.scan.mac import Mac
+from opcheck.scan.program import Program
+from opcheck.versions import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scanned:
+    """One file, and the Mac that it is read for."""
+
+    program: Program
+    mac: Mac
+    target: Target
+    #: where the file is, to look for modules beside it; None: it is no file.
+    path: Path | None = None
+    #: the directory that was asked about
+    root: Path | None = None
+
+    def dotted(self, node: ast.AST | None) -> str:
+        """The dotted name of what was imported; empty: not an imported name."""
+        return self.program.dotted(node)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """One place that a rule names."""
+
+    #: the code to change
+    node: ast.AST
+    message: str
+    hint: str = ""
+    #: empty: that of the rule
+    severity: str = ""
+    #: where what the node makes is used, if that is elsewhere.
+    use: ast.AST | None = None
+    prints: str = ""
+    #: whether code that a Mac does not reach is named as well.
+    unreached: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanRule:
+    """One kind of finding in source: what finds it, and its page in ``opcheck explain``."""
+
+    id: str
+    slug: str
+    title: str
+    severity: str
+    #: Markdown: what, why, before, after, way out, evidence.
+    page: str
+    #: the kinds of node that it is asked about; none: the scan itself finds it.
+    nodes: tuple[type[ast.AST], ...] = ()
+    check: Callable[[ast.AST, Scanned], Iterator[Hit]] = lambda _node, _scanned: iter(())
+
+
+def argument(call: ast.Call, position: int | None, *names: str) -> ast.expr | None:
+    """The argument of a call by its place or by one of its names; None: not given."""
+    for keyword in call.keywords:
+        if keyword.arg in names:
+            return keyword.value
+    given = call.args if position is not None else []
+    if position is None or position >= len(given) or any(_starred(arg) for arg in given):
+        return None
+    return given[position]
+
+
+def method(node: ast.AST) -> str:
+    """The name after the last dot of what a call calls; empty: not a call of an attribute."""
+    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    return node.func.attr if is_method else ""  # type: ignore[attr-defined]
+
+
+def chain(node: ast.AST) -> Iterator[ast.Call]:
+    """The calls that a value went through, the last first: ``c()``, ``b()`` of ``a.b().c()``."""
+    while True:
+        if isinstance(node, ast.Call):
+            yield node
+            node = node.func
+        elif isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        else:
+            return
+
+
+def torch_alias(scanned: Scanned) -> bool:
+    """Whether the file imports torch, or something that is imported from its own package."""
+    return any(
+        name.startswith(("torch", ".", "timm", "transformers", "diffusers", "lightning"))
+        for name in scanned.program.imports.values()
+    )
+
+
+def _starred(node: ast.expr) -> bool:
+    return isinstance(node, ast.Starred)

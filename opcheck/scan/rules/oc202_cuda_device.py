@@ -1,0 +1,107 @@
+"""OC202: the text "cuda" where a device is asked for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.scan.rule import Hit, Scanned, ScanRule, argument, method
+
+#: Where these take their device.
+_FUNCTIONS: dict[str, tuple[int, str]] = {
+    "torch.device": (0, "type"),
+    "torch.load": (1, "map_location"),
+    "torch.set_default_device": (0, "device"),
+    "torch.Generator": (0, "device"),
+}
+#: Libraries whose arguments of the same names are no devices of torch.
+_OTHERS = {"cupy", "jax", "numba", "onnxruntime", "tensorflow", "warp", "argparse", "click"}
+_OWN_RULES = ("autocast", "GradScaler", "add_argument", "option")
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """Devices that may come to ``cuda``, given to torch or by a keyword that says device."""
+    if not isinstance(node, ast.Call):
+        return
+    name = scanned.dotted(node.func)
+    last = name.rpartition(".")[2] or method(node)
+    if name.partition(".")[0] in _OTHERS or last in _OWN_RULES or _is_compared(node, scanned):
+        return
+    value = scanned.mac.cuda(_device(node, name))
+    if value is not None:
+        yield Hit(
+            node=value.origin,
+            use=node,
+            message=f"the device is {value.constant!r}, which a Mac does not have",
+            hint="choose the device in one place: torch.accelerator.current_accelerator()",
+        )
+    typed = _tensor_type(node, name, scanned)
+    if typed:
+        yield Hit(
+            node=node,
+            message=f"{typed} is a type of CUDA tensors, which a Mac does not have",
+            hint="give dtype= and device= instead of a tensor type",
+        )
+
+
+def _device(node: ast.Call, name: str) -> ast.expr | None:
+    if name in _FUNCTIONS:
+        return argument(node, *_FUNCTIONS[name])
+    if not name and method(node) == "to":
+        return argument(node, 0, "device")
+    return argument(node, None, "device", "map_location")
+
+
+def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
+    """``torch.cuda.FloatTensor`` where it is called, or given to type() or as the default."""
+    if name.startswith("torch.cuda.") and name.endswith(("Tensor", "Storage")):
+        return name
+    if method(node) != "type" and name != "torch.set_default_tensor_type":
+        return ""
+    given = argument(node, 0, "dtype", "t")
+    if given is None:
+        return ""
+    text = scanned.dotted(given) or scanned.mac.constant(given)
+    is_type = isinstance(text, str) and text.startswith("torch.cuda.") and text.endswith("Tensor")
+    return str(text) if is_type else ""
+
+
+def _is_compared(node: ast.Call, scanned: Scanned) -> bool:
+    return isinstance(scanned.program.parents.get(node), ast.Compare)
+
+
+RULE = ScanRule(
+    id="OC202",
+    slug="cuda_device",
+    title='The text "cuda" where a device is asked for',
+    severity="error",
+    nodes=(ast.Call,),
+    check=check,
+    page="""
+**What.** A device is written as `"cuda"` or `"cuda:0"`: in `torch.device(...)`, `.to(...)`, `device=` or
+`map_location=`, directly or through a name of the same file; or a tensor type such as `torch.cuda.FloatTensor`.
+The finding stands where the text is written, and names where it is used.
+
+**Why.** torch for macOS is built without CUDA: making or moving a tensor there raises
+`AssertionError: Torch not compiled with CUDA enabled`. `torch.device("cuda")` alone raises nothing; what uses it does.
+
+**Before.**
+
+```python
+device = torch.device("cuda")
+state = torch.load("model.pt", map_location="cuda")
+```
+
+**After.**
+
+```python
+device = torch.accelerator.current_accelerator() or torch.device("cpu")  # torch 2.6 and newer
+state = torch.load("model.pt", map_location="cpu")
+```
+
+**Way out.** Choose the device in one place; load checkpoints to the CPU and move the model.
+
+**Evidence.** torch/cuda/__init__.py, `_lazy_init`; torch/serialization.py for `map_location`. Nothing was tried on a
+Mac.
+""",
+)

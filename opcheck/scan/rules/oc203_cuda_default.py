@@ -1,0 +1,76 @@
+"""OC203: the default of an option or a parameter is CUDA."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.scan.mac import Value
+from opcheck.scan.rule import Hit, Scanned, ScanRule, argument, method
+
+_OPTIONS = {"add_argument", "option", "Option", "Argument", "field", "Field", "add_option"}
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """Defaults of command lines, parameters and fields that are ``cuda``."""
+    if isinstance(node, ast.Call):
+        name = scanned.dotted(node.func).rpartition(".")[2] or method(node)
+        if name in _OPTIONS:
+            yield from _said(_cuda(argument(node, None, "default"), scanned), "option")
+    elif isinstance(node, ast.arguments):
+        for default in (*node.defaults, *node.kw_defaults):
+            yield from _said(_cuda(default, scanned), "parameter")
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        in_class = isinstance(scanned.program.parents.get(node), ast.ClassDef)
+        if in_class and "device" in node.target.id:
+            yield from _said(_cuda(node.value, scanned), "field")
+
+
+def _cuda(default: ast.expr | None, scanned: Scanned) -> Value | None:
+    """The text in ``"cuda"`` or ``torch.device("cuda")``."""
+    if isinstance(default, ast.Call) and scanned.dotted(default.func) == "torch.device":
+        default = argument(default, 0, "type")
+    return scanned.mac.cuda(default)
+
+
+def _said(value: Value | None, what: str) -> Iterator[Hit]:
+    if value is not None:
+        yield Hit(
+            node=value.origin,
+            message=f"the default of the {what} is {value.constant!r}: on a Mac it must be given",
+            hint='make the default "auto" or None, and choose what the machine has',
+        )
+
+
+RULE = ScanRule(
+    id="OC203",
+    slug="cuda_default",
+    title="The default of an option or a parameter is CUDA",
+    severity="warning",
+    nodes=(ast.Call, ast.arguments, ast.AnnAssign),
+    check=check,
+    page="""
+**What.** An option of a command line, a parameter of a function or a field of a class is `"cuda"` unless said otherwise.
+
+**Why.** On a Mac the default fails with `AssertionError: Torch not compiled with CUDA enabled`. Whoever knows of it can
+say `--device mps`, which is why this is a warning.
+
+**Before.**
+
+```python
+parser.add_argument("--device", default="cuda")
+```
+
+**After.**
+
+```python
+parser.add_argument("--device", default=None)
+...
+device = args.device or torch.accelerator.current_accelerator() or "cpu"  # torch 2.6 and newer
+```
+
+**Way out.** Let the default be what the machine has.
+
+**Evidence.** torch/cuda/__init__.py, `_lazy_init`. Nothing was tried on a Mac.
+""",
+)

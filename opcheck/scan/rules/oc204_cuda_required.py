@@ -1,0 +1,84 @@
+"""OC204: the program refuses to go on without CUDA."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.scan.rule import Hit, Scanned, ScanRule
+
+_EXITS = {"sys.exit", "exit", "quit", "os._exit"}
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """``assert`` of CUDA, and ``if not CUDA: raise``."""
+    if isinstance(node, ast.Assert):
+        refuses = _is_about_cuda(node.test) and scanned.mac.truth(node.test) is False
+    elif isinstance(node, ast.If):
+        refuses = (
+            _is_about_cuda(node.test)
+            and scanned.mac.truth(node.test) is True
+            and bool(node.body)
+            and _ends(node.body[-1], scanned)
+        )
+    else:
+        return
+    if refuses:
+        yield Hit(
+            node=node.test,
+            message="without CUDA the program ends here: the condition fails on a Mac",
+            hint="ask for what is needed, not for CUDA: x.device.type in {...}, or drop the check",
+        )
+
+
+def _is_about_cuda(test: ast.expr) -> bool:
+    words = (
+        getattr(part, "id", "") or getattr(part, "attr", "") or str(getattr(part, "value", ""))
+        for part in ast.walk(test)
+        if isinstance(part, (ast.Name, ast.Attribute, ast.Constant))
+    )
+    return any("cuda" in word.lower() or "nccl" in word.lower() for word in words)
+
+
+def _ends(statement: ast.stmt, scanned: Scanned) -> bool:
+    if isinstance(statement, ast.Raise):
+        raised = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
+        return raised is None or "skip" not in ast.unparse(raised).lower()
+    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
+        return False
+    called = statement.value.func
+    name = scanned.dotted(called) or (called.id if isinstance(called, ast.Name) else "")
+    return name in _EXITS
+
+
+RULE = ScanRule(
+    id="OC204",
+    slug="cuda_required",
+    title="The program refuses to go on without CUDA",
+    severity="error",
+    nodes=(ast.Assert, ast.If),
+    check=check,
+    page="""
+**What.** An assertion, or a check that raises or exits, asks for CUDA and leaves a Mac no way on.
+
+**Why.** `torch.cuda.is_available()` and `x.is_cuda` are False on a Mac, with every release and every setting.
+
+**Before.**
+
+```python
+assert torch.cuda.is_available(), "a GPU is needed"
+```
+
+**After.**
+
+```python
+assert torch.accelerator.is_available(), "a GPU is needed"  # torch 2.6 and newer
+```
+
+**Way out.** Ask for an accelerator, or for what the code really needs; then go through what follows the check: it was
+written for CUDA, and the scan reads it as well.
+
+**Evidence.** torch/cuda/__init__.py, `is_available`: False where torch was compiled without CUDA. Nothing was tried on
+a Mac.
+""",
+)

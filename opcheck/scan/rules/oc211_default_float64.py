@@ -1,0 +1,60 @@
+"""OC211: float64 as the default dtype of all tensors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.scan.rule import Hit, Scanned, ScanRule, argument
+
+_SETS = {"torch.set_default_dtype", "torch.set_default_tensor_type"}
+_DOUBLE = {"torch.float64", "torch.double", "torch.DoubleTensor"}
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """Calls that make float64 the default."""
+    if not isinstance(node, ast.Call) or scanned.dotted(node.func) not in _SETS:
+        return
+    given = argument(node, 0, "d", "t")
+    if given is None:
+        return
+    text = scanned.dotted(given) or scanned.mac.constant(given)
+    if text in _DOUBLE:
+        yield Hit(
+            node=node,
+            message="every tensor is float64 from here on, which MPS has not",
+            hint="leave the default, and cast on the CPU where double precision is needed",
+        )
+
+
+RULE = ScanRule(
+    id="OC211",
+    slug="default_float64",
+    title="float64 as the default dtype of all tensors",
+    severity="error",
+    nodes=(ast.Call,),
+    check=check,
+    page="""
+**What.** `torch.set_default_dtype(torch.float64)`, or the older `set_default_tensor_type`.
+
+**Why.** From there on every tensor, parameter and buffer without a dtype of its own is float64. Metal has none: making
+one on MPS, or moving it there, raises `TypeError`.
+
+**Before.**
+
+```python
+torch.set_default_dtype(torch.float64)
+```
+
+**After.**
+
+```python
+if device.type != "mps":
+    torch.set_default_dtype(torch.float64)
+```
+
+**Way out.** Leave the default; ask for float64 where it is needed, on the CPU.
+
+**Evidence.** aten/src/ATen/mps/EmptyTensor.cpp, in all releases from 1.13 to 2.15. Nothing was tried on a Mac.
+""",
+)

@@ -1,0 +1,61 @@
+"""OC213: pinned memory."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.scan.rule import Hit, Scanned, ScanRule, argument, method
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """``pin_memory=True`` in a call, and ``.pin_memory()``."""
+    if not isinstance(node, ast.Call):
+        return
+    asked = argument(node, None, "pin_memory")
+    if asked is not None and scanned.mac.constant(asked) is True:
+        yield Hit(
+            node=node,
+            message="pinned memory is for CUDA: on a Mac a DataLoader leaves it out, and warns",
+            hint="pin_memory=torch.cuda.is_available()",
+        )
+    elif method(node) == "pin_memory" and not node.args and not scanned.dotted(node.func):
+        yield Hit(
+            node=node,
+            severity="warning",
+            message="a tensor is pinned here: older releases raise on a Mac, newer gain nothing",
+            hint="pin it only where torch.cuda.is_available()",
+        )
+
+
+RULE = ScanRule(
+    id="OC213",
+    slug="pin_memory",
+    title="Pinned memory",
+    severity="note",
+    nodes=(ast.Call,),
+    check=check,
+    page="""
+**What.** `pin_memory=True`, as for a DataLoader, or `.pin_memory()` on a tensor.
+
+**Why.** A Mac's GPU shares the memory of its CPU. A DataLoader leaves pinning out on a Mac, silently up to torch 2.6 and with
+a UserWarning from 2.7 on. `.pin_memory()` on a tensor asks for CUDA in old releases, and raises.
+
+**Before.**
+
+```python
+loader = DataLoader(data, pin_memory=True)
+```
+
+**After.**
+
+```python
+loader = DataLoader(data, pin_memory=torch.cuda.is_available())
+```
+
+**Way out.** As above.
+
+**Evidence.** torch/utils/data/dataloader.py of 2.6 and of 2.9 to 2.15; pytorch#86060 for the tensor's method. Nothing was
+tried on a Mac.
+""",
+)

@@ -1,0 +1,117 @@
+"""OC214: a package that has no wheel for macOS."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from opcheck.scan.packages import Package, packages
+from opcheck.scan.rule import Hit, Scanned, ScanRule
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """Imports of such a package that nothing guards."""
+    if isinstance(node, ast.Import):
+        modules = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and not node.level:
+        modules = [node.module or ""]
+    else:
+        return
+    for module in modules:
+        name = _distribution(module)
+        if not name or _is_beside(module, scanned) or _is_asked_before(node, scanned):
+            continue
+        lazy = scanned.program.scope(node) is not scanned.program.tree
+        when = "when the function runs" if lazy else "when the file is imported"
+        yield Hit(
+            node=node,
+            severity="warning" if lazy or packages().by_name[name].since else "error",
+            message=f"{describe(name, packages().by_name[name])}: the import fails {when}",
+            hint=f"instead: {packages().by_name[name].instead}",
+        )
+
+
+def describe(name: str, package: Package) -> str:
+    """``triton has no wheel for macOS``, with the version that brought one."""
+    before = f" before {package.since}" if package.since else ""
+    return f"{name} has no wheel for macOS{before}"
+
+
+def _distribution(module: str) -> str:
+    """The distribution of a dotted module, by its longest name that the table has."""
+    by_import = packages().by_import
+    parts = module.split(".")
+    names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((by_import[name] for name in names if name in by_import), "")
+
+
+def _is_beside(module: str, scanned: Scanned) -> bool:
+    """Whether the project has a module of that name itself, beside the file or above it."""
+    if scanned.path is None or scanned.root is None:
+        return False
+    top = module.partition(".")[0]
+    for directory in scanned.path.parents:
+        if (directory / top).is_dir() or (directory / f"{top}.py").is_file():
+            return True
+        if directory == scanned.root:
+            return directory.name == top
+    return False
+
+
+def _is_asked_before(node: ast.AST, scanned: Scanned) -> bool:
+    """Whether it stands in a try for its absence, or under a condition that nobody knows."""
+    for child, parent in scanned.program.ancestors(node):
+        if isinstance(parent, ast.If) and child is not parent.test:
+            return True
+        if isinstance(parent, ast.Try) and child in parent.body and _goes_on(parent):
+            return True
+    return False
+
+
+def _goes_on(node: ast.Try) -> bool:
+    return any(
+        not any(isinstance(part, ast.Raise) for part in ast.walk(handler))
+        for handler in node.handlers
+    )
+
+
+def requirement(path: Path) -> bool:
+    """Whether a file lists requirements, one a line."""
+    return path.suffix in {".txt", ".in"} and "requirements" in path.name.lower()
+
+
+RULE = ScanRule(
+    id="OC214",
+    slug="package_without_macos",
+    title="A package that has no wheel for macOS",
+    severity="error",
+    nodes=(ast.Import, ast.ImportFrom),
+    check=check,
+    page="""
+**What.** A package is imported, or required by requirements*.txt or pyproject.toml, that pip does not find for a Mac.
+
+**Why.** `pip install` fails, or builds from sources that need CUDA; an import at the top of a file then ends the program. In
+a function it fails when that runs, so that it is a warning there; under a condition or in a `try` nothing is said.
+
+**Before.**
+
+```python
+from flash_attn import flash_attn_func
+```
+
+**After.**
+
+```python
+try:
+    from flash_attn import flash_attn_func
+except ImportError:
+    flash_attn_func = None  # scaled_dot_product_attention instead
+```
+
+**Way out.** What the finding names, or the package for CUDA machines only:
+`flash-attn; sys_platform == "linux"` in the requirements.
+
+**Evidence.** op_lists/packages.yaml: what the package index had for macOS arm64, with the date.
+""",
+)

@@ -1,0 +1,142 @@
+"""OC216: an environment variable that does not do what was meant."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.oplists.environment import NAME, Variable, load_environment
+from opcheck.scan.mac import UNKNOWN
+from opcheck.scan.rule import Hit, Scanned, ScanRule, argument
+
+#: Importing these imports torch.
+_TORCH = {"torch", "torchvision", "torchaudio", "timm", "accelerate", "diffusers", "lightning"}
+_SETTERS = {"os.environ.setdefault", "os.putenv"}
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """Variables with MPS in their names that the program sets for itself."""
+    for name_node, value in _set(node, scanned):
+        name = scanned.mac.constant(name_node)
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            continue
+        known = load_environment().explain(name, str(scanned.target.torch))
+        if known.status != "read":
+            yield Hit(
+                node=node,
+                message=known.text.partition(". ")[0].rstrip("."),
+                hint=known.text.partition(". ")[2],
+                severity="error" if known.status == "invented" else "",
+            )
+        elif known.variable is not None:
+            yield from _misused(node, known.variable, value, scanned)
+
+
+def _set(node: ast.AST, scanned: Scanned) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The names and values that a statement or a call puts into the environment."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and scanned.dotted(target.value) == "os.environ":
+                yield target.slice, node.value
+    elif isinstance(node, ast.Call):
+        name = scanned.dotted(node.func)
+        if name in _SETTERS and len(node.args) == 2:
+            yield node.args[0], node.args[1]
+        elif name == "os.environ.update":
+            yield from _updated(node)
+
+
+def _updated(node: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
+    given = argument(node, 0)
+    if isinstance(given, ast.Dict):
+        for key, value in zip(given.keys, given.values, strict=True):
+            if key is not None:
+                yield key, value
+    for keyword in node.keywords:
+        if keyword.arg:
+            yield ast.Constant(keyword.arg), keyword.value
+
+
+def _misused(node: ast.AST, variable: Variable, value: ast.expr, scanned: Scanned) -> Iterator[Hit]:
+    constant = scanned.mac.constant(value)
+    if constant is not UNKNOWN and not isinstance(constant, str):
+        yield Hit(
+            node=node,
+            severity="error",
+            message=f"{variable.name} is set to {constant!r}, which is no text: Python raises TypeError",
+            hint=f'write it in quotes: "{constant}"',
+        )
+    elif isinstance(constant, str) and not _is_number(constant):
+        yield Hit(
+            node=node,
+            severity="error",
+            message=f"{variable.name} is set to {constant!r}, which is no number",
+            hint=f"it takes {variable.values}",
+        )
+    first = _torch_import(node, scanned)
+    if first is not None and "imported" in variable.read:
+        yield Hit(
+            node=node,
+            message=f"{variable.name} is set after line {first.lineno} imported torch: too late",
+            hint="set it before, or in the shell: it is read once, while torch is imported",
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(int(text, 0)) if text.lower().startswith("0x") else float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _torch_import(node: ast.AST, scanned: Scanned) -> ast.stmt | None:
+    """The statement at the file's top level, before the node, that imports torch."""
+    for statement in scanned.program.tree.body:
+        if statement.lineno >= getattr(node, "lineno", 0):
+            return None
+        if isinstance(statement, ast.Import):
+            names = [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom) and not statement.level:
+            names = [statement.module or ""]
+        else:
+            continue
+        if any(name.partition(".")[0] in _TORCH for name in names):
+            return statement
+    return None
+
+
+RULE = ScanRule(
+    id="OC216",
+    slug="environment_variable",
+    title="An environment variable that does not do what was meant",
+    severity="warning",
+    nodes=(ast.Assign, ast.Call),
+    check=check,
+    page="""
+**What.** The program sets a variable for MPS that no release of torch reads, that the target release does not read, that is
+set too late, or to something that is not a number.
+
+**Why.** A name that nobody reads does nothing, and says nothing. `PYTORCH_ENABLE_MPS_FALLBACK` is read once, while torch is
+imported, as a number: `"true"` is none.
+
+**Before.**
+
+```python
+import torch
+os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"
+```
+
+**After.**
+
+```python
+os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"
+import torch
+```
+
+**Way out.** The variable that the finding names; set it in the shell, or in the first lines of the program.
+
+**Evidence.** op_lists/environment.yaml, held against the wheels of all releases; aten/src/ATen/mps/MPSFallback.mm for when
+and how it is read.
+""",
+)

@@ -1,0 +1,65 @@
+"""OC219: .numpy() on a tensor that is on MPS."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.scan.rule import Hit, Scanned, ScanRule, argument, chain, method
+
+_LEAVES = {"cpu", "numpy", "tolist", "item"}
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """``.numpy()`` where the same expression put the tensor on MPS."""
+    if not isinstance(node, ast.Call) or method(node) != "numpy" or scanned.dotted(node.func):
+        return
+    for call in chain(node.func):
+        if method(call) in _LEAVES:
+            return
+        given = [argument(call, None, "device")]
+        if method(call) == "to":
+            given += call.args[:1]
+        devices = [scanned.mac.constant(one) for one in given if one is not None]
+        if any(isinstance(device, str) for device in devices):
+            if any(str(device).startswith("mps") for device in devices):
+                yield Hit(
+                    node=node,
+                    message=".numpy() of a tensor on MPS raises",
+                    hint=".cpu().numpy()",
+                    prints="TypeError: can't convert mps:0 device type tensor to numpy.",
+                )
+            return
+
+
+RULE = ScanRule(
+    id="OC219",
+    slug="numpy_of_mps",
+    title=".numpy() on a tensor that is on MPS",
+    severity="error",
+    nodes=(ast.Call,),
+    check=check,
+    page="""
+**What.** One expression puts a tensor on MPS and asks it for a NumPy array. Where the source does not tell where the tensor is,
+nothing is said.
+
+**Why.** NumPy reads the CPU's memory only; the call raises `TypeError: can't convert mps:0 device type tensor to numpy. Use
+Tensor.cpu() to copy the tensor to host memory first.`
+
+**Before.**
+
+```python
+array = model(x.to("mps")).to("mps").numpy()
+```
+
+**After.**
+
+```python
+array = model(x.to("mps")).cpu().numpy()
+```
+
+**Way out.** As above.
+
+**Evidence.** torch/csrc/utils/tensor_numpy.cpp. Nothing was tried on a Mac.
+""",
+)

@@ -1,0 +1,125 @@
+"""What Python sees of torch on a Mac, and what torch.cuda does in a build without CUDA."""
+
+from __future__ import annotations
+
+#: What these names and calls come to on a Mac whose torch has MPS.
+ON_A_MAC: dict[str, object] = {
+    "torch.cuda.is_available()": False,
+    "torch.cuda.is_bf16_supported()": False,
+    "torch.cuda.is_initialized()": False,
+    "torch.cuda.device_count()": 0,
+    "torch.version.cuda": None,
+    "torch.version.hip": None,
+    "torch.backends.cuda.is_built()": False,
+    "torch.backends.cudnn.is_available()": False,
+    "torch.distributed.is_nccl_available()": False,
+    "torch.backends.mps.is_available()": True,
+    "torch.backends.mps.is_built()": True,
+    "torch.mps.is_available()": True,
+    "torch.has_mps": True,
+    "torch.has_cuda": False,
+    "sys.platform": "darwin",
+    "platform.system()": "Darwin",
+    "platform.machine()": "arm64",
+    "os.name": "posix",
+    "typing.TYPE_CHECKING": False,
+}
+
+#: What catches a package that is not there, and what catches that CUDA is not.
+IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+CUDA_ERRORS = {"AssertionError", "Exception", "BaseException"}
+
+NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
+
+#: torch.cuda.NAME that does nothing, or answers nothing, in a build without CUDA; measured on a
+#: build of torch 2.13.0 without CUDA.  What to use instead on MPS; empty: nothing is needed.
+IDLE: dict[str, str] = {
+    "caching_allocator_enable": "",
+    "empty_cache": "torch.mps.empty_cache()",
+    "get_arch_list": "",
+    "get_rng_state_all": "torch.mps.get_rng_state()",
+    "ipc_collect": "",
+    "manual_seed": "torch.manual_seed, which seeds MPS, too",
+    "manual_seed_all": "torch.manual_seed, which seeds MPS, too",
+    "max_memory_allocated": "torch.mps.current_allocated_memory(); MPS keeps no maximum",
+    "max_memory_cached": "torch.mps.driver_allocated_memory(); MPS keeps no maximum",
+    "max_memory_reserved": "torch.mps.driver_allocated_memory(); MPS keeps no maximum",
+    "memory_allocated": "torch.mps.current_allocated_memory()",
+    "memory_cached": "torch.mps.driver_allocated_memory()",
+    "memory_reserved": "torch.mps.driver_allocated_memory()",
+    "memory_stats": "torch.mps.current_allocated_memory()",
+    "seed": "torch.manual_seed, which seeds MPS, too",
+    "seed_all": "torch.manual_seed, which seeds MPS, too",
+    "set_rng_state": "torch.mps.set_rng_state()",
+    "set_rng_state_all": "torch.mps.set_rng_state()",
+}
+
+_NO_TYPE = "AttributeError: module 'torch._C' has no attribute '_cuda_{}'"
+_DUMMY = "RuntimeError: Tried to instantiate dummy base class {}"
+_NVTX = "RuntimeError: NVTX functions not installed. Are you sure you have a CUDA build?"
+
+#: torch.cuda.NAME that raises in a build without CUDA, and what; measured likewise.
+RAISES: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "caching_allocator_alloc",
+            "can_device_access_peer",
+            "cudart",
+            "current_blas_handle",
+            "current_device",
+            "current_stream",
+            "default_stream",
+            "get_device_capability",
+            "get_device_name",
+            "get_device_properties",
+            "get_rng_state",
+            "init",
+            "initial_seed",
+            "mem_get_info",
+            "profiler.profile",
+            "profiler.start",
+            "profiler.stop",
+            "set_per_process_memory_fraction",
+            "set_sync_debug_mode",
+            "synchronize",
+        ),
+        NOT_COMPILED,
+    ),
+    "CUDAGraph": _DUMMY.format("CUDAGraph"),
+    "Event": _DUMMY.format("Event"),
+    "MemPool": _DUMMY.format("MemPool"),
+    "Stream": "an error: there is no CUDA to make a stream on",
+    "device": "an error: there is no CUDA device to choose",
+    "graph": _DUMMY.format("CUDAGraph"),
+    "graph_pool_handle": _DUMMY.format("_graph_pool_handle"),
+    "is_current_stream_capturing": _DUMMY.format("_cuda_isCurrentStreamCapturing"),
+    "make_graphed_callables": _DUMMY.format("CUDAGraph"),
+    "memory_snapshot": _NO_TYPE.format("memorySnapshot"),
+    "memory_summary": "KeyError: 'allocated_bytes.all.current'",
+    "nvtx.mark": _NVTX,
+    "nvtx.range": _NVTX,
+    "nvtx.range_pop": _NVTX,
+    "nvtx.range_push": _NVTX,
+    "reset_accumulated_memory_stats": _NO_TYPE.format("resetAccumulatedMemoryStats"),
+    "reset_max_memory_allocated": _NO_TYPE.format("resetPeakMemoryStats"),
+    "reset_max_memory_cached": _NO_TYPE.format("resetPeakMemoryStats"),
+    "reset_peak_memory_stats": _NO_TYPE.format("resetPeakMemoryStats"),
+    "set_device": _NO_TYPE.format("setDevice"),
+}
+
+#: What does the same on MPS, of what raises.
+INSTEAD: dict[str, str] = {
+    "Event": "torch.mps.Event (torch 2.1 and newer)",
+    "Stream": "torch.mps.Stream (torch 2.15); before that MPS has one stream",
+    "current_stream": "torch.mps.current_stream (torch 2.15); before that MPS has one stream",
+    "default_stream": "torch.mps.default_stream (torch 2.15); before that MPS has one stream",
+    "current_device": "torch.accelerator.current_device_index() (torch 2.6 and newer)",
+    "get_device_properties": "torch.mps.recommended_max_memory() for its memory",
+    "get_rng_state": "torch.mps.get_rng_state()",
+    "initial_seed": "torch.initial_seed()",
+    "mem_get_info": "torch.mps.recommended_max_memory() and torch.mps.driver_allocated_memory()",
+    "set_device": "nothing: a Mac has one GPU",
+    "device": "nothing: a Mac has one GPU",
+    "set_per_process_memory_fraction": "torch.mps.set_per_process_memory_fraction()",
+    "synchronize": "torch.mps.synchronize()",
+}
