@@ -57,7 +57,10 @@ class _Names(NamedTuple):
 def missing() -> str:
     """The first private name that this torch lacks; empty where all are there."""
     try:
-        names = _names()
+        # The first import of Inductor warns of its own use of torch.jit.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            names = _names()
     except (ImportError, AttributeError) as error:
         return str(error)
     wanted = (

@@ -32,6 +32,8 @@ def attempt(program: Program, variant: Variant, device: str = "cpu") -> Tried:
     torch.set_num_threads(1)
     tried = Tried(variant=variant, outcome="fails")
     there = placed(program, getattr(torch, variant.dtype), device)
+    # A program may change itself: a training step does.
+    fresh = copy.deepcopy(there.module)
     with _as_on_mps(variant) if variant.metal else contextlib.nullcontext():
         try:
             eager = once(there, training=variant.training)
@@ -41,7 +43,7 @@ def attempt(program: Program, variant: Variant, device: str = "cpu") -> Tried:
         if more is not None and not _runs(more, variant):
             more = None
         exact = None if variant.metal else _exactly(program, variant, device)
-        return _compiled(tried, there, more, eager, exact)
+        return _compiled(tried, there._replace(module=fresh), more, eager, exact)
 
 
 def _of_the_program(error: Exception) -> Failure:
@@ -62,7 +64,7 @@ def _compiled(
     seconds = 0.0
     with torch._inductor.config.patch(config):
         try:
-            module: Any = torch.compile(copy.deepcopy(there.module), **_arguments(variant, side))
+            module: Any = torch.compile(there.module, **_arguments(variant, side))
             compiled = there._replace(module=module)
             result, first = _timed(compiled, variant)
             _, second = _timed(compiled, variant)

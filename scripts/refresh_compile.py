@@ -1,0 +1,171 @@
+"""Write the sample reports of ``opcheck compile`` and their index, or check them.
+
+    python scripts/refresh_compile.py [--check] [NAME ...]
+
+Run from the top of the repository: the reports name files relative to it.  Times are left out, so that the same
+versions of the libraries give the same pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from tabulate import tabulate
+
+from opcheck import __version__
+from opcheck.capture.request import CaptureRequest
+from opcheck.compile.parent import compile_variants
+from opcheck.compile.plan import DTYPES, METAL, Plan
+from opcheck.compile.records import Variant
+from opcheck.compiled import CompileReport, report
+from opcheck.errors import OpcheckError
+from opcheck.files import write_text
+from opcheck.model import Scalar
+from opcheck.oplists.registrations import load
+from opcheck.report.asked import write
+from opcheck.report.asked.compiled import document
+from opcheck.versions import Target, Version
+
+ROOT = Path(__file__).parents[1]
+REPORTS = ROOT / "reports" / "compile"
+TORCH, MACOS = "2.13", "15.0"
+
+_SMALL: dict[str, Scalar | list[object] | dict[str, object]] = {
+    "num_hidden_layers": 1,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+}
+_PROGRAMS = (
+    "images", "attention", "recurrent", "branch", "graph_break", "mask", "sorting", "wide", "many", "step",
+)  # fmt: skip
+
+#: name of the report -> the model, its configuration
+MODELS: dict[str, tuple[str, dict[str, Scalar | list[object] | dict[str, object]]]] = {
+    **{name: (f"scripts/zoo_compile.py:{name}", {}) for name in _PROGRAMS},
+    "bert": ("transformers:BertModel", {**_SMALL, "vocab_size": 1000}),
+    "gpt2": (
+        "transformers:GPT2LMHeadModel",
+        {"n_layer": 1, "n_embd": 64, "n_head": 4, "vocab_size": 1000},
+    ),
+    "llama": (
+        "transformers:LlamaForCausalLM",
+        {**_SMALL, "num_key_value_heads": 2, "vocab_size": 1000},
+    ),
+    "vit": ("transformers:ViTModel", {**_SMALL, "image_size": 32, "patch_size": 8}),
+    "fnet": (
+        "transformers:FNetModel",
+        {"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 128, "vocab_size": 1000},
+    ),
+    "wav2vec2": (
+        "transformers:Wav2Vec2Model",
+        {**_SMALL, "num_conv_pos_embedding_groups": 4, "num_conv_pos_embeddings": 16},
+    ),
+    "whisper": (
+        "transformers:WhisperForConditionalGeneration",
+        {
+            "d_model": 64,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 128,
+            "decoder_ffn_dim": 128,
+        },
+    ),
+    "resnet18": ("timm:resnet18", {}),
+    "spectral": ("scripts/zoo.py:spectral", {}),
+    "linear_algebra": ("scripts/zoo.py:linear_algebra", {}),
+    "custom_operator": ("scripts/zoo.py:custom_operator", {}),
+    "graph_network": ("scripts/zoo.py:graph_network", {}),
+}
+
+
+def main() -> int:
+    """Write or compare; 1 where something differs."""
+    parser = argparse.ArgumentParser(description="Refresh the reports of opcheck compile.")
+    parser.add_argument("names", nargs="*", help="these only, and not the index")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, exit 1 on a difference"
+    )
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    REPORTS.mkdir(exist_ok=True)
+    different = []
+    for file, text in _files(options.names):
+        if file.is_file() and file.read_text(encoding="utf-8") == text:
+            continue
+        different.append(str(file.relative_to(ROOT)))
+        if not options.check:
+            write_text(file, text)
+    print(f"{len(different)} files differ: {', '.join(different) or 'none'}")
+    return int(options.check and bool(different))
+
+
+def _files(names: list[str]) -> Iterator[tuple[Path, str]]:
+    page = functools.partial(document, times=False)
+    rows = []
+    for name in names or MODELS:
+        try:
+            found = _compiled(name)
+        except OpcheckError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            raise
+        print(f"{name}: {found.advice}", file=sys.stderr)
+        rows.append(_row(name, found))
+        yield REPORTS / f"{name}.md", write(found, page(found), "markdown")
+    if not names:
+        yield REPORTS / "README.md", _index(rows)
+
+
+def _compiled(name: str) -> CompileReport:
+    model, config = MODELS[name]
+    request = CaptureRequest(model=model, torch=TORCH, macos=MACOS, config=config)
+    # CPU Inductor is left out: it tells nothing of a Mac, and its compiler's time is most of the whole.
+    stages = [Variant(backend="eager"), Variant(backend="aot_eager")]
+    metal = [msgspec.structs.replace(METAL, dtype=dtype) for dtype in DTYPES]
+    training = [msgspec.structs.replace(one, training=True) for one in (stages[1], metal[0])]
+    plan = Plan(variants=(*stages, *metal, *training), seconds=600.0)
+    compiled = compile_variants(request, plan)
+    target = Target(torch=Version.parse(TORCH), macos=Version.parse(MACOS))
+    return report(compiled, target, load(), f"opcheck {__version__}")
+
+
+def _row(name: str, found: CompileReport) -> dict[str, object]:
+    metal = [one for one in found.compiled.tried if one.variant.metal]
+    outcomes = {
+        f"{one.variant.dtype}{', training' if one.variant.training else ''}": one.outcome
+        for one in metal
+    }
+    stages = [one for one in found.compiled.tried if not one.variant.metal]
+    first = stages[0]
+    return {
+        "program": f"[{name}]({name}.md)",
+        "graphs": first.graphs,
+        "breaks": sum(one.count for one in first.breaks),
+        "aot_eager": stages[1].outcome,
+        **outcomes,
+        "kernels": found.kernels,
+        "eager operators": len({one.op for one in found.externs}),
+        "of these not native": len({one.op for one in found.externs if one.status != "native"}),
+    }
+
+
+def _index(rows: list[dict[str, object]]) -> str:
+    return (
+        "# Sample reports of opcheck compile\n\n"
+        f"What torch.compile does with small programs and small configurations of library models, for torch {TORCH}, "
+        f"macOS {MACOS}, as `scripts/refresh_compile.py` found it. The columns of dtypes are Inductor for Metal; "
+        "kernels are counted over all of them. Nothing was compiled by Metal and nothing here was observed on a Mac.\n\n"
+        f"{tabulate(rows, headers='keys', tablefmt='github')}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

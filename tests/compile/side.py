@@ -1,0 +1,39 @@
+"""Programs through the side-compile, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from opcheck.compile.inductor_metal import SideCompiler
+from opcheck.compile.records import Failure, SideGraph
+
+
+def side(program: Callable[..., Any], *args: Any, train: bool = False) -> list[SideGraph]:
+    """The graphs of one run; in training with backward of the mean square."""
+    torch.set_num_threads(1)
+    torch.compiler.reset()
+    compiler = SideCompiler()
+    compiled = torch.compile(program, backend=compiler)
+    if train:
+        with sdpa_kernel(SDPBackend.MATH):
+            compiled(*args).square().mean().backward()
+    else:
+        with torch.no_grad():
+            compiled(*args)
+    return compiler.graphs
+
+
+def failures(graphs: list[SideGraph]) -> list[Failure]:
+    return [failure for graph in graphs for failure in graph.failures]
+
+
+def externs(graphs: list[SideGraph]) -> set[str]:
+    return {extern.op for graph in graphs for extern in graph.externs}
+
+
+def kernels(graphs: list[SideGraph]) -> int:
+    return sum(len(graph.kernels) for graph in graphs)
