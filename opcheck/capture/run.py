@@ -278,15 +278,14 @@ def _differences(mac: Simulator, target: Target) -> tuple[str, ...]:
         return ()
     said = [
         (
-            f"the model's Python code and torch's ran as torch {torch.__version__}: "
+            f"Python code ran as torch {torch.__version__}: "
             f"a branch on torch.__version__ did not see {target.torch}"
         )
     ]
     if mac.absent:
         names = ", ".join(mac.absent[:5])
         said.append(
-            f"{len(mac.absent)} operators with an MPS kernel in torch {target.torch} are not in the "
-            f"installed torch, so no call of them can have been seen: {names}"
-            + (", ..." if len(mac.absent) > 5 else "")
+            f"{len(mac.absent)} operators of torch {target.torch} that MPS has are not installed, "
+            f"and no call of them was seen: {names}" + (", ..." if len(mac.absent) > 5 else "")
         )
     return tuple(said)

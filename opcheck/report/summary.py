@@ -71,6 +71,11 @@ def evidence(report: Report) -> str:
     )
 
 
+def certain_statements(report: Report) -> frozenset[str]:
+    """The limitations and advisories that some call meets for certain."""
+    return frozenset(entry.detail for group in report.groups for entry in group.verdict.evidence)
+
+
 def statements(report: Report) -> list[tuple[str, str]]:
     """A line for each limitation and advisory that operators meet or may meet: who, and what.
 
@@ -82,7 +87,7 @@ def statements(report: Report) -> list[tuple[str, str]]:
     for group in report.groups:
         for name in (*group.verdict.limitations, *group.verdict.advisories):
             met.setdefault(name, []).append(group.op)
-    certain = {entry.detail for group in report.groups for entry in group.verdict.evidence}
+    certain = certain_statements(report)
     lines = []
     for name in sorted(met):
         ops = sorted(set(met[name]))

@@ -68,11 +68,7 @@ def render(report: Report, *, color: bool = False, width: int = WIDTH, full: boo
     if report.groups:
         _heading(out, "Operators")
         out.print(_operators(report))
-    known = summary.statements(report)
-    if known:
-        _heading(out, "Limitations and advisories")
-        for name, line in known:
-            _indented(out, Text.assemble((name, "bold"), f" {line}"), 2)
+    _statements(out, report, full=full)
     if report.memory:
         _memory(out, report.memory, full=full)
     for run in report.precision:
@@ -97,6 +93,19 @@ def _heading(out: Console, title: str) -> None:
 
 def _indented(out: Console, line: str | Text, columns: int) -> None:
     out.print(Padding(line, (0, 0, 0, columns)))
+
+
+def _statements(out: Console, report: Report, *, full: bool) -> None:
+    known = summary.statements(report)
+    certain = summary.certain_statements(report)
+    told = [(name, line) for name, line in known if full or name in certain]
+    if known:
+        _heading(out, "Limitations and advisories")
+    for name, line in told:
+        _indented(out, Text.assemble((name, "bold"), f" {line}"), 2)
+    if len(known) > len(told):
+        more = plural(len(known) - len(told), "statement")
+        _indented(out, f"{more} that calls of this run may meet (-v shows all)", 2)
 
 
 def _finding(out: Console, finding: Finding, *, full: bool) -> None:

@@ -9,15 +9,16 @@ from opcheck.rules.rule import Audited, Rule
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each difference that the capture met."""
+    """One finding for all differences that the capture met."""
     trace = audited.trace
-    for difference in trace.differences:
+    if trace.differences:
         yield Finding(
             rule="OC123",
             severity="note",
-            message=difference,
+            message="; ".join(trace.differences),
             hint=f"install torch {audited.target.torch} here and audit again "
             f"(captured with {trace.installed_torch or 'another release'})",
+            count=len(trace.differences),
         )
 
 

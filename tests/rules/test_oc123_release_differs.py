@@ -4,10 +4,10 @@ from tests.made import call
 from tests.rules.found import found
 
 
-def test_one_note_for_each_difference() -> None:
-    first, second = found("OC123", call("aten::mm"), differences=("aten::a is new", "b"))
-    assert (first.message, second.message) == ("aten::a is new", "b")
-    assert first.hint == "install torch 2.13 here and audit again (captured with 2.13.0+cpu)"
+def test_one_note_for_all_differences() -> None:
+    (finding,) = found("OC123", call("aten::mm"), differences=("aten::a is new", "b"))
+    assert finding.message == "aten::a is new; b"
+    assert finding.hint == "install torch 2.13 here and audit again (captured with 2.13.0+cpu)"
 
 
 def test_silent_without_differences() -> None:
