@@ -85,20 +85,22 @@ def environment(release: str, place: Path, *, fresh: bool) -> str:
     """
     python = str(place / "bin" / "python")
     ready = place / "ready"
-    if ready.exists() and not fresh:
-        return python
-    venv.create(place, with_pip=True, clear=True)
+    made = ready.exists() and not fresh
+    if not made:
+        venv.create(place, with_pip=True, clear=True)
     constraints = place / "constraints.txt"
     constraints.write_text(_constraints(), encoding="utf-8")
     constrained = ["--constraint", str(constraints)]
     pip = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-compile"]
-    for wanted in (
+    steps = (
         # As in the Makefile: torch first and alone, so that nothing later replaces it.
         [f"torch=={release}"],
         ["--no-deps", f"torchvision=={torchvision_for(release)}"],
         [*constrained, "hatchling"],
+        # Always: the dependencies and entry points of pyproject.toml may have changed.
         [*constrained, "--no-build-isolation", "--editable", f"{ROOT}[models,wheels,dev]"],
-    ):
+    )
+    for wanted in steps[-1:] if made else steps:
         subprocess.run([*pip, *wanted], check=True)  # noqa: S603 - releases come from the table or the user
     ready.touch()
     return python
