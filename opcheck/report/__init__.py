@@ -29,6 +29,7 @@ FORMATS: dict[str, Format] = {
     "github": Format("opcheck.report.github"),
     "gitlab": Format("opcheck.report.gitlab", (".gitlab.json",)),
     "csv": Format("opcheck.report.csv", (".csv",)),
+    "html": Format("opcheck.report.html", (".html", ".htm")),
 }
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -15,18 +13,12 @@ from opcheck.ask.coverage import Coverage, coverage
 from opcheck.ask.matrix import STATES
 from opcheck.ask.plain import Asker
 from opcheck.oplists.registrations import OpLists
+from opcheck.report.html.markup import embedded
 from opcheck.report.matrix import page
 from opcheck.report.matrix.plot import plot
 from tests.made import make_lists
+from tests.report.browser import CHROMIUM, dom
 
-CHROMIUM = next(
-    (
-        found
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (found := shutil.which(name))
-    ),
-    None,
-)
 SOME = ("aten::nonzero", "aten::nonzero.out", "aten::relu", "aten::embedding_renorm_", "aten::mode")
 
 
@@ -43,9 +35,9 @@ def test_nothing_is_loaded_from_elsewhere(some: Coverage) -> None:
 
 
 def test_the_data_cannot_leave_its_element() -> None:
-    embedded = page._embedded({"a": "</script><script>alert(1)</script><!--"})
-    assert "<" not in embedded
-    assert json.loads(embedded)["a"].startswith("</script>")
+    text = embedded({"a": "</script><script>alert(1)</script><!--"})
+    assert "<" not in text
+    assert json.loads(text)["a"].startswith("</script>")
 
 
 def test_the_data_unfolds_to_the_states(some: Coverage, lists: OpLists) -> None:
@@ -74,21 +66,6 @@ def test_the_plot_counts_what_the_lists_hold() -> None:
 def test_the_same_lists_give_the_same_page(lists: OpLists) -> None:
     once = page.render(coverage(None, Asker(lists), SOME), "2.13")
     assert once == page.render(coverage(None, Asker(lists), reversed(SOME)), "2.13")
-
-
-def dom(path: Path, fragment: str, tmp_path: Path) -> str:
-    """The page after its script ran, as Chromium has it; whatever the console says fails."""
-    assert CHROMIUM is not None
-    done = subprocess.run(
-        [
-            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-            f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--v=0",
-            "--virtual-time-budget=3000", "--dump-dom", f"{path.as_uri()}{fragment}",
-        ],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
-    assert "CONSOLE" not in done.stderr, done.stderr
-    return done.stdout
 
 
 def shown(text: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import msgspec
 from opcheck import __version__
 from opcheck.ask.matrix import STATES
 from opcheck.ask.plain import COMMON_DTYPES
+from opcheck.report.html.markup import embedded
 from opcheck.report.matrix.plot import plot
 from opcheck.report.matrix.tables import LABELS
 
@@ -29,7 +29,7 @@ def render(found: Coverage, torch: str) -> str:
     parts = {
         "style": (template / "page.css").read_text(encoding="utf-8"),
         "script": (template / "page.js").read_text(encoding="utf-8"),
-        "data": _embedded(_data(found, torch)),
+        "data": embedded(_data(found, torch)),
         "plot": plot(found.counts, found.macos),
         "macos": escape(found.macos),
         "digest": escape(found.digest),
@@ -39,12 +39,6 @@ def render(found: Coverage, torch: str) -> str:
     for name, text in parts.items():
         page = page.replace(f"<!--{name}-->", text)
     return page
-
-
-def _embedded(content: Any) -> str:
-    """JSON that cannot end the script element that it stands in."""
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 class _Pool:
