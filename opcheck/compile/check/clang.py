@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opcheck.compile.check.library import DEFINES, INCLUDE, Library, library, torch_headers
+from opcheck.compile.check.library import (
+    DEFINES,
+    INCLUDE,
+    Library,
+    headers,
+    library,
+    torch_headers,
+)
 from opcheck.compile.records import Compiled, Failure, Kernel, SideGraph, Tried
 from opcheck.errors import UsageError
 from opcheck.model import SourceLocation
@@ -22,7 +29,6 @@ NOT_PROVEN = (
 _ARGUMENTS = (
     *("-x", "c++", "-std=c++20", "-target", "x86_64-unknown-linux-gnu"),
     *("-ffreestanding", "-nostdinc", "-nostdinc++", "-fsigned-char", "-ferror-limit=0"),
-    *("-Xclang", "-cl-single-precision-constant"),
     *DEFINES,
     "-Dconstant=const",  # nobody may write to it
 )
@@ -30,6 +36,8 @@ _FILE = "kernels.metal"
 _WORD = re.compile(r"[a-z][a-z0-9]*")
 #: clang.cindex.Diagnostic.Error
 _ERROR = 3
+#: metal_stdlib makes this of the word
+_DOUBLE = "unknown type name 'metal_has_no_double'"
 
 
 class _Place(NamedTuple):
@@ -123,25 +131,25 @@ def _library(index: Any, kernels: Sequence[Kernel]) -> Iterator[Failure]:
     unit = index.parse(
         _FILE,
         args=[*_ARGUMENTS, "-isystem", str(INCLUDE), "-isystem", str(torch_headers())],
-        unsaved_files=[(_FILE, text.text)],
+        unsaved_files=[(_FILE, text.text), *((str(path), one) for path, one in headers().items())],
     )
-    seen = set()
+    found: dict[Failure, None] = {}
     for diagnostic in unit.diagnostics:
         if diagnostic.severity < _ERROR:
             continue
-        failure = _failure(diagnostic, kernels, text)
-        if failure not in seen:
-            seen.add(failure)
-            yield failure
+        place = _place(diagnostic, kernels, text)
+        message = diagnostic.spelling.replace(_DOUBLE, "no double")
+        if place is not None:
+            found[_failure(message, place)] = None
+        elif not found:
+            # In a header, and no kernel leads there: ours does not go with that of this torch.  (After an error that
+            # a kernel leads to, it is a second one of the same instantiation, of which Clang gives no way.)
+            header = getattr(diagnostic.location.file, "name", "")
+            found[Failure(kind="harness", message=f"{message} ({header})", ours=True)] = None
+    yield from found
 
 
-def _failure(diagnostic: Any, kernels: Sequence[Kernel], text: Library) -> Failure:
-    message = diagnostic.spelling.replace("unknown type name 'metal_has_no_double'", "no double")
-    place = _place(diagnostic, kernels, text)
-    if place is None:
-        # In a header, and no kernel leads there: ours does not go with that of this torch.
-        header = getattr(diagnostic.location.file, "name", "")
-        return Failure(kind="harness", message=f"{message} ({header})", ours=True)
+def _failure(message: str, place: _Place) -> Failure:
     return Failure(
         kind="shader",
         message=f"{place.kernel.name}, line {place.line}: {message}: {place.text}",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +17,10 @@ INCLUDE = Path(__file__).parent / "include"
 #: What both Clang and GCC are told: Metal's own macros, of Metal 3.1, the first with bfloat.
 DEFINES = ("-D__METAL__", "-D__METAL_VERSION__=310")
 
+_LITERAL = re.compile(
+    r"(?<![\w.])(?:\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])"
+)
+
 
 class Library(NamedTuple):
     """The text of a library, and the line of it on which each kernel begins, counted from 1."""
@@ -23,9 +29,9 @@ class Library(NamedTuple):
     starts: tuple[int, ...]
 
 
-def library(kernels: Sequence[Kernel], headers: Sequence[str] = ()) -> Library:
+def library(kernels: Sequence[Kernel]) -> Library:
     """All kernels of a graph below the headers that any of them asks for."""
-    wanted = sorted({header for kernel in kernels for header in kernel.headers} | {*headers})
+    wanted = sorted({header for kernel in kernels for header in kernel.headers})
     parts = [f"#include <c10/metal/{header}.h>\n" for header in wanted]
     line = len(parts) + 1
     starts = []
@@ -34,7 +40,23 @@ def library(kernels: Sequence[Kernel], headers: Sequence[str] = ()) -> Library:
         source = kernel.source.rstrip("\n") + "\n"
         parts.append(source)
         line += source.count("\n")
-    return Library("".join(parts), tuple(starts))
+    return Library(in_single("".join(parts)), tuple(starts))
+
+
+def in_single(text: str) -> str:
+    """The text with 1.0 as 1.0f: Metal has no double.
+
+    Compilers have options for it; Clang's does not reach into templates.
+    """
+    return _LITERAL.sub(r"\g<0>f", text)
+
+
+@functools.cache
+def headers() -> dict[Path, str]:
+    """The Metal headers of torch itself, by their path, in single precision."""
+    folder = torch_headers()
+    files = sorted((folder / "c10" / "metal").glob("*.h")) if folder else ()
+    return {file: in_single(file.read_text(encoding="utf-8")) for file in files}
 
 
 def torch_headers() -> Path | None:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from opcheck.compile.check.library import DEFINES, INCLUDE, torch_headers
+from opcheck.compile.check.library import DEFINES, INCLUDE, headers, torch_headers
 from opcheck.errors import UsageError
 
 _HERE = Path(__file__).parent
@@ -24,11 +24,6 @@ _FLAGS = (
     *("-std=gnu++20", "-O1", "-w", "-fPIC", "-fsigned-char", "-fno-exceptions"),
     *("-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", *DEFINES),
 )
-#: Metal has no double: 2.0 is a float.
-_SINGLE = {
-    "gcc": ("-fsingle-precision-constant",),
-    "clang": ("-Xclang", "-cl-single-precision-constant"),
-}
 _ERROR = re.compile(r"error: (?P<message>.+)")
 _numbers = itertools.count()
 
@@ -61,8 +56,7 @@ def compiler() -> tuple[str, ...]:
             context=", ".join(_NAMES),
             hint="install g++ 12 or newer, or clang++, or name one in CXX",
         )
-    told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
-    return path, *_FLAGS, *_SINGLE["clang" if "clang" in told else "gcc"]
+    return path, *_FLAGS
 
 
 @functools.cache
@@ -73,10 +67,14 @@ def _folder() -> Path:
         shutil.rmtree, folder, ignore_errors=True
     )  # not called in forks: they end at once
     run(*compiler(), "-c", str(_HERE / "threads.cpp"), "-o", str(folder / "threads.o"))
+    written = folder / "c10" / "metal"
+    written.mkdir(parents=True)
+    for path, text in headers().items():
+        (written / path.name).write_text(text)
     prefix = folder / "prefix.h"
     prefix.write_text(f'#include <c10/metal/utils.h>\n#include "{_HERE / "entry.h"}"\n')
     # Both GCC and Clang take prefix.h.gch for prefix.h.
-    run(*compiler(), *_includes(), "-x", "c++-header", str(prefix), "-o", f"{prefix}.gch")
+    run(*compiler(), *_includes(folder), "-x", "c++-header", str(prefix), "-o", f"{prefix}.gch")
     return folder
 
 
@@ -109,14 +107,21 @@ def shared_library(source: str) -> Path:
     text, library = path.with_suffix(".cpp"), path.with_suffix(".so")
     text.write_text(source)
     run(
-        *(*compiler(), *_includes(), "-include", str(folder / "prefix.h"), "-shared", str(text)),
+        *(
+            *compiler(),
+            *_includes(folder),
+            "-include",
+            str(folder / "prefix.h"),
+            "-shared",
+            str(text),
+        ),
         *(str(folder / "threads.o"), "-o", str(library), "-lm"),
     )
     return library
 
 
-def _includes() -> Sequence[str]:
-    return ("-isystem", str(INCLUDE), "-isystem", str(torch_headers()))
+def _includes(folder: Path) -> Sequence[str]:
+    return ("-isystem", str(INCLUDE), "-isystem", str(folder))
 
 
 def run(*command: str) -> None:
