@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 import torch
 from tabulate import tabulate
+from torch._inductor import config as inductor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
@@ -47,11 +48,16 @@ ALLOWED = 1e-4
 CLASSES = {
     "agrees": f"kernels ran, within {ALLOWED:g} of eager",
     "differs": f"kernels ran, not within {ALLOWED:g} of eager",
+    "undefined": "kernels ran; eager gives whatever is in the memory",
     "no kernel": "no kernel to run: views, eager operators only, or no graph",
     "not compiled": "Inductor raised",
     "raised": "it raised when it ran",
     "ended": "it ended the process",
 }
+
+
+#: What they give is not defined.
+UNDEFINED = re.compile(r"(new_)?empty(_like|_strided|_permuted)?$")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +69,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     kernels: int = 0
     #: the largest difference over the largest value of eager
     error: float = 0.0
+    #: that largest value
+    largest: float = 0.0
     #: what Clang finds wrong
     refused: tuple[str, ...] = ()
 
@@ -88,7 +96,7 @@ def main() -> int:
 
 def _sweep(only: str, limit: int | None) -> None:
     done = _kept()
-    ops = [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
+    ops = [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")]  # type: ignore[no-untyped-call]
     wanted = [op for op in ops if (re.search(only, key(op)) if only else key(op) not in done)]
     wanted = wanted[:limit]
     for start in range(0, len(wanted), CHUNK):
@@ -122,7 +130,7 @@ def _chunk(ops: Sequence[Any]) -> list[Row]:
 
 def _try(op: Any) -> Row:
     side = SideCompiler(run_metal=True)
-    torch._dynamo.reset()
+    torch.compiler.reset()
     Function.called = 0
     torch.manual_seed(0)
     sample = next(iter(op.sample_inputs("cpu", torch.float32)))
@@ -136,12 +144,12 @@ def _try(op: Any) -> Row:
             result = function(sample.input, *sample.args, **sample.kwargs)
         return [leaf.clone() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
-    result, reason, error = "agrees", "", 0.0
+    result, reason, error, largest = "agrees", "", 0.0, 0.0
     try:
         eager = values(call)
-        with torch._inductor.config.patch(fallback_random=True):
+        with inductor.patch(fallback_random=True):
             ran = values(torch.compile(call, backend=side))
-        error = max(map(_error, ran, eager), default=0.0)
+        error, largest = max(map(_error, ran, eager), default=(0.0, 0.0))
     except Exception as raised:  # noqa: BLE001 - whatever the operator, Dynamo or a kernel raises
         result, reason = "raised", _line(f"{type(raised).__name__}: {raised}")
     failures = [failure for graph in side.graphs for failure in graph.failures]
@@ -149,6 +157,8 @@ def _try(op: Any) -> Row:
         result, reason = "not compiled", _line(failures[0].message)
     elif result == "agrees" and not Function.called:
         result = "no kernel"
+    elif result == "agrees" and UNDEFINED.match(key(op)):
+        result = "undefined"
     elif result == "agrees" and not error <= ALLOWED:
         result = "differs"
     return Row(
@@ -157,24 +167,25 @@ def _try(op: Any) -> Row:
         reason=reason,
         kernels=sum(len(graph.kernels) for graph in side.graphs),
         error=error,
+        largest=largest,
         refused=tuple(_line(one.message) for graph in side.graphs for one in check(graph)),
     )
 
 
-def _error(ran: torch.Tensor, eager: torch.Tensor) -> float:
-    """The largest difference over the largest value of eager; what is not finite must be the same."""
+def _error(ran: torch.Tensor, eager: torch.Tensor) -> tuple[float, float]:
+    """The largest difference over the largest value of eager, and that; what is not finite must be the same."""
     if ran.shape != eager.shape or ran.dtype != eager.dtype:
-        return float("inf")
+        return float("inf"), 0.0
     complex_too = torch.complex128 if eager.is_complex() else torch.float64
     one, other = ran.to(complex_too), eager.to(complex_too)
     finite = torch.isfinite(other)
     if not torch.equal(one[~finite].nan_to_num(0.5), other[~finite].nan_to_num(0.5)):
-        return float("inf")
+        return float("inf"), 0.0
     if not finite.any():
-        return 0.0
+        return 0.0, 0.0
     scale = other[finite].abs().max().item()
     difference = (one - other)[finite].abs().max().item()
-    return difference / scale if scale else difference
+    return (difference / scale if scale else difference), scale
 
 
 def _line(text: str) -> str:
@@ -183,7 +194,7 @@ def _line(text: str) -> str:
 
 def _lines(rows: Sequence[Row]) -> Iterator[str]:
     version = torch.__version__.partition("+")[0]
-    ran = [row for row in rows if row.result in {"agrees", "differs"}]
+    ran = [row for row in rows if row.result in {"agrees", "differs", "undefined"}]
     yield "# The Metal kernels of PyTorch's operators, read and run without a Mac"
     yield ""
     yield (
@@ -203,7 +214,7 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
         f"Of {kernels} kernels that Inductor wrote, Clang finds something wrong in those of {len(refused)} operators."
     )
     yield from ("", "Not proven:", "", f"- {NOT_CHECKED}", f"- {NOT_RUN}")
-    yield from _section("Farther from eager", ("operator", "by"), _far(rows))
+    yield from _section("Farther from eager", ("operator", "by, of what"), _far(rows))
     yield from _section(
         "What Clang refuses",
         ("operator", "why"),
@@ -227,7 +238,7 @@ def _section(
 
 def _far(rows: Sequence[Row]) -> list[tuple[str, str]]:
     far = (row for row in rows if row.result == "differs")
-    return [(f"`{row.op}`", f"{row.error:.0e}") for row in far]
+    return [(f"`{row.op}`", f"{row.error:.0%} of {row.largest:.0e}") for row in far]
 
 
 def _grouped(rows: Sequence[Row], result: str) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from torch.nn.attention.flex_attention import flex_attention
 
 from opcheck.compile.check import clang
 from opcheck.compile.inductor_metal import SideCompiler
@@ -85,7 +86,7 @@ def test_indices_that_are_checked() -> None:
 
 def test_flex_attention_brings_its_own_headers() -> None:
     def attention(q: torch.Tensor) -> Any:
-        return torch.nn.attention.flex_attention.flex_attention(q, q, q)
+        return flex_attention(q, q, q)
 
     with torch.no_grad():
         found = compiled(attention, torch.rand(1, 2, 128, 16))

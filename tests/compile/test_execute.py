@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.attention.flex_attention import flex_attention
 
 from opcheck.compile.execute import compiler, kernels
 from opcheck.compile.execute.kernels import Function, KernelError, compile_kernels
@@ -178,10 +179,9 @@ def test_two_kernels_of_one_name() -> None:
 def test_a_template_is_not_run_and_said_to_be_ours() -> None:
     side = SideCompiler(run_metal=True)
     torch.compiler.reset()
-    flex = torch.nn.attention.flex_attention.flex_attention
     x = normal(1, 2, 128, 16)
     with torch.no_grad():
-        result = torch.compile(lambda q: flex(q, q, q), backend=side)(x)
+        result = torch.compile(lambda q: flex_attention(q, q, q), backend=side)(x)
     assert [(one.ours, one.kind) for one in side.graphs[0].failures] == [(True, "harness")]
     assert "flex_attn_fwd" in side.graphs[0].failures[0].message
     torch.testing.assert_close(result, F.scaled_dot_product_attention(x, x, x))
