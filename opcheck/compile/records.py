@@ -115,10 +115,16 @@ class Recompile(Record, frozen=True, kw_only=True):
 class Difference(Record, frozen=True, kw_only=True):
     """How far the compiled program is from the eager one, and what is allowed."""
 
-    #: root mean square over that of the reference: compiled against float64, eager against float64
+    #: root mean square over that of the reference: compiled against float64, eager against float64; compiled against
+    #: eager and 0, where the program draws random numbers
     compiled: float
     eager: float
     allowed: float
+
+    @property
+    def share(self) -> float:
+        """Of what is allowed; NaN where the result is."""
+        return self.compiled / self.allowed
 
     @property
     def agrees(self) -> bool:

@@ -1,0 +1,45 @@
+"""How far a compiled run is from the eager one."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from opcheck.compile.numerics import Program, difference, once, placed
+
+X = torch.linspace(-1, 1, 64)
+
+
+def test_within_a_few_times_the_eager_error_it_agrees() -> None:
+    exact = [X.double()]
+    eager = [X + 1e-6 * X]
+    near = difference([X - 2e-6 * X], eager, exact, torch.float32)
+    far = difference([X - 2e-5 * X], eager, exact, torch.float32)
+    assert near is not None
+    assert far is not None
+    assert near.agrees
+    assert not far.agrees
+
+
+def test_nan_and_another_shape_never_agree_by_chance() -> None:
+    broken = difference([X / 0 * 0], [X], [X.double()], torch.float32)
+    assert broken is not None
+    assert math.isnan(broken.compiled)
+    assert not broken.agrees
+    assert difference([X[:3]], [X], [X.double()], torch.float32) is None
+
+
+def test_a_program_that_draws_is_held_against_eager_and_still_caught() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.Dropout(0.5))
+    program = Program(net, (torch.ones(4, 8),), {})
+    eager = once(placed(program, torch.float32, "cpu"), training=True)
+    exact = once(placed(program, torch.float64, "cpu"), training=True)
+    same = difference(eager.outputs, eager.outputs, exact.outputs, torch.float32)
+    other = [output + 0.01 for output in eager.outputs]
+    wrong = difference(other, eager.outputs, exact.outputs, torch.float32)
+    assert same is not None
+    assert wrong is not None
+    assert same.agrees
+    assert same.eager == 0.0
+    assert not wrong.agrees
