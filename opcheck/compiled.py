@@ -40,6 +40,8 @@ class Row(Record, frozen=True, kw_only=True):
     run: str
     #: dtype -> outcome
     outcomes: dict[str, str]
+    #: in the first of the dtypes
+    graphs: int = 0
 
 
 class FailureGroup(Record, frozen=True, kw_only=True):
@@ -200,13 +202,12 @@ def _advisories(
 
 
 def _rows(tried: Sequence[Tried]) -> Iterator[Row]:
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    found: dict[tuple[str, str], list[Tried]] = {}
     for one in tried:
-        found.setdefault((str(one.variant), run_of(one.variant)), {})[one.variant.dtype] = (
-            one.outcome
-        )
-    for (variant, run), outcomes in found.items():
-        yield Row(variant=variant, run=run, outcomes=outcomes)
+        found.setdefault((str(one.variant), run_of(one.variant)), []).append(one)
+    for (variant, run), members in found.items():
+        outcomes = {one.variant.dtype: one.outcome for one in members}
+        yield Row(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
 
 
 def run_of(variant: Variant) -> str:
@@ -296,7 +297,9 @@ def _advice(tried: Sequence[Tried], externs: Iterable[JudgedExtern], target: Tar
     prototype = " (a prototype in 2.7)" if target.torch < METAL_READY else ""
     rest = [one for one in metal if one.variant.dtype not in works]
     why = _why_not(rest, target)
-    slow = sorted({one.op for one in externs if one.status != "native"})
+    judged = list(externs)
+    slow = sorted({one.op for one in judged if one.status not in {"native", "unknown"}})
+    unknown = sorted({one.op for one in judged if one.status == "unknown"})
     others = _and(tuple(dict.fromkeys(one.variant.dtype for one in rest)))
     return "; ".join(
         part
@@ -304,6 +307,9 @@ def _advice(tried: Sequence[Tried], externs: Iterable[JudgedExtern], target: Tar
             f"use inductor{prototype} with {_and(works)}",
             f"not with {others}: {why}" if why else "",
             f"it calls {_and(slow)} eagerly, which {_are(slow)} not native" if slow else "",
+            f"it calls {_and(unknown)} eagerly, of which the op lists know nothing"
+            if unknown
+            else "",
         )
         if part
     )

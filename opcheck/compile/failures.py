@@ -30,7 +30,8 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
     while getattr(cause, "inner_exception", None) is not None:
         cause = cause.inner_exception  # type: ignore[attr-defined]  # torch._inductor.exc.InductorError
     text = " ".join(f"{type(cause).__name__}: {cause}".split())
-    node = _blamed(error, gm)
+    dtype = _DTYPE.search(text)
+    node = (_first_of(dtype, gm) if dtype else None) or _blamed(error, gm)
     op = "" if node is None else operator_name(node)
     location = None if node is None else line(node)
 
@@ -44,7 +45,6 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
             ours=ours,
         )
 
-    dtype = _DTYPE.search(text)
     if _OURS.search(text):
         return of("harness", text, ours=True)
     if dtype:
@@ -55,6 +55,15 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
         message = text if str(cause) else f"Inductor's Metal backend does not implement {named}"
         return of("operator", message)
     return of("inductor", text[:500])
+
+
+def _first_of(dtype: re.Match[str], gm: torch.fx.GraphModule) -> torch.fx.Node | None:
+    """Where the dtype comes into the graph: what is lowered with it may be fused with what follows."""
+    number = getattr(torch, dtype["dtype"] or dtype["plain"], None)
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and getattr(node.meta.get("val"), "dtype", None) == number:
+            return node
+    return None
 
 
 def _blamed(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Node | None:

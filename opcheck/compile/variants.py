@@ -38,7 +38,9 @@ def attempt(program: Program, variant: Variant, device: str = "cpu") -> Tried:
         try:
             eager = once(there, training=variant.training)
         except Exception as error:  # noqa: BLE001 - user code
-            return msgspec.structs.replace(tried, failure=_of_the_program(error))
+            # Of the CPU's kernels, which may lack a dtype that those of MPS have.
+            outcome = "could not tell" if variant.metal else "fails"
+            return msgspec.structs.replace(tried, outcome=outcome, failure=_of_the_program(error))
         more = larger(there)
         if more is not None and not _runs(more, variant):
             more = None
@@ -95,10 +97,10 @@ def _compiled(
             outputs=difference(result.outputs, eager.outputs, exact.outputs, dtype),
             gradients=difference(result.gradients, eager.gradients, exact.gradients, dtype),
         )
-    return msgspec.structs.replace(found, outcome=outcome(found, first_calls=failure is None))
+    return msgspec.structs.replace(found, outcome=_outcome(found, first_calls=failure is None))
 
 
-def outcome(tried: Tried, *, first_calls: bool = True) -> str:
+def _outcome(tried: Tried, *, first_calls: bool) -> str:
     """One word for what a variant came to; ``first_calls`` says that they raised nothing."""
     failures = [failure for graph in tried.side for failure in graph.failures]
     if not first_calls or any(not failure.ours for failure in failures):

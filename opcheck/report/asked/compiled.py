@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from opcheck.compiled import Advisory, CompileReport, FailureGroup
 
 
+_RECURRENT = (
+    "Dynamo leaves recurrent layers (nn.LSTM, nn.GRU, nn.RNN) alone unless "
+    "torch._dynamo.config.allow_rnn is set"
+)
+
+
 def document(report: CompileReport, *, times: bool = True) -> Document:
     """The page: what to use first, then the table, then why.
 
@@ -33,9 +39,14 @@ def _blocks(report: CompileReport, *, times: bool) -> Iterator[Block]:
     dtypes = [d for d in DTYPES if any(d in row.outcomes for row in report.rows)]
     dtypes += sorted({d for row in report.rows for d in row.outcomes} - {*DTYPES})
     yield Table(
-        ("variant", "run", *dtypes),
+        ("variant", "run", "graphs", *dtypes),
         tuple(
-            (row.variant, row.run, *(row.outcomes.get(dtype, "-") for dtype in dtypes))
+            (
+                row.variant,
+                row.run,
+                str(row.graphs),
+                *(row.outcomes.get(dtype, "-") for dtype in dtypes),
+            )
             for row in report.rows
         ),
     )
@@ -49,18 +60,31 @@ def _blocks(report: CompileReport, *, times: bool) -> Iterator[Block]:
     if times:
         yield Heading("Time to compile")
         yield Bullets(tuple(_times(report)))
-    if report.kernels:
+    if report.kernels or report.externs:
         yield Heading("Metal")
-        externs = plural(len(report.externs), "operator")
-        yield Lines((f"{plural(report.kernels, 'kernel')}; {externs} called eagerly beside them",))
+        externs = plural(len({one.op for one in report.externs}), "operator")
+        yield Lines(
+            (f"{plural(report.kernels, 'kernel')} over all variants; {externs} called eagerly",)
+        )
         if report.externs:
             yield Table(
                 ("operator", "on the target", "line"),
-                tuple((one.op, one.status, one.line or one.module) for one in report.externs),
+                tuple(_externs(report)),
                 code=(0,),
             )
     yield Heading("Not checked")
     yield Bullets(report.not_checked)
+
+
+def _externs(report: CompileReport) -> Iterator[tuple[str, str, str]]:
+    """A row an operator, with the first places that call it."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for one in report.externs:
+        found.setdefault((one.op, one.status), {})[one.line or one.module] = None
+    for (op, status), places in found.items():
+        named = [place for place in places if place]
+        more = f" and {len(named) - 2} more" if len(named) > 2 else ""
+        yield op, status, ", ".join(named[:2]) + more
 
 
 def _failure(group: FailureGroup) -> str:
@@ -81,10 +105,11 @@ def _failure(group: FailureGroup) -> str:
 
 
 def _advisory(advisory: Advisory) -> str:
+    summary = advisory.summary.rstrip(".")
     kernels = f"; {plural(advisory.kernels, 'kernel')} of this kind" if advisory.kernels else ""
     where = f", the first at {advisory.line}" if advisory.line else ""
     links = f" -- {' '.join(advisory.links)}" if advisory.links else ""
-    return f"{advisory.id} ({advisory.effect}): {advisory.summary}{kernels}{where}{links}"
+    return f"{advisory.id} ({advisory.effect}): {summary}{kernels}{where}{links}"
 
 
 def _times(report: CompileReport) -> Iterator[str]:
@@ -111,7 +136,9 @@ def _dynamo(report: CompileReport) -> Iterator[Block]:
     if empty:
         yield Heading("Nothing compiled")
         names = ", ".join(dict.fromkeys(empty))
-        yield Lines((f"0 graphs: the program ran as without torch.compile, with {names}",))
+        yield Lines(
+            (f"0 graphs: the program ran as without torch.compile, with {names}", _RECURRENT)
+        )
     elif skipped:
         yield Heading("Not compiled")
         yield Lines((f"{plural(skipped, 'frame')} of the program ran as without torch.compile",))

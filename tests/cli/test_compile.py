@@ -1,0 +1,162 @@
+"""The verb compile: what it asks for, what it writes, its exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.compile.plan import Plan
+from opcheck.compile.records import Compiled, FusedNode, Kernel, SideGraph, Tried, Variant
+from opcheck.model import SourceLocation
+from tests.cli.conftest import CommandLine
+
+NODE = FusedNode(
+    name="sin",
+    op="aten::sin",
+    location=SourceLocation(file="a.py", line=3, function="f", text="return x.sin()"),
+)
+KERNEL = Kernel(
+    name="generated_kernel_0", source="kernel void f() {}\n", headers=("utils",), nodes=(NODE,)
+)
+
+
+class Child:
+    """Stands for the process that compiles; every Metal variant comes to ``outcome``."""
+
+    def __init__(self) -> None:
+        self.outcome = "works"
+        self.request: CaptureRequest | None = None
+        self.plan = Plan(variants=())
+
+    def __call__(
+        self,
+        request: CaptureRequest,
+        plan: Plan,
+        *,
+        progress: Callable[[str], None] | None = None,  # noqa: ARG002  (of compile_variants)
+        show_output: bool = False,  # noqa: ARG002
+    ) -> Compiled:
+        self.request, self.plan = request, plan
+        tried = [
+            Tried(
+                variant=variant,
+                outcome=self.outcome if variant.metal else "works",
+                side=(SideGraph(phase="inference", nodes=1, kernels=(KERNEL,)),)
+                if variant.metal
+                else (),
+            )
+            for variant in plan.variants
+        ]
+        return Compiled(
+            model=request.model, installed_torch="2.13.0", device=plan.device, tried=tuple(tried)
+        )
+
+
+@pytest.fixture
+def child(monkeypatch: pytest.MonkeyPatch) -> Child:
+    made = Child()
+    monkeypatch.setattr("opcheck.compile.parent.compile_variants", made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"), [("works", 0), ("nothing compiled", 1), ("could not tell", 3)]
+)
+def test_the_exit_code_is_of_metal(
+    outcome: str, code: int, opcheck: CommandLine, child: Child
+) -> None:
+    child.outcome = outcome
+    assert opcheck("compile", "a.py:f").code == code
+
+
+def test_the_flags_make_the_plan(opcheck: CommandLine, child: Child) -> None:
+    opcheck(
+        *("compile", "a.py:f", "--backend", "eager", "--backend", "mine", "--dtype", "float16"),
+        *("--mode", "train", "--device", "cuda", "--timeout", "7", "--torch", "2.12"),
+        *("--macos", "14", "--input", "2x3", "--config", "layers=2"),
+    )
+    assert child.plan == Plan(
+        variants=tuple(
+            Variant(backend=name, dtype="float16", training=True) for name in ("eager", "mine")
+        ),
+        device="cuda",
+        seconds=7.0,
+    )
+    assert child.request == CaptureRequest(
+        model="a.py:f", torch="2.12", macos="14.0", inputs=("2x3",), config={"layers": 2}
+    )
+
+
+def test_every_variant_is_more_than_the_usual(opcheck: CommandLine, child: Child) -> None:
+    opcheck("compile", "a.py:f")
+    usual = len(child.plan.variants)
+    opcheck("compile", "a.py:f", "--all")
+    assert len(child.plan.variants) > 2 * usual
+
+
+def test_json_is_nothing_but_json(opcheck: CommandLine, child: Child) -> None:
+    result = opcheck("compile", "a.py:f", "-f", "json", "-q")
+    found: dict[str, Any] = json.loads(result.out)
+    assert (found["schema"], found["model"]) == ("opcheck-compile/1", "a.py:f")
+
+
+def test_kernels_are_written_with_a_note_of_their_origin(
+    opcheck: CommandLine, child: Child, tmp_path: Path
+) -> None:
+    result = opcheck(
+        "compile", "a.py:f", "--dtype", "float32", "--mode", "inference", "--emit-metal", "metal"
+    )
+    (file,) = (tmp_path / "metal").iterdir()
+    assert file.name == "float32-inference-graph0-inference-000-generated_kernel_0.metal"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines[1] == "// sin = aten::sin  a.py:3: return x.sin()"
+    assert lines[2] == "#include <c10/metal/utils.h>"
+    assert lines[-1] == KERNEL.source.strip()
+    assert "1 kernel written to metal" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--timeout", "0"), "the timeout must be more than nothing"),
+        (("--dtype", "float33"), "float33"),
+        (("--device", "mps"), "mps"),
+    ],
+)
+def test_a_wrong_flag_is_refused(
+    arguments: tuple[str, ...], said: str, opcheck: CommandLine, child: Child
+) -> None:
+    result = opcheck("compile", "a.py:f", *arguments)
+    assert result.code == 2
+    assert said in result.err
+
+
+def test_a_backend_that_does_not_exist_is_answered(opcheck: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("def double(x):\n    return x * 2\n", encoding="utf-8")
+    result = opcheck(
+        *("compile", "model.py:double", "--input", "4x4", "-q", "-f", "json"),
+        *("--backend", "mps", "--backend", "nonsense", "--backend", "eager"),
+        *("--dtype", "float32", "--mode", "inference"),
+    )
+    assert (result.code, result.err) == (0, "")
+    compiled = msgspec.convert(json.loads(result.out)["compiled"], Compiled)
+    mps, nonsense, eager = compiled.tried
+    assert mps.failure is not None
+    assert nonsense.failure is not None
+    assert "inductor generates Metal there" in mps.failure.message
+    assert "has no backend 'nonsense'; it has aot_eager," in nonsense.failure.message
+    assert (mps.outcome, nonsense.outcome, eager.outcome) == (*["no such backend"] * 2, "works")
+
+
+def test_no_input_is_three_lines(opcheck: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("def double(x):\n    return x * 2\n", encoding="utf-8")
+    result = opcheck("compile", "model.py:double", "-q")
+    assert result.code == 2
+    assert len(result.err.strip().splitlines()) == 3
+    assert "--input" in result.err
