@@ -144,7 +144,7 @@ class _Reader:
                 self.ignored += 1
                 continue
             function = program.function(hit.node) if program else ""
-            others = sorted({getattr(use, "lineno", line) for use in uses} - {line})[:_MOST_USES]
+            others = sorted(set(_lines_of(uses, line)))[:_MOST_USES]
             finding = Finding(
                 rule=rule.id,
                 severity=hit.severity or rule.severity,
@@ -158,6 +158,14 @@ class _Reader:
         found += [(one.line, msgspec.structs.replace(finding, locations=(place(one.line),)))
                   for one in comments for finding in _about(one)]  # fmt: skip
         self.findings += [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
+
+
+def _lines_of(uses: Iterable[object], line: int) -> Iterator[int]:
+    """The lines of the uses that are elsewhere than in the line itself."""
+    for use in uses:
+        first = getattr(use, "lineno", line)
+        if not first <= line <= getattr(use, "end_lineno", first):
+            yield first
 
 
 def _lines(text: str) -> Iterator[Hit]:

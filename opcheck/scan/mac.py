@@ -157,6 +157,11 @@ class Mac:
             return None
         ones, others = self._side(node.left), self._side(node.comparators[0])
         kind = type(node.ops[0])
+        if len(others) == 1 and _is_cuda(others[0]) and all(map(_is_cuda, ones)):
+            # A device that is written down once is a finding there; here it is what it is ported to.
+            ones = [UNKNOWN]
+        elif len(ones) == 1 and _is_cuda(ones[0]) and all(map(_is_cuda, others)):
+            others = [UNKNOWN]
         if UNKNOWN in ones or UNKNOWN in others:
             return _device_compared(kind, ones, others)
         try:
@@ -173,6 +178,9 @@ class Mac:
             and self.program.dotted(node.func) in {"torch.device", "str"}
         ):
             return self._side(node.args[0])
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            parts = [part.value for part in node.elts if isinstance(part, ast.Constant)]
+            return [tuple(parts) if len(parts) == len(node.elts) else UNKNOWN]
         return [value.constant for value in self.values(node)]
 
     def _startswith(self, node: ast.Call) -> bool | None:
@@ -293,9 +301,10 @@ def _device_compared(
     known = [one for one in (*ones, *others) if one is not UNKNOWN]
     if len(known) != 1 or kind not in {ast.Eq, ast.NotEq, ast.In, ast.NotIn}:
         return None
-    if _is_cuda(known[0]):
+    texts = known[0] if isinstance(known[0], tuple) else (known[0],)
+    if texts and all(_is_cuda(text) or text in {"nccl", "NCCL"} for text in texts):
         return kind in _NEGATIVE
-    return kind not in _NEGATIVE if known[0] == "mps" else None
+    return kind not in _NEGATIVE if "mps" in texts else None
 
 
 def _is_called(parent: ast.AST, use: ast.AST) -> bool:
@@ -335,7 +344,7 @@ def _by_name(node: ast.expr) -> bool | None:
     name = _last(node.func if isinstance(node, ast.Call) else node).lower()
     if name == "type_checking":
         return False
-    if "cuda" in name:
+    if "cuda" in name or "nccl" in name:
         return any(word in name for word in ("no_cuda", "not_cuda", "disable", "without"))
     return True if name == "is_mps" else None
 

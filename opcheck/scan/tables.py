@@ -13,6 +13,7 @@ ON_A_MAC: dict[str, object] = {
     "torch.backends.cuda.is_built()": False,
     "torch.backends.cudnn.is_available()": False,
     "torch.distributed.is_nccl_available()": False,
+    "torch.distributed.Backend.NCCL": "nccl",
     "torch.backends.mps.is_available()": True,
     "torch.backends.mps.is_built()": True,
     "torch.mps.is_available()": True,

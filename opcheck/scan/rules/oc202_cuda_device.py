@@ -25,7 +25,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         return
     name = scanned.dotted(node.func)
     last = name.rpartition(".")[2] or method(node)
-    if name.partition(".")[0] in _OTHERS or last in _OWN_RULES or _is_compared(node, scanned):
+    if name.partition(".")[0] in _OTHERS or last in _OWN_RULES or _is_elsewhere(node, scanned):
         return
     value = scanned.mac.cuda(_device(node, name))
     if value is not None:
@@ -66,8 +66,9 @@ def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
     return str(text) if is_type else ""
 
 
-def _is_compared(node: ast.Call, scanned: Scanned) -> bool:
-    return isinstance(scanned.program.parents.get(node), ast.Compare)
+def _is_elsewhere(node: ast.Call, scanned: Scanned) -> bool:
+    """Whether it is only compared, or a default, of which OC203 speaks."""
+    return isinstance(scanned.program.parents.get(node), (ast.Compare, ast.arguments))
 
 
 RULE = ScanRule(

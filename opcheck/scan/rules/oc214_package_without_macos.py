@@ -11,25 +11,34 @@ from opcheck.scan.rule import Hit, Scanned, ScanRule
 
 
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
-    """Imports of such a package that nothing guards."""
-    if isinstance(node, ast.Import):
-        modules = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom) and not node.level:
-        modules = [node.module or ""]
-    else:
-        return
-    for module in modules:
-        name = _distribution(module)
-        if not name or _is_beside(module, scanned) or _is_asked_before(node, scanned):
-            continue
-        lazy = scanned.program.scope(node) is not scanned.program.tree
+    """Imports of such a package that nothing guards; all of one package are one finding."""
+    for name in dict.fromkeys(_lacking(node, scanned)):
+        first = next(one for one in scanned.program.nodes if name in _lacking(one, scanned))
+        lazy = scanned.program.scope(first) is not scanned.program.tree
         when = "when the function runs" if lazy else "when the file is imported"
         yield Hit(
-            node=node,
+            node=first,
+            use=node,
             severity="warning" if lazy or packages().by_name[name].since else "error",
             message=f"{describe(name, packages().by_name[name])}: the import fails {when}",
             hint=f"instead: {packages().by_name[name].instead}",
         )
+
+
+def _lacking(node: ast.AST, scanned: Scanned) -> list[str]:
+    """The distributions that an import needs and a Mac has not."""
+    if isinstance(node, ast.Import):
+        modules = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and not node.level:
+        modules = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    else:
+        return []
+    found = [(module, _distribution(module)) for module in modules]
+    return [
+        name
+        for module, name in found
+        if name and not _is_beside(module, scanned) and not _is_asked_before(node, scanned)
+    ]
 
 
 def describe(name: str, package: Package) -> str:
