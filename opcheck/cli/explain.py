@@ -1,4 +1,4 @@
-"""``opcheck explain [ID]``: the page of a finding, or of a remedy."""
+"""``opcheck explain [ID]``: the page of a finding, or of a remedy; the schema of a report."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from opcheck.scan.rule import ScanRule
 
 
+#: Not a finding, and asked for by the same people: what ``-f json`` and ``-f yaml`` hold.
+SCHEMA = "schema"
+
+
 @click.command("explain", help=VERBS["explain"])
-@click.argument("rule_id", metavar="[ID]", required=False)
+@click.argument("rule_id", metavar="[ID|schema]", required=False)
 def command(rule_id: str | None) -> int:
     """Print the page of one rule or remedy, or a line for each."""
     from opcheck import remedies  # noqa: PLC0415  (not for --help)
@@ -29,7 +33,13 @@ def command(rule_id: str | None) -> int:
         width = max(map(len, remedies.BY_ID))
         lines += ["", "Remedies"]
         lines += [f"{one.id:<{width}}  {one.title}" for one in remedies.REMEDIES]
+        lines += ["", f"{SCHEMA:<{width}}  The JSON schema of a report"]
         output.emit("\n".join(lines))
+        return 0
+    if rule_id.lower() == SCHEMA:
+        from opcheck.report import schema  # noqa: PLC0415
+
+        output.emit(schema.text())
         return 0
     remedy = remedies.BY_ID.get(rule_id.lower().replace("-", "_"))
     if remedy is not None:

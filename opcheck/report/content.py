@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import msgspec
 
 from opcheck.model import (
@@ -32,7 +35,7 @@ def as_dict(report: Report) -> dict[str, object]:
             "regions": [msgspec.to_builtins(region) for region in report.partition.regions],
         },
         "memory": _memory(report.memory) if report.memory else None,
-        "precision": [_precision(run) for run in report.precision],
+        "precision": [_finite(_precision(run)) for run in report.precision],
         "capture": msgspec.to_builtins(report.capture),
         "op_lists": msgspec.to_builtins(report.op_lists),
         "not_checked": list(report.not_checked),
@@ -136,6 +139,15 @@ def _precision(run: Precision) -> dict[str, object]:
         "complete": run.complete,
         "notes": list(run.notes),
     }
+
+
+def _finite(content: Any) -> Any:
+    """Plain data in which a number that JSON cannot write is a word."""
+    if isinstance(content, float) and not math.isfinite(content):
+        return str(content).removeprefix("-")
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    return [_finite(value) for value in content] if isinstance(content, list) else content
 
 
 def _precision_line(line: PrecisionLine) -> dict[str, object]:

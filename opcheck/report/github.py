@@ -33,7 +33,8 @@ def step_summary(report: Report) -> str:
 
 def _annotations(report: Report) -> Iterator[str]:
     """The first places of all findings, then the others: GitHub shows ten of a kind, no more."""
-    first, others = [], []
+    first: list[Hit] = []
+    others: list[Hit] = []
     seen: set[int] = set()
     for hit in hits(report):
         (others if id(hit.finding) in seen else first).append(hit)
