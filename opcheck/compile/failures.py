@@ -22,6 +22,9 @@ _OURS = re.compile(
     r"|CompilerError"  # execute/compiler.py
 )
 _DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not supported by MPS")
+#: of a special function; of the others, the message is empty and the method says what is missing (codegen/mps.py)
+_LACKING = re.compile(r"MetalOverrides does not implement ops\.(?P<name>\w+)")
+_DOES_NOT = "Inductor's Metal backend does not implement {}"
 
 
 def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
@@ -52,8 +55,10 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
         return of("dtype", f"Inductor's Metal backend has no {name}")
     if isinstance(cause, NotImplementedError):
         named = traceback.extract_tb(cause.__traceback__)[-1].name
-        message = text if str(cause) else f"Inductor's Metal backend does not implement {named}"
-        return of("operator", message)
+        lacking = _LACKING.search(text)
+        named = lacking["name"] if lacking else named
+        plain = lacking or not str(cause)
+        return of("operator", _DOES_NOT.format(named) if plain else text)
     return of("inductor", text[:500])
 
 
