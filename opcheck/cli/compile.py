@@ -89,6 +89,9 @@ def command(  # noqa: D103
         variants = plan.named(backends, chosen_runs, chosen)
     else:
         variants = (plan.every if every else plan.default)(chosen_runs, chosen)
+    if device == "cuda":
+        # What a Mac would compile is traced on the CPU.
+        variants = tuple(variant for variant in variants if not variant.metal)
     if check_metal:
         from opcheck.compile.check import clang  # noqa: PLC0415
 
@@ -120,7 +123,8 @@ def command(  # noqa: D103
 
         output.note(f"{emit(compiled, emit_metal)} written to {emit_metal}")
     asking.deliver(found, page.document, format_name, output_path)
-    tried = [one.outcome for one in found.compiled.tried if one.variant.metal or backends]
+    every_one = backends or device == "cuda"
+    tried = [one.outcome for one in found.compiled.tried if one.variant.metal or every_one]
     if "works" in tried:
         return 0
     return asking.COULD_NOT_TELL if "could not tell" in tried else 1

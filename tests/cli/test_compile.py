@@ -100,6 +100,12 @@ def test_every_variant_is_more_than_the_usual(opcheck: CommandLine, child: Child
     assert len(child.plan.variants) > 2 * usual
 
 
+def test_nothing_is_compiled_for_metal_on_cuda(opcheck: CommandLine, child: Child) -> None:
+    assert opcheck("compile", "a.py:f", "--device", "cuda").code == 0
+    assert child.plan.variants
+    assert not any(variant.metal for variant in child.plan.variants)
+
+
 def test_json_is_nothing_but_json(opcheck: CommandLine, child: Child) -> None:
     result = opcheck("compile", "a.py:f", "-f", "json", "-q")
     found: dict[str, Any] = json.loads(result.out)

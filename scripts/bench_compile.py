@@ -1,0 +1,67 @@
+"""Time the side-compile for Metal beside CPU Inductor's own compilation of the same programs.
+
+    python scripts/bench_compile.py [NAME ...]
+
+Each program of ``scripts/zoo_compile.py`` is compiled in inference by both, in a fork of one process that has Inductor
+imported and prepared, with Inductor's caches off; the first call minus a second one is what compiling takes.  Of the
+side-compile, the eager run of the graph is a part, as of a user's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+
+import msgspec
+import torch
+
+from opcheck.compile.forked import forked
+from opcheck.compile.inductor_metal import preload
+from opcheck.compile.records import Tried, Variant
+from opcheck.compile.variants import Program, attempt
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts.zoo_compile import PROGRAMS
+
+#: Those that both compile; the others show a refusal, or that nothing is compiled.
+NAMES = ("images", "attention", "graph_break", "sorting", "many")
+
+
+def main() -> int:
+    """Print a line a program, then the whole."""
+    parser = argparse.ArgumentParser(description="The side-compile beside CPU Inductor.")
+    parser.add_argument("names", nargs="*", default=NAMES)
+    names = parser.parse_args().names
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    preload()
+    metal_total = cpu_total = 0.0
+    for name in names:
+        metal = _seconds(name, Variant(backend="inductor", metal=True))
+        cpu = _seconds(name, Variant(backend="inductor"))
+        metal_total, cpu_total = metal_total + metal, cpu_total + cpu
+        print(f"{name}: Metal {metal:.2f} s, CPU {cpu:.2f} s, ratio {metal / cpu:.2f}", flush=True)
+    print(
+        f"whole: Metal {metal_total:.2f} s, CPU {cpu_total:.2f} s, ratio {metal_total / cpu_total:.2f}"
+    )
+    return int(metal_total > cpu_total)
+
+
+def _seconds(name: str, variant: Variant) -> float:
+    module, inputs = PROGRAMS[name]()
+
+    def work() -> bytes:
+        with torch._inductor.config.patch(force_disable_caches=True):  # noqa: SLF001 - torch has no other switch
+            return msgspec.json.encode(attempt(Program(module, (), inputs), variant))
+
+    tried = msgspec.json.decode(forked(work, 600.0), type=Tried)
+    if tried.outcome not in {"works", "one shape only", "fails"} or not tried.seconds:
+        print(f"{name}: {variant}: {tried.outcome}: {tried.failure}", file=sys.stderr)
+    return tried.seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())
