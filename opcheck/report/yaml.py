@@ -22,6 +22,15 @@ class _Plain(_Dumper):
         return True
 
 
+def _text(dumper: _Plain, text: str) -> yaml.ScalarNode:
+    """Half a character, as in a file's name that is no UTF-8, as the six characters of its number."""
+    whole = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return dumper.represent_str(whole)
+
+
+_Plain.add_representer(str, _text)
+
+
 def render(report: Report) -> str:
     """The report as one YAML document, keys in the order of the schema."""
     return dump(as_dict(report))
