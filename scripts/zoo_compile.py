@@ -50,7 +50,7 @@ class Attention(nn.Module):
         """States (batch, length, width) mixed by attention."""
         batch, length, width = x.shape
         qkv = self.qkv(self.norm(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(*qkv.unbind(), is_causal=True)
+        mixed = nn.functional.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], is_causal=True)
         return x + self.project(mixed.transpose(1, 2).reshape(batch, length, width))
 
 
@@ -155,7 +155,7 @@ class Many(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The sum over all scales."""
-        return sum((x * scale).sin() for scale in self.scales)  # type: ignore[return-value]
+        return sum((x * scale).sin() for scale in self.scales)
 
 
 def many() -> Made:

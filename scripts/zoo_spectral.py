@@ -61,6 +61,8 @@ def complex_transformer() -> Made:
 class Separator(nn.Module):
     """A mask over the spectrogram, estimated by an LSTM (as in Open-Unmix), put back by the inverse."""
 
+    window: Tensor
+
     def __init__(self, bins: int = 129) -> None:
         super().__init__()
         self.register_buffer("window", torch.hann_window(256))
@@ -82,6 +84,8 @@ def separator() -> Made:
 
 class Vocoder(nn.Module):
     """ConvNeXt blocks and an inverse STFT head, as in Vocos (Siuzdak 2023)."""
+
+    window: Tensor
 
     def __init__(self, mels: int = 80, size: int = 128, n_fft: int = 256) -> None:
         super().__init__()
@@ -112,6 +116,8 @@ def vocoder() -> Made:
 
 class RotaryAttention(nn.Module):
     """Attention with rotary positions as Llama's first code had them: a product of complex numbers."""
+
+    rotation: Tensor
 
     def __init__(self, size: int = 64, heads: int = 4, tokens: int = 32) -> None:
         super().__init__()
@@ -217,6 +223,8 @@ def state_space() -> Made:
 
 class FilterBank(nn.Module):
     """A band-pass filter bank whose taps SciPy designs, in float64."""
+
+    taps: Tensor
 
     def __init__(self, taps: int = 65) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
@@ -55,22 +55,22 @@ def _value(key: str, value: object, option: click.Option) -> object:
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return value
         raise _wrong(key, "a list of texts")
-    if option.is_flag:
-        if isinstance(value, bool):
-            return value
-        raise _wrong(key, "true or false")
-    if isinstance(option.type, click.IntRange):
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        raise _wrong(key, "a whole number")
-    if option.type is click.FLOAT:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return value
-        raise _wrong(key, "a number")
-    if isinstance(value, str):
-        return value
-    # A version written as a number has already lost its zero: 2.10 is 2.1.
-    raise _wrong(key, 'a text in quotes, such as "2.10"')
+    for asked, kinds, wanted in _KINDS:
+        if asked(option):
+            # A bool is an int to Python, and a version written as a number has lost its zero: 2.10 is 2.1.
+            if isinstance(value, kinds) and isinstance(value, bool) is (kinds == (bool,)):
+                return value
+            raise _wrong(key, wanted)
+    raise AssertionError(key)
+
+
+#: What a flag's value is written as; the first that fits.
+_KINDS: tuple[tuple[Callable[[click.Option], bool], tuple[type, ...], str], ...] = (
+    (lambda option: option.is_flag, (bool,), "true or false"),
+    (lambda option: isinstance(option.type, click.IntRange), (int,), "a whole number"),
+    (lambda option: option.type is click.FLOAT, (int, float), "a number"),
+    (lambda _: True, (str,), 'a text in quotes, such as "2.10"'),
+)
 
 
 def _wrong(key: str, wanted: str) -> UsageError:

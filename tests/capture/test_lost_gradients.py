@@ -21,7 +21,7 @@ class Model(torch.nn.Module):
 """
 
 
-def say(_text: str, *, seconds: float = 0.0) -> None:
+def say(text: str, *, seconds: float = 0.0) -> None:
     assert seconds >= 0
 
 

@@ -50,7 +50,7 @@ class Steps(nn.Module):
         self.seen = nn.Buffer(torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        self.seen += 1
+        self.seen.add_(1)
         return x + self.seen
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,12 +46,12 @@ ON = {
 }
 
 
-def _capture(config: dict[str, object], torch: str, macos: str) -> Trace:
+def _capture(config: dict[str, Any], torch: str, macos: str) -> Trace:
     request = CaptureRequest(model=f"{FILE}:make", torch=torch, macos=macos, config=config)
     return run(request, lambda *_, **__: None).trace
 
 
-def _kernel(config: dict[str, object], torch: str, macos: str, lists: OpLists) -> CallGroup:
+def _kernel(config: dict[str, Any], torch: str, macos: str, lists: OpLists) -> CallGroup:
     target = Target(torch=Version.parse(torch), macos=Version.parse(macos))
     groups = report(_capture(config, torch, macos), target, lists).groups
     return next(group for group in groups if group.op == KERNELS[str(config["name"])])

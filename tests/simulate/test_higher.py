@@ -46,12 +46,16 @@ def _while(x: torch.Tensor) -> Any:
     return while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, y.sin()), (start, x))
 
 
+def _sin(row: torch.Tensor, *_rest: object) -> torch.Tensor:
+    return row.sin()
+
+
 @pytest.mark.parametrize(
     ("run", "ran"),
     [
         (_cond, "sin"),
         (_while, "sin"),
-        (lambda x: hop_map(lambda row: row.sin(), x), "sin"),
+        (lambda x: hop_map(_sin, x), "sin"),
         (lambda x: scan(lambda c, y: (c + y, c * y), x[0] * 0, x), "mul.Tensor"),
         (lambda x: associative_scan(torch.add, x, 0, combine_mode="generic"), "add.Tensor"),
         pytest.param(lambda x: flex_attention(*[x.view(1, 1, 2, 2)] * 3), "bmm", marks=takes_mps),
