@@ -112,7 +112,7 @@ class _Reader:
         program = Program(parsed.tree)
         scanned = Scanned(
             program=program,
-            mac=Mac(program),
+            mac=Mac(program, str(self.target.torch)),
             target=self.target,
             path=found.path,
             root=found.root,

@@ -14,13 +14,17 @@ from typing import NamedTuple
 from opcheck.scan import tables
 from opcheck.scan.packages import packages
 from opcheck.scan.program import Function, Program
-
-
-class Unknown:
-    """A value that the source does not tell."""
-
-
-UNKNOWN = Unknown()
+from opcheck.scan.words import (
+    UNKNOWN,
+    begins,
+    by_name,
+    caught,
+    device_compared,
+    is_cuda,
+    last,
+    leaves,
+    names,
+)
 
 
 class Value(NamedTuple):
@@ -42,7 +46,6 @@ _COMPARE: dict[type[ast.cmpop], Callable[[object, object], object]] = {
     ast.Gt: lambda one, other: one > other,  # type: ignore[operator]
     ast.GtE: lambda one, other: one >= other,  # type: ignore[operator]
 }
-_NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
 #: More values than these are as good as unknown.
 _MOST = 8
 #: A handler around more lines than these is there for other errors.
@@ -52,8 +55,9 @@ _SHORT_TRY = 12
 class Mac:
     """The answers for one file; each is found once."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, torch: str) -> None:
         self.program = program
+        self._known: dict[str, object] = {"torch.__version__": f"{torch}.0", **tables.ON_A_MAC}
         self._values: dict[ast.AST, tuple[Value, ...]] = {}
         self._reached: dict[tuple[ast.AST, bool], bool] = {}
 
@@ -76,12 +80,12 @@ class Mac:
     def cuda(self, node: ast.expr | None) -> Value | None:
         """The text ``cuda...`` that it may come to."""
         found = self.values(node) if node is not None else ()
-        return next((value for value in found if _is_cuda(value.constant)), None)
+        return next((value for value in found if is_cuda(value.constant)), None)
 
     def _find(self, node: ast.expr) -> tuple[Value, ...]:
         if isinstance(node, ast.Constant):
             return (Value(node.value, node),)
-        if (known := tables.ON_A_MAC.get(self._called(node), UNKNOWN)) is not UNKNOWN:
+        if (known := self._known.get(self._called(node), UNKNOWN)) is not UNKNOWN:
             return (Value(known, node),)
         if isinstance(node, ast.IfExp):
             truth = self.truth(node.test)
@@ -95,7 +99,7 @@ class Mac:
             truth = self.truth(node)
             number = isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)
             return (Value(UNKNOWN if truth is None or number else truth, node),)
-        if _begins(node).startswith("cuda"):
+        if begins(node).startswith("cuda"):
             return (Value("cuda:?", node),)
         return (Value(UNKNOWN, node),)
 
@@ -143,7 +147,7 @@ class Mac:
         known = {bool(v.constant) for v in self.values(node) if v.constant is not UNKNOWN}
         if all(value.constant is not UNKNOWN for value in self.values(node)) and len(known) == 1:
             return known.pop()
-        return _by_name(node) if not known else None
+        return by_name(node) if not known else None
 
     def _joined(self, node: ast.BoolOp) -> bool | None:
         decides = isinstance(node.op, ast.Or)
@@ -157,13 +161,13 @@ class Mac:
             return None
         ones, others = self._side(node.left), self._side(node.comparators[0])
         kind = type(node.ops[0])
-        if len(others) == 1 and _is_cuda(others[0]) and all(map(_is_cuda, ones)):
+        if len(others) == 1 and is_cuda(others[0]) and all(map(is_cuda, ones)):
             # A device that is written down once is a finding there; here it is what it is ported to.
             ones = [UNKNOWN]
-        elif len(ones) == 1 and _is_cuda(ones[0]) and all(map(_is_cuda, others)):
+        elif len(ones) == 1 and is_cuda(ones[0]) and all(map(is_cuda, others)):
             others = [UNKNOWN]
         if UNKNOWN in ones or UNKNOWN in others:
-            return _device_compared(kind, ones, others)
+            return device_compared(kind, ones, others)
         try:
             answers = {bool(_COMPARE[kind](one, other)) for one in ones for other in others}
         except TypeError:
@@ -191,7 +195,7 @@ class Mac:
             return None
         if isinstance(text, str):
             return text.startswith(part)
-        return {"cuda": False, "mps": True}.get(part)
+        return False if part in {"cuda", "cuda:"} else {"mps": True}.get(part)
 
     # Whether a line is reached
 
@@ -241,34 +245,34 @@ class Mac:
             for statement in block[: block.index(child)]:
                 if isinstance(statement, ast.If):
                     truth = self.truth(statement.test)
-                    if truth is not None and _leaves(statement.body if truth else statement.orelse):
+                    if truth is not None and leaves(statement.body if truth else statement.orelse):
                         return True
         return False
 
     def _tried(self, node: ast.Try, *, tries: bool) -> bool:
         for handler in node.handlers:
-            caught = _caught(handler)
+            kinds = caught(handler)
             if any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
                 continue
-            if caught & tables.IMPORT_ERRORS and any(map(self._fails_to_import, node.body)):
+            if kinds & tables.IMPORT_ERRORS and any(map(self._fails_to_import, node.body)):
                 return True
             lines = (node.body[-1].end_lineno or 0) - node.body[0].lineno
-            if tries and lines < _SHORT_TRY and caught & tables.CUDA_ERRORS:
+            if tries and lines < _SHORT_TRY and kinds & tables.CUDA_ERRORS:
                 return True
         return False
 
     def _fails_to_import(self, statement: ast.stmt) -> bool:
-        names: list[str] = []
+        modules: list[str] = []
         if isinstance(statement, ast.Import):
-            names = [alias.name for alias in statement.names]
+            modules = [alias.name for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom) and not statement.level:
-            names = [statement.module or ""]
-        return any(name.partition(".")[0] in packages().by_import for name in names)
+            modules = [statement.module or ""]
+        return any(name.partition(".")[0] in packages().by_import for name in modules)
 
     def _skips(self, decorator: ast.expr) -> bool:
         """Whether a decorator skips a test where there is no CUDA."""
         call = decorator if isinstance(decorator, ast.Call) else None
-        name = _last(call.func if call else decorator).lower()
+        name = last(call.func if call else decorator).lower()
         if "skip" in name and call and call.args and "unless" not in name:
             return self.truth(call.args[0]) is True
         if "skipunless" in name and call and call.args:
@@ -277,93 +281,15 @@ class Mac:
         return wanted and any(word in name for word in ("cuda", "gpu", "nccl"))
 
     def _called_under_guards(self, function: Function) -> bool:
-        """Whether the file itself calls the function, and each time behind a guard."""
+        """Whether the file itself calls or hands on the function, and each time behind a guard."""
         if not (function.name.startswith("_") or self._is_script()) or function.name[:2] == "__":
             return False
-        uses = [node for node in self.program.nodes if _names(node, function.name)]
-        return bool(uses) and not any(
-            self.reached(use, tries=False) or not _is_called(self.program.parents[use], use)
-            for use in uses
-        )
+        uses = [node for node in self.program.nodes if names(node, function.name)]
+        return bool(uses) and not any(self.reached(use, tries=False) for use in uses)
 
     def _is_script(self) -> bool:
         return any(
             isinstance(statement, ast.If)
-            and any(_names(part, "__name__") for part in ast.walk(statement.test))
+            and any(names(part, "__name__") for part in ast.walk(statement.test))
             for statement in self.program.tree.body
         )
-
-
-def _device_compared(
-    kind: type[ast.cmpop], ones: list[object], others: list[object]
-) -> bool | None:
-    """A device that nobody knows, beside a text: on a Mac that is ported to it says mps."""
-    known = [one for one in (*ones, *others) if one is not UNKNOWN]
-    if len(known) != 1 or kind not in {ast.Eq, ast.NotEq, ast.In, ast.NotIn}:
-        return None
-    texts = known[0] if isinstance(known[0], tuple) else (known[0],)
-    if texts and all(_is_cuda(text) or text in {"nccl", "NCCL"} for text in texts):
-        return kind in _NEGATIVE
-    return kind not in _NEGATIVE if "mps" in texts else None
-
-
-def _is_called(parent: ast.AST, use: ast.AST) -> bool:
-    return isinstance(parent, ast.Call) and parent.func is use
-
-
-def _names(node: ast.AST, name: str) -> bool:
-    return (isinstance(node, ast.Name) and node.id == name) or (
-        isinstance(node, ast.Attribute) and node.attr == name
-    )
-
-
-def _last(node: ast.expr) -> str:
-    """The last part of a name: ``c`` of ``a.b.c``."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _is_cuda(constant: object) -> bool:
-    return isinstance(constant, str) and (constant == "cuda" or constant.startswith("cuda:"))
-
-
-def _begins(node: ast.expr) -> str:
-    """How a text that is put together begins: ``cuda:`` of ``f"cuda:{rank}"``."""
-    if isinstance(node, ast.JoinedStr) and node.values:
-        return _begins(node.values[0])
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
-        return _begins(node.left)
-    if isinstance(node, ast.Call) and _last(node.func) == "format":
-        return _begins(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-    return str(node.value) if isinstance(node, ast.Constant) else ""
-
-
-def _by_name(node: ast.expr) -> bool | None:
-    """A flag says by its name that it is about CUDA: ``use_cuda``, ``args.no_cuda``, ``x.is_cuda``."""
-    name = _last(node.func if isinstance(node, ast.Call) else node).lower()
-    if name == "type_checking":
-        return False
-    if "cuda" in name or "nccl" in name:
-        return any(word in name for word in ("no_cuda", "not_cuda", "disable", "without"))
-    return True if name == "is_mps" else None
-
-
-def _caught(handler: ast.ExceptHandler) -> set[str]:
-    if handler.type is None:
-        return {"BaseException"}
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return set(map(_last, kinds))
-
-
-def _leaves(block: list[ast.stmt]) -> bool:
-    """Whether a block ends the function or the loop without an error."""
-    if not block:
-        return False
-    last = block[-1]
-    if isinstance(last, ast.Raise):
-        raised = last.exc.func if isinstance(last.exc, ast.Call) else last.exc
-        return raised is not None and "skip" in _last(raised).lower()
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        return "skip" in _last(last.value.func).lower()
-    return isinstance(last, (ast.Return, ast.Continue, ast.Break))

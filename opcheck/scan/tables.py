@@ -26,6 +26,9 @@ ON_A_MAC: dict[str, object] = {
     "typing.TYPE_CHECKING": False,
 }
 
+#: Devices and backends of torch.distributed that no Mac has, beside CUDA's.
+NOT_ON_A_MAC = {"nccl", "NCCL", "npu", "xpu", "hpu", "mlu", "musa"}
+
 #: What catches a package that is not there, and what catches that CUDA is not.
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 CUDA_ERRORS = {"AssertionError", "Exception", "BaseException"}

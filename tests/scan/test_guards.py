@@ -38,6 +38,12 @@ GUARDED = {
     "private function": (
         "def _f(x):\n    x.cuda()\nif torch.cuda.is_available():\n    _f(x)"
     ),
+    "function handed on": (
+        "def _f(x):\n    x.cuda()\ndef _g():\n    spawn(_f)\nif torch.cuda.is_available():\n    _g()"
+    ),
+    "release": "if torch.__version__ < '2.0':\n    x.cuda()",
+    "another device": "if d == 'cuda' or d == 'npu':\n    x.cuda()",
+    "device with a number": "if d.startswith('cuda:'):\n    x.cuda()",
     "skipped test": (
         "import unittest\n@unittest.skipIf(not torch.cuda.is_available(), 'x')\ndef test(x):\n    x.cuda()"
     ),
@@ -67,6 +73,7 @@ OPEN = {
     "known constant": ("use_cuda = True\nif use_cuda:\n    x.cuda()", 3),
     "public function": ("def f(x):\n    x.cuda()\nif torch.cuda.is_available():\n    f(x)", 2),
     "called once more": ("def _f(x):\n    x.cuda()\nif x.is_cuda:\n    _f(x)\n_f(x)", 2),
+    "handed on": ("def _f(x):\n    x.cuda()\nspawn(_f)", 2),
     "raised again": ("try:\n    x.cuda()\nexcept Exception:\n    raise", 2),
     "other error": ("try:\n    x.cuda()\nexcept ValueError:\n    pass", 2),
     "return of another guard": ("def f(x):\n    if x is None:\n        return\n    x.cuda()", 4),

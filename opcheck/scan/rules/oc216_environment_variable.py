@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from opcheck.oplists.environment import NAME, Variable, load_environment
-from opcheck.scan.mac import UNKNOWN
 from opcheck.scan.rule import Hit, Scanned, ScanRule, argument
+from opcheck.scan.words import UNKNOWN
 
 #: Importing these imports torch.
 _TORCH = {"torch", "torchvision", "torchaudio", "timm", "accelerate", "diffusers", "lightning"}
