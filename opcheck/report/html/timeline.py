@@ -11,7 +11,7 @@ from opcheck.report import summary
 from opcheck.report.html.markup import Markup, joined, tag
 from opcheck.wording import filesize
 
-_WIDTH, _MIDDLE, _TALLEST = 1000.0, 80.0, 60.0
+_WIDTH, _MIDDLE, _TALLEST = 1000.0, 64.0, 58.0
 _LISTED = 12
 
 
@@ -33,17 +33,17 @@ def _drawing(report: Report, copying: list[tuple[int, GraphCall]]) -> Markup:
     most = max(max(call.bytes_to_cpu, call.bytes_to_mps) for _, call in copying)
     return tag(
         "div",
+        tag("span", "to the CPU", class_="small"),
         tag(
             "svg",
-            tag("text", "to the CPU", x=0, y=12, class_="axis"),
-            tag("text", "back to MPS", x=0, y=156, class_="axis"),
             *_sides(report, step),
             *(_bars(report, number, call, step, most) for number, call in copying),
-            viewBox=f"0 0 {_WIDTH:.0f} 160",
+            viewBox=f"0 0 {_WIDTH:.0f} {2 * _MIDDLE:.0f}",
             role="img",
             aria_label="Copies along the run; the table below has the largest",
             preserveAspectRatio="none",
         ),
+        tag("span", "back to MPS", class_="small"),
         class_="timeline",
     )
 
