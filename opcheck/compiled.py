@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from opcheck.ask.plain import Asker
+from opcheck.compile.judged import Advisory, CompileReport, FailureGroup, JudgedExtern, Row
 from opcheck.compile.lint import lint
 from opcheck.compile.plan import PORTABLE
 from opcheck.compile.records import Compiled, Extern, Failure, SideGraph, Tried, Variant
-from opcheck.model import Record
 from opcheck.oplists.compile_defects import Defect, load_defects
 from opcheck.oplists.registrations import OpLists
 from opcheck.versions import Target, Version
@@ -19,77 +19,6 @@ from opcheck.versions import Target, Version
 METAL_SINCE = Version(2, 7)
 #: announced as more than a prototype (release notes of 2.8)
 METAL_READY = Version(2, 8)
-
-
-class JudgedExtern(Record, frozen=True, kw_only=True):
-    """An operator that compiled code calls eagerly, with what the target does with it."""
-
-    op: str
-    dtypes: tuple[str, ...]
-    status: str
-    because: str
-    line: str = ""
-    module: str = ""
-    count: int = 1
-
-
-class Row(Record, frozen=True, kw_only=True):
-    """One variant in one way of running, over the dtypes."""
-
-    variant: str
-    run: str
-    #: dtype -> outcome
-    outcomes: dict[str, str]
-    #: in the first of the dtypes
-    graphs: int = 0
-
-
-class FailureGroup(Record, frozen=True, kw_only=True):
-    """One failure of however many variants."""
-
-    kind: str
-    message: str
-    op: str
-    line: str
-    text: str
-    module: str
-    variants: tuple[str, ...]
-    #: what opcheck's own way of compiling could not do
-    ours: bool = False
-    #: where PyTorch's own report of it is
-    links: tuple[str, ...] = ()
-    #: the release that mended it, where the target has that already
-    mended: str = ""
-
-
-class Advisory(Record, frozen=True, kw_only=True):
-    """A known defect of the target's release that this program meets."""
-
-    id: str
-    effect: str
-    summary: str
-    #: kernels that are of the kind, of all variants; 0 where it is not of kernels
-    kernels: int
-    line: str
-    links: tuple[str, ...]
-
-
-class CompileReport(Record, frozen=True, kw_only=True):
-    """All that is known of compiling one model for one target."""
-
-    schema: str = "opcheck-compile/1"
-    tool: str
-    model: str
-    target: dict[str, str]
-    #: what to use, in a sentence
-    advice: str
-    rows: tuple[Row, ...]
-    failures: tuple[FailureGroup, ...]
-    advisories: tuple[Advisory, ...]
-    externs: tuple[JudgedExtern, ...]
-    kernels: int
-    not_checked: tuple[str, ...]
-    compiled: Compiled
 
 
 _NOT_CHECKED = (

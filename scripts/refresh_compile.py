@@ -20,10 +20,11 @@ from tabulate import tabulate
 
 from opcheck import __version__
 from opcheck.capture.request import CaptureRequest
+from opcheck.compile.judged import CompileReport
 from opcheck.compile.parent import compile_variants
 from opcheck.compile.plan import DTYPES, METAL, Plan
 from opcheck.compile.records import Variant
-from opcheck.compiled import CompileReport, report
+from opcheck.compiled import report
 from opcheck.errors import OpcheckError
 from opcheck.files import write_text
 from opcheck.model import Scalar

@@ -46,6 +46,7 @@ TORCH_FREE = {
     "compile/execute/__init__.py",
     "compile/execute/compiler.py",
     "compile/emit.py",
+    "compile/judged.py",
     "compile/lint.py",
     "compile/parent.py",
     "compile/plan.py",

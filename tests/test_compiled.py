@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from opcheck.compile.judged import CompileReport
 from opcheck.compile.records import (
     Compiled,
     Extern,
@@ -14,7 +15,7 @@ from opcheck.compile.records import (
     Tried,
     Variant,
 )
-from opcheck.compiled import CompileReport, report
+from opcheck.compiled import report
 from opcheck.model import SourceLocation
 from opcheck.oplists.registrations import OpLists
 from opcheck.versions import Target, Version

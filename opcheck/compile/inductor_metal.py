@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
-import re
 import time
 import warnings
 from collections import Counter
@@ -24,9 +23,10 @@ import msgspec
 import torch
 
 from opcheck.compile.execute.inductor import callable_on_cpu, on_cpu
-from opcheck.compile.failures import failure, line, module, operator_name
+from opcheck.compile.failures import failure
+from opcheck.compile.generated import extern_of, flex_kernel, kernel_of
 from opcheck.compile.on_mps import fake_on_mps, on_mps, placeholder_values
-from opcheck.compile.records import Extern, Failure, FusedNode, Kernel, SideGraph
+from opcheck.compile.records import Extern, Failure, Kernel, SideGraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,14 +35,6 @@ if TYPE_CHECKING:
 #: The split of reductions asks for the number of GPU cores; what is generated is for a GPU of so many (an M1's is
 #: 7 or 8, an M4 Max's 40).
 CORES = 10
-
-_BUFFER = re.compile(r"^\s*(?:device|constant)\s+[\w:]+\s*[*&]", re.MULTILINE)
-_THREADGROUP = re.compile(r"threadgroup\s+(?P<type>[\w:]+)\s+\w+\[(?P<count>[^\]]+)\]")
-
-_SIZES = {
-    "bool": 1, "char": 1, "uchar": 1, "short": 2, "ushort": 2, "half": 2, "bfloat": 2,
-    "int": 4, "uint": 4, "float": 4, "long": 8, "ulong": 8, "float2": 8, "float3": 16, "float4": 16,
-}  # fmt: skip
 
 
 class _Names(NamedTuple):
@@ -185,20 +177,20 @@ def _metal(seen: _Seen) -> Iterator[None]:
         known = source in names.mps.V.graph.wrapper_code.src_to_kernel
         name = define(self, source, schedule, kernel)
         if not known:
-            seen.kernels.append(_kernel(str(name), source, schedule, kernel))
+            seen.kernels.append(kernel_of(str(name), source, schedule, kernel))
         return name
 
     codegen = names.ir.ExternKernel.codegen_comment
 
     def codegen_comment(self: Any, *args: Any, **kwargs: Any) -> Any:
-        seen.externs.append(_extern(self))
+        seen.externs.append(extern_of(self))
         return codegen(self, *args, **kwargs)
 
     flex = _flex_node()
     generate = getattr(flex, "codegen", None)
 
     def flex_codegen(self: Any, *args: Any, **kwargs: Any) -> Any:
-        seen.kernels.append(_flex_kernel(self))
+        seen.kernels.append(flex_kernel(self))
         return generate(self, *args, **kwargs)  # type: ignore[misc]  # it is there, or this is not
 
     with contextlib.ExitStack() as stack:
@@ -226,17 +218,6 @@ def _flex_node() -> Any:
     except ImportError:  # it came with 2.13
         return None
     return getattr(template, "MetalFlexAttentionNode", None)
-
-
-def _flex_kernel(node: Any) -> Kernel:
-    source = str(node.shader_source)
-    return Kernel(
-        name="metal_flex_attention",
-        source=source.strip("\n") + "\n",
-        nodes=(_fused_node(max(node.origins)),),
-        buffers=_buffers(source),
-        threadgroup_bytes=_threadgroup(source),
-    )
 
 
 @contextlib.contextmanager
@@ -290,70 +271,3 @@ class _Library:
     def __getattr__(self, name: str) -> Any:
         """A function of the library."""
         return name
-
-
-def _kernel(name: str, source: str, schedule: Any, kernel: Any) -> Kernel:
-    body = source.partition("compile_mps_shader('''")[2].rpartition("''')")[0]
-    lines = [line for line in body.splitlines() if not line.lstrip().startswith("#include")]
-    text = "\n".join(lines).replace("kernel void generated_kernel(", f"kernel void {name}(")
-    return Kernel(
-        name=name,
-        source=text.strip("\n") + "\n",
-        headers=tuple(sorted(kernel.headers)),
-        nodes=_fused(schedule),
-        buffers=_buffers(text),
-        threadgroup_bytes=_threadgroup(text),
-    )
-
-
-def _buffers(source: str) -> int:
-    """How many buffers the kernel's arguments are."""
-    return len(_BUFFER.findall(source.partition("kernel void")[2].partition(") {")[0]))
-
-
-def _threadgroup(source: str) -> int:
-    return sum(map(_threadgroup_size, _THREADGROUP.finditer(source)))
-
-
-def _threadgroup_size(match: re.Match[str]) -> int:
-    count = match["count"].strip()
-    return _SIZES.get(match["type"].rpartition("::")[2], 4) * int(count) if count.isdigit() else 0
-
-
-def _fused(schedule: Any) -> tuple[FusedNode, ...]:
-    """The nodes of the graph that went into a kernel, in the order of the graph."""
-    found: dict[str, torch.fx.Node] = {}
-    for entry in schedule:
-        origins = getattr(getattr(entry, "node", None), "origins", ())
-        found.update({node.name: node for node in origins if node.op == "call_function"})
-    return tuple(map(_fused_node, sorted(found.values())))
-
-
-def _fused_node(node: torch.fx.Node) -> FusedNode:
-    return FusedNode(
-        name=node.name, op=operator_name(node), location=line(node), module=module(node)
-    )
-
-
-def _extern(kernel: Any) -> Extern:
-    overload = getattr(kernel, "op_overload", None)
-    origins = [node for node in getattr(kernel, "origins", ()) if node.op == "call_function"]
-    origin = max(origins, default=None)
-    op = overload.name() if overload is not None and hasattr(overload, "name") else ""
-    if not op and origin is not None:
-        op = operator_name(origin)
-    dtype = str(kernel.get_dtype()).removeprefix("torch.") if _has_dtype(kernel) else ""
-    return Extern(
-        op=op or str(kernel.python_kernel_name),
-        dtypes=(dtype,) if dtype else (),
-        location=None if origin is None else line(origin),
-        module="" if origin is None else module(origin),
-    )
-
-
-def _has_dtype(kernel: Any) -> bool:
-    try:
-        kernel.get_dtype()
-    except (NotImplementedError, AttributeError):
-        return False
-    return True

@@ -11,8 +11,8 @@ from opcheck.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from opcheck.compile.judged import Advisory, CompileReport, FailureGroup
     from opcheck.compile.records import Tried
-    from opcheck.compiled import Advisory, CompileReport, FailureGroup
 
 
 _RECURRENT = (
