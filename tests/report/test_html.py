@@ -153,13 +153,11 @@ def test_a_large_graph_is_ready_in_two_seconds(tmp_path: Path) -> None:
     path = tmp_path / "unet.html"
     path.write_text(render(unet(1200), "html"), encoding="utf-8")
     # The best of three: the machine of a test has other things to do.
-    for _ in range(3):
+    times = []
+    while len(times) < 3 and min(times, default=2000) >= 2000:
         page = dom(path, "", tmp_path, budget=0)
-        ready = re.search(r'data-ready="(\d+)"', page)
-        assert ready
-        if int(ready[1]) < 2000:
-            break
-    assert int(ready[1]) < 2000
+        times += map(int, re.findall(r'data-ready="(\d+)"', page)[:1] or ["99999"])
+    assert min(times) < 2000
     assert 'id="drawing" hidden' not in page
     assert "3 of 3" in page  # the filter of the operators counts
 
