@@ -11,6 +11,7 @@ Metal's place, a few operators at a time in a fork with a time limit.  What is f
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 import warnings
@@ -50,7 +51,7 @@ CLASSES = {
     "differs": f"kernels ran, not within {ALLOWED:g} of eager",
     "undefined": "kernels ran; eager gives whatever is in the memory",
     "no kernel": "no kernel to run: views, eager operators only, or no graph",
-    "not compiled": "Inductor raised",
+    "not compiled": "Inductor raised, or the C++ compiler refuses the kernel",
     "raised": "it raised when it ran",
     "ended": "it ended the process",
 }
@@ -67,8 +68,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     result: str
     reason: str = ""
     kernels: int = 0
-    #: the largest difference over the largest value of eager
-    error: float = 0.0
+    #: the largest difference over the largest value of eager; none where it is not a number
+    error: float | None = 0.0
     #: that largest value
     largest: float = 0.0
     #: what Clang finds wrong
@@ -166,7 +167,7 @@ def _try(op: Any) -> Row:
         result=result,
         reason=reason,
         kernels=sum(len(graph.kernels) for graph in side.graphs),
-        error=error,
+        error=error if math.isfinite(error) else None,
         largest=largest,
         refused=tuple(_line(one.message) for graph in side.graphs for one in check(graph)),
     )
@@ -185,6 +186,8 @@ def _error(ran: torch.Tensor, eager: torch.Tensor) -> tuple[float, float]:
         return 0.0, 0.0
     scale = other[finite].abs().max().item()
     difference = (one - other)[finite].abs().max().item()
+    if math.isnan(difference):
+        return float("inf"), scale
     return (difference / scale if scale else difference), scale
 
 
@@ -221,7 +224,7 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
         [(f"`{row.op}`", _cell(why)) for row in refused for why in row.refused],
     )
     for title, result in (
-        ("What Inductor raised", "not compiled"),
+        ("What was not compiled", "not compiled"),
         ("What raised when it ran", "raised"),
         ("What ended the process", "ended"),
     ):
@@ -238,7 +241,13 @@ def _section(
 
 def _far(rows: Sequence[Row]) -> list[tuple[str, str]]:
     far = (row for row in rows if row.result == "differs")
-    return [(f"`{row.op}`", f"{row.error:.0%} of {row.largest:.0e}") for row in far]
+    return [(f"`{row.op}`", _by(row)) for row in far]
+
+
+def _by(row: Row) -> str:
+    if row.error is None:
+        return "another shape, or not finite where eager is"
+    return f"{row.error:.0%} of {row.largest:.0e}"
 
 
 def _grouped(rows: Sequence[Row], result: str) -> list[tuple[str, str]]:
