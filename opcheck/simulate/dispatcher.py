@@ -12,7 +12,7 @@ from torch._C import DispatchKey
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opcheck.simulate import bodies, guesses, higher, mismatch, shapes
+from opcheck.simulate import bodies, fitting, guesses, higher, mismatch, shapes
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.nodes import Nodes
 from opcheck.simulate.routes import Kind, Route, make_route, unwrapped
@@ -131,6 +131,8 @@ class Simulator(TorchDispatchMode):
         #: the overload that was recorded last
         self._last = ""
         self._unrunnable: set[Any] = set()
+        #: something was made up: what does not fit may be its fault
+        self._guessed = False
         self._inner: dict[tuple[Any, ...], tuple[str, ...] | None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -146,6 +148,8 @@ class Simulator(TorchDispatchMode):
             kwargs = {**kwargs, "dtype": _NARROWER[kwargs["dtype"]]}
             if route.name == "aten::_to_copy" and args[0].dtype == kwargs["dtype"]:
                 return _alias(args[0])
+        if self._guessed and route.name in fitting.FIT:
+            args = self._fitted(route, args, kwargs)
         found: list[torch.Tensor] = []
         parts: list[Any] = [func, len(args)]
         parts += [_encode(value, found) for value in args]
@@ -295,7 +299,7 @@ class Simulator(TorchDispatchMode):
         if route.reads_data:
             times = self._sink.asked(route.name)
             answer = guesses.scalar(route, args, times, checks=self._last in guesses.CHECKS)
-            self._sink.guess(route.name, answer)
+            self._told(route.name, answer)
             return answer
         guess = guesses.tensors(route, args, kwargs, keep=self.keep)
         if guess is not None:
@@ -321,7 +325,20 @@ class Simulator(TorchDispatchMode):
 
     def _tell(self, route: Route, assumed: str) -> None:
         if assumed:
-            self._sink.guess(route.name, assumed)
+            self._told(route.name, assumed)
+
+    def _told(self, operator: str, answer: Any) -> None:
+        self._guessed = True
+        self._sink.guess(operator, answer)
+
+    def _fitted(self, route: Route, args: Any, kwargs: Any) -> Any:
+        if type(args[0]) is not MPSTensor:
+            return args
+        fitted = fitting.FIT[route.name](args, kwargs)
+        if fitted is None:
+            return args
+        self._told(route.name, fitted[1])
+        return fitted[0]
 
     def _wrap_guess(self, results: tuple[Spec | torch.Tensor, ...], device: torch.device) -> Any:
         made = [
@@ -424,7 +441,7 @@ class Simulator(TorchDispatchMode):
     def _copied_to_host(self, spec: Spec) -> torch.Tensor:
         """Values that nobody knows: the program goes on with others, which is said."""
         values, answer = guesses.copied(spec, self._sink.asked("Tensor.cpu"))
-        self._sink.guess("Tensor.cpu", answer)
+        self._told("Tensor.cpu", answer)
         return values
 
 

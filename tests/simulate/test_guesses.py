@@ -256,3 +256,19 @@ def test_a_copy_into_a_tensor_of_the_cpu() -> None:
 
     (problem,) = recorded(run, BIG).problems()
     assert problem.message.startswith("Tensor.cpu asked for values")
+
+
+def test_guessed_counts_are_made_to_sum() -> None:
+    counts = torch.zeros(3, 40_000, dtype=torch.int64)
+
+    def split(x: torch.Tensor, counts: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.split(counts.sum(1).tolist())
+
+    shapes, said = _shapes(split, torch.zeros(8, 9000), counts)
+    assert shapes == [(3, 9000), (3, 9000), (2, 9000)]
+    assert "as if the parts were equal" in said
+
+
+def test_counts_that_fit_nothing_without_a_guess_raise() -> None:
+    with pytest.raises(RuntimeError, match="sum exactly to 200"):
+        recorded(lambda x: x.split([150, 60]), BIG)
