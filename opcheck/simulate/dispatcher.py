@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: values are kept for tensors of at most this many elements: a 128 x 128 attention mask fits.
 KEEP_ELEMENTS = 16_384
+#: ... and those of an expanded view, which takes no memory: a mask of tokens, seen at the width of their vectors.
+VIEWED = 1 << 24
 
 #: operators that take a CPU tensor beside MPS ones (TensorAdvancedIndexing.cpp, Copy.cpp, PackedSequence.cpp).
 _MIXES_DEVICES = frozenset(
@@ -284,7 +286,7 @@ class Simulator(TorchDispatchMode):
             return self._compute_unknown(route, key, args, kwargs, device)
         if not (route.reads_data or route.reads_shape or route.name in shapes.ONLY_REAL):
             result = self._result_of(route, key, args, kwargs)
-            if result.elements > self.keep:
+            if result.elements > (VIEWED if route.name == "aten::expand" else self.keep):
                 return self._compute_shapes(route, result, args, kwargs, device)
         try:
             return self._compute_real(route, args, kwargs, device)
