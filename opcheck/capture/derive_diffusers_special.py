@@ -148,4 +148,33 @@ SPECIAL: dict[str, dict[str, Make]] = {
         "sample": _image(4),
         "controlnet_cond": _image(3, 8 * _SIDE),
     },
+    # Its picture is of tokens; the five numbers are its sizes, its crop and a score.
+    "UVit2DModel": {
+        "input_ids": lambda _: torch.arange(_SIDE * _SIDE).reshape(1, _SIDE, _SIDE),
+        "encoder_hidden_states": lambda facts: facts.floats(
+            1, _TOKENS, facts.get("encoder_hidden_size")
+        ),
+        "pooled_text_emb": lambda facts: facts.floats(1, facts.get("cond_embed_dim")),
+        "micro_conds": lambda facts: facts.floats(
+            1, facts.get("micro_cond_embed_dim") // facts.get("micro_cond_encode_dim")
+        ),
+    },
+    # It is led by one frame less than it makes, and by a face at four times the frames less three.
+    "WanAnimateTransformer3DModel": {
+        "pose_hidden_states": lambda facts: facts.floats(
+            1, facts.get("latent_channels"), _FRAMES - 1, _SIDE, _SIDE
+        ),
+        "face_pixel_values": _floats(1, 3, 4 * (_FRAMES - 1) - 3, 512, 512),
+    },
+    "WanVACETransformer3DModel": {
+        "control_hidden_states": lambda facts: facts.floats(
+            1, facts.get("vace_in_channels"), _FRAMES, _SIDE, _SIDE
+        ),
+    },
+    # A list of pictures, with a prompt for each.
+    "ZImageTransformer2DModel": {
+        "x": lambda facts: [facts.floats(facts.get("in_channels"), 1, _SIDE, _SIDE)],
+        "t": _ones(1),
+        "cap_feats": lambda facts: [facts.floats(_TOKENS, facts.get("cap_feat_dim"))],
+    },
 }

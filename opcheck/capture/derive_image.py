@@ -31,10 +31,12 @@ _READERS = (nn.Conv2d, nn.Conv3d, nn.Linear)
 
 #: Height and width of the images of a kind whose configuration does not say.
 _SIZES: dict[str, tuple[int, int]] = {
-    "pp_ocrv5_mobile_rec": (48, 320),
+    # Of 48 rows its default backbone leaves two, and its head pools three.
+    "pp_ocrv5_mobile_rec": (96, 320),
     "pp_ocrv5_server_rec": (48, 320),
     "pp_ocrv6_small_rec": (48, 320),
     "pp_ocrv6_tiny_rec": (48, 320),
+    "tvp": (448, 448),
     "pe_video": (336, 336),
     "pe_video_encoder": (336, 336),
     "pe_audio_video": (336, 336),
@@ -85,7 +87,7 @@ def seen(facts: Facts) -> nn.Module:
 
 
 def _image(facts: Facts) -> torch.Tensor:
-    if "grid_thw" in facts.parameters or "image_grid_thw" in facts.parameters:
+    if not facts.parameters.keys().isdisjoint(("grid_thw", "image_grid_thw", "image_grid_hw")):
         return _patches(facts)
     channels, height, width = image_shape(facts)
     if facts.kind in _PAIRS or facts.name == "ViltForImagesAndTextClassification":
@@ -210,6 +212,7 @@ MAKERS: dict[str, Callable[[Facts], Any]] = {
     "hidden_states": _hidden,
     "grid_thw": grid,
     "image_grid_thw": grid,
+    "image_grid_hw": lambda facts: grid(facts)[:, 1:],
     "merge_sizes": lambda _: torch.ones(1, dtype=torch.int64),
     "image_sizes": _image_sizes,
     "flattened_patches": _flat,

@@ -56,6 +56,14 @@ _HEAD = {
     "scale_conv_out_channels": [256],
     "scale_conv_kernel_sizes": [1],
 }
+_REPVIT = {
+    "backbone_config": {
+        "model_type": "timm_wrapper",
+        "architecture": "repvit_m1",
+        "num_classes": 1000,
+        "model_args": {"in_chans": 3, "features_only": True, "out_indices": [0, 1, 2, 3]},
+    }
+}
 _HIDDEN_SIZES = {"hidden_sizes": [96, 192, 384, 768]}
 
 #: A class of transformers or of its configuration -> the settings.
@@ -83,6 +91,16 @@ OPEN: dict[str, Settings] = {
     "DbrxConfig": {"attn_config": {"rope_theta": 500000.0, "kv_n_heads": 8, "clip_qkv": 8.0}},
     "DeepseekOcr2Config": {"text_config": _DENSE_THEN_SPARSE},
     "DeepseekOcr2TextConfig": _DENSE_THEN_SPARSE,
+    # The encoder reads what the part before it makes: 896 channels.
+    "DeepseekOcr2VisionConfig": {
+        "encoder_config": {
+            "hidden_size": 896,
+            "intermediate_size": 4864,
+            "num_attention_heads": 14,
+            "num_key_value_heads": 2,
+            "num_hidden_layers": 24,
+        }
+    },
     "DeepseekV2Config": {"num_experts_per_tok": 6},
     "DepthProConfig": {"image_size": 1536},
     "DiffusionGemmaConfig": {
@@ -102,6 +120,8 @@ OPEN: dict[str, Settings] = {
             "<|visual token 000001|>": 151855,
         }
     },
+    "EdgeTamConfig": {"vision_config": _REPVIT},
+    "EdgeTamVisionConfig": _REPVIT,
     "EsmConfig": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
     "FocalNetBackbone": {"hidden_sizes": [192, 384, 768, 768]},
     "Glm46VConfig": _GLM,
@@ -129,9 +149,18 @@ OPEN: dict[str, Settings] = {
         "layer_types": ["conv", "conv", "full_attention", "conv"],
         "num_hidden_layers": 4,
     },
+    "Llama4VisionConfig": {"hidden_size": 1408},
+    "LwDetrConfig": {"projector_scale_factors": [1.0]},
     "MinistralConfig": {"head_dim": 128},
     "MoonshineStreamingConfig": {"num_key_value_heads": 8},
+    "NemotronH_Omni_Reasoning_V3_Config": {"image_token_id": 18},
     "NemotronConfig": {"num_key_value_heads": 8},
+    # Twenty kinds of things on a page, as the part that orders them has.
+    "PPDocLayoutV2Config": {
+        "num_labels": 20,
+        "class_thresholds": 20 * [0.5],
+        "class_order": list(range(20)),
+    },
     "PerceiverForImageClassificationFourier": {"d_model": 261, "num_cross_attention_heads": 1},
     "PerceiverForOpticalFlow": {
         "d_model": 322,
@@ -203,7 +232,11 @@ OPEN.update(
             "num_attention_heads": 8,
             "attention_head_dim": 40,
         },
-        "UNet1DModel": {"extra_in_channels": 16, "sample_size": 65536},
+        "UNet1DModel": {
+            "extra_in_channels": 16,
+            "sample_size": 65536,
+            "time_embedding_dim": 16,
+        },
     }
 )
 
