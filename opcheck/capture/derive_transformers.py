@@ -10,7 +10,15 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_iter
 
-from opcheck.capture import derive_audio, derive_image, derive_series, derive_text, open_settings
+from opcheck.capture import (
+    derive_audio,
+    derive_image,
+    derive_own,
+    derive_parts,
+    derive_series,
+    derive_text,
+    open_settings,
+)
 from opcheck.capture.build import building
 from opcheck.capture.derive_config import Facts
 from opcheck.capture.derive_text import TOKENS  # noqa: F401 - part of what this module says
@@ -23,8 +31,14 @@ MAKERS: dict[str, Callable[[Facts], Any]] = {
     **derive_audio.MAKERS,
     **derive_series.MAKERS,
 }
-#: The same for a kind of model that does otherwise.
-SPECIAL = {**derive_image.SPECIAL, **derive_audio.SPECIAL, **derive_series.SPECIAL}
+#: The same for a kind of model, or a class, that does otherwise.
+SPECIAL = {
+    **derive_image.SPECIAL,
+    **derive_audio.SPECIAL,
+    **derive_series.SPECIAL,
+    **derive_parts.SPECIAL,
+    **derive_own.SPECIAL,
+}
 
 #: Arguments that have a default with which no user calls the model.
 OFFERED = ("bbox", "grid_thw")
@@ -37,6 +51,7 @@ _HEARD = ("input_features_mask", "feature_attention_mask")
 _EMBEDDED = (
     "Qwen3OmniMoeCode2WavTransformerModel",
     "Qwen3OmniMoeTalkerCodePredictorModel",
+    "Qwen3OmniMoeTalkerCodePredictorModelForConditionalGeneration",
     "Qwen3OmniMoeTalkerModel",
     "SeamlessM4TTextToUnitForConditionalGeneration",
     "SeamlessM4TTextToUnitModel",
@@ -90,10 +105,12 @@ def derive(model: nn.Module) -> tuple[dict[str, Any], str]:
     made = {name: value for name, value in made.items() if value is not None}
     note = ""
     for sense in SENSES:
+        mark = _mark(facts, sense)
         if (
             "input_ids" in made
             and sense.main in facts.parameters
-            and _mark(facts, sense) is not None
+            and mark is not None
+            and not (made["input_ids"] == mark).any()  # placed already
         ):
             if not facts.parameters[sense.main]:
                 made.pop(sense.main, None)
@@ -112,6 +129,8 @@ def _wanted(facts: Facts) -> Iterator[str]:
     names = [main] if isinstance(main, str) else list(main)
     # Some parts of a model say the main input of the whole.
     names = [name for name in names if name in facts.parameters or not required]
+    if not set(names) & set(facts.parameters) and "input_ids" in facts.parameters:
+        names = ["input_ids"]
     if facts.name in _EMBEDDED:
         names = ["inputs_embeds"]
     yield from names
@@ -127,11 +146,18 @@ def _wanted(facts: Facts) -> Iterator[str]:
     yield from (name for name in OFFERED if name in facts.parameters)
     if "input_features" in (*names, *required):
         yield from (name for name in _HEARD if name in facts.parameters)
-    yield from (name for kind, name in SPECIAL if kind == facts.kind and name in facts.parameters)
+    yield from _special(facts)
+
+
+def _special(facts: Facts) -> Iterator[str]:
+    """What this kind of model is called with beside the usual."""
+    kinds = (facts.kind, facts.name)
+    yield from (name for kind, name in SPECIAL if kind in kinds and name in facts.parameters)
 
 
 def _make(facts: Facts, name: str) -> Any:
-    maker = SPECIAL.get((facts.kind, name)) or MAKERS.get(name)
+    special = SPECIAL.get((facts.name, name)) or SPECIAL.get((facts.kind, name))
+    maker = special or MAKERS.get(name)
     if maker is None:
         raise InputError(
             f"nothing says what the input {name!r} of {facts.name} looks like",
@@ -155,7 +181,7 @@ def _with(facts: Facts, sense: Sense, text: torch.Tensor) -> dict[str, Any]:
         return {}
     taken = set(inspect.signature(reads).parameters) & set(facts.parameters)
     names = [name for name in sense.makers if name in taken]
-    names += [name for kind, name in SPECIAL if kind == facts.kind and name in taken]
+    names += [name for name in _special(facts) if name in taken]
     try:
         shown = {name: _make(facts, name) for name in dict.fromkeys(names)}
         # The models of the Q-Former say how many tokens an image takes.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +23,8 @@ EXPERTS = 16
 
 _DEPTH = re.compile(r"^(num_|n_)?(\w+_)?(layers?|blocks|depth)$")
 _EXPERTS = re.compile(r"^(num_|n_)?(\w+_)?experts$")
+#: Layers of which all have the weights of the first (Zamba): it takes two to say so.
+_SHARING = ("hybrid",)
 #: Not a depth, or one that other settings have to agree with.
 _KEPT = re.compile(r"feat_extract|conv|adapter|skip|dense|_per_|start|freq|window|offset|shared")
 
@@ -59,25 +61,31 @@ def _smaller(config: Any) -> Config:
 
 def _fewer(settings: Mapping[str, Any]) -> Config:
     found: Config = {}
-    kinds = settings.get("layer_types")
     for name, value in settings.items():
         if not isinstance(value, int) or isinstance(value, bool) or _KEPT.search(name):
             continue
         if _EXPERTS.match(name) and value > EXPERTS:
             found[name] = EXPERTS
         elif _DEPTH.match(name) and value > LAYERS:
-            wanted = _covering(kinds) if isinstance(kinds, list) and len(kinds) == value else LAYERS
+            wanted = max([LAYERS, *map(_covering, _kinds(settings, value))])
             if wanted < value:
                 found[name] = wanted
                 found.update(_cut(settings, value, wanted))
     return found
 
 
-def _covering(kinds: list[Any]) -> int:
-    """How many of the first layers take in every kind."""
-    names = [str(kind) for kind in kinds]
-    count = max(LAYERS, *(names.index(kind) + 1 for kind in set(names)))
-    return min(count, MOST_LAYERS)
+def _kinds(settings: Mapping[str, Any], count: int) -> Iterator[list[str]]:
+    """The lists that say of each layer what it is: ``layer_types``, and ``layers_block_type`` of Zamba."""
+    for value in settings.values():
+        if isinstance(value, list) and len(value) == count and isinstance(value[0], str):
+            yield value
+
+
+def _covering(kinds: list[str]) -> int:
+    """How many of the first layers take in every kind, and a second one of those that share weights."""
+    count = max(kinds.index(kind) + 1 for kind in set(kinds))
+    shared = [place for place, kind in enumerate(kinds, 1) if kind in _SHARING]
+    return min(max([count, *shared[:2]]), MOST_LAYERS)
 
 
 def _cut(settings: Mapping[str, Any], before: int, after: int) -> Config:
