@@ -75,9 +75,9 @@ def _fewer(settings: Mapping[str, Any]) -> Config:
 
 
 def _kinds(settings: Mapping[str, Any], count: int) -> Iterator[list[str]]:
-    """The lists that say of each layer what it is: ``layer_types``, and ``layers_block_type`` of Zamba."""
-    for value in settings.values():
-        if isinstance(value, list) and len(value) == count and isinstance(value[0], str):
+    """The lists that say of each layer what it is: ``layer_types``, ``layers_block_type`` of Zamba ..."""
+    for name, value in settings.items():
+        if "_type" in name and isinstance(value, list) and len(value) == count:
             yield value
 
 
