@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from opcheck.capture import derive_diffusers, derive_transformers
 from opcheck.capture.derive import derive, highest_index
 from opcheck.capture.inputs import InputSpec, describe, inputs_for, parse_input
 from opcheck.capture.load import Arguments, Loaded, load
@@ -407,8 +408,9 @@ def test_floating_inputs_have_the_dtype_of_the_weights() -> None:
     assert inputs_for(made).specs == ("pixel_values=1x3x32x32:float16",)
 
 
-def test_a_transformers_input_that_nothing_is_known_about() -> None:
+def test_a_transformers_input_that_nothing_is_known_about(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
+    monkeypatch.delitem(derive_transformers.MAKERS, "inputs")
     made = load("transformers:PerceiverModel", {"num_latents": 4, "d_latents": 16, "d_model": 16})
     with pytest.raises(InputError) as caught:
         inputs_for(made)
@@ -590,8 +592,9 @@ def test_a_diffusers_model_runs_with_its_derived_inputs(
     run(made.model, inputs.args, inputs.kwargs)
 
 
-def test_a_diffusers_input_that_nothing_is_known_about() -> None:
+def test_a_diffusers_input_that_nothing_is_known_about(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("diffusers")
+    monkeypatch.delitem(derive_diffusers.SPECIAL, "T2IAdapter")
     made = load("diffusers:T2IAdapter", {"channels": [8, 8, 8, 8], "num_res_blocks": 1})
     with pytest.raises(InputError) as caught:
         derive(made.model, made.family)
