@@ -133,8 +133,7 @@ class Simulator(TorchDispatchMode):
         #: the overload that was recorded last
         self._last = ""
         self._unrunnable: set[Any] = set()
-        #: something was made up: what does not fit may be its fault
-        self._guessed = False
+        FLIGHT.guess = None
         self._inner: dict[tuple[Any, ...], tuple[str, ...] | None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -150,7 +149,7 @@ class Simulator(TorchDispatchMode):
             kwargs = {**kwargs, "dtype": _NARROWER[kwargs["dtype"]]}
             if route.name == "aten::_to_copy" and args[0].dtype == kwargs["dtype"]:
                 return _alias(args[0])
-        if self._guessed and route.name in fitting.FIT:
+        if FLIGHT.guess is not None and route.name in fitting.FIT:
             args = self._fitted(route, args, kwargs)
         found: list[torch.Tensor] = []
         parts: list[Any] = [func, len(args)]
@@ -330,7 +329,8 @@ class Simulator(TorchDispatchMode):
             self._told(route.name, assumed)
 
     def _told(self, operator: str, answer: Any) -> None:
-        self._guessed = True
+        # What does not fit from here on may be its fault (fitting.py, indexing.py).
+        FLIGHT.guess = self._told
         self._sink.guess(operator, answer)
 
     def _fitted(self, route: Route, args: Any, kwargs: Any) -> Any:

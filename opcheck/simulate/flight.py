@@ -33,6 +33,8 @@ class Flight(threading.local):
         self.engine = False
         #: takes an operator, its arguments, an id and a text: a refusal that only a twin can see
         self.refuse: Callable[[Any, tuple[Any, ...], str, str], None] = _nobody
+        #: takes note of one more guess; None as long as nothing was guessed
+        self.guess: Callable[[str, str], None] | None = None
         #: the program itself detaches: elsewhere C++ does, to make a variable or to save one for backward, which
         #: goes through the dispatcher for tensors with a Python key only (TensorImpl::shallow_copy_and_detach).
         self.detaches = False

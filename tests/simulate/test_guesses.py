@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from opcheck.capture import recorder as recorder_module
 from opcheck.capture.recorder import LoopsOnGuessError
+from opcheck.simulate.dispatcher import KEEP_ELEMENTS
 from opcheck.simulate.guesses import MOST_SELECTED, SAME_ANSWERS
 from opcheck.simulate.tensor import MPSTensor, to_mps
 from tests.simulate.mac import names, recorded
@@ -78,6 +79,17 @@ def test_what_a_known_mask_selects_of_unknown_values_is_no_guess() -> None:
         assert x[mask].shape == (2, 200)
         assert x[:, mask].shape == (200, 2)
         assert torch.masked_select(x[:, :200], mask).shape == (400,)
+
+    mask = torch.zeros(200, dtype=torch.bool)
+    mask[:2] = True
+    assert recorded(run, BIG, mask).guesses == {}
+
+
+def test_a_known_mask_of_tokens_is_known_at_the_width_of_their_vectors() -> None:
+    def run(x: torch.Tensor, mask: torch.Tensor) -> None:
+        wide = mask.unsqueeze(-1).expand_as(x)
+        assert wide.numel() > KEEP_ELEMENTS
+        assert x[wide].shape == (400,)
 
     mask = torch.zeros(200, dtype=torch.bool)
     mask[:2] = True
@@ -272,3 +284,17 @@ def test_guessed_counts_are_made_to_sum() -> None:
 def test_counts_that_fit_nothing_without_a_guess_raise() -> None:
     with pytest.raises(RuntimeError, match="sum exactly to 200"):
         recorded(lambda x: x.split([150, 60]), BIG)
+
+
+def test_an_entry_that_a_guess_leads_past_the_end_is_the_last() -> None:
+    def last_hit(x: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
+        return experts[(x > 0).sum(1).nonzero()[-1, 0]]
+
+    shapes, said = _shapes(last_hit, torch.zeros(5, 40_000), torch.zeros(4, 7, 2000))
+    assert shapes == [(7, 2000)]
+    assert "as if the last entry were selected" in said
+
+
+def test_an_entry_past_the_end_without_a_guess_raises() -> None:
+    with pytest.raises(IndexError):
+        recorded(lambda x, i: x[i], BIG, torch.tensor(200))
