@@ -53,6 +53,18 @@ def test_a_small_configuration_has_fewer_layers_and_keeps_each_kind_of_them() ->
     assert made == {"num_hidden_layers": 3, "layer_types": ["a", "a", "b"], "num_experts": 16}
 
 
+def test_of_layers_that_share_weights_two_are_kept() -> None:
+    kinds = ["linear", "hybrid", "linear", "hybrid", "linear", "hybrid"]
+    config = SimpleNamespace(
+        num_hidden_layers=6, layers_block_type=kinds, stage_names=["a", "b", "c", "d", "e", "f"]
+    )
+    library = SimpleNamespace(Model=SimpleNamespace(__name__="Model", config_class=lambda: config))
+    library.Model.config_class.__name__ = "Config"
+    made = small(Job(spec="transformers:Model", family="Config"), library)  # type: ignore[arg-type]
+    assert made["num_hidden_layers"] == 4
+    assert made["layers_block_type"] == kinds[:4]
+
+
 def test_a_model_is_audited_when_it_ran_to_its_end_or_an_operator_fails() -> None:
     assert GOOD.audited
     assert FAILS.audited
