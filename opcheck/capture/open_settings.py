@@ -190,6 +190,13 @@ OPEN: dict[str, Settings] = {
     "T5GemmaEncoderModel": {"is_encoder_decoder": False},
     "TimmBackboneConfig": {"backbone": "resnet18"},
     "TimeSeriesTransformerConfig": _FORECAST,
+    # Its head reads the maps of all six stages; by itself the backbone gives the last alone.
+    "UVDocConfig": {
+        "backbone_config": {
+            "model_type": "uvdoc_backbone",
+            "out_features": [f"stage{number}" for number in range(1, 7)],
+        }
+    },
     "ViltForImagesAndTextClassification": {"num_images": 2, "modality_type_vocab_size": 3},
     "Wav2Vec2BertForCTC": {"vocab_size": 32},
     "VoxtralConfig": {"audio_token_id": 24},
