@@ -201,12 +201,8 @@ class _Run:
 @contextlib.contextmanager
 def _plain_kernels() -> Iterator[None]:
     """Without oneDNN: it computes a whole LSTM in one call, and in no float64."""
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]  # a property of the module
-    try:
+    with torch.backends.mkldnn.flags(enabled=False):
         yield
-    finally:
-        torch.backends.mkldnn.enabled = before
 
 
 def _errors(output: Any, shadows: Shadows) -> Iterator[tuple[str, float]]:

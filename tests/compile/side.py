@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._inductor.codegen.mps import MetalKernel
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._ordered_set import OrderedSet
 
 from opcheck.compile.inductor_metal import SideCompiler
 from opcheck.compile.records import Failure, SideGraph
@@ -16,6 +18,8 @@ def side(program: Callable[..., Any], *args: Any, train: bool = False) -> list[S
     """The graphs of one run; in training with backward of the mean square."""
     torch.set_num_threads(1)
     torch.compiler.reset()
+    # A set of the class's own: what one kernel includes (an error buffer), every later one of the process does.
+    MetalKernel.headers = OrderedSet(["utils"])
     compiler = SideCompiler()
     compiled = torch.compile(program, backend=compiler)
     if train:

@@ -112,7 +112,7 @@ def test_every_known_release_is_listed() -> None:
         ("aten::linalg_lu_solve", "2.13", "native", None, "aten::linalg_lu_solve.out"),
         ("aten::softmax.int", NEWEST, "composite", None, "aten::softmax.int"),
         ("aten::no_such_operator", NEWEST, "unknown", None, "aten::no_such_operator"),
-        ("torchvision::nms", NEWEST, "unknown", None, "torchvision::nms"),
+        ("torchvision::nms", NEWEST, "native", None, "torchvision::nms"),
     ],
 )
 def test_the_effective_status(op: str, line: str, status: str, kind: str, last: str) -> None:
