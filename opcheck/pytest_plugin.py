@@ -18,9 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The defaults of a project."""
     parser.addini("mps_torch", "torch release that the fixture mps_emulated follows", default="")
     parser.addini("mps_macos", "macOS of the fixture mps_emulated", default="")
-    parser.addini(
-        "mps_fallback", "PYTORCH_ENABLE_MPS_FALLBACK=1 on it", type="bool", default=False
-    )
+    parser.addini("mps_fallback", "PYTORCH_ENABLE_MPS_FALLBACK=1 on it", type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
