@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from opcheck.capture import derive_diffusers, derive_transformers
+from opcheck.capture import derive_diffusers_special, derive_transformers
 from opcheck.capture.derive import derive, highest_index
 from opcheck.capture.inputs import InputSpec, describe, inputs_for, parse_input
 from opcheck.capture.load import Arguments, Loaded, load
@@ -594,7 +594,7 @@ def test_a_diffusers_model_runs_with_its_derived_inputs(
 
 def test_a_diffusers_input_that_nothing_is_known_about(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("diffusers")
-    monkeypatch.delitem(derive_diffusers.SPECIAL, "T2IAdapter")
+    monkeypatch.delitem(derive_diffusers_special.SPECIAL, "T2IAdapter")
     made = load("diffusers:T2IAdapter", {"channels": [8, 8, 8, 8], "num_res_blocks": 1})
     with pytest.raises(InputError) as caught:
         derive(made.model, made.family)
