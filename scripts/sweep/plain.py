@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_map_only
 from opcheck.capture.blame import one_line
 from opcheck.capture.inputs import inputs_for
 from opcheck.capture.libraries import build, find
+from opcheck.capture.lines import display_path
 from opcheck.capture.load import load
 from scripts.sweep.records import Config
 
@@ -40,6 +41,6 @@ def plain(spec: str, config: Config, stage: str) -> str:
             model.eval()(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - whatever a model raises
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = frame.filename.rpartition("site-packages/")[2]
+        place = display_path(frame.filename)
         return f"{type(error).__name__}: {one_line(error, 200)} [{place}:{frame.lineno}]"
     return RUNS
