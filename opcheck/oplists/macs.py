@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from opcheck.errors import OpListError
 from opcheck.model import Record
 from opcheck.oplists.registrations import data_directory
 from opcheck.oplists.statement_model import EVIDENCE_KINDS, StatementEvidence
-from opcheck.oplists.strict_yaml import Document, Path_, read
+from opcheck.oplists.strict_yaml import Document, Path_, read_as
 from opcheck.versions import MACOS_MAJORS, Span, Version
 
 FILE = "macs.yaml"
@@ -90,16 +86,7 @@ def load_macs(directory: Path | None = None) -> tuple[Mac, ...]:
 
 @functools.cache
 def _load(directory: Path) -> tuple[Mac, ...]:
-    document = read(directory / FILE, FILE)
-    written = _written(document)
-    if written is not None:
-        _check(document, written)
-    if document.problems or written is None:
-        raise OpListError(
-            "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
-            context=str(directory / FILE),
-            hint="correct the file; op_lists/README.md explains its fields",
-        )
+    written = read_as(directory / FILE, _File, _check)
     share = written.buffer
     return tuple(
         Mac(
@@ -116,17 +103,6 @@ def _load(directory: Path) -> tuple[Mac, ...]:
         )
         for mac in written.macs
     )
-
-
-def _written(document: Document) -> _File | None:
-    if document.problems:
-        return None
-    try:
-        value: Any = document.value
-        return msgspec.convert(value, _File)
-    except msgspec.ValidationError as error:
-        document.report((), str(error))
-        return None
 
 
 def _check(document: Document, written: _File) -> None:

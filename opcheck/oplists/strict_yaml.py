@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import yaml
 
+from opcheck.errors import OpListError
+
 #: Where a value stands in a file: the keys and indices that lead to it.
 Path_ = tuple[str | int, ...]
+
+Kind = TypeVar("Kind")
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
@@ -71,6 +75,35 @@ def read(path: Path, name: str) -> Document:
         if node is not None:
             document.value = _value(node, (), document)
     return document
+
+
+def read_as(path: Path, kind: type[Kind], check: Callable[[Document, Kind], None]) -> Kind:
+    """The file, decoded and checked.
+
+    Args:
+        path: the file.
+        kind: the record that it holds.
+        check: reports to the document what is wrong with the meaning.
+
+    Raises:
+        OpListError: the file is missing or damaged; all of its problems are named.
+    """
+    document = read(path, path.name)
+    written: Kind | None = None
+    if not document.problems:
+        try:
+            written = msgspec.convert(document.value, kind)
+        except msgspec.ValidationError as error:
+            document.report((), str(error))
+        else:
+            check(document, written)
+    if document.problems or written is None:
+        raise OpListError(
+            "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
+            context=str(path),
+            hint="correct the file; op_lists/README.md explains its fields",
+        )
+    return written
 
 
 def _value(node: Any, path: Path_, document: Document) -> Any:
