@@ -231,31 +231,25 @@ def command(
     lists = load()
     line = release_of(torch, lists)
     system = system_of(macos, line, lists)
-    if mode == "train" and tracer != DEFAULT_TRACER:
-        raise UsageError(
-            f"the tracer {tracer} follows no training step",
-            context=f"--mode train --tracer {tracer}",
-            hint=f"leave --tracer at {DEFAULT_TRACER}",
-        )
-    request = CaptureRequest(
-        model=model,
-        torch=str(line),
-        macos=str(system),
-        cpu_fallback=fallback,
-        inputs=tuple(inputs),
-        input_files=tuple(input_files),
-        config=dict(setting(text) for text in settings),
-        checkpoints=tuple(checkpoints),
-        dtype=_dtype(dtype),
-        precision=_precision(precision),
+    request = request_of(
+        model,
+        line,
+        system,
+        fallback=fallback,
+        inputs=inputs,
+        input_files=input_files,
+        settings=settings,
+        checkpoints=checkpoints,
+        dtype=dtype,
+        precision=precision,
         tracer=tracer,
         grad=grad,
         mode=mode,
         optimizer=optimizer,
-        autocast=_autocast(autocast),
+        autocast=autocast,
         save_graph=save_graph,
-        time_limit=_positive(timeout),
-        memory_limit=_not_negative(memory_limit),
+        timeout=timeout,
+        memory_limit=memory_limit,
     )
     path = _writable(output_path) if output_path not in {"", "-"} else None
 
@@ -294,6 +288,60 @@ def _broke_off(report: Report) -> str:
             context=where,
             hint="the report holds only what ran before this; what follows was not judged",
         )
+    )
+
+
+def request_of(
+    model: str,
+    line: Version,
+    system: Version,
+    *,
+    fallback: bool,
+    inputs: Sequence[str],
+    input_files: Sequence[str],
+    settings: Sequence[str],
+    dtype: str,
+    tracer: str,
+    grad: bool,
+    mode: str,
+    optimizer: str,
+    autocast: str,
+    timeout: float,
+    memory_limit: float,
+    checkpoints: Sequence[str] = (),
+    precision: str = "",
+    save_graph: str = "",
+) -> CaptureRequest:
+    """What the flags ask the capture for.
+
+    Raises:
+        UsageError: a value that its flag does not take, or flags that do not go together.
+    """
+    if mode == "train" and tracer != DEFAULT_TRACER:
+        raise UsageError(
+            f"the tracer {tracer} follows no training step",
+            context=f"--mode train --tracer {tracer}",
+            hint=f"leave --tracer at {DEFAULT_TRACER}",
+        )
+    return CaptureRequest(
+        model=model,
+        torch=str(line),
+        macos=str(system),
+        cpu_fallback=fallback,
+        inputs=tuple(inputs),
+        input_files=tuple(input_files),
+        config=dict(setting(text) for text in settings),
+        checkpoints=tuple(checkpoints),
+        dtype=_dtype(dtype),
+        precision=_precision(precision),
+        tracer=tracer,
+        grad=grad,
+        mode=mode,
+        optimizer=optimizer,
+        autocast=_autocast(autocast),
+        save_graph=save_graph,
+        time_limit=_positive(timeout),
+        memory_limit=_not_negative(memory_limit),
     )
 
 
