@@ -14,11 +14,11 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from opcheck.audit import audit
 from opcheck.capture.request import DEFAULT_OPTIMIZER, CaptureRequest
 from opcheck.files import write_text
 from opcheck.model import Report
 from opcheck.oplists.registrations import load
+from opcheck.pipeline import audit
 from opcheck.report import render
 
 ROOT = Path(__file__).parents[1]

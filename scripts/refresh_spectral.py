@@ -14,11 +14,11 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from opcheck.audit import audit
 from opcheck.capture.request import CaptureRequest
 from opcheck.files import write_text
 from opcheck.model import Finding, Report
 from opcheck.oplists.registrations import load
+from opcheck.pipeline import audit
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 
-from opcheck.audit import report
 from opcheck.model import OpCall, Precision, Problem, Report, SourceLocation, TensorSpec, Trace
 from opcheck.oplists.files import Counts, Release
 from opcheck.oplists.history import SCHEMA, History, contract
@@ -18,6 +17,7 @@ from opcheck.oplists.statement_model import (
     StatementEvidence,
 )
 from opcheck.oplists.statements import Statements
+from opcheck.pipeline import report
 from opcheck.rules import BY_ID
 from opcheck.rules.rule import Audited
 from opcheck.versions import Target, Version

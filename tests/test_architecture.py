@@ -18,7 +18,7 @@ LAYERS = (
     ("cli", "pytest_plugin"),
     ("report", "gate"),
     ("emulator",),
-    ("audit", "compiled"),
+    ("pipeline", "compiled"),
     ("scan",),
     ("rules",),
     ("partition", "memory", "callgraph"),

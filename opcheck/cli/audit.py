@@ -253,7 +253,7 @@ def command(
     )
     path = _writable(output_path) if output_path not in {"", "-"} else None
 
-    from opcheck.audit import audit  # noqa: PLC0415  (a wrong flag need not wait for it)
+    from opcheck.pipeline import audit  # noqa: PLC0415  (a wrong flag need not wait for it)
 
     with output.progress(quiet=quiet, verbose=verbose) as progress:
         report = audit(request, lists, progress=progress, show_output=verbose, mac=memory or 0)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
-from opcheck.audit import HEADLINES, assemble
 from opcheck.capture.blame import one_line
 from opcheck.capture.lines import display_path, is_user_code
 from opcheck.emulator.engine import Emulator
@@ -21,6 +20,7 @@ from opcheck.emulator.verdicts import Verdicts
 from opcheck.errors import UsageError
 from opcheck.model import Problem, Report, SourceLocation, Trace
 from opcheck.oplists.registrations import OpLists, load
+from opcheck.pipeline import HEADLINES, assemble
 from opcheck.rules.rule import Audited
 from opcheck.simulate.mac import simulated_mac
 from opcheck.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch

@@ -10,9 +10,9 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from opcheck.audit import HEADLINES
 from opcheck.judge import OUTCOMES
 from opcheck.model import CONFIDENCES, PHASES, STATUSES
+from opcheck.pipeline import HEADLINES
 from opcheck.rules import BY_ID
 from opcheck.rules.rule import SEVERITIES
 

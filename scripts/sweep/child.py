@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from opcheck import audit
+from opcheck import pipeline
 from opcheck.capture import watchdog
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.run import run
@@ -55,7 +55,7 @@ def _audit(job: Job, config: Config, target: Target, lists: OpLists, limit: floa
     watchdog.limit_time(limit)
     try:
         trace = run(request, _silent).trace
-        report = audit.report(trace, target, lists)
+        report = pipeline.report(trace, target, lists)
     except OpcheckError as error:
         return _failed(job, config, error, time.monotonic() - start)
     except watchdog.TimeLimitReached:

@@ -33,7 +33,7 @@ class Result(Record, frozen=True, kw_only=True):
     family: str
     #: the configuration that was audited; empty: the library's default
     config: Config = {}
-    #: one of opcheck.audit.HEADLINES; empty: there is no report
+    #: one of opcheck.pipeline.HEADLINES; empty: there is no report
     headline: str = ""
     complete: bool = False
     calls: int = 0

@@ -10,8 +10,8 @@ from pathlib import Path
 import yaml
 from tabulate import tabulate
 
-from opcheck.audit import HEADLINES
 from opcheck.files import write_text
+from opcheck.pipeline import HEADLINES
 from opcheck.versions import Target
 from scripts.sweep.attribution import OWNERS, attribute
 from scripts.sweep.records import Result

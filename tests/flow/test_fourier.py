@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from opcheck.audit import report
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.run import run
 from opcheck.model import CallGroup, Trace
 from opcheck.oplists.registrations import OpLists
+from opcheck.pipeline import report
 from opcheck.versions import Target, Version
 from tests.flow import fourier
 

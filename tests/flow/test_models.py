@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.audit import report
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.run import run
 from opcheck.model import Report
 from opcheck.oplists.registrations import OpLists
+from opcheck.pipeline import report
 from opcheck.versions import Target, Version
 from scripts import zoo_spectral
 

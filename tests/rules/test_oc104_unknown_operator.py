@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from opcheck.audit import report
+from opcheck.pipeline import report
 from tests.made import call, make_lists, make_target, make_trace
 from tests.rules.found import found
 

@@ -4,10 +4,10 @@ import pickle
 
 import pytest
 
-from opcheck.audit import HEADLINES, audit
 from opcheck.capture.request import CaptureRequest
 from opcheck.model import OpCall, Trace
 from opcheck.oplists.registrations import OpLists
+from opcheck.pipeline import HEADLINES, audit
 from opcheck.report.summary import next_command
 from tests.made import call, make_report, make_trace
 
