@@ -54,13 +54,18 @@ def fingerprints(findings: Iterable[Finding]) -> tuple[tuple[str, ...], ...]:
 def fingerprint(finding: Finding, place: GroupLocation | None) -> str:
     """32 hexadecimal digits for a finding at one of its locations."""
     # A finding of no one operator has only its message to tell it from others of its rule.
-    about = finding.op or _QUANTITY.sub("#", finding.message)
+    about = finding.op or without_quantities(finding.message)
     parts = [VERSION, finding.rule, about]
     if place is not None:
         text = place.location.text if place.location else ""
         parts += [place.phase, any_layer(place.module), normalised(text)]
     joined = "\0".join(parts).encode("utf-8", "surrogatepass")
     return hashlib.sha256(joined).hexdigest()[:32]
+
+
+def without_quantities(message: str) -> str:
+    """A message with its numbers left out, with their units: ``torch #; # there and back``."""
+    return _QUANTITY.sub("#", message)
 
 
 def normalised(line: str) -> str:

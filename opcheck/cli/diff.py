@@ -1,43 +1,138 @@
-"""``opcheck diff BEFORE AFTER``: what another torch release takes away and brings."""
+"""``opcheck diff``: of two releases, of two reports, or of two targets of one model."""
 
 from __future__ import annotations
 
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from opcheck.cli import VERBS, asking
+from opcheck.cli import VERBS, asking, capturing, output
+from opcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from opcheck.changes.records import Comparison
+
+_LEVELS = ("regressions", "error", "warning", "note", "never")
+_REPORTS = {".json", ".yaml", ".yml"}
 
 
-@click.command("diff", help=VERBS["diff"], epilog="BEFORE and AFTER are torch releases: 2.9 2.15.")
-@click.argument("before")
-@click.argument("after")
+@click.command(
+    "diff",
+    help=VERBS["diff"],
+    params=capturing.borrowed(*capturing.CAPTURING, *capturing.SHOWING),
+    epilog="BEFORE and AFTER are torch releases (2.9 2.15: every operator), or reports that opcheck audit wrote "
+    "(old.json new.json: what is new, fixed, changed). With one MODEL, --from and --to are two targets that it "
+    "is audited for: opcheck diff MODEL --from torch=2.9,macos=14 --to torch=2.13,macos=15. Of two releases, --macos and --dtype "
+    "say for which macOS and dtype; the flags of a capture are those of opcheck audit.",
+)
+@click.argument("what", nargs=-1, required=True, metavar="(BEFORE AFTER | MODEL)")
+@click.option("--from", "before", metavar="TARGET", help="With MODEL: torch=2.9,macos=14.")
+@click.option("--to", "after", metavar="TARGET", help="With MODEL: torch=2.13,macos=15,fallback=1.")
 @asking.macos_flag
-@asking.dtype_flag
 @click.option(
     "--fail-on",
-    type=click.Choice(("regressions", "never")),
-    default="never",
-    show_default=True,
+    type=click.Choice(_LEVELS),
     envvar="OPCHECK_FAIL_ON",
-    help="Exit with 1 where something is worse than before.",
+    help="Exit with 1 where something new is as severe; regressions: of two releases.  "
+    "[default: error; of two releases never]",
 )
 @asking.format_flag
 @asking.output_flag
 def command(
     *,
-    before: str,
-    after: str,
+    what: tuple[str, ...],
+    before: str | None,
+    after: str | None,
     macos: str | None,
-    dtype: str | None,
-    fail_on: str,
+    fail_on: str | None,
     format_name: str | None,
     output_path: str,
+    **captured: Any,
 ) -> int:
-    """Write the changes, regressions first."""
+    """Write what differs; 1 where something new is at or above ``--fail-on``."""
+    told = click.get_current_context().get_parameter_source("macos")
+    is_of_releases = len(what) == 2 and not (before or after or any(map(_is_report, what)))
+    if told is click.core.ParameterSource.COMMANDLINE and not is_of_releases:
+        raise _misused("--macos is for two releases: a report has its own, --from and --to say it")
+    if before or after:
+        if len(what) != 1 or not (before and after):
+            raise _misused("--from and --to go together, with one MODEL")
+        found = _targets(what[0], before, after, captured)
+    elif len(what) != 2:
+        raise _misused("give two releases or two reports, or one MODEL with --from and --to")
+    elif not is_of_releases:
+        from opcheck.changes import saved  # noqa: PLC0415  (not for --help)
+        from opcheck.changes.compare import compare  # noqa: PLC0415
+
+        found = compare(*map(saved.read, what))
+    else:
+        return _releases(
+            what, macos, captured["dtype"] or None, fail_on, (format_name, output_path)
+        )
+    return _deliver(found, fail_on or "error", format_name, output_path)
+
+
+def _is_report(text: str) -> bool:
+    return PurePath(text).suffix.lower() in _REPORTS or Path(text).is_file()
+
+
+def _misused(message: str) -> UsageError:
+    return UsageError(message, context="opcheck diff", hint="opcheck diff --help shows all three")
+
+
+def _targets(model: str, before: str, after: str, captured: dict[str, Any]) -> Comparison:
+    from opcheck.changes.compare import compare  # noqa: PLC0415  (not for --help)
+    from opcheck.changes.records import side_of  # noqa: PLC0415
+    from opcheck.cli import audit, targets  # noqa: PLC0415
+    from opcheck.oplists.registrations import load  # noqa: PLC0415
+
+    lists = load()
+    pair = targets.parse(before, "--from", lists), targets.parse(after, "--to", lists)
+    shown = {name: captured.pop(name) for name in capturing.SHOWING}
+    request = audit.request_of(
+        model, pair[0].torch, pair[0].macos, fallback=pair[0].cpu_fallback, **captured
+    )
+    made = targets.reports(request, pair, lists, **shown)
+    return compare(*(side_of(one, str(aim)) for one, aim in zip(made, pair, strict=True)))
+
+
+def _deliver(found: Comparison, level: str, format_name: str | None, output_path: str) -> int:
+    from opcheck.changes.compare import worse  # noqa: PLC0415  (not for --help)
+    from opcheck.report.asked import changes  # noqa: PLC0415
+
+    if level == "regressions":
+        raise UsageError(
+            "regressions are those of two releases",
+            context="--fail-on regressions",
+            hint="of reports and targets: --fail-on error, warning, note or never",
+        )
+    asking.deliver(found, changes.document, format_name, output_path)
+    for warning in found.warnings:
+        output.note(f"careful: {warning}")
+    if not found.after["complete"]:
+        return asking.COULD_NOT_TELL
+    return 1 if worse(found, level) else 0
+
+
+def _releases(
+    pair: tuple[str, ...],
+    macos: str | None,
+    dtype: str | None,
+    fail_on: str | None,
+    where: tuple[str | None, str],
+) -> int:
     from opcheck.ask.diff import REGRESSIONS  # noqa: PLC0415  (not for --help)
     from opcheck.ask.diff import diff as ask  # noqa: PLC0415
     from opcheck.report.asked import diff  # noqa: PLC0415
 
-    found = ask(before, after, macos, dtype)
-    asking.deliver(found, diff.document, format_name, output_path)
+    if fail_on not in {None, "regressions", "never"}:
+        raise UsageError(
+            f"two releases have no findings to be of severity {fail_on!r}",
+            context=f"--fail-on {fail_on}",
+            hint="--fail-on regressions or never; of two reports: error, warning, note",
+        )
+    found = ask(pair[0], pair[1], macos, dtype)
+    asking.deliver(found, diff.document, *where)
     worse = any(found.counts[name] for name in REGRESSIONS)
     return 1 if worse and fail_on == "regressions" else 0

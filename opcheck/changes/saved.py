@@ -1,0 +1,139 @@
+"""Reports read back from the JSON or YAML that ``opcheck audit`` wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from opcheck.changes.records import Side, entries_of
+from opcheck.errors import UsageError
+from opcheck.model import Finding, GroupLocation, Record, SourceLocation
+
+#: The schema that this reads (report/schema.py): a file of a newer one may mean something else by the same keys.
+NAME, NEWEST = "opcheck-report", 1
+
+_SCHEMA = re.compile(r"(?P<name>[\w-]+)/(?P<version>\d+)")
+_AGAIN = "write it again: opcheck audit MODEL -o report.json"
+
+
+class _Place(Record, frozen=True):
+    line: str
+    text: str
+    module: str
+    phase: str
+    count: int
+
+
+class _Finding(Record, frozen=True):
+    rule: str
+    severity: str
+    message: str
+    hint: str
+    op: str
+    count: int
+    locations: tuple[_Place, ...]
+
+
+class _Capture(Record, frozen=True):
+    mode: str
+    inputs: tuple[str, ...]
+    complete: bool
+
+
+class _OpLists(Record, frozen=True):
+    digest: str
+
+
+class _Report(Record, frozen=True):
+    """The keys that a comparison reads; the others are left alone."""
+
+    headline: str
+    model: str
+    target: dict[str, str | bool]
+    totals: dict[str, int]
+    findings: tuple[_Finding, ...]
+    capture: _Capture
+    op_lists: _OpLists
+
+
+def read(path: str) -> Side:
+    """The report in a file, JSON or YAML, whatever its suffix.
+
+    Raises:
+        UsageError: it cannot be read, is no report, or is one of a newer schema.
+    """
+    content = _parsed(path)
+    schema = content.get("schema") if isinstance(content, dict) else None
+    match = _SCHEMA.fullmatch(schema) if isinstance(schema, str) else None
+    if match is None or match["name"] != NAME:
+        said = f"its schema is {schema!r}" if schema else "it names no schema"
+        raise UsageError(f"not a report of an audit: {said}", context=path, hint=_AGAIN)
+    if int(match["version"]) > NEWEST:
+        raise UsageError(
+            f"the report is of a newer schema than this opcheck reads: {schema}",
+            context=f"{path}; this one reads {NAME}/{NEWEST}",
+            hint=f"upgrade opcheck, or {_AGAIN}",
+        )
+    try:
+        found = msgspec.convert(content, _Report)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"a damaged report: {error}", context=path, hint=_AGAIN) from error
+    return Side(
+        name=path,
+        model=found.model,
+        target=found.target,
+        headline=found.headline,
+        totals=found.totals,
+        mode=found.capture.mode,
+        inputs=found.capture.inputs,
+        complete=found.capture.complete,
+        op_lists=found.op_lists.digest,
+        entries=entries_of(tuple(map(_finding, found.findings))),
+    )
+
+
+def _parsed(path: str) -> object:
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(
+            f"cannot read the report: {why}", context=path, hint="name a .json or .yaml report"
+        ) from error
+    try:
+        # JSON first: it is read a hundred times as fast.
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text)
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 -- a safe loader
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        line = str(error).partition("\n")[0]
+        raise UsageError(
+            f"neither JSON nor YAML: {line}", context=path, hint="name a .json or .yaml report"
+        ) from error
+
+
+def _finding(found: _Finding) -> Finding:
+    return Finding(
+        rule=found.rule,
+        severity=found.severity,
+        message=found.message,
+        hint=found.hint,
+        op=found.op,
+        count=found.count,
+        locations=tuple(map(_place, found.locations)),
+    )
+
+
+def _place(found: _Place) -> GroupLocation:
+    file, _, number = found.line.rpartition(":")
+    is_line = file and number.isdecimal()
+    return GroupLocation(
+        location=SourceLocation(file=file, line=int(number), text=found.text) if is_line else None,
+        module=found.module,
+        phase=found.phase,
+        count=found.count,
+    )

@@ -1,0 +1,79 @@
+"""Targets as ``--from`` and ``--to`` name them, and the reports of a model on several targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.cli import audit, output
+from opcheck.errors import UsageError
+from opcheck.model import Report
+from opcheck.oplists.registrations import OpLists
+from opcheck.versions import Target
+
+_KEYS = ("torch", "macos", "fallback")
+_WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def parse(text: str, flag: str, lists: OpLists) -> Target:
+    """``torch=2.9,macos=14``, with ``fallback=1`` where the variable is set; what is left out is the newest.
+
+    Raises:
+        UsageError: no such form.
+        UnknownTargetError, NewerThanListsError: no such release or macOS.
+    """
+    values: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if key not in _KEYS or not equals or not value or key in values:
+            raise UsageError(
+                f"not a target: {text!r}",
+                context=f"{flag}, at {part.strip()!r}",
+                hint="write it as torch=2.9,macos=14 (and fallback=1 for the variable)",
+            )
+        values[key] = value
+    fallback = values.get("fallback", "0").lower()
+    if fallback not in _WORDS:
+        raise UsageError(
+            f"not a yes or no: {fallback!r}", context=f"{flag} {text}", hint="write fallback=1"
+        )
+    try:
+        line = audit.release_of(values.get("torch"), lists)
+        system = audit.system_of(values.get("macos"), line, lists)
+    except UsageError as error:
+        error.context = f"{flag} {text}"
+        raise
+    return Target(torch=line, macos=system, cpu_fallback=_WORDS[fallback])
+
+
+def reports(
+    request: CaptureRequest,
+    targets: Sequence[Target],
+    lists: OpLists,
+    *,
+    quiet: bool,
+    verbose: bool,
+) -> tuple[Report, ...]:
+    """The model audited on each target, in their order, with progress on stderr.
+
+    Raises:
+        OpcheckError: as an audit does.
+    """
+    from opcheck.pipeline import audit as one  # noqa: PLC0415  (a wrong flag need not wait for it)
+
+    with output.progress(quiet=quiet, verbose=verbose) as progress:
+        return tuple(
+            one(_for(request, target), lists, progress=progress, show_output=verbose)
+            for target in targets
+        )
+
+
+def _for(request: CaptureRequest, target: Target) -> CaptureRequest:
+    return msgspec.structs.replace(
+        request,
+        torch=str(target.torch),
+        macos=str(target.macos),
+        cpu_fallback=target.cpu_fallback,
+    )
