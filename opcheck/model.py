@@ -405,6 +405,8 @@ class Finding(Record, frozen=True, kw_only=True):
     count: int = 1
     #: the first location's line as it could be written instead.
     remedy: str = ""
+    #: why nobody needs to look at it (ignores.py); empty: it counts.
+    ignored: str = ""
 
 
 class Report(Record, frozen=True, kw_only=True):
