@@ -44,6 +44,7 @@ class Knowledge:
         self._classes: dict[tuple[tuple[str, ...], Target], dict[str, str]] = {}
         self._deciding: dict[tuple[str, str], tuple[str, ...]] = {}
         self._about: dict[tuple[str, str], tuple[Statement, ...]] = {}
+        self._calls: dict[tuple[str, str], Calls | None] = {}
 
     def composite(self, op: str, line: str) -> bool:
         """Whether what the overload calls decides."""
@@ -62,8 +63,12 @@ class Knowledge:
         Raises:
             OpListError: the table of what composites call is damaged.
         """
-        if not self._computed:
-            return None
+        key = (op, line)
+        if key not in self._calls:
+            self._calls[key] = self._called(op, line) if self._computed else None
+        return self._calls[key]
+
+    def _called(self, op: str, line: str) -> Calls | None:
         # A forwarding registration stands for the overload that it forwards to.
         last = self.resolution(op, line).chain[-1]
         found = composites.body(last, line)
