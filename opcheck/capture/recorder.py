@@ -108,8 +108,9 @@ class Recorder:
         graph = self._graphs.get(entry.site[0]) if entry.site else None
         if graph is None or entry.site is None:
             return locate(entry.site), entry.module
-        # torch/fx/graph_module.py: the lines of the generated code, by the nodes that they run.
-        index = (graph._lineno_map or {}).get(entry.site[1] - graph._prologue_start)
+        # torch/fx/graph.py: the lines of the generated code, counted from its def, by the nodes that they run.
+        start = graph.code.partition("def ")[0].count("\n") + 1
+        index = (graph._lineno_map or {}).get(entry.site[1] - start)
         if index is None:
             return None, entry.module
         node = list(graph.graph.nodes)[index]

@@ -11,8 +11,7 @@ from opcheck.capture.inputs import inputs_for
 from opcheck.capture.load import load
 from opcheck.capture.run import AsModule
 from opcheck.compile import inductor_metal, variants
-from opcheck.compile.execute import NOT_PROVEN
-from opcheck.compile.execute.compiler import prepare
+from opcheck.compile.execute import NOT_PROVEN, compiler, inductor
 from opcheck.compile.forked import EndedError, forked
 from opcheck.compile.plan import PORTABLE, Plan
 from opcheck.compile.records import Compiled, Failure, Tried, Variant
@@ -50,7 +49,8 @@ def run(request: CaptureRequest, say: Say) -> Compiled:
         inductor_metal.preload()
     run_metal = any(variant.run_metal for variant in plan.variants)
     if run_metal:
-        prepare()
+        compiler.prepare()
+        inductor.prepare()
     tried = []
     for number, variant in enumerate(plan.variants, 1):
         how = "training" if variant.training else "inference"

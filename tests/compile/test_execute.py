@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
-from opcheck.compile.execute import compiler, kernels
+from opcheck.compile.execute import compiler, inductor, kernels
 from opcheck.compile.execute.kernels import Function, KernelError, compile_kernels
 from opcheck.compile.inductor_metal import SideCompiler
 from opcheck.errors import UsageError
@@ -24,6 +24,7 @@ F = torch.nn.functional
 def _compiler() -> None:
     try:
         compiler.prepare()
+        inductor.prepare()
     except UsageError as error:
         pytest.skip(str(error))
 

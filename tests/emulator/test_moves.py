@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.simulate.mac import no_default_device
+
 pytestmark = pytest.mark.usefixtures("mac")
 
 TO_MPS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -97,7 +99,7 @@ def test_the_default_device() -> None:
         assert nn.Linear(2, 2).bias.is_mps
         assert repr(torch.zeros(2)) == "tensor([0., 0.], device='mps:0')"
     finally:
-        torch.set_default_device(None)
+        no_default_device()
 
 
 def test_module_to_keeps_the_parameters() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -250,6 +251,9 @@ def test_the_digest_follows_every_byte(tmp_path: Path) -> None:
     assert load_statements(write(tmp_path, WHOLE + "# a word\n")).digest != before
 
 
+@pytest.mark.skipif(
+    not version("torch").startswith("2.13."), reason="the index has the defaults of 2.13's schemas"
+)
 def test_the_committed_index_is_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, "scripts/compile_statements.py", "--check"],

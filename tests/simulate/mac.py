@@ -18,6 +18,15 @@ def target(release: str = "2.13", macos: str = "15.0") -> Target:
     return Target(torch=Version.parse(release), macos=Version.parse(macos))
 
 
+def no_default_device() -> None:
+    """Take ``torch.set_default_device`` back, as if it was never called.
+
+    torch 2.9's get_default_device raises after set_default_device(None).
+    """
+    torch.set_default_device(None)
+    vars(torch._GLOBAL_DEVICE_CONTEXT).pop("device_context", None)
+
+
 def recorded(
     run: Callable[..., Any],
     *inputs: torch.Tensor,

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from tests.simulate.mac import names, recorded
+from tests.simulate.mac import names, no_default_device, recorded
 
 OPERATORS = ("aten::linear", "aten::max_pool2d", "aten::add.Tensor", "aten::gru.input")
 
@@ -83,7 +83,7 @@ def test_the_default_device_can_be_mps() -> None:
         try:
             torch.add(x, torch.zeros(3))
         finally:
-            torch.set_default_device(None)
+            no_default_device()
 
     calls = recorded(run, torch.randn(3)).calls
     assert not any(entry.call.refusal for entry in calls)

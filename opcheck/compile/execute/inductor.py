@@ -13,6 +13,7 @@ from unittest import mock
 import torch
 
 from opcheck.compile.execute.kernels import compile_kernels
+from opcheck.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,22 @@ _PRELUDE = (
     "from opcheck.compile.execute.inductor import strided as opcheck_strided\n"
     "from opcheck.compile.execute.kernels import refused as opcheck_refused\n"
 )
+
+
+def prepare() -> None:
+    """Refuse, before anything is compiled, a torch whose Inductor compiles kernels in another way.
+
+    Raises:
+        UsageError: ``compile_mps_shaders`` is not there (2.9 lacks it, 2.13 and 2.15 have it).
+    """
+    import torch._inductor.runtime.runtime_utils as runtime  # noqa: PLC0415
+
+    if not hasattr(runtime, "compile_mps_shaders"):
+        raise UsageError(
+            "the kernels cannot be run: this torch's Inductor hands them to Metal in another way",
+            context=f"torch {torch.__version__} has no torch._inductor...compile_mps_shaders",
+            hint="install torch 2.13, or leave --run-metal out",
+        )
 
 
 @contextlib.contextmanager
