@@ -115,8 +115,27 @@ class SideCompiler:
         made: list[Any] = []
         with on_cpu() if self._run_metal else contextlib.nullcontext():
             self.graphs.append(side_compile(gm, example_inputs, phase, kwargs, made))
+        if not self._run_metal:
+            _keep_fitting_strides(gm)
         call = callable_on_cpu(made[0], gm) if self._run_metal and made else gm.forward
         return _names().aot.make_boxed_func(call)
+
+
+def _keep_fitting_strides(gm: torch.fx.GraphModule) -> None:
+    """Forget the strides that were told for results which on mps have another rank than here.
+
+    AOTAutograd restrides what it saves for backward by them (_functorch/_aot_autograd/graph_compile.py, 2.13); the CPU
+    saves the logsumexp of its attention where mps has the weights.
+    """
+    context = torch._guards.TracingContext.try_get()
+    told = context.output_strides if context else None
+    if not told:
+        return
+    (results,) = gm.graph.output_node().args
+    for index, (result, strides) in enumerate(zip(results, told, strict=False)):
+        value = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
+        if strides and isinstance(value, torch.Tensor) and value.dim() != len(strides):
+            told[index] = None
 
 
 def side_compile(
