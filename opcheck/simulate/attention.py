@@ -11,6 +11,8 @@ from opcheck.versions import Target, Version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from opcheck.simulate.questions import Questions
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
@@ -22,23 +24,37 @@ def needs_grad(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def scaled_dot_product_attention(target: Target) -> Callable[..., Tensor]:
+def _on_metal(target: Target, contiguous: bool, drops: bool) -> bool:  # noqa: FBT001 - details
+    """Of inputs of which autograd records nothing."""
+    if not _V2_5 <= target.torch < _V2_12:
+        return target.torch >= _V2_12
+    return not drops and (contiguous or (target.torch >= _V2_6 and target.macos >= Version(15, 0)))
+
+
+def _repeats_groups(target: Target) -> bool:
+    return _V2_7 <= target.torch < _V2_12
+
+
+def _passes_gqa(target: Target) -> bool:
+    return target.torch >= _V2_12
+
+
+def _adds_a_batch(target: Target) -> bool:
+    return target.torch >= _V2_14
+
+
+def scaled_dot_product_attention(ask: Questions) -> Callable[..., Tensor]:
     """The choice between the kernel of MPS and the composite, by release."""
-    version = target.torch
     takes_gqa = "enable_gqa" in {
         argument.name
         for argument in aten._scaled_dot_product_attention_math_for_mps.default._schema.arguments
     }
 
     def on_metal(q: Tensor, k: Tensor, v: Tensor, dropout_p: float) -> bool:
-        if version < _V2_5 or needs_grad(q, k, v):
+        if needs_grad(q, k, v):
             return False
-        if version >= _V2_12:
-            return True
         contiguous = q.is_contiguous() and k.is_contiguous() and v.is_contiguous()
-        return dropout_p == 0.0 and (
-            contiguous or (version >= _V2_6 and target.macos >= Version(15, 0))
-        )
+        return ask(_on_metal, contiguous, dropout_p != 0.0)
 
     def twin(
         query: Tensor,
@@ -51,7 +67,7 @@ def scaled_dot_product_attention(target: Target) -> Callable[..., Tensor]:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
-        if version >= _V2_14 and query.dim() == key.dim() == value.dim() == 3:
+        if query.dim() == key.dim() == value.dim() == 3 and ask(_adds_a_batch):
             # sdp::normalize_unbatched_input: the function calls itself on 4-D tensors.
             out = twin(
                 query.unsqueeze(0),
@@ -71,10 +87,10 @@ def scaled_dot_product_attention(target: Target) -> Callable[..., Tensor]:
                 query, key, value, mask, dropout_p, is_causal, None, scale=scale, **gqa
             )[0]
         options: dict[str, Any] = {"scale": scale}
-        if enable_gqa and _V2_7 <= version < _V2_12:
+        if enable_gqa and ask(_repeats_groups):
             groups = query.size(-3) // key.size(-3)
             key, value = (t.repeat_interleave(groups, -3) for t in (key, value))
-        elif enable_gqa and version >= _V2_12 and takes_gqa:
+        elif enable_gqa and takes_gqa and ask(_passes_gqa):
             options["enable_gqa"] = True
         return aten._scaled_dot_product_attention_math_for_mps.default(
             query, key, value, mask, dropout_p, is_causal, None, **options

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch._C import DispatchKey, DispatchKeySet
 
+from opcheck.oplists.registrations import load
 from opcheck.simulate.tensor import MPSTensor
 from opcheck.versions import Span, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from opcheck.simulate.questions import Questions
     from opcheck.versions import Target
 
 _AUTOCAST = DispatchKeySet(DispatchKey.AutocastMPS)  # type: ignore[attr-defined]  # the stub lacks it
@@ -180,9 +182,25 @@ def _kernel(name: str, policy: str) -> Callable[..., Any]:
 # -- installation -------------------------------------------------------------------------------------------
 
 
+def _policies_of(target: Target) -> frozenset[tuple[str, str]]:
+    return frozenset(load().operators(str(target.torch), "AutocastMPS").items())
+
+
+def _refusal(ask: Questions, dtype: torch.dtype) -> str | None:
+    """The warning for; where autocast works, its policies are the target's."""
+    text = ask(warning_for, dtype)
+    if text is None:
+        ask(_policies_of)
+    return text
+
+
+def _has_policies(target: Target) -> bool:
+    return bool(_policies_of(target))
+
+
 @contextlib.contextmanager
 def autocast_of(
-    target: Target, policies: Mapping[str, str], known: Iterable[str]
+    ask: Questions, policies: Mapping[str, str], known: Iterable[str]
 ) -> Iterator[None]:
     """Autocast as on the target: ``policies`` by overload; ``known`` are those of all releases.
 
@@ -206,14 +224,14 @@ def autocast_of(
         # The installed torch may refuse what the target takes: it is asked for a disabled one of its own dtype.
         init(self, device_type, None, enabled=False, cache_enabled=cache_enabled)
         self.fast_dtype = self.fast_dtype if dtype is None else dtype
-        text = warning_for(target, self.fast_dtype) if enabled else None
+        text = _refusal(ask, self.fast_dtype) if enabled else None
         if text is not None:
             warnings.warn(text, stacklevel=2)
         self._enabled = enabled and text is None
 
     def is_available(device_type: str) -> bool:
         # torch/amp/autocast_mode.py raises RuntimeError where this says no.
-        return available(device_type) and (device_type != "mps" or bool(policies))
+        return available(device_type) and (device_type != "mps" or ask(_has_policies))
 
     def forget() -> None:
         _casts.clear()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from opcheck.simulate import told
 from opcheck.simulate.events import AnyEvent
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def mps_backend(macos: Version) -> Iterator[None]:
     """
 
     def newer(major: int, minor: int = 0) -> bool:
-        return (macos.major, macos.minor) >= (major, minor)
+        return told.is_newer(macos, major, minor)
 
     def newer_than_13(minor: int = 0) -> bool:
         return newer(13, minor)
@@ -138,7 +139,8 @@ def mps_backend(macos: Version) -> Iterator[None]:
     try:
         for each in present:
             setattr(each.place, each.name, each.value)
-        yield
+        with told.environment_noted():
+            yield
     finally:
         for each in before:
             setattr(each.place, each.name, each.value)

@@ -13,7 +13,7 @@ from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.routes import unwrapped
 from opcheck.simulate.specs import spec_of
 from opcheck.simulate.tensor import MPSTensor, wrap
-from opcheck.versions import Version
+from opcheck.versions import Target, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,10 +68,14 @@ def _ldexp(product: str) -> Callable[[Any, Any], tuple[str, ...]]:
     return calls
 
 
+def _has_generic_loop(target: Target) -> bool:
+    return target.torch >= Version(2, 9)
+
+
 def _lfilter_core_loop(_args: Any, _kwargs: Any) -> tuple[str, ...] | None:
     # src/libtorchaudio/lfilter.cpp, ``lfilter_core_generic_loop`` (torchaudio 2.9 to 2.11): these and copy_
     # for each sample.  Earlier ones had no generic loop in C++.
-    if FLIGHT.torch < Version(2, 9):
+    if not FLIGHT.ask(_has_generic_loop):
         return None
     return ("aten::as_strided", "aten::bmm", "aten::sub.Tensor")
 

@@ -16,6 +16,8 @@ from opcheck.versions import Target, Version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from opcheck.simulate.questions import Questions
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
@@ -30,9 +32,21 @@ def composite(op: Any, *args: Any, **kwargs: Any) -> Any:
 # -- normalization ------------------------------------------------------------------------------------------
 
 
-def rms_norm(target: Target) -> Callable[..., Tensor]:
+def _fused_rms_norm(target: Target, plain: bool) -> str:  # noqa: FBT001 - a detail
+    """With a weight and without grad: the operator, or else the kernel without an operator, or neither.
+
+    Args:
+        target: the release.
+        plain: the weight has the input's dtype, and the input is not channels-last alone.
+    """
+    if target.torch >= _V2_9 and not plain:
+        return "composite"
+    # 2.7 calls the Metal kernel without an operator: only the allocation is one.
+    return "operator" if target.torch >= _V2_8 else "allocation"
+
+
+def rms_norm(ask: Questions) -> Callable[..., Tensor]:
     """Fused with a weight and without grad, by release."""
-    version = target.torch
 
     def twin(
         x: Tensor,
@@ -46,16 +60,15 @@ def rms_norm(target: Target) -> Callable[..., Tensor]:
             and weight.is_floating_point()
             and not needs_grad(x, weight)
         )
-        if version >= _V2_9:
-            channels_last = x.dim() in (4, 5) and x.is_contiguous(
-                memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d
-            )
-            plain = x.is_contiguous()
-            fused = fused and not (channels_last and not plain) and weight.dtype == x.dtype  # type: ignore[union-attr]
-        if fused and version >= _V2_8:
+        channels_last = x.dim() in (4, 5) and x.is_contiguous(
+            memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d
+        )
+        plain = weight is not None and weight.dtype == x.dtype
+        plain = plain and not (channels_last and not x.is_contiguous())
+        way = ask(_fused_rms_norm, plain) if fused else "composite"
+        if way == "operator":
             return aten._fused_rms_norm.default(x.contiguous(), normalized_shape, weight, eps)[0]
-        if fused:
-            # 2.7 calls the Metal kernel without an operator: only the allocation is one.
+        if way == "allocation":
             return torch.empty_like(x)
         return _rms_norm_composite(x, normalized_shape, weight, eps)
 
@@ -84,13 +97,16 @@ _LSTM_ON_MACOS_12 = (
 )
 
 
-def lstm(target: Target) -> Callable[..., Any]:
-    """One kernel."""
+def _iterates_cells(target: Target) -> bool:
     # 2.1 to 2.4: macOS 13 or a single layer (RNN.cpp); these releases start on 12.3.
-    old = Version(2, 1) <= target.torch < _V2_5
+    return Version(2, 1) <= target.torch < _V2_5 and target.macos < Version(13, 0)
+
+
+def lstm(ask: Questions) -> Callable[..., Any]:
+    """One kernel."""
 
     def twin(x: Tensor, hx: list[Tensor], params: list[Tensor], *rest: Any) -> Any:
-        if old and target.macos < Version(13, 0) and rest[1] > 1:
+        if rest[1] > 1 and ask(_iterates_cells):
             warnings.warn(_LSTM_ON_MACOS_12, stacklevel=2)
             return recurrent.lstm_cells(x, hx, params, *rest)
         return aten._lstm_mps.default(x, hx, params, *rest)[:3]
@@ -108,7 +124,7 @@ def _is_dense(x: Tensor) -> bool:
     return True
 
 
-def dropout(_target: Target) -> Callable[..., Tensor]:
+def dropout(_ask: Questions) -> Callable[..., Tensor]:
     """One kernel where it fits."""
     floats = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -122,12 +138,16 @@ def dropout(_target: Target) -> Callable[..., Tensor]:
     return twin
 
 
-def one_hot(target: Target) -> Callable[..., Tensor]:
+def _reads_range(target: Target) -> bool:
+    # Onehot.cpp: up to 2.11 the checks that read values are skipped for MPS; later they are made at once.
+    return target.torch >= _V2_12
+
+
+def one_hot(ask: Questions) -> Callable[..., Tensor]:
     """As for a plain tensor: C++ takes another way for one with a Python key."""
 
     def twin(x: Tensor, num_classes: int = -1) -> Tensor:
-        # Onehot.cpp: up to 2.11 the checks that read values are skipped for MPS; later they are made at once.
-        if x.numel() and target.torch >= _V2_12:
+        if x.numel() and ask(_reads_range):
             high = aten.aminmax.default(x)[1]
             num_classes = int(high.item()) + 1 if num_classes == -1 else num_classes
         elif num_classes == -1:
@@ -139,7 +159,7 @@ def one_hot(target: Target) -> Callable[..., Tensor]:
     return twin
 
 
-def tensordot(_target: Target) -> Callable[..., Tensor]:
+def tensordot(_ask: Questions) -> Callable[..., Tensor]:
     """Always as a matrix product."""
 
     def twin(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Tensor:
@@ -178,7 +198,7 @@ def _size(tensor: Tensor, dims: list[int]) -> int:
     return size
 
 
-def tensor_split(_target: Target) -> Callable[..., Any]:
+def tensor_split(_ask: Questions) -> Callable[..., Any]:
     """Refuses indices that are not on the CPU."""
 
     def twin(x: Tensor, indices: Tensor, dim: int = 0) -> Any:

@@ -23,7 +23,7 @@ from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, wrap
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from opcheck.versions import Version
+    from opcheck.simulate.questions import Questions
 
 #: values are kept for tensors of at most this many elements: a 128 x 128 attention mask fits.
 KEEP_ELEMENTS = 16_384
@@ -113,12 +113,10 @@ class Simulator(TorchDispatchMode):
         python_kernels: Mapping[str, Callable[..., Any]],
         sink: Sink,
         *,
-        release: Version,
         keep: int = KEEP_ELEMENTS,
     ) -> None:
         super().__init__()
         self.keep = keep
-        self.release = release
         #: is given each leaf call before it is computed; it may raise what the Mac raises
         self.ask: Callable[[Call], None] | None = None
         #: overloads with a kernel on the target that the installed torch does not have
@@ -133,6 +131,10 @@ class Simulator(TorchDispatchMode):
         #: the overload that was recorded last
         self._last = ""
         self._unrunnable: set[Any] = set()
+        #: what asks the target
+        self.questions: Questions | None = None
+        #: composites that the dispatcher took without asking this (simulate/sharing.py)
+        self.passed: set[str] = set()
         FLIGHT.guess = None
         self._inner: dict[tuple[Any, ...], tuple[str, ...] | None] = {}
 
@@ -140,6 +142,7 @@ class Simulator(TorchDispatchMode):
         """Route one call."""
         if any(kind is not MPSTensor and _takes_itself_apart(kind) for kind in types):
             # A tensor subclass takes itself apart first (NestedTensor, torchao's): its parts come here.
+            self._routes.get(func) or self._route(func)
             return NotImplemented
         return self._dispatch(func, args, kwargs or {})
 
@@ -205,7 +208,7 @@ class Simulator(TorchDispatchMode):
     ) -> tuple[str, str] | None:
         refusal = None
         if on_mps and len(found) != len(on_mps):
-            refusal = _device_mismatch(route, found, self.release)
+            refusal = _device_mismatch(route, found)
         if refusal is None and FLIGHT.draws_on_cpu and kwargs.get("generator") is not None:
             refusal = _CPU_GENERATOR
         return refusal
@@ -216,6 +219,11 @@ class Simulator(TorchDispatchMode):
         key = (func, len(args), *(_encode(value, found) for value in args))
         call = Call(self._route(func), key, tuple(found), (), None, (identity, text))
         self._sink.record(call)
+
+    @property
+    def met(self) -> tuple[Route, ...]:
+        """The ways of all overloads that came here so far."""
+        return tuple(self._routes.values())
 
     # -- which way ------------------------------------------------------------------------------------------
 
@@ -531,15 +539,13 @@ def refresh(tensor: MPSTensor, spec: Spec) -> None:
     tensor.spec = spec
 
 
-def _device_mismatch(
-    route: Route, found: list[torch.Tensor], release: Version
-) -> tuple[str, str] | None:
+def _device_mismatch(route: Route, found: list[torch.Tensor]) -> tuple[str, str] | None:
     if route.name in _MIXES_DEVICES:
         return None
     strangers = [t for t in found if type(t) is not MPSTensor and t.dim() > 0]
     if not strangers:
         return None
-    return "device_mismatch", mismatch.text_of(route.name, release, found)
+    return "device_mismatch", mismatch.text_of(route.name, found)
 
 
 def _alias(tensor: MPSTensor) -> MPSTensor:

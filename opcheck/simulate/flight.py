@@ -6,7 +6,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
-from opcheck.versions import Version
+from opcheck.simulate.questions import Questions
+from opcheck.versions import Target, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,9 +26,8 @@ class Flight(threading.local):
     """
 
     def __init__(self) -> None:
-        #: the target
-        self.torch = Version(0, 0)
-        self.macos = Version(0, 0)
+        #: asks the target
+        self.ask = Questions(Target(torch=Version(0, 0), macos=Version(0, 0)))
         self.on_mps = False
         #: autograd's engine is running, and no API call of the program's inside of it
         self.engine = False

@@ -14,7 +14,7 @@ from torch._C import DispatchKey
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.routes import Kind, Route
 from opcheck.simulate.shapes import NotSimulatedError
-from opcheck.versions import Version
+from opcheck.versions import Target, Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,7 @@ def make_route(func: HigherOrderOperator) -> Route:
     return Route(
         func=func,
         name=f"higher_order::{func.name()}",
+        implicit=False,
         kind=Kind.TWIN,
         body=functools.partial(_run, func),
         returns=(),
@@ -58,9 +59,9 @@ def _run(func: HigherOrderOperator, *args: Any, **kwargs: Any) -> Any:
             f"the higher-order operator {func.name()} has no form that runs without a compiler"
         )
         raise NotSimulatedError(message)
-    refusal = _refusal(func.name())
-    if refusal is not None:
-        FLIGHT.refuse(func, args[:3], *refusal)
+    if func.name() == "flex_attention" and (devices := FLIGHT.ask(_devices_of_flex)):
+        text = f"FlexAttention is only supported on {devices} devices. Found input tensors on mps device."
+        FLIGHT.refuse(func, args[:3], "flex_attention_device", text)
     with _unseen(kernel.__globals__):
         return kernel(*args, **kwargs)
 
@@ -79,18 +80,13 @@ def _unseen(names: dict[str, Any]) -> Iterator[None]:
         names["_get_current_dispatch_mode"] = asked
 
 
-def _refusal(name: str) -> tuple[str, str] | None:
-    """What the Python function in front of the operator says to tensors on MPS, by release.
+def _devices_of_flex(target: Target) -> str:
+    """Those that the Python function in front of the operator takes; empty: mps, too.
 
     Source: torch/nn/attention/flex_attention.py, ``_validate_device`` (2.5 to 2.15).
     """
-    if name != "flex_attention" or FLIGHT.torch >= _V2_13:
-        return None
-    if FLIGHT.torch < _V2_6:
-        devices = "CUDA"
-    else:
-        devices = "CUDA or CPU" if FLIGHT.torch < _V2_7 else "CUDA, CPU or HPU"
-    return (
-        "flex_attention_device",
-        f"FlexAttention is only supported on {devices} devices. Found input tensors on mps device.",
-    )
+    if target.torch >= _V2_13:
+        return ""
+    if target.torch < _V2_6:
+        return "CUDA"
+    return "CUDA or CPU" if target.torch < _V2_7 else "CUDA, CPU or HPU"

@@ -13,7 +13,7 @@ import torch
 
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor
-from opcheck.versions import Version
+from opcheck.versions import Target, Version
 
 GET = torch.Tensor.__getitem__
 SET = torch.Tensor.__setitem__
@@ -50,7 +50,7 @@ def put(x: torch.Tensor, index: Any, value: Any) -> None:
         return
     index = _on_device(index)
     if type(value) in _NUMBERS:
-        if FLIGHT.torch >= _FILLS_FROM and not _views(index) and _filled(x, index, value):
+        if not _views(index) and FLIGHT.ask(_fills) and _filled(x, index, value):
             return
         value = torch.ops.aten.scalar_tensor.default(value, dtype=x.dtype, device=MPS_DEVICE)
     if type(value) is MPSTensor and value.dim() == 0 and _views(index):
@@ -58,6 +58,10 @@ def put(x: torch.Tensor, index: Any, value: Any) -> None:
         part.copy_(value.view(()).expand(part.shape) if part.dim() else value)
         return
     SET(x, index, value)
+
+
+def _fills(target: Target) -> bool:
+    return target.torch >= _FILLS_FROM
 
 
 def _filled(x: torch.Tensor, index: Any, value: Any) -> bool:

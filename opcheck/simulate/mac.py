@@ -13,9 +13,10 @@ from opcheck.simulate.backend import mps_backend
 from opcheck.simulate.device import DeviceMode, Watcher
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS, Simulator, Sink
 from opcheck.simulate.flight import FLIGHT
-from opcheck.simulate.mirror import Mirror
+from opcheck.simulate.mirror import Mirror, present_and_absent
 from opcheck.simulate.nodes import engine_seen_by
-from opcheck.simulate.routes import KERNEL_VALUES
+from opcheck.simulate.questions import Questions
+from opcheck.simulate.sharing import passing
 from opcheck.simulate.threads import followed_threads
 from opcheck.simulate.twins import PYTHON_KERNELS, twins_of
 
@@ -41,15 +42,15 @@ def simulated_mac(
 
     The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.
     """
-    twins = twins_of(target)
-    simulator = simulator_type(
-        registrations, twins, PYTHON_KERNELS, sink, release=target.torch, keep=keep
-    )
-    kernels = (name for name, value in registrations.items() if value in KERNEL_VALUES)
-    mirror = Mirror(kernels, twins)
-    simulator.absent = tuple(mirror.absent)
+    ask = Questions(target)
+    twins = twins_of(target, ask)
+    simulator = simulator_type(registrations, twins, PYTHON_KERNELS, sink, keep=keep)
+    simulator.questions = ask
+    kernels, absent = present_and_absent(registrations)
+    mirror = Mirror(kernels, passing(registrations, twins, simulator.passed))
+    simulator.absent = tuple(absent)
     refuse, FLIGHT.refuse = FLIGHT.refuse, simulator.refuse
-    FLIGHT.torch, FLIGHT.macos = target.torch, target.macos
+    FLIGHT.ask = ask
     # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
     lifted = torch._C._only_lift_cpu_tensors()
@@ -59,7 +60,7 @@ def simulated_mac(
     torch.__future__.set_overwrite_module_params_on_conversion(value=True)
     lists = load()
     policies = lists.operators(str(target.torch), "AutocastMPS")
-    autocast = autocast_of(target, policies, lists.names("AutocastMPS"))
+    autocast = autocast_of(ask, policies, lists.names("AutocastMPS"))
     try:
         device = DeviceMode(on_cpu)
         with (

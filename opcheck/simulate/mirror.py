@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opcheck.simulate.routes import KERNEL_VALUES
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 #: torch registers these for MPS on every platform (torch/_refs/linalg/__init__.py, 2.10 to 2.13).
 _REGISTERED_EVERYWHERE = "MPS"
+
+
+def present_and_absent(registrations: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The overloads with a kernel on the target: those that the installed torch has, and those that it lacks."""
+    names = sorted(name for name, value in registrations.items() if value in KERNEL_VALUES)
+    present = [name for name in names if torch._C._dispatch_has_kernel(name)]
+    return present, sorted({*names} - {*present})
 
 
 class Mirror:
@@ -25,12 +34,8 @@ class Mirror:
         # A Library that is garbage-collected takes its registrations with it: keep both.
         self._kernels = torch.library.Library("aten", "IMPL", "MPS")
         self._twins = torch.library.Library("aten", "IMPL", "AutogradMPS")
-        #: overloads of the target that the installed torch does not have.
-        self.absent: list[str] = []
-        for name in sorted(kernels):
-            if not torch._C._dispatch_has_kernel(name):
-                self.absent.append(name)
-            elif not torch._C._dispatch_has_kernel_for_dispatch_key(name, _REGISTERED_EVERYWHERE):
+        for name in kernels:
+            if not torch._C._dispatch_has_kernel_for_dispatch_key(name, _REGISTERED_EVERYWHERE):
                 self._kernels.impl(name, _unreachable(name))
         for name, twin in twins.items():
             if torch._C._dispatch_has_kernel(name):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.tensor import MPSTensor
-from opcheck.versions import Span, Version
+from opcheck.versions import Span, Target, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,9 +109,12 @@ _TEXTS = (
 )
 
 
-def text_of(op: str, release: Version, tensors: Sequence[torch.Tensor]) -> str:
-    """What the release says of these tensors, which are on two devices; in the order of the schema."""
-    for row in _TEXTS:
-        if op in row.ops and release in row.span:
-            return row.text(tensors) or _PLAIN
-    return _PLAIN
+def text_of(op: str, tensors: Sequence[torch.Tensor]) -> str:
+    """What the target says of these tensors, which are on two devices; in the order of the schema."""
+    row = FLIGHT.ask(_row, op)
+    return _PLAIN if row is None else _TEXTS[row].text(tensors) or _PLAIN
+
+
+def _row(target: Target, op: str) -> int | None:
+    rows = (n for n, row in enumerate(_TEXTS) if op in row.ops and target.torch in row.span)
+    return next(rows, None)

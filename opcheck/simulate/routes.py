@@ -12,7 +12,7 @@ from torch._C import DispatchKey
 from opcheck.oplists.extensions import LIBRARIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from torch._ops import OpOverload
 
@@ -67,6 +67,8 @@ class Route(NamedTuple):
     #: in ``simulate/higher.py``, a higher-order operator
     func: Any
     name: str
+    #: the installed torch has a CompositeImplicitAutograd kernel for it
+    implicit: bool
     kind: Kind
     body: Callable[..., Any] | None
     returns: tuple[Return, ...]
@@ -90,6 +92,34 @@ class Route(NamedTuple):
     registrations: tuple[str, ...]
 
 
+def registered_way(
+    name: str,
+    *,
+    implicit: bool,
+    registrations: Mapping[str, str],
+    twins: Container[str],
+    python_kernels: Container[str],
+) -> str:
+    """Which way the target's registrations and twins send an overload: all that they decide of its route.
+
+    Args:
+        name: the overload.
+        implicit: whether the installed torch has a CompositeImplicitAutograd kernel for it.
+        registrations: the target's value of every overload.
+        twins: the overloads that have one on the target.
+        python_kernels: those whose kernel a Mac registers from Python.
+    """
+    if name in twins:
+        return "twin"
+    value = registrations.get(name)
+    end = _end(value, registrations)
+    if end == "python_kernel" and name in python_kernels:
+        return "python"
+    if implicit and value not in KERNEL_VALUES:
+        return "decompose"
+    return "composite" if end in _COMPOSITE_VALUES else "leaf"
+
+
 def make_route(
     func: OpOverload,
     registrations: Mapping[str, str],
@@ -98,24 +128,27 @@ def make_route(
 ) -> Route:
     """Decide for ``func``, given the target's value of every overload (op_lists/README.md)."""
     name: str = func.name()
-    value = registrations.get(name)
     implicit = func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
-    body: Callable[..., Any] | None = twins.get(name)
+    way = registered_way(
+        name,
+        implicit=implicit,
+        registrations=registrations,
+        twins=twins,
+        python_kernels=python_kernels,
+    )
     kind = Kind.TWIN
-    if body is None and _end(value, registrations) == "python_kernel":
-        body = python_kernels.get(name)
+    bodies = {"twin": twins, "python": python_kernels}
+    body: Callable[..., Any] | None = bodies[way][name] if way in bodies else None
     if body is None and func.namespace == "prims":
         # What a kernel written in Python with torch._refs runs: the prim's aten form (torch/_prims/__init__.py).
         body = getattr(func, "impl_aten", None)
     if body is None and not implicit and func.namespace not in _DESCRIBED:
         body = _own_body(func)
     if body is None:
-        kind = Kind.DECOMPOSE if implicit and value not in KERNEL_VALUES else Kind.LEAF
+        kind = Kind.DECOMPOSE if way == "decompose" else Kind.LEAF
     schema = func._schema
     composite = None
-    if kind is Kind.LEAF and (
-        func.namespace in LIBRARIES or _end(value, registrations) in _COMPOSITE_VALUES
-    ):
+    if kind is Kind.LEAF and (func.namespace in LIBRARIES or way == "composite"):
         composite = next(
             (key for key in _COMPOSITES if func.has_kernel_for_dispatch_key(key)), None
         )
@@ -128,6 +161,7 @@ def make_route(
     return Route(
         func=func,
         name=name,
+        implicit=implicit,
         kind=kind,
         body=body,
         returns=returns,

@@ -12,7 +12,7 @@ import torch
 
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.specs import Spec, contiguous, spec_of
-from opcheck.versions import Version
+from opcheck.versions import Target, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,11 @@ def _convolved(
 ) -> Specs:
     metas = [None if tensor is None else tensor.spec.meta() for tensor in (x, weight, bias)]
     out = torch.ops.aten.convolution.default(*metas, **sizes).contiguous()
-    if out.dim() == 4 and _keeps_channels_last() and any(_is_channels_last(t) for t in (x, weight)):
+    if (
+        out.dim() == 4
+        and any(_is_channels_last(t) for t in (x, weight))
+        and FLIGHT.ask(_keeps_channels_last)
+    ):
         out = out.contiguous(memory_format=torch.channels_last)
     return (spec_of(out),)
 
@@ -128,10 +132,10 @@ def _is_channels_last(tensor: MPSTensor) -> bool:
     return meta.is_contiguous(memory_format=torch.channels_last) and not meta.is_contiguous()
 
 
-def _keeps_channels_last() -> bool:
+def _keeps_channels_last(target: Target) -> bool:
     # Convolution.mm: contiguous up to 2.7; 2.8 and 2.9 keep the format from macOS 15 on, later ones always.
-    since = Version(2, 8) if FLIGHT.macos >= Version(15, 0) else Version(2, 10)
-    return FLIGHT.torch >= since
+    since = Version(2, 8) if target.macos >= Version(15, 0) else Version(2, 10)
+    return target.torch >= since
 
 
 _SIZES = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")

@@ -24,11 +24,10 @@ def followed_threads(modes: Modes) -> Iterator[None]:
 
     def start(thread: threading.Thread) -> None:
         # Not Thread.run: subclasses have one of their own.
-        run, refuse = thread.run, FLIGHT.refuse
-        target = FLIGHT.torch, FLIGHT.macos
+        run, refuse, ask = thread.run, FLIGHT.refuse, FLIGHT.ask
 
         def simulated() -> Any:
-            (FLIGHT.torch, FLIGHT.macos), FLIGHT.refuse = target, refuse
+            FLIGHT.refuse, FLIGHT.ask = refuse, ask
             with modes():
                 return run()
 

@@ -19,6 +19,8 @@ from opcheck.versions import Span, Target, Version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from opcheck.simulate.questions import Questions
+
 aten = torch.ops.aten
 
 _V2_1, _V2_3, _V2_5, _V2_7 = (Version(2, minor) for minor in (1, 3, 5, 7))
@@ -30,21 +32,22 @@ class Twin(NamedTuple):
 
     op: str
     torch: Span
-    make: Callable[[Target], Callable[..., Any]]
+    #: takes what asks the target
+    make: Callable[[Questions], Callable[..., Any]]
     #: where PyTorch decides, and what
     reason: str
 
 
-def _always(twin: Callable[..., Any]) -> Callable[[Target], Callable[..., Any]]:
-    return lambda _target: twin
+def _always(twin: Callable[..., Any]) -> Callable[[Questions], Callable[..., Any]]:
+    return lambda _ask: twin
 
 
 def _followed(
     op: Any, *, narrows: bool, hides: frozenset[str] = frozenset()
-) -> Callable[[Target], Callable[..., Any]]:
+) -> Callable[[Questions], Callable[..., Any]]:
     """The C++ body as it is, with what it does differently on MPS."""
 
-    def make(_target: Target) -> Callable[..., Any]:
+    def make(_ask: Questions) -> Callable[..., Any]:
         def twin(*args: Any, **kwargs: Any) -> Any:
             with FLIGHT.set(on_mps=True, narrows=narrows, hides=hides):
                 return composite(op, *args, **kwargs)
@@ -54,7 +57,7 @@ def _followed(
     return make
 
 
-def _narrowing(op: Any) -> Callable[[Target], Callable[..., Any]]:
+def _narrowing(op: Any) -> Callable[[Questions], Callable[..., Any]]:
     """Without the float64 temporaries that it makes on other devices."""
     return _followed(op, narrows=True)
 
@@ -184,9 +187,9 @@ TWINS: tuple[Twin, ...] = (
 )
 
 
-def twins_of(target: Target) -> dict[str, Callable[..., Any]]:
-    """The twins that hold for a target, by operator overload."""
-    return {twin.op: twin.make(target) for twin in TWINS if target.torch in twin.torch}
+def twins_of(target: Target, ask: Questions) -> dict[str, Callable[..., Any]]:
+    """The twins that hold for a target, by operator overload; they ask it what they need to know."""
+    return {twin.op: twin.make(ask) for twin in TWINS if target.torch in twin.torch}
 
 
 def _group_norm(*args: Any, **kwargs: Any) -> Any:
