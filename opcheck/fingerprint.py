@@ -1,8 +1,9 @@
 """A name for a finding that outlives edits around it: what baselines and code scanning know it by.
 
-It is made of the rule, the operator, the module (its layers' numbers left out), the phase, and the text of the
-line with the names of variables left out.  It is not made of the file, the line's number, the release or the counts:
-moving the line, renaming a variable or adding a layer keeps it, another operator or another call changes it.
+It is made of the rule, the operator, the module (its layers' numbers left out), the phase, the function, and the statement
+with the names of variables left out (of a library's code the line).  It is not made of the file, the line's number, the
+release or the counts: moving or reformatting the line, renaming a variable or adding a layer keeps it, another operator,
+another call or another function changes it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from opcheck.model import Finding, GroupLocation
+from opcheck.model import Finding, GroupLocation, SourceLocation
 from opcheck.wording import any_layer
 
 #: Part of each fingerprint, so that a change of what it is made of does not pass for other findings.
-VERSION = "opcheck/1"
+VERSION = "opcheck/2"
 
 #: Not the tokenize module: a line is often half a statement, at which it raises.
 _TOKEN = re.compile(
@@ -57,10 +58,16 @@ def fingerprint(finding: Finding, place: GroupLocation | None) -> str:
     about = finding.op or without_quantities(finding.message)
     parts = [VERSION, finding.rule, about]
     if place is not None:
-        text = place.location.text if place.location else ""
-        parts += [place.phase, any_layer(place.module), normalised(text)]
+        parts += [place.phase, any_layer(place.module), *_written(place.location)]
     joined = "\0".join(parts).encode("utf-8", "surrogatepass")
     return hashlib.sha256(joined).hexdigest()[:32]
+
+
+def _written(where: SourceLocation | None) -> tuple[str, ...]:
+    """The function, without what it is in (Python 3.10 does not say), and the statement or line."""
+    if where is None:
+        return ()
+    return (where.function.rpartition(".")[2], normalised(where.statement or where.text))
 
 
 def without_quantities(message: str) -> str:

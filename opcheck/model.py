@@ -58,6 +58,9 @@ class SourceLocation(Record, frozen=True, kw_only=True):
     line: int
     function: str = ""
     text: str = ""
+    #: the whole statement, written in one way (capture/statements.py); empty: nobody knows it.  Part of no report: it is
+    #: what a fingerprint is made of.
+    statement: str = ""
 
     def __str__(self) -> str:
         """``file:line``."""

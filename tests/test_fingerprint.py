@@ -54,7 +54,7 @@ def moved(found: Finding, **others: object) -> Finding:
     of_line = {
         name: value
         for name, value in others.items()
-        if name in {"file", "line", "text", "function"}
+        if name in {"file", "line", "text", "function", "statement"}
     }
     of_place = {name: value for name, value in others.items() if name not in of_line}
     location = msgspec.structs.replace(place.location, **of_line)
@@ -63,10 +63,16 @@ def moved(found: Finding, **others: object) -> Finding:
     )
 
 
-@given(line=st.integers(1, 10**6), file=st.text(min_size=1), function=st.text())
-def test_a_moved_line_keeps_it(line: int, file: str, function: str) -> None:
-    found = finding("aten::foo", "y = f(x)")
-    assert one(moved(found, line=line, file=file, function=function)) == one(found)
+@given(line=st.integers(1, 10**6), file=st.text(min_size=1), outer=st.text())
+def test_a_moved_line_keeps_it(line: int, file: str, outer: str) -> None:
+    found = moved(finding("aten::foo", "y = f(x)"), function="forward")
+    assert one(moved(found, line=line, file=file, function=f"{outer}.forward")) == one(found)
+
+
+def test_the_statement_goes_before_the_line() -> None:
+    found = moved(finding("aten::foo", "y = f("), statement="y = f(x, dim=1)")
+    assert one(moved(found, text="f(x,")) == one(found)
+    assert one(moved(found, statement="y = f(x, dim=2)")) != one(found)
 
 
 @given(
@@ -105,6 +111,7 @@ def test_one_more_of_the_same_is_one_new() -> None:
         finding("aten::foo", "y = f(x, dim=1)", rule="OC103"),
         moved(finding("aten::foo", "y = f(x, dim=1)"), module="other"),
         moved(finding("aten::foo", "y = f(x, dim=1)"), phase="backward"),
+        moved(finding("aten::foo", "y = f(x, dim=1)"), function="other"),
     ],
 )
 def test_another_call_changes_it(other: Finding) -> None:

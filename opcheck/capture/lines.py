@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from opcheck.capture.statements import statement
 from opcheck.model import SourceLocation
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def locate(site: tuple[CodeType, int] | None) -> SourceLocation | None:
         line=line,
         function=code.co_qualname if hasattr(code, "co_qualname") else code.co_name,
         text=linecache.getline(code.co_filename, line).strip(),
+        statement=_statement(code.co_filename, line),
     )
 
 
@@ -53,8 +55,14 @@ def innermost(stack_trace: str | None) -> SourceLocation | None:
                 line=int(match["line"]),
                 function=match["function"],
                 text=linecache.getline(match["file"], int(match["line"])).strip(),
+                statement=_statement(match["file"], int(match["line"])),
             )
     return None
+
+
+def _statement(filename: str, line: int) -> str:
+    """Of the user's own code alone: what is installed is not reformatted, and long to parse."""
+    return "" if filename.startswith(_SITE) else statement(filename, line)
 
 
 def display_path(filename: str) -> str:

@@ -90,7 +90,7 @@ def _result(report: Report, hit: Hit, rule_index: int) -> dict[str, Any]:
         **({"locations": [location]} if location else {}),
         "partialFingerprints": {
             "primaryLocationLineHash": hit.fingerprint,
-            "opcheckFinding/v1": hit.fingerprint,
+            "opcheckFinding/v2": hit.fingerprint,
         },
         "properties": _properties(report, hit),
     }
