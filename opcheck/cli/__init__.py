@@ -16,7 +16,8 @@ from opcheck.errors import OpcheckError, UsageError
 VERBS = {
     "audit": "Say what each operator call of a model does on the target Mac.",
     "compile": "Say which variant of torch.compile works, up to the Metal kernels.",
-    "diff": "Say what another torch release brings and takes away.",
+    "diff": "Say what differs between two releases, two reports or two targets of a model.",
+    "doctor": "Say what is wrong with a machine: torch, macOS, Python, variables, packages.",
     "explain": "Explain a finding, or list all of them.",
     "history": "Say how an operator's status changed from release to release, and why.",
     "lists": "Show the op lists that the verdicts come from, or build them.",
@@ -24,6 +25,7 @@ VERBS = {
     "op": "Say what the releases do with an operator: can I use it?",
     "run": "Run a program, as it is, on an emulated Mac, and say what its calls do there.",
     "scan": "Read source without running it: the lines that were written for CUDA.",
+    "upgrade": "Say which torch or macOS removes a model's findings, and what that breaks.",
 }
 
 

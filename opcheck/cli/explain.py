@@ -10,6 +10,7 @@ from opcheck.cli import VERBS, output
 from opcheck.errors import UsageError
 
 if TYPE_CHECKING:
+    from opcheck.doctor.check import Check
     from opcheck.rules.rule import Rule
     from opcheck.scan.rule import ScanRule
 
@@ -23,10 +24,11 @@ SCHEMA = "schema"
 def command(rule_id: str | None) -> int:
     """Print the page of one rule or remedy, or a line for each."""
     from opcheck import remedies  # noqa: PLC0415  (not for --help)
+    from opcheck.doctor.examine import CHECKS  # noqa: PLC0415
     from opcheck.rules import RULES  # noqa: PLC0415
     from opcheck.scan.rules import RULES as SCAN_RULES  # noqa: PLC0415
 
-    every: list[Rule | ScanRule] = [*RULES, *SCAN_RULES]
+    every: list[Rule | ScanRule | Check] = [*RULES, *SCAN_RULES, *CHECKS]
     by_id = {rule.id: rule for rule in every}
     if rule_id is None:
         lines = [f"{rule.id}  {rule.severity:<8} {rule.title}" for rule in every]

@@ -113,6 +113,14 @@ def explain(name: str, line: str) -> Explanation:
     return load_environment().explain(name, line)
 
 
+def number(text: str) -> float | None:
+    """The value of such a variable as a number, decimal or 0x...; None: it is none."""
+    try:
+        return float(int(text, 0)) if text.lower().startswith("0x") else float(text)
+    except ValueError:
+        return None
+
+
 def load_environment(directory: Path | None = None) -> Environment:
     """Read ``environment.yaml``; the same directory is read once.
 

@@ -34,10 +34,8 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 
 def check_lines(lines: list[str]) -> Iterator[Hit]:
     """The findings in a requirements.txt."""
-    for number, line in enumerate(lines, 1):
-        text = _COMMENT.sub("", line).strip()
-        if text and not text.startswith("-"):
-            yield from _judge(text.split(" --")[0], number, "error")
+    for wanted in in_lines(lines):
+        yield from judge(*wanted)
 
 
 def check_pyproject(text: str) -> Iterator[Hit]:
@@ -46,21 +44,40 @@ def check_pyproject(text: str) -> Iterator[Hit]:
     Raises:
         ValueError: it is not TOML.
     """
+    for wanted in in_pyproject(text):
+        yield from judge(*wanted)
+
+
+def in_lines(lines: list[str]) -> Iterator[tuple[str, int, str]]:
+    """What a requirements.txt asks for: the requirement, its line, how severe its absence is."""
+    for number, line in enumerate(lines, 1):
+        text = _COMMENT.sub("", line).strip()
+        if text and not text.startswith("-"):
+            yield text.split(" --")[0], number, "error"
+
+
+def in_pyproject(text: str) -> Iterator[tuple[str, int, str]]:
+    """The same of a pyproject.toml; without an extra the program still runs.
+
+    Raises:
+        ValueError: it is not TOML.
+    """
     content: dict[str, Any] = tomllib.loads(text)
     project = content.get("project", {})
     lines = text.splitlines()
     for one in project.get("dependencies", []):
-        yield from _judge(one, _line(one, lines), "error")
+        yield one, _line(one, lines), "error"
     for extra in project.get("optional-dependencies", {}).values():
         for one in extra:
-            yield from _judge(one, _line(one, lines), "warning")
+            yield one, _line(one, lines), "warning"
 
 
 def _line(text: str, lines: list[str]) -> int:
     return next((number for number, line in enumerate(lines, 1) if text in line), 1)
 
 
-def _judge(text: str, line: int, severity: str) -> Iterator[Hit]:
+def judge(text: str, line: int, severity: str) -> Iterator[Hit]:
+    """The finding about one requirement, where a Mac installs it and has no wheel of it."""
     try:
         wanted = Requirement(text)
     except InvalidRequirement:  # an address, or a name of pip's own syntax: nothing is claimed
@@ -90,4 +107,4 @@ def _may_be(wanted: Requirement, since: str) -> bool:
     return any(wanted.specifier.contains(version) for version in newer)
 
 
-__all__ = ["RULE", "check_lines", "check_pyproject"]
+__all__ = ["RULE", "check_lines", "check_pyproject", "in_lines", "in_pyproject", "judge"]

@@ -3,17 +3,19 @@ from __future__ import annotations
 import pytest
 
 from opcheck import rules
+from opcheck.doctor.check import Check
+from opcheck.doctor.examine import CHECKS
 from opcheck.remedies import REMEDIES, Remedy
 from opcheck.rules.rule import Rule
 from opcheck.scan import rules as scan_rules
 from opcheck.scan.rule import ScanRule
 from tests.cli.conftest import CommandLine
 
-RULES: tuple[Rule | ScanRule, ...] = (*rules.RULES, *scan_rules.RULES)
+RULES: tuple[Rule | ScanRule | Check, ...] = (*rules.RULES, *scan_rules.RULES, *CHECKS)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_every_finding_has_a_page(opcheck: CommandLine, rule: Rule | ScanRule) -> None:
+def test_every_finding_has_a_page(opcheck: CommandLine, rule: Rule | ScanRule | Check) -> None:
     result = opcheck("explain", rule.id.lower())
     assert result.code == 0
     assert result.out.startswith(f"# {rule.id} {rule.slug}: {rule.title}\n\n**What.** ")

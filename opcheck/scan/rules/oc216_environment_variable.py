@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opcheck.oplists.environment import NAME, Variable, load_environment
+from opcheck.oplists.environment import NAME, Variable, load_environment, number
 from opcheck.scan.rule import Hit, Scanned, ScanRule, argument
 from opcheck.scan.words import UNKNOWN
 
@@ -66,7 +66,7 @@ def _misused(node: ast.AST, variable: Variable, value: ast.expr, scanned: Scanne
             message=f"{variable.name} is set to {constant!r}, which is no text: Python raises TypeError",
             hint=f'write it in quotes: "{constant}"',
         )
-    elif isinstance(constant, str) and not _is_number(constant):
+    elif isinstance(constant, str) and number(constant) is None:
         yield Hit(
             node=node,
             severity="error",
@@ -80,14 +80,6 @@ def _misused(node: ast.AST, variable: Variable, value: ast.expr, scanned: Scanne
             message=f"{variable.name} is set after line {first.lineno} imported torch: too late",
             hint="set it before, or in the shell: it is read once, while torch is imported",
         )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(int(text, 0)) if text.lower().startswith("0x") else float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _torch_import(node: ast.AST, scanned: Scanned) -> ast.stmt | None:

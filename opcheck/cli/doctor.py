@@ -1,0 +1,82 @@
+"""``opcheck doctor``: what is wrong with a machine, its Python, its torch and its variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from opcheck.cli import VERBS, asking
+from opcheck.errors import UsageError
+
+_LEVELS = ("error", "warning", "note", "never")
+
+
+@click.command("doctor", help=VERBS["doctor"])
+@click.option("--gather", is_flag=True, help="Only write the facts, as JSON, for --from elsewhere.")
+@click.option(
+    "--from",
+    "from_path",
+    metavar="FILE",
+    default="",
+    help="Look at the facts that --gather wrote on another machine.",
+)
+@click.option(
+    "--script", metavar="FILE", default="", help="Also read the variables that it sets for itself."
+)
+@click.option(
+    "--requirements",
+    multiple=True,
+    metavar="FILE",
+    help="Also read a requirements.txt or pyproject.toml. Repeatable.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(_LEVELS),
+    default="error",
+    show_default=True,
+    envvar="OPCHECK_FAIL_ON",
+    help="Exit with 1 where a finding is as severe.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 3 where a check could not be made.")
+@asking.format_flag
+@asking.output_flag
+def command(
+    *,
+    gather: bool,
+    from_path: str,
+    script: str,
+    requirements: tuple[str, ...],
+    fail_on: str,
+    strict: bool,
+    format_name: str | None,
+    output_path: str,
+) -> int:
+    """Write the diagnosis; 1 where something as severe as --fail-on is wrong."""
+    from opcheck.doctor import environment as facts  # noqa: PLC0415  (not for --help)
+    from opcheck.doctor.examine import examine  # noqa: PLC0415
+    from opcheck.doctor.gather import gather as look  # noqa: PLC0415
+    from opcheck.oplists.registrations import load  # noqa: PLC0415
+    from opcheck.report.asked import doctor as page  # noqa: PLC0415
+
+    if gather and (from_path or script or requirements or format_name):
+        raise UsageError(
+            "--gather only writes the facts",
+            context="opcheck doctor --gather",
+            hint="opcheck doctor --gather > environment.json, then opcheck doctor --from environment.json",
+        )
+    environment = facts.read(Path(from_path)) if from_path else look()
+    if gather:
+        asking.put(facts.dump(environment), output_path)
+        return 0
+    diagnosis = examine(
+        environment,
+        load(),
+        script=Path(script) if script else None,
+        requirements=tuple(map(Path, requirements)),
+    )
+    asking.deliver(diagnosis, page.document, format_name, output_path)
+    counted = _LEVELS[: _LEVELS.index(fail_on) + 1] if fail_on != "never" else ()
+    if any(diagnosis.totals[level] for level in counted):
+        return 1
+    return asking.COULD_NOT_TELL if strict and diagnosis.unknown else 0

@@ -1,0 +1,256 @@
+"""The checks of the environment variables that torch reads for MPS, or does not."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from opcheck.doctor.check import Check, Examined, found, page
+from opcheck.memory.macs import ratio
+from opcheck.model import Finding
+from opcheck.oplists.environment import Explanation, load_environment, number
+from opcheck.versions import Target, Version
+
+_HIGH = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"
+_LOW = "PYTORCH_MPS_LOW_WATERMARK_RATIO"
+_FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
+_PROFILE = "PYTORCH_MPS_LOG_PROFILE_INFO"
+
+#: MPSAllocator.h, default_high_watermark_upper_bound
+_UPPER_BOUND = 2.0
+#: Bits that say how something is printed, and not what.
+_HOW = {
+    _PROFILE: ("INCLUDE_GPU_TIME", "INCLUDE_KERNEL_TIME", "INCLUDE_BUFFER_ID"),
+    "PYTORCH_DEBUG_MPS_ALLOCATOR": ("LARGE_ONLY",),
+}
+#: Bits of the profiler that print the fallbacks.
+_FALLBACKS = ("CPU_FALLBACK_INFO", "CPU_FALLBACK_STATS")
+
+
+def _set(examined: Examined) -> Iterator[tuple[str, str, Explanation]]:
+    """The variables that are set, with their values and what the release makes of them."""
+    for name, value in examined.environment.variables.items():
+        yield name, value, load_environment().explain(name, str(examined.torch))
+
+
+def _invented(examined: Examined) -> Iterator[Finding]:
+    real = load_environment().variables
+    for name, value, known in _set(examined):
+        if known.status == "invented":
+            what, _, instead = known.text.partition(". ")
+            yield found(message=what, hint=f"unset {name}. {instead}")
+        elif known.status == "unknown":
+            near = difflib.get_close_matches(name, real, n=1, cutoff=0.8)
+            mend = f"unset {name}; export {near[0]}={value}" if near else f"unset {name}"
+            yield found(
+                severity="error" if near else "warning",
+                message=f"no release of PyTorch that is in the lists reads {name}"
+                + (f"; the nearest that one reads is {near[0]}" if near else ""),
+                hint=mend,
+            )
+
+
+def _other_release(examined: Examined) -> Iterator[Finding]:
+    for name, _, known in _set(examined):
+        if known.status in {"later", "earlier"}:
+            yield found(message=known.text, hint=f"unset {name}, or use a torch that reads it")
+
+
+def _no_number(examined: Examined) -> Iterator[Finding]:
+    for name, value, known in _set(examined):
+        if known.status == "read" and known.variable is not None and number(value) is None:
+            yield found(
+                message=f"{name} is {value!r}, which is no number; it takes {known.variable.values}",
+                hint=f"export {name}=1" if name == _FALLBACK else f"unset {name}",
+            )
+
+
+def _watermarks(examined: Examined) -> Iterator[Finding]:
+    target = Target(torch=examined.torch, macos=examined.environment.macos or Version(15))
+    high = _ratio(examined, _HIGH, ratio("HIGH", target))
+    low = _ratio(examined, _LOW, ratio("LOW", target))
+    if high is None or low is None:
+        return
+    if not 0 <= high <= _UPPER_BOUND:
+        yield found(
+            message=f"{_HIGH} is {high:g}: from 0.0 to {_UPPER_BOUND:g} is taken",
+            hint=f"unset {_HIGH}",
+            prints=f"invalid high watermark ratio {high:g}",
+        )
+    elif not 0 <= low <= (high or _UPPER_BOUND):
+        given = "is" if _LOW in examined.environment.variables else "is by default"
+        yield found(
+            message=f"{_LOW} {given} {low:g}, and must not be above {_HIGH}={high or _UPPER_BOUND:g}",
+            hint=f"export {_LOW}={high or _UPPER_BOUND:g}",
+            prints=f"invalid low watermark ratio {low:g}",
+        )
+
+
+def _no_limit(examined: Examined) -> Iterator[Finding]:
+    if _ratio(examined, _HIGH, 1.0) == 0:
+        yield found(
+            message=f"{_HIGH} is 0: torch takes memory without a limit, and macOS may swap until it stands still",
+            hint=f"unset {_HIGH}; where a model does not fit: opcheck audit MODEL --memory GB",
+        )
+
+
+def _bits(examined: Examined) -> Iterator[Finding]:
+    for name, value, known in _set(examined):
+        bits = known.variable.bits if known.status == "read" and known.variable else ()
+        given = _whole(value)
+        if not bits or given is None:
+            continue
+        every = sum(bit.value for bit in bits)
+        set_ = {bit.name for bit in bits if bit.value & given}
+        if given & ~every or given < 0:
+            raises = name == _PROFILE and given > every
+            yield found(
+                severity="error" if raises else "warning",
+                message=f"{name} is {value}: its bits are "
+                + ", ".join(f"{b.value} {b.name}" for b in bits),
+                hint=f"export {name}={given & every if given > 0 else 0}",
+                prints=f"invalid log options {given} passed to {name}" if raises else "",
+            )
+        elif set_ and set_ <= {*_HOW.get(name, ())}:
+            yield found(
+                message=f"{name} is {value}: {', '.join(sorted(set_))} says how, and nothing says what to print",
+                hint=f"export {name}={given | 1}",
+            )
+
+
+def _contradiction(examined: Examined) -> Iterator[Finding]:
+    variables = examined.environment.variables
+    profile = load_environment().variables[_PROFILE]
+    given = _whole(variables.get(_PROFILE, "")) or 0
+    asked = [bit.name for bit in profile.bits if bit.value & given]
+    if examined.torch not in profile.torch or not asked or not {*asked} <= {*_FALLBACKS}:
+        return
+    if number(variables.get(_FALLBACK, "0")) == 0:
+        yield found(
+            message=f"{_PROFILE} asks for CPU fallbacks alone ({', '.join(asked)}), and {_FALLBACK} is off: an "
+            "operator without a kernel raises instead, and only what always falls back is printed",
+            hint=f"export {_FALLBACK}=1",
+        )
+
+
+def _ratio(examined: Examined, name: str, default: float) -> float | None:
+    """The value of a watermark; the default where it is not set, None where it is no number."""
+    value = examined.environment.variables.get(name)
+    return default if value is None else number(value)
+
+
+def _whole(value: str) -> int | None:
+    """As strtol reads it with base 0: decimal, 0x.., and 0.. as octal; None: no whole number."""
+    text = value.strip().lower()
+    octal = text.startswith("0") and text.isdecimal()
+    try:
+        return int(text, 8) if octal else int(text, 0)
+    except ValueError:
+        return None
+
+
+CHECKS = (
+    Check(
+        id="OC320",
+        slug="invented_variable",
+        title="A variable that no release of torch reads",
+        severity="error",
+        check=_invented,
+        page=page(
+            what="The name occurs in no wheel of any release.",
+            why="It does nothing, and says nothing. PYTORCH_MPS_LOG_LEVEL, which many guides set, is one.",
+            before="$ export PYTORCH_MPS_LOG_LEVEL=1",
+            after="$ export PYTORCH_MPS_LOG_PROFILE_INFO=4    # prints every CPU fallback",
+            evidence="op_lists/environment.yaml, held against the strings of all wheels.",
+        ),
+    ),
+    Check(
+        id="OC321",
+        slug="variable_of_another_release",
+        title="A variable that another release of torch reads",
+        severity="warning",
+        needs=("an installed torch that the lists hold",),
+        check=_other_release,
+        page=page(
+            what="The variable is real, and came with a newer torch than the installed one, or went before it.",
+            why="The installed torch does not look at it, and does not say so.",
+            before="$ PYTORCH_MPS_FAST_MATH=1 python train.py    # torch 2.4",
+            after='$ pip install "torch>=2.5"',
+            evidence="op_lists/environment.yaml: the first and last wheel that has the name.",
+        ),
+    ),
+    Check(
+        id="OC322",
+        slug="value_is_no_number",
+        title="A variable whose value is no number",
+        severity="error",
+        check=_no_number,
+        page=page(
+            what="torch reads the variable as a number, and its value is none, or empty.",
+            why="PYTORCH_ENABLE_MPS_FALLBACK goes through std::stoi, which takes no `true`. The others are read by functions that make 0 "
+            "of what they do not understand.",
+            before="$ export PYTORCH_ENABLE_MPS_FALLBACK=true",
+            after="$ export PYTORCH_ENABLE_MPS_FALLBACK=1",
+            evidence="aten/src/ATen/mps/MPSFallback.mm; op_lists/environment.yaml for what each takes.",
+        ),
+    ),
+    Check(
+        id="OC323",
+        slug="watermarks",
+        title="Watermarks of memory that torch refuses",
+        severity="error",
+        check=_watermarks,
+        page=page(
+            what="The high ratio is not within 0.0 and 2.0, or the low ratio is above it.",
+            why="The low one is 1.4 where it is not set: who lowers the high one below that must lower both. The first "
+            "tensor on MPS raises otherwise.",
+            before="$ export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.7\nRuntimeError: invalid low watermark ratio 1.4",
+            after="$ export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.7 PYTORCH_MPS_LOW_WATERMARK_RATIO=0.6",
+            evidence="aten/src/ATen/mps/MPSAllocator.h; https://github.com/kohya-ss/sd-scripts/issues/603.",
+        ),
+    ),
+    Check(
+        id="OC324",
+        slug="no_memory_limit",
+        title="No limit of memory",
+        severity="warning",
+        check=_no_limit,
+        page=page(
+            what="PYTORCH_MPS_HIGH_WATERMARK_RATIO is 0.",
+            why="The message of an allocation that fails proposes it. It sets no limit at all: macOS swaps, and "
+            "torch itself warns of a failure of the system.",
+            before="$ export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
+            after="$ opcheck audit app.model:Net --memory 16    # which lines hold the memory, and what lowers it",
+            evidence="the text of the error in every wheel; op_lists/environment.yaml.",
+        ),
+    ),
+    Check(
+        id="OC325",
+        slug="bits",
+        title="A sum of bits that means nothing",
+        severity="warning",
+        check=_bits,
+        page=page(
+            what="The value has bits that the variable does not have, or only such as say how to print, and not what.",
+            why="PYTORCH_MPS_LOG_PROFILE_INFO above 1023 raises when the profiler starts; other bits are passed over in silence.",
+            before="$ export PYTORCH_MPS_LOG_PROFILE_INFO=128    # INCLUDE_GPU_TIME, of what?",
+            after="$ export PYTORCH_MPS_LOG_PROFILE_INFO=129    # each operation, with its time on the GPU",
+            evidence="aten/src/ATen/mps/MPSProfiler.h, MPSAllocator.h: the bits in op_lists/environment.yaml.",
+        ),
+    ),
+    Check(
+        id="OC326",
+        slug="contradiction",
+        title="Variables that contradict each other",
+        severity="note",
+        check=_contradiction,
+        page=page(
+            what="The profiler is to print CPU fallbacks alone, and fallbacks are off.",
+            why="Without PYTORCH_ENABLE_MPS_FALLBACK=1 an operator that has no kernel raises; what is left to print are "
+            "the few that always fall back.",
+            before="$ PYTORCH_MPS_LOG_PROFILE_INFO=4 python train.py",
+            after="$ PYTORCH_ENABLE_MPS_FALLBACK=1 PYTORCH_MPS_LOG_PROFILE_INFO=4 python train.py",
+            evidence="aten/src/ATen/mps/MPSFallback.mm: what is registered with and without the variable.",
+        ),
+    ),
+)

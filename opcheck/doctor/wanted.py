@@ -1,0 +1,67 @@
+"""What the user wants to run in an environment: requirement files and a script, read and not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opcheck.errors import UsageError
+from opcheck.model import Finding, GroupLocation, Record, SourceLocation
+from opcheck.scan.engine import scan
+from opcheck.scan.requirements import in_lines, in_pyproject
+from opcheck.scan.rules import oc216_environment_variable as variables
+from opcheck.versions import Target
+
+
+class Requirement(Record, frozen=True, kw_only=True):
+    """One line of a requirements.txt, or one dependency of a pyproject.toml."""
+
+    text: str
+    place: GroupLocation
+    #: how severe its absence is: of an extra it is a warning.
+    severity: str
+
+
+def requirements(path: Path) -> tuple[Requirement, ...]:
+    """What a requirements.txt or a pyproject.toml asks for.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        listed = list(in_pyproject(text) if path.suffix == ".toml" else in_lines(text.splitlines()))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(
+            f"cannot read the requirements: {reason}",
+            context=f"--requirements {path}",
+            hint="name a requirements.txt or a pyproject.toml",
+        ) from error
+    return tuple(
+        Requirement(
+            text=one,
+            place=GroupLocation(
+                location=SourceLocation(file=path.as_posix(), line=line, text=one),
+                module="",
+                count=1,
+            ),
+            severity=severity,
+        )
+        for one, line, severity in listed
+    )
+
+
+def script(path: Path, target: Target) -> tuple[Finding, ...]:
+    """What is wrong with the variables that a script sets, as opcheck scan says it.
+
+    Raises:
+        UsageError: there is no such file, or it is no Python.
+    """
+    report = scan([str(path)], target)
+    if report.problems:
+        raise UsageError(
+            f"cannot read the script: {report.problems[0].message}",
+            context=f"--script {path}",
+            hint="name a Python file",
+        )
+    return tuple(finding for finding in report.findings if finding.rule == variables.RULE.id)
