@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from opcheck.fingerprint import fingerprints
 from opcheck.model import Finding, GroupLocation, Record, Report
 
@@ -82,15 +84,15 @@ def side_of(report: Report, name: str) -> Side:
         inputs=tuple(map(str, report.capture["inputs"])),  # type: ignore[call-overload]
         complete=bool(report.capture["complete"]),
         op_lists=str(report.op_lists["digest"]),
-        entries=entries_of(report.findings),
+        entries=entries_of(report.findings, fingerprints(report.findings)),
     )
 
 
-def entries_of(findings: tuple[Finding, ...]) -> tuple[Entry, ...]:
-    """Each finding at each of its places, in their order."""
+def entries_of(findings: Sequence[Finding], names: Sequence[Sequence[str]]) -> tuple[Entry, ...]:
+    """Each finding at each of its places, in their order, with its fingerprints."""
     return tuple(
         _entry(finding, place, fingerprint)
-        for finding, own in zip(findings, fingerprints(findings), strict=True)
+        for finding, own in zip(findings, names, strict=True)
         for place, fingerprint in zip(finding.locations or (None,), own, strict=True)
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from opcheck.changes.records import Side, entries_of
+from opcheck.changes.records import Entry, Side, entries_of
 from opcheck.errors import UsageError
 from opcheck.model import Finding, GroupLocation, Record, SourceLocation
 
@@ -36,6 +36,8 @@ class _Finding(Record, frozen=True):
     op: str
     count: int
     locations: tuple[_Place, ...]
+    #: made when the report was: of the whole statement, of which it has one line.
+    fingerprints: tuple[str, ...]
 
 
 class _Capture(Record, frozen=True):
@@ -92,8 +94,20 @@ def read(path: str) -> Side:
         inputs=found.capture.inputs,
         complete=found.capture.complete,
         op_lists=found.op_lists.digest,
-        entries=entries_of(tuple(map(_finding, found.findings))),
+        entries=_entries(found.findings, path),
     )
+
+
+def _entries(findings: tuple[_Finding, ...], path: str) -> tuple[Entry, ...]:
+    names = [found.fingerprints for found in findings]
+    try:
+        return entries_of([_finding(found) for found in findings], names)
+    except ValueError as error:
+        raise UsageError(
+            "a damaged report: a finding has not one fingerprint a location",
+            context=path,
+            hint=_AGAIN,
+        ) from error
 
 
 def _parsed(path: str) -> object:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from opcheck.fingerprint import fingerprints
 from opcheck.model import (
     CallGroup,
     Finding,
@@ -27,7 +28,10 @@ def as_dict(report: Report) -> dict[str, object]:
         "model": report.model,
         "target": dict(report.target),
         "totals": dict(report.totals),
-        "findings": [finding_content(finding) for finding in report.findings],
+        "findings": [
+            finding_content(finding, own)
+            for finding, own in zip(report.findings, fingerprints(report.findings), strict=True)
+        ],
         "calls": [_group(group) for group in report.groups],
         "statements": {name: dict(said) for name, said in report.statements.items()},
         "partition": {
@@ -160,8 +164,8 @@ def _precision_line(line: PrecisionLine) -> dict[str, object]:
     }
 
 
-def finding_content(finding: Finding) -> dict[str, object]:
-    """One finding; every key always present."""
+def finding_content(finding: Finding, own: tuple[str, ...]) -> dict[str, object]:
+    """One finding and its fingerprints; every key always present."""
     return {
         "rule": finding.rule,
         "severity": finding.severity,
@@ -172,6 +176,7 @@ def finding_content(finding: Finding) -> dict[str, object]:
         "prints": finding.prints,
         "count": finding.count,
         "locations": [_location(place) for place in finding.locations],
+        "fingerprints": list(own),
     }
 
 

@@ -21,6 +21,6 @@ def render(report: Report) -> str:
         "headline": report.headline,
     }
     return "".join(
-        json.dumps({**about, **finding_content(finding), "fingerprints": list(own)}) + "\n"
+        json.dumps({**about, **finding_content(finding, own)}) + "\n"
         for finding, own in zip(report.findings, fingerprints(report.findings), strict=True)
     )

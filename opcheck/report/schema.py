@@ -105,6 +105,7 @@ _DEFS: dict[str, Schema] = {
         prints=_text("what a Mac prints"),
         count=_count("calls, or what else the rule counts"),
         locations=_list(_ref("location")),
+        fingerprints=_list(_text(), "one a location, or one; edits around a line keep it"),
     ),
     "group": _object(
         "all calls of one overload with one verdict",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -11,7 +13,7 @@ from opcheck.model import OpCall
 from tests.made import call, make_report
 
 
-def side(*calls: OpCall, **others: object) -> Side:
+def side(*calls: OpCall, **others: Any) -> Side:
     return side_of(make_report(*calls, **others), "made")
 
 

@@ -37,6 +37,10 @@ def changed(**others: Any) -> str:
         (changed(schema=None), "it names no schema"),
         (changed(schema=["opcheck-report/1"]), "its schema is"),
         (changed(findings=[{"rule": "OC102"}]), "a damaged report: "),
+        (
+            TEXT.replace('"fingerprints": [', '"fingerprints": ["1", '),
+            "not one fingerprint a location",
+        ),
         (changed(totals={"calls": "many"}), "`$.totals[...]`"),
         ("[1, 2]", "it names no schema"),
         ("", "it names no schema"),

@@ -1,0 +1,294 @@
+"""Reports of one model over releases and macOS versions -> the smallest change that removes each finding.
+
+Before: ``targets`` says what to audit.  After: ``advise`` reads the reports.  Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from opcheck import __version__
+from opcheck.changes.records import Entry, entries_of
+from opcheck.fingerprint import fingerprints, normalised
+from opcheck.model import Finding, Record, Report
+from opcheck.oplists.registrations import OpLists
+from opcheck.versions import MACOS_MAJORS, Target, Version
+from opcheck.wording import any_layer
+
+NOT_CHECKED = (
+    "nothing was observed on a Mac: the grid follows from what the releases register",
+    "notes, which are no reason to upgrade; speed and numerical results",
+    "whether a release has a wheel for your Python, and whether your other packages take it",
+    "a macOS version between two columns: a column speaks for the version that heads it",
+)
+#: What an upgrade is for.
+_COUNTED = ("error", "warning")
+
+
+class Cell(Record, frozen=True, kw_only=True):
+    """One release on one macOS version."""
+
+    torch: str
+    macos: str
+    current: bool = False
+    #: empty: there is no such pair, and why
+    headline: str = ""
+    impossible: str = ""
+    #: findings by severity; of the current target's, how many are gone; and what is new against it.
+    errors: int = 0
+    warnings: int = 0
+    removed: int = 0
+    new: int = 0
+
+
+class Change(Record, frozen=True, kw_only=True):
+    """What to change; what stays as it is is empty."""
+
+    torch: str = ""
+    macos: str = ""
+
+
+class Removal(Record, frozen=True, kw_only=True):
+    """A finding of the current target, and the smallest changes without it; None: there is none."""
+
+    rule: str
+    severity: str
+    op: str
+    message: str
+    #: its first line
+    line: str
+    torch_alone: Change | None
+    macos_alone: Change | None
+    #: looked for where neither alone is enough
+    both: Change | None
+    #: the newest older release without it, where no newer target is
+    older: Change | None
+
+
+class Upgrade(Record, frozen=True, kw_only=True):
+    """The smallest change with the fewest errors, then warnings, and what comes of it."""
+
+    change: Change
+    headline: str
+    removed: int
+    #: findings that stay
+    kept: int
+    #: what it breaks: errors and warnings that the current target does not have
+    new: tuple[Entry, ...]
+
+
+class Advice(Record, frozen=True, kw_only=True):
+    """The answer to ``opcheck upgrade``."""
+
+    schema: str = "opcheck-upgrade/1"
+    tool: str
+    model: str
+    target: dict[str, str | bool]
+    headline: str
+    #: false: the run of the current target broke off
+    complete: bool
+    #: the flags of the capture, to ask for it again
+    flags: tuple[str, ...]
+    findings: tuple[Removal, ...]
+    #: None: no newer release or macOS version is better
+    upgrade: Upgrade | None
+    #: by release, then by macOS version
+    grid: tuple[Cell, ...]
+    op_lists: dict[str, str]
+    not_checked: tuple[str, ...]
+
+
+def targets(
+    current: Target, releases: Iterable[Version], lists: OpLists
+) -> tuple[tuple[Target, ...], tuple[Cell, ...]]:
+    """The pairs to audit, the current one first, and the pairs that cannot be: releases by macOS versions."""
+    found = [current]
+    impossible = []
+    for line in sorted({*releases, current.torch}):
+        for system in _systems(current, lists):
+            pair = msgspec.structs.replace(current, torch=line, macos=system)
+            if system >= _minimum(line, lists):
+                found += [pair] if pair != current else []
+            else:
+                why = f"needs macOS {_minimum(line, lists)}"
+                impossible.append(Cell(torch=str(line), macos=str(system), impossible=why))
+    return tuple(found), tuple(impossible)
+
+
+def advise(
+    reports: Mapping[Target, Report], impossible: Sequence[Cell], current: Target, lists: OpLists
+) -> Advice:
+    """Where to go from ``current``, which is one of the reports' targets."""
+    seen = {target: _Seen(report) for target, report in reports.items()}
+    here = seen[current]
+    report = reports[current]
+    flags = report.capture["flags"]
+    cells = [_cell(target, other, here, current) for target, other in seen.items()]
+    return Advice(
+        tool=f"opcheck {__version__}",
+        model=report.model,
+        target=dict(report.target),
+        headline=report.headline,
+        complete=bool(report.capture["complete"]),
+        flags=tuple(map(str, flags if isinstance(flags, list) else ())),
+        findings=tuple(_removal(index, here, seen, current) for index in here.counted),
+        upgrade=_best(here, seen, current),
+        grid=tuple(sorted((*cells, *impossible), key=_by_versions)),
+        op_lists={"digest": lists.digest, "newest": lists.releases[-1].torch},
+        not_checked=NOT_CHECKED,
+    )
+
+
+class _Seen:
+    """A report as it is compared: its findings by their places in it."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.findings = report.findings
+        self.fingerprints = fingerprints(report.findings)
+        self.names = [frozenset(own) for own in self.fingerprints]
+        self.counted = [
+            index for index, one in enumerate(report.findings) if one.severity in _COUNTED
+        ]
+        self.all_names = frozenset().union(*self.names)
+
+    def errors_and_warnings(self) -> tuple[int, int]:
+        severities = [self.findings[index].severity for index in self.counted]
+        return severities.count("error"), severities.count("warning")
+
+    def new(self, here: _Seen) -> list[int]:
+        """The findings of which no place is one of the current target's."""
+        return [index for index in self.counted if not self.names[index] & here.all_names]
+
+    def entries(self, indices: Iterable[int]) -> tuple[Entry, ...]:
+        """These findings, place by place."""
+        pairs = [(self.findings[index], self.fingerprints[index]) for index in indices]
+        return entries_of([one for one, _ in pairs], [own for _, own in pairs])
+
+    def removes(self, index: int, here: _Seen) -> bool:
+        """Whether a finding of the current target is gone, and no new one has come to its lines."""
+        if here.names[index] & self.all_names:
+            return False
+        lines = _lines(here.findings[index])
+        return not any(lines & _lines(self.findings[one]) for one in self.new(here))
+
+
+def _lines(finding: Finding) -> set[tuple[str, str, str]]:
+    """Its places as fingerprints know them, whatever the rule and the operator."""
+    return {
+        (
+            place.phase,
+            any_layer(place.module),
+            normalised(place.location.statement or place.location.text) if place.location else "",
+        )
+        for place in finding.locations
+    }
+
+
+def _cell(target: Target, seen: _Seen, here: _Seen, current: Target) -> Cell:
+    errors, warnings = seen.errors_and_warnings()
+    return Cell(
+        torch=str(target.torch),
+        macos=str(target.macos),
+        current=target == current,
+        headline=seen.report.headline,
+        errors=errors,
+        warnings=warnings,
+        removed=sum(seen.removes(index, here) for index in here.counted),
+        new=len(seen.new(here)),
+    )
+
+
+def _removal(index: int, here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Removal:
+    finding = here.findings[index]
+    without = [target for target, other in seen.items() if other.removes(index, here)]
+    torch_alone = _first(without, lambda one: one.macos == current.macos and _newer(one, current))
+    macos_alone = _first(without, lambda one: one.torch == current.torch and _newer(one, current))
+    either = torch_alone or macos_alone
+    both = None if either else _first(without, lambda one: _newer(one, current))
+    older = [one for one in without if one.torch < current.torch and one.macos == current.macos]
+    first = finding.locations[0].location if finding.locations else None
+    return Removal(
+        rule=finding.rule,
+        severity=finding.severity,
+        op=finding.op,
+        message=finding.message,
+        line=str(first or ""),
+        torch_alone=_change(torch_alone, current),
+        macos_alone=_change(macos_alone, current),
+        both=_change(both, current),
+        older=None if either or both else _change(max(older, key=_size, default=None), current),
+    )
+
+
+def _best(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade | None:
+    newer = sorted(
+        (one for one in seen if _newer(one, current)), key=lambda one: _order(one, current)
+    )
+    best = min(newer, key=lambda one: _badness(seen[one]), default=None)
+    if best is None or _badness(seen[best]) >= _badness(here):
+        return None
+    found = seen[best]
+    change = _change(best, current)
+    assert change is not None  # noqa: S101  (best is a target)
+    removed = sum(found.removes(index, here) for index in here.counted)
+    return Upgrade(
+        change=change,
+        headline=found.report.headline,
+        removed=removed,
+        kept=len(here.counted) - removed,
+        new=found.entries(found.new(here)),
+    )
+
+
+def _badness(seen: _Seen) -> tuple[int, int, int]:
+    """What an upgrade is to lower: a run that broke off tells of no errors after that."""
+    return (not seen.report.capture["complete"], *seen.errors_and_warnings())
+
+
+def _newer(target: Target, current: Target) -> bool:
+    """Whether it is a step forward, and none back."""
+    forward = target.torch >= current.torch and target.macos >= current.macos
+    return forward and target != current
+
+
+def _order(target: Target, current: Target) -> tuple[bool, bool, Version, Version]:
+    """The smaller changes first: macOS alone, torch alone, both; each by its version."""
+    of_torch, of_macos = target.torch != current.torch, target.macos != current.macos
+    return (of_torch and of_macos, of_torch, target.torch, target.macos)
+
+
+def _size(target: Target) -> tuple[Version, Version]:
+    return target.torch, target.macos
+
+
+def _first(found: Iterable[Target], accepts: Callable[[Target], bool]) -> Target | None:
+    return min(filter(accepts, found), key=_size, default=None)
+
+
+def _change(target: Target | None, current: Target) -> Change | None:
+    if target is None:
+        return None
+    return Change(
+        torch=str(target.torch) if target.torch != current.torch else "",
+        macos=str(target.macos) if target.macos != current.macos else "",
+    )
+
+
+def _by_versions(cell: Cell) -> tuple[Version, Version]:
+    return Version.parse(cell.torch), Version.parse(cell.macos)
+
+
+def _systems(current: Target, lists: OpLists) -> list[Version]:
+    """One macOS version a major: its first on which some release starts, but of the current's major the current."""
+    found = {major: Version(major) for major in MACOS_MAJORS}
+    # The oldest releases start on 12.3, not on 12.0.
+    minima = sorted(_minimum(Version.parse(release.line), lists) for release in lists.releases)
+    found |= {first.major: first for first in reversed(minima)}
+    return sorted((found | {current.macos.major: current.macos}).values())
+
+
+def _minimum(line: Version, lists: OpLists) -> Version:
+    return Version.parse(lists.release(str(line)).minimum_macos)
