@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from opcheck.oplists.registrations import OpLists, load
+
+# Tests do not time themselves: a machine may be busy.
+settings.register_profile("opcheck", deadline=None)
+settings.load_profile("opcheck")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

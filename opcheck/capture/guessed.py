@@ -28,6 +28,9 @@ _PASSED_ON = frozenset(
     for name in ("_tensor.py", "_ops.py", "overrides.py", "utils/_python_dispatch.py")
 )
 
+#: the same, function by function: torch/distributions/distribution.py, from 2.15 on.
+_PASSED_ON_BY_NAME = frozenset({"_all_true_or_runtime_assert"})
+
 #: operators by which C++ asks only whether its arguments are valid, and the function that does:
 #: native/SpectralOps.cpp, istft, is_scalar_tensor_true of the window's lowest value.
 _CHECKS_IN_CPP = {"aten::equal": "istft("}
@@ -85,9 +88,10 @@ def asker() -> Asker:
     """Who asks for a value now: the innermost line that is not passed through on the way."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if file not in _PASSED_ON and not file.startswith(_OURS):
-            return file, frame.f_lineno
+        code = frame.f_code
+        passed_on = code.co_filename in _PASSED_ON or code.co_name in _PASSED_ON_BY_NAME
+        if not passed_on and not code.co_filename.startswith(_OURS):
+            return code.co_filename, frame.f_lineno
         frame = frame.f_back
     return "", 0
 

@@ -22,8 +22,8 @@ _NUMBERS = (bool, int, float, complex)
 #: with these alone an index makes views
 _VIEWING = (int, slice, type(None), type(...))
 
-#: from here on C++ itself turns ``x[mask] = number`` into masked_fill_ and ``x[indices] = number`` into index_fill_
-#: (at::indexing::try_dispatch_*, on every device).
+#: from here on a number fills on every device: a view by fill_ (at::indexing::impl::copy_to of a Scalar), a mask by
+#: masked_fill_, indices by index_fill_ (at::indexing::try_dispatch_*).
 _FILLS_FROM = Version(2, 15)
 _CPP_FILLS = Version.parse(torch.__version__) >= _FILLS_FROM
 
@@ -50,7 +50,7 @@ def put(x: torch.Tensor, index: Any, value: Any) -> None:
         return
     index = _on_device(index)
     if type(value) in _NUMBERS:
-        if not _views(index) and FLIGHT.ask(_fills) and _filled(x, index, value):
+        if FLIGHT.ask(_fills) and _filled(x, index, value):
             return
         value = torch.ops.aten.scalar_tensor.default(value, dtype=x.dtype, device=MPS_DEVICE)
     if type(value) is MPSTensor and value.dim() == 0 and _views(index):
@@ -67,6 +67,9 @@ def _fills(target: Target) -> bool:
 def _filled(x: torch.Tensor, index: Any, value: Any) -> bool:
     if _CPP_FILLS:
         SET(x, index, value)
+        return True
+    if _views(index):
+        (x if _is_all(index) else GET(x, index)).fill_(value)
         return True
     if type(index) is not MPSTensor:
         return False

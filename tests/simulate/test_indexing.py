@@ -1,4 +1,4 @@
-"""Indexing as it is where the tensor is not on the CPU.  The lists are those that torch 2.13.0 runs on ``meta``."""
+"""Indexing as it is where the tensor is not on the CPU.  The lists are those that torch itself runs on ``meta``."""
 
 from __future__ import annotations
 
@@ -43,12 +43,21 @@ def _on_meta(index: Any, value: Any) -> list[str]:
     return seen.names
 
 
+#: What C++ does with a number changed in this release.
+FILLS = Version.parse(torch.__version__) >= Version(2, 15)
+
+
 @pytest.mark.parametrize("index", INDICES, ids=str)
-def test_a_number_is_expanded_and_copied(index: Any) -> None:
+def test_a_number_is_expanded_and_copied_and_from_2_15_on_it_fills(index: Any) -> None:
     def run(x: torch.Tensor) -> None:
         x[index] = 2.0
 
-    assert names(run, torch.ones(3, 3)) == _on_meta(index, 2.0)
+    made = {release: names(run, torch.ones(3, 3), release=release) for release in ("2.14", "2.15")}
+    assert made["2.15" if FILLS else "2.14"] == _on_meta(index, 2.0)
+    *views, last = made["2.15"]
+    assert last == "fill_.Scalar"
+    assert made["2.14"] == ["scalar_tensor", *views, *made["2.14"][len(views) + 1 :]]
+    assert made["2.14"][-1] == "copy_"
 
 
 @pytest.mark.parametrize("index", INDICES, ids=str)
@@ -106,9 +115,7 @@ def test_gradients_go_through() -> None:
     recorded(run, torch.ones(3, 3).requires_grad_(), grad=True)
 
 
-@pytest.mark.skipif(
-    Version.parse(torch.__version__) >= Version(2, 15), reason="C++ itself fills, for every target"
-)
+@pytest.mark.skipif(FILLS, reason="C++ itself fills, for every target")
 @pytest.mark.parametrize(("release", "fills"), [("2.14", False), ("2.15", True)])
 def test_from_2_15_on_a_number_under_a_mask_fills(release: str, *, fills: bool) -> None:
     def by_mask(x: torch.Tensor) -> None:
