@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import click
 
 from opcheck.cli import VERBS, output
 from opcheck.errors import UsageError
-
-if TYPE_CHECKING:
-    from opcheck.doctor.check import Check
-    from opcheck.rules.rule import Rule
-    from opcheck.scan.rule import ScanRule
-
 
 #: Not a finding, and asked for by the same people: what ``-f json`` and ``-f yaml`` hold.
 SCHEMA = "schema"
@@ -24,19 +18,10 @@ SCHEMA = "schema"
 def command(rule_id: str | None) -> int:
     """Print the page of one rule or remedy, or a line for each."""
     from opcheck import remedies  # noqa: PLC0415  (not for --help)
-    from opcheck.doctor.examine import CHECKS  # noqa: PLC0415
-    from opcheck.rules import RULES  # noqa: PLC0415
-    from opcheck.scan.rules import RULES as SCAN_RULES  # noqa: PLC0415
+    from opcheck.report import pages  # noqa: PLC0415
 
-    every: list[Rule | ScanRule | Check] = [*RULES, *SCAN_RULES, *CHECKS]
-    by_id = {rule.id: rule for rule in every}
     if rule_id is None:
-        lines = [f"{rule.id}  {rule.severity:<8} {rule.title}" for rule in every]
-        width = max(map(len, remedies.BY_ID))
-        lines += ["", "Remedies"]
-        lines += [f"{one.id:<{width}}  {one.title}" for one in remedies.REMEDIES]
-        lines += ["", f"{SCHEMA:<{width}}  The JSON schema of a report"]
-        output.emit("\n".join(lines))
+        output.emit("\n".join(_all()))
         return 0
     if rule_id.lower() == SCHEMA:
         from opcheck.report import schema  # noqa: PLC0415
@@ -47,12 +32,32 @@ def command(rule_id: str | None) -> int:
     if remedy is not None:
         output.emit(f"# {remedy.id}: {remedy.title}\n\n{remedy.page.strip()}\n")
         return 0
-    rule = by_id.get(rule_id.upper())
+    known = pages.by_id()
+    rule = known.get(rule_id.upper())
     if rule is None:
         raise UsageError(
             f"unknown finding: {rule_id!r}",
             context="opcheck explain",
-            hint=f"known: {', '.join(by_id)}; opcheck explain lists the remedies, too",
+            hint=f"known: {', '.join(known)}; opcheck explain lists the remedies, too",
         )
-    output.emit(f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page.strip()}\n")
+    output.emit(pages.text(rule))
     return 0
+
+
+def _all() -> Iterator[str]:
+    """The rules by the verb that finds them, the remedies, and what else has a page."""
+    from opcheck import remedies  # noqa: PLC0415  (not for --help)
+    from opcheck.report import pages  # noqa: PLC0415
+
+    for title, rules in pages.groups():
+        yield title
+        yield from (f"  {rule.id}  {rule.severity:<8} {rule.title}" for rule in rules)
+        yield ""
+    width = max(map(len, remedies.BY_ID))
+    yield "Remedies"
+    yield from (f"  {one.id:<{width}}  {one.title}" for one in remedies.REMEDIES)
+    yield ""
+    yield "Formats"
+    yield f"  {SCHEMA:<{width}}  The JSON schema of a report"
+    yield ""
+    yield "opcheck explain CODE shows the page of one"

@@ -43,9 +43,24 @@ version, an operator that has no CPU kernel to fall back to. Or its tensors are 
 A kernel that is registered and refuses the call has findings of its own: OC105 where the dtype
 is the cause, OC106 for the rest.
 
+**Before.**
+
+```python
+# table is on the CPU: both devices in one call
+y = x.to("mps") + table
+```
+
+**After.**
+
+```python
+y = x.to("mps") + table.to("mps")
+```
+
 **Way out.** Use the torch release that the hint names; or move the inputs of the call to the CPU
 and its result back (`f(x.cpu()).to("mps")`); or write the step with other operators.
 
 **Evidence.** The registration in the release's macOS wheel.
+
+**Since.** opcheck 0.1.
 """,
 )

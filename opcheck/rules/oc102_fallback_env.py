@@ -41,11 +41,32 @@ RULE = Rule(
 one that raises and one that copies the arguments to the CPU. Setting it after `import torch` does
 nothing. Its value is read as an integer.
 
+**Before.**
+
+```python
+import torch
+
+eigenvalues = torch.linalg.eig(x.to("mps")).eigenvalues
+```
+
+**After.**
+
+```python
+import os
+
+os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"  # above the first import of torch
+import torch
+
+eigenvalues = torch.linalg.eig(x.to("mps")).eigenvalues  # on the CPU
+```
+
 **Way out.** `PYTORCH_ENABLE_MPS_FALLBACK=1 python ...`, or
 `os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"` above the first `import torch`; or the torch
 release that the hint names. The message may name another overload than the one called (the
 `.out` form that it forwards to): the finding's `prints` has the exact text.
 
 **Evidence.** The registrations in the release's macOS wheel; `aten/src/ATen/mps/MPSFallback.mm`.
+
+**Since.** opcheck 0.1.
 """,
 )

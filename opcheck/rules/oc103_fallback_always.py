@@ -35,8 +35,26 @@ RULE = Rule(
 `MPSFallback.mm`). The variable plays no part. A kernel that leaves for the CPU by itself is
 OC107.
 
+**Before.**
+
+```python
+# torch 2.13 and older
+for step in range(1000):
+    left, values, right = torch.linalg.svd(weight)
+```
+
+**After.**
+
+```python
+for step in range(1000):
+    if step % 100 == 0:  # where an older one will do
+        left, values, right = torch.linalg.svd(weight)
+```
+
 **Way out.** The torch release that the hint names; or nothing, where the call is rare.
 
 **Evidence.** The registration in the release's macOS wheel.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -46,10 +46,24 @@ raise; opcheck does not guess, and never counts it as native.
 **Why.** The operator belongs to an extension library, or to a torch release other than the
 target, or one of its inputs has a layout (sparse, nested) for which MPS registers no kernel.
 
+**Before.**
+
+```python
+y = torch.ops.mylib.rotate(x)
+```
+
+**After.**
+
+```python
+y = torch.ops.mylib.rotate(x.cpu()).to("mps")
+```
+
 **Way out.** Register an MPS kernel for it; or run it on the CPU
 (`f(x.cpu()).to("mps")`); or audit a release whose list has it. `--strict` makes such a result
 exit with 3.
 
 **Evidence.** The absence of the operator from the release's list.
+
+**Since.** opcheck 0.1.
 """,
 )

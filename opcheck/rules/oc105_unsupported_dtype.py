@@ -84,8 +84,24 @@ raises, with or without the fallback variable.
 **Why.** Kernels take only some of the dtypes that their CPU twins take, and bfloat16 needs macOS 14
 in older releases. Of float64, complex and other rare dtypes, OC140 to OC142 find the origin.
 
+**Before.**
+
+```python
+# image is uint8
+small = F.interpolate(image, size=(224, 224), mode="bicubic", antialias=True)
+```
+
+**After.**
+
+```python
+small = F.interpolate(image.float(), size=(224, 224), mode="bicubic", antialias=True)
+small = small.round().clamp(0, 255).to(torch.uint8)
+```
+
 **Way out.** Cast before the call: `f(x.float())`.
 
 **Evidence.** The check in the MPS sources that the finding's limitation cites.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -38,11 +38,26 @@ its arguments, or the macOS version. It raises, or ends the process.
 **Why.** The kernel checks its arguments, or Metal does. `PYTORCH_ENABLE_MPS_FALLBACK=1` does not
 help: the fallback is used only where *no* kernel is registered.
 
+**Before.**
+
+```python
+self.encoder = nn.LSTM(80, 512, proj_size=128)
+```
+
+**After.**
+
+```python
+self.encoder = nn.LSTM(80, 512)
+self.project = nn.Linear(512, 128)  # not the same network: it is trained anew
+```
+
 **Way out.** What the hint says; else the torch release or the macOS version that no longer has
 the limit (`opcheck op` shows them); or move the inputs of this call to the CPU and its result
 back: `f(x.cpu()).to("mps")`.
 
 **Evidence.** The limitation that the finding names, with the source line, check string or report
 that it was read from. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

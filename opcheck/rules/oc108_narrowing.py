@@ -32,10 +32,25 @@ RULE = Rule(
 **Why.** Metal, or the kernel, lacks a form for the dtype that was given. Values that do not fit
 the narrower one come out wrong; PyTorch prints at most one warning a process.
 
+**Before.**
+
+```python
+# torch 2.8 on macOS 13.0: int64 is summed in a narrower dtype
+total = counts.sum(dim=0)
+```
+
+**After.**
+
+```python
+total = counts.cpu().sum(dim=0).to("mps")  # or macOS 13.3
+```
+
 **Way out.** Cast to the narrower dtype yourself where all values fit it; else run the call on the
 CPU (`f(x.cpu()).to("mps")`), or use the release that the hint names.
 
 **Evidence.** The limitation that the finding names, with the source line or check string that it
 was read from. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -41,10 +41,26 @@ RULE = Rule(
 the CPU, then each argument that was written and each result back. Two fallback calls in a row
 copy the tensor between them back and forth. Each copy also waits for the GPU to finish.
 
+**Before.**
+
+```python
+a = torch.special.airy_ai(x)  # to the CPU and back
+b = torch.special.airy_ai(a)  # to the CPU and back
+```
+
+**After.**
+
+```python
+a = torch.special.airy_ai(x.cpu())
+b = torch.special.airy_ai(a).to("mps")
+```
+
 **Way out.** Where several calls in a row fall back, move the tensors once: `y = f(x.cpu())`, all
 of the steps on the CPU, then `y.to("mps")`.
 
 **Evidence.** `aten/src/ATen/native/CPUFallback.cpp`; sizes from the captured shapes. Copies that
 a kernel makes by itself are counted as if the fallback made them.
+
+**Since.** opcheck 0.1.
 """,
 )

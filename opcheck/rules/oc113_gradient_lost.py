@@ -50,6 +50,19 @@ torch 2.13 the MPS backend registers the CPU fallback for it (`MPSFallback.mm`),
 a kernel of its own is not taken apart any more: without a derivative of its own, autograd's fallback
 serves it. An extension's operator without a derivative ends the same way, on any device.
 
+**Before.**
+
+```python
+# torch 2.13 and older: no gradient comes to x
+loss = torch.linalg.svd(x).S.sum()
+```
+
+**After.**
+
+```python
+loss = torch.linalg.svd(x.cpu()).S.sum().to("mps")
+```
+
 **Way out.** A release whose operator has a derivative; or the CPU for this call:
 `f(x.cpu()).to("mps")`, whose copies pass gradients on.
 
@@ -57,5 +70,7 @@ serves it. An extension's operator without a derivative ends the same way, on an
 `aten/src/ATen/core/dispatch/OperatorEntry.cpp`; the warning is of
 `torch/csrc/autograd/autograd_not_implemented_fallback.cpp`. Before torch 2.1 nothing is printed.
 Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

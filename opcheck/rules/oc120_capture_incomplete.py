@@ -98,9 +98,23 @@ guess that the program only checks (an assertion, an `if` that raises) is a note
 on the values of tensors, which a run without weights does not have. In a training step, what
 backward or the optimizer raises is said so: `capturable=True` raises on a Mac, for one.
 
+**Before.**
+
+```sh
+opcheck audit model.py:Net
+```
+
+**After.**
+
+```sh
+opcheck audit model.py:Net --input 1x3x224x224 --timeout 900
+```
+
 **Way out.** Give inputs with `--input`, settings with `--config`, time with `--timeout`. The
 finding's message is the model's own.
 
 **Evidence.** The captured run.
+
+**Since.** opcheck 0.1.
 """,
 )

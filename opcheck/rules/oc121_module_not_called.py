@@ -42,8 +42,22 @@ RULE = Rule(
 **Why.** They belong to another mode (training, another task head, another modality), or are not
 used at all.
 
+**Before.**
+
+```sh
+opcheck audit model.py:Net  # its loss is a module that forward does not call
+```
+
+**After.**
+
+```sh
+opcheck audit model.py:Net --mode train
+```
+
 **Way out.** Give inputs or settings that reach them. Every name is in the report's `capture`.
 
 **Evidence.** The captured run.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -40,8 +40,22 @@ The capture did not see them.
 
 **Why.** The tracer stopped above the composite, or the body cannot be run without data.
 
+**Before.**
+
+```sh
+opcheck audit model.py:Net --tracer export
+```
+
+**After.**
+
+```sh
+opcheck audit model.py:Net --tracer dispatch
+```
+
 **Way out.** Capture with `--tracer dispatch`.
 
 **Evidence.** The registration in the release's macOS wheel, and the captured run.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -34,8 +34,24 @@ release. Here the two differ in a way that may change which operators are called
 
 **Why.** One of them lacks an operator, or code branches on the version.
 
+**Before.**
+
+```sh
+pip install torch==2.13.0
+opcheck audit model.py:Net --torch 2.15
+```
+
+**After.**
+
+```sh
+pip install torch==2.15.0
+opcheck audit model.py:Net --torch 2.15
+```
+
 **Way out.** Install the target release (any build, no Mac needed) and audit again.
 
 **Evidence.** The lists of both releases.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -60,6 +60,18 @@ one's. PyTorch goes on up to 1.7 times that (`PYTORCH_MPS_HIGH_WATERMARK_RATIO`)
 compresses and swaps, and raises above it: the error. One tensor must fit one Metal buffer. Kernels,
 MPSGraph, the allocator's own rounding and other programs come on top, so that what barely fits may not.
 
+**Before.**
+
+```python
+loader = DataLoader(data, batch_size=64)
+```
+
+**After.**
+
+```python
+loader = DataLoader(data, batch_size=8)  # and 8 steps of gradients added up
+```
+
 **Way out.** What the report names: a smaller batch, `--dtype float16`, `torch.inference_mode()`,
 `torch.utils.checkpoint` in training, a smaller optimizer. `PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0` only
 turns the error off; the machine may then freeze.
@@ -67,5 +79,7 @@ turns the error off; the machine may then freeze.
 **Evidence.** `aten/src/ATen/mps/MPSAllocator.h` and `MPSAllocator.mm` for the ratios and the texts,
 `op_lists/macs.yaml` for the working sets: reports from Macs and estimates. Lifetimes of tensors: those
 of the simulated run, which PyTorch's tests of this tool hold against the live peak on a CPU.
+
+**Since.** opcheck 0.1.
 """,
 )

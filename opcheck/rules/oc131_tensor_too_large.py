@@ -85,10 +85,24 @@ limits. PyTorch checks the dimension from 2.9 on and raises RuntimeError; before
 assertion in Metal ends the process. Kernels written in Metal have no such limit. Which kernels of a
 release go through MPSGraph with a tensor of this size is not known here.
 
+**Before.**
+
+```python
+y = layer(x)  # x has more than 2**32 bytes
+```
+
+**After.**
+
+```python
+y = [layer(part).cpu() for part in x.chunk(4)]
+```
+
 **Way out.** Smaller pieces: a smaller batch, `torch.chunk` along the largest dimension, attention in
 slices.
 
 **Evidence.** `aten/src/ATen/native/mps/OperationUtils.mm` and its texts in the wheels of 2.9 to 2.15;
 https://github.com/pytorch/pytorch/issues/149325.
+
+**Since.** opcheck 0.1.
 """,
 )

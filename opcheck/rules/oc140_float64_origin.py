@@ -40,5 +40,7 @@ precision up to the cast. `opcheck audit MODEL --precision` says which parts nee
 
 **Evidence.** The allocation's check in the MPS sources (aten/src/ATen/mps/EmptyTensor.cpp), in all
 releases from 1.13 to 2.15. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

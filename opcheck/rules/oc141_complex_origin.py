@@ -39,5 +39,7 @@ names; or this part of the model on the CPU.
 
 **Evidence.** The dtype maps read out of the macOS wheels, and the checks that the limitation
 cites. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -34,5 +34,7 @@ index = torch.zeros(n, dtype=torch.int32)
 scale of its own for float8.
 
 **Evidence.** The dtype maps read out of the macOS wheels. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -75,5 +75,7 @@ model.to("mps")
 
 **Evidence.** torch/serialization.py moves each storage by its location; the check on allocation is
 that of OC140. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -61,11 +61,25 @@ a variance as the difference of two large means, the sine of a large angle, a lo
 exponential that is not shifted first. A call's own error is what it makes of float64's values, each
 rounded to its dtype; what it only passes on is not its fault.
 
+**Before.**
+
+```python
+variance = (x * x).mean() - x.mean() ** 2
+```
+
+**After.**
+
+```python
+variance = (x - x.mean()).square().mean()
+```
+
 **Way out.** Compute that step in another way that keeps the digits, or keep it on the CPU:
 `opcheck explain` lists the remedies, from `variance` and `cumsum` to `keep_on_cpu`. The report says
 how many bytes that costs. The finding does not change the exit code.
 
 **Evidence.** Numbers of this machine's CPU. Kernels of a Mac sum in another order and may lose
 more or less; nothing was tried on one.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -2,33 +2,31 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck import rules
-from opcheck.doctor.check import Check
-from opcheck.doctor.examine import CHECKS
 from opcheck.remedies import REMEDIES, Remedy
-from opcheck.rules.rule import Rule
-from opcheck.scan import rules as scan_rules
-from opcheck.scan.rule import ScanRule
+from opcheck.report.pages import Page, by_id, groups
 from tests.cli.conftest import CommandLine
 
-RULES: tuple[Rule | ScanRule | Check, ...] = (*rules.RULES, *scan_rules.RULES, *CHECKS)
 
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_every_finding_has_a_page(opcheck: CommandLine, rule: Rule | ScanRule | Check) -> None:
+@pytest.mark.parametrize("rule", by_id().values(), ids=lambda rule: rule.id)
+def test_every_finding_has_a_page(opcheck: CommandLine, rule: Page) -> None:
     result = opcheck("explain", rule.id.lower())
     assert result.code == 0
     assert result.out.startswith(f"# {rule.id} {rule.slug}: {rule.title}\n\n**What.** ")
 
 
-def test_without_an_id_every_rule_has_a_line(opcheck: CommandLine) -> None:
-    lines = opcheck("explain").out.partition("\n\nRemedies\n")[0].splitlines()
-    assert [line.split()[0] for line in lines] == [rule.id for rule in RULES]
+def test_without_an_id_every_rule_has_a_line_below_its_verb(opcheck: CommandLine) -> None:
+    text = opcheck("explain").out
+    blocks = text.partition("\n\nRemedies\n")[0].split("\n\n")
+    for group, block in zip(groups(), blocks, strict=True):
+        title, *lines = block.splitlines()
+        assert title == group.title
+        assert [line.split()[0] for line in lines] == [rule.id for rule in group.rules]
+    assert all(len(line) <= 100 for line in text.splitlines())
 
 
 @pytest.mark.parametrize("remedy", REMEDIES, ids=lambda remedy: remedy.id)
 def test_every_remedy_has_a_line_and_a_page(opcheck: CommandLine, remedy: Remedy) -> None:
-    assert f"\n{remedy.id} " in opcheck("explain").out
+    assert f"\n  {remedy.id} " in opcheck("explain").out
     page = opcheck("explain", remedy.id.replace("_", "-")).out
     assert page.startswith(f"# {remedy.id}: {remedy.title}\n")
     assert remedy.code() in page

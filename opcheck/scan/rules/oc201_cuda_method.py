@@ -52,5 +52,7 @@ model = Model().to(device)
 
 **Evidence.** torch/cuda/__init__.py, `_lazy_init`; raised so by a build of torch 2.13.0 without CUDA. Nothing was
 tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -104,5 +104,7 @@ state = torch.load("model.pt", map_location="cpu")
 
 **Evidence.** torch/cuda/__init__.py, `_lazy_init`; torch/serialization.py for `map_location`. Nothing was tried on a
 Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -72,5 +72,7 @@ device = args.device or torch.accelerator.current_accelerator() or "cpu"  # torc
 **Way out.** Let the default be what the machine has.
 
 **Evidence.** torch/cuda/__init__.py, `_lazy_init`. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -80,5 +80,7 @@ written for CUDA, and the scan reads it as well.
 
 **Evidence.** torch/cuda/__init__.py, `is_available`: False where torch was compiled without CUDA. Nothing was tried on
 a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

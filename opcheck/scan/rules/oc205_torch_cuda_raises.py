@@ -64,5 +64,7 @@ start = torch.Event(device, enable_timing=True)
 
 **Evidence.** Each was called on a build of torch 2.13.0 without CUDA, and the finding has what it raised. A Mac's torch
 is another build of the same Python code; nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -50,5 +50,7 @@ torch.mps.empty_cache()
 **Way out.** The function of torch.mps where there is one. `torch.manual_seed` seeds MPS, too.
 
 **Evidence.** Each was called on a build of torch 2.13.0 without CUDA. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

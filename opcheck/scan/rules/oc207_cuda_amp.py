@@ -75,5 +75,7 @@ MPS since torch 2.8.
 
 **Evidence.** torch/amp/autocast_mode.py and torch/amp/grad_scaler.py: the warning that CUDA is not available, and what is
 disabled with it. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

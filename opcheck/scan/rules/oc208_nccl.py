@@ -79,5 +79,7 @@ if int(os.environ.get("WORLD_SIZE", 1)) > 1:
 
 **Evidence.** torch/distributed/distributed_c10d.py; the text about MPS in the release's libraries, from 2.11 on. Nothing
 was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

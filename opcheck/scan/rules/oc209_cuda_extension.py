@@ -64,5 +64,7 @@ else:
 
 **Evidence.** torch/utils/cpp_extension.py looks for nvcc and raises where there is no CUDA_HOME. Nothing was tried on a
 Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -127,5 +127,7 @@ mean = x.cpu().double().mean()  # or x.float().mean()
 **Way out.** float32, or the CPU for that step. `opcheck explain` lists remedies for what loses digits.
 
 **Evidence.** aten/src/ATen/mps/EmptyTensor.cpp, in all releases from 1.13 to 2.15. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -56,5 +56,7 @@ if device.type != "mps":
 **Way out.** Leave the default; ask for float64 where it is needed, on the CPU.
 
 **Evidence.** aten/src/ATen/mps/EmptyTensor.cpp, in all releases from 1.13 to 2.15. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

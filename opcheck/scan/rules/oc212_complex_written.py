@@ -73,5 +73,7 @@ wave_real, wave_imag = torch.cos(phase), torch.sin(phase)
 
 **Evidence.** `MPS complex types are only supported on MacOS 14.0 or newer.` in the libraries of torch 2.3 to 2.8;
 `Complex types are unsupported on MPS` in 2.1 and 2.2. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

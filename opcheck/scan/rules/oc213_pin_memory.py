@@ -60,5 +60,7 @@ loader = DataLoader(data, pin_memory=torch.cuda.is_available())
 
 **Evidence.** torch/utils/data/dataloader.py of 2.6 and of 2.9 to 2.15; pytorch#86060 for the tensor's method. Nothing was
 tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

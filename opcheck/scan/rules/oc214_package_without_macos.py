@@ -122,5 +122,7 @@ except ImportError:
 `flash-attn; sys_platform == "linux"` in the requirements.
 
 **Evidence.** op_lists/packages.yaml: what the package index had for macOS arm64, with the date.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -51,5 +51,7 @@ torch.backends.cudnn.deterministic = True  # CUDA only
 **Way out.** None is needed, unless a run on the Mac was meant to be deterministic: this does not make it so.
 
 **Evidence.** torch/backends/cudnn/__init__.py and torch/backends/cuda/__init__.py. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -130,5 +130,7 @@ import torch
 
 **Evidence.** op_lists/environment.yaml, held against the wheels of all releases; aten/src/ATen/mps/MPSFallback.mm for when
 and how it is read.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -57,5 +57,7 @@ model = torch.compile(model)
 **Way out.** `opcheck compile MODEL` tries the variants for a release.
 
 **Evidence.** torch/_dynamo/backends/registry.py of 2.13.0: the names that are registered. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

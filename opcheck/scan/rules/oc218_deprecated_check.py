@@ -54,5 +54,7 @@ device = "mps" if torch.backends.mps.is_available() else "cpu"
 **Way out.** As above.
 
 **Evidence.** torch/__init__.py, the deprecated attributes. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -61,5 +61,7 @@ array = model(x.to("mps")).cpu().numpy()
 **Way out.** As above.
 
 **Evidence.** torch/csrc/utils/tensor_numpy.cpp. Nothing was tried on a Mac.
+
+**Since.** opcheck 0.1.
 """,
 )

@@ -29,5 +29,7 @@ x = x.cuda()  # opcheck: ignore[OC201] this file runs on the cluster only
 **Way out.** Write the reason, or remove the comment.
 
 **Evidence.** None is needed: it is a rule of opcheck's own.
+
+**Since.** opcheck 0.1.
 """,
 )

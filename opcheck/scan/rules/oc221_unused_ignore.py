@@ -30,5 +30,7 @@ x = x.to(device)
 **Way out.** Remove the comment, or correct the code in it.
 
 **Evidence.** None is needed: it is a rule of opcheck's own.
+
+**Since.** opcheck 0.1.
 """,
 )
