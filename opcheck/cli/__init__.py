@@ -15,6 +15,7 @@ from opcheck.errors import OpcheckError, UsageError
 #: The verbs and their one-line helps.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
 VERBS = {
     "audit": "Say what each operator call of a model does on the target Mac.",
+    "compare": "Hold a real device's results against float64, operator by operator.",
     "compile": "Say which variant of torch.compile works, up to the Metal kernels.",
     "diff": "Say what differs between two releases, two reports or two targets of a model.",
     "doctor": "Say what is wrong with a machine: torch, macOS, Python, variables, packages.",
@@ -22,6 +23,7 @@ VERBS = {
     "history": "Say how an operator's status changed from release to release, and why.",
     "lists": "Show the op lists that the verdicts come from, or build them.",
     "matrix": "Write the coverage of a torch release: one row an operator overload.",
+    "observe": "Read the logs of a Mac or of a CI job: what ran on the CPU, what raised, and where.",
     "op": "Say what the releases do with an operator: can I use it?",
     "run": "Run a program, as it is, on an emulated Mac, and say what its calls do there.",
     "scan": "Read source without running it: the lines that were written for CUDA.",

@@ -47,7 +47,7 @@ def _properties(report: Report) -> dict[str, str]:
         "tool": report.tool,
         "headline": report.headline,
         "totals": summary.totals(report),
-        "transfers": summary.transfers(report.partition),
+        "transfers": summary.transfers(report),
         "evidence": summary.evidence(report),
     }
 

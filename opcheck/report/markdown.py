@@ -43,7 +43,7 @@ def _lines(report: Report) -> Iterator[str]:
     for run in report.precision:
         yield from _precision(run)
     yield from ("", "## Transfers", "")
-    yield f"{summary.transfers(report.partition)}."
+    yield f"{summary.transfers(report)}."
     yield from ("", "## Evidence", "")
     yield f"- Captured: {_text(summary.capture(report))}"
     yield f"- Judged by: {_text(summary.evidence(report))}"

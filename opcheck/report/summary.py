@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from opcheck.judge import OUTCOMES
-from opcheck.model import GroupLocation, Partition, Report
+from opcheck.model import GroupLocation, Report
 from opcheck.wording import filesize, plural
 
 
@@ -30,6 +30,18 @@ def totals(report: Report) -> str:
     )
 
 
+#: What a program's run was, by its tracer.
+_RUNS = {
+    "emulator": "a run on an emulated Mac",
+    "log": "read in what a Mac printed",
+    "mac": "a run observed on this Mac",
+    "stand-in": "a run observed on an emulated Mac, to test the observation",
+}
+
+#: Tracers that know of copies what was printed of them.
+_UNCOUNTED = ("log", "mac", "stand-in")
+
+
 def capture(report: Report) -> str:
     """How the calls were captured, and with what."""
     facts = report.capture
@@ -44,14 +56,17 @@ def capture(report: Report) -> str:
         + ([f"loss: {facts['loss']}"] if facts["loss"] else [])
     )
     if facts["mode"] == "run":
-        return f"a run on an emulated Mac, torch {facts['installed_torch']}{end}"
+        how = _RUNS.get(str(facts["tracer"]), _RUNS["emulator"])
+        return how + (f", torch {facts['installed_torch']}" if facts["installed_torch"] else "") + end
     return f"{mode}, tracer {facts['tracer']}, torch {facts['installed_torch']}, {size}{given}{end}"
 
 
-def transfers(partition: Partition) -> str:
+def transfers(report: Report) -> str:
     """The copies of the fallbacks, or that there are none."""
+    partition = report.partition
     if not partition.transfers_to_cpu + partition.transfers_to_mps:
-        return "no copies by a CPU fallback"
+        counted = report.capture["tracer"] not in _UNCOUNTED
+        return "no copies by a CPU fallback" if counted else "no copies were printed"
     regions = sum(region.side == "cpu" for region in partition.regions)
     return (
         f"{plural(partition.transfers_to_cpu, 'copy')} to the CPU "
@@ -132,6 +147,8 @@ def next_command(report: Report) -> str:
     if worst is not None and worst.severity != "note":
         return f"opcheck explain {worst.rule}"
     flags = report.capture["flags"]
+    if report.capture["mode"] == "run" and report.capture["tracer"] != "emulator":
+        return "opcheck verify PREDICTION.json OBSERVATION.json, with an audit's report and this one"
     if report.capture["mode"] == "run":
         return (
             "keep it so in CI: opcheck run --fail-on fallback, or the pytest fixture mps_emulated"

@@ -74,7 +74,7 @@ def render(report: Report, *, color: bool = False, width: int = WIDTH, full: boo
     for run in report.precision:
         _precision(out, run)
     for title, lines in (
-        ("Transfers", [summary.transfers(report.partition)]),
+        ("Transfers", [summary.transfers(report)]),
         ("Evidence", [f"captured: {summary.capture(report)}", summary.evidence(report)]),
         ("Not checked", report.not_checked),
         ("Next", [summary.next_command(report)]),

@@ -1,0 +1,117 @@
+"""``opcheck observe LOG...``: what a Mac printed, as a report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from opcheck.cli import VERBS, output
+from opcheck.cli.audit import _Audit, _flag, _for_terminal, _writable
+from opcheck.errors import UsageError
+from opcheck.files import write_text
+from opcheck.gate import FAIL_ON, exit_code
+from opcheck.oplists.registrations import load
+from opcheck.report import FORMATS, format_of, render
+
+#: Bytes of all logs together; a longer one is a mistake, or wants to be cut first.
+LARGEST = 1 << 30
+
+
+@click.command(
+    "observe",
+    cls=_Audit,
+    help=VERBS["observe"],
+    epilog="LOG is a file with what a program on a Mac, or a CI job, printed; - is stdin. Time stamps, colours and the "
+    "marks of CI services are taken off. PYTORCH_MPS_LOG_PROFILE_INFO=102 makes torch 2.1 and newer print each fallback "
+    "and copy. Each flag has a variable (--fail-on: OPCHECK_FAIL_ON).",
+)
+@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
+@_flag("--torch", metavar="RELEASE", help="The release, where the log does not tell.")
+@_flag("--macos", metavar="VERSION", help="The Mac's macOS, where the log does not tell.")
+@_flag(
+    "--format",
+    "-f",
+    "format_name",
+    type=click.Choice(tuple(FORMATS)),
+    help="Format of the report.  [default: by the suffix of --output, else text]",
+)
+@_flag(
+    "--output",
+    "-o",
+    "output_path",
+    default="",
+    show_default=False,
+    metavar="FILE",
+    help="Write the report there.",
+)
+@_flag(
+    "--fail-on",
+    type=click.Choice(tuple(FAIL_ON)),
+    default="unsupported",
+    help="Exit with 1 for this and worse; unsupported: whatever raised.",
+)
+@_flag("--verbose", "-v", is_flag=True, help="Nothing cut in the text.")
+@_flag(
+    "--color",
+    type=click.Choice(("auto", "always", "never")),
+    default="auto",
+    help="Colour the text; auto: on a terminal, unless NO_COLOR is set.",
+)
+def command(
+    *,
+    logs: Sequence[str],
+    torch: str | None,
+    macos: str | None,
+    format_name: str | None,
+    output_path: str,
+    fail_on: str,
+    verbose: bool,
+    color: str,
+) -> int:
+    """Read the logs, write the report, return the exit code."""
+    path = _writable(output_path) if output_path not in {"", "-"} else None
+    texts = [(name if name != "-" else "stdin", _text(name)) for name in logs]
+
+    from opcheck.observe.log_report import read  # noqa: PLC0415  (a wrong flag need not wait for it)
+
+    report = read(texts, load(), torch=torch, macos=macos)
+    name = format_name or (format_of(output_path) if path else None) or "text"
+    if path:
+        write_text(path, render(report, name))
+        output.note(f"{report.headline}; the report is in {output_path}")
+    elif name == "text":
+        output.emit(_for_terminal(report, color=output.color_wanted(color), full=verbose))
+    else:
+        output.emit(render(report, name))
+    output.step_summary(report, name)
+    if not report.totals["calls"]:
+        output.note("nothing in it is what PyTorch, or Metal, prints of MPS")
+    return exit_code(report, fail_on=fail_on, strict=False)
+
+
+def _text(name: str) -> str:
+    """The log; bytes that are no UTF-8 are replaced: a log is what a process printed.
+
+    Raises:
+        UsageError: it cannot be read, or is too large.
+    """
+    try:
+        if name == "-":
+            content = sys.stdin.buffer.read(LARGEST + 1)
+        else:
+            with Path(name).open("rb") as file:
+                content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the log: {error.strerror}",
+            context=name,
+            hint="name a file, or - for what is piped in",
+        ) from error
+    if len(content) > LARGEST:
+        raise UsageError(
+            "the log is larger than 1 GiB", context=name, hint="cut out the lines of one run first"
+        )
+    return content.decode("utf-8", errors="replace")

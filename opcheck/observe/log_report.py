@@ -1,0 +1,212 @@
+"""What was printed in logs -> a report of the same form as an audit's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from opcheck.errors import UsageError
+from opcheck.model import GroupLocation, Partition, Report, SourceLocation, Trace
+from opcheck.observe import observed
+from opcheck.observe.observed import Observed
+from opcheck.observe.parse import parse
+from opcheck.observe.records import ENDS, KINDS, Sighting
+from opcheck.observe.system import System, resolution, system
+from opcheck.oplists.registrations import OpLists
+from opcheck.wording import plural
+
+#: How a trace says that it is made of logs.
+TRACER = "log"
+
+_FALLBACKS = frozenset({"fallback", "fallback_run", "fallback_total"})
+_RUNS = frozenset({"fallback_run", "fallback_total"})
+
+_ONCE = (
+    "fallbacks after the first: PyTorch (1.12 to 2.15) warns for the first CPU fallback of a process only, unless it "
+    "calls torch.set_warn_always(True); PYTORCH_MPS_LOG_PROFILE_INFO=68 prints each (2.1 and newer)"
+)
+_NOT_PRINTED = "calls that print nothing: that an operator is not in the log does not say that it ran on the GPU"
+_DETOURS = "what kernels copy to the CPU and back by themselves, as far as they give no warning"
+_NUMBERS = "numerical results and speed"
+
+
+def read(
+    logs: Sequence[tuple[str, str]],
+    lists: OpLists,
+    *,
+    torch: str | None = None,
+    macos: str | None = None,
+) -> Report:
+    """The report of what Macs printed.
+
+    Args:
+        logs: name and text of each.
+        lists: the op lists, for texts and ways out.
+        torch: the release, where the logs do not tell it.
+        macos: the macOS, likewise.
+
+    Raises:
+        UsageError: no log, or not a version.
+        UnknownTargetError: there is no list for that release.
+        OpListError: the lists are damaged.
+    """
+    if not logs:
+        raise UsageError(
+            "no log to read",
+            context="opcheck observe",
+            hint="opcheck observe train.log, or - for stdin",
+        )
+    seen = [one for name, text in logs for one in parse(text, lists, log=name)]
+    found = system("\n".join(text for _, text in logs), seen, lists, torch=torch, macos=macos)
+    ended = [one for one in seen if one.kind in ENDS]
+    trace = Trace(
+        model=", ".join(name for name, _ in logs),
+        mode="run",
+        tracer=TRACER,
+        installed_torch=found.torch,
+        target_torch=str(found.target.torch),
+        target_macos=str(found.target.macos),
+        complete=not ended,
+    )
+    return observed.report(
+        [*_fallbacks(seen, found, lists), *_others(seen, found, lists)],
+        trace,
+        found.target,
+        lists,
+        copies=copies(seen),
+        not_checked=tuple(_not_checked(seen, found)),
+        failed=bool(ended),
+    )
+
+
+def _fallbacks(seen: Sequence[Sighting], found: System, lists: OpLists) -> Iterator[Observed]:
+    """Operators that ran on the CPU: warnings name the overload, the profiler how often."""
+    warned: dict[str, list[Sighting]] = {}
+    profiled: dict[str, list[Sighting]] = {}
+    for one in seen:
+        if one.kind in _FALLBACKS and one.op:
+            (profiled if one.kind in _RUNS else warned).setdefault(one.op, []).append(one)
+    for op, given in warned.items():
+        runs = profiled.pop(op.partition(".")[0], [])
+        yield fallback(op, given, runs, str(found.target.torch), lists)
+    for op, runs in profiled.items():
+        yield fallback(op, [], runs, str(found.target.torch), lists)
+
+
+def fallback(
+    op: str, warned: Sequence[Sighting], runs: Sequence[Sighting], line: str, lists: OpLists
+) -> Observed:
+    """One operator that ran on the CPU, from its warnings and from what the profiler prints of it."""
+    totals = [one for one in runs if one.kind == "fallback_total"]
+    each = [one for one in runs if one.kind == "fallback_run"]
+    count = sum(int(one.numbers["runs"]) for one in totals) or len(each) or len(warned)
+    numbered = totals or each
+    times = [one.numbers["cpu_ms"] for one in numbered if "cpu_ms" in one.numbers]
+    first = (*warned, *runs)[0]
+    status, kind = resolution(op, line, lists)
+    return Observed(
+        op=op,
+        status="fallback",
+        kind=kind if status == "fallback" else "env",
+        what="it ran on the CPU",
+        count=count,
+        seen=first.where,
+        prints=warned[0].text if warned else "",
+        nbytes=sum(int(one.numbers["bytes"]) for one in numbered) if numbered else None,
+        ms=sum(times) if times else None,
+        places=tuple(_places(warned)),
+    )
+
+
+def _others(seen: Sequence[Sighting], found: System, lists: OpLists) -> Iterator[Observed]:
+    """What raised, ended the process, left for the CPU inside a kernel, or was warned about."""
+    members: dict[tuple[str, str, tuple[str, ...], str], list[Sighting]] = {}
+    for one in seen:
+        if one.kind in ENDS or one.kind in {"detour", "warned"}:
+            # Without an operator or a statement, the text is what tells two apart.
+            text = "" if one.op or one.statements else one.text
+            members.setdefault((one.kind, one.op, one.statements, text), []).append(one)
+    for alike in members.values():
+        yield _other(alike, found, lists)
+
+
+#: Kind of sighting -> status and kind of a verdict.
+_STATUS: dict[str, tuple[str, str | None]] = {
+    "detour": ("fallback", "internal"),
+    "warned": ("native", None),
+    "no_kernel": ("fallback", "env"),
+}
+
+
+def _other(alike: Sequence[Sighting], found: System, lists: OpLists) -> Observed:
+    first = alike[0]
+    line = str(found.target.torch)
+    status, kind = _STATUS.get(first.kind, ("unsupported", None))
+    if first.kind == "no_kernel" and not _can_fall_back(first.op, line, lists):
+        status, kind = "unsupported", None
+    by_id = lists.statements.by_id
+    met = [name for name in first.statements if found.target.torch in by_id[name].torch]
+    stated = met or list(first.statements)
+    return Observed(
+        op=first.op,
+        status=status,
+        kind=kind,
+        what=KINDS[first.kind],
+        count=len(alike),
+        seen=first.where,
+        prints=first.text,
+        places=tuple(_places(alike)),
+        limitations=tuple(name for name in stated if by_id[name].sort == "limitation"),
+        advisories=tuple(name for name in stated if by_id[name].sort == "advisory"),
+        met=tuple(met),
+    )
+
+
+def _can_fall_back(op: str, line: str, lists: OpLists) -> bool:
+    """MPSFallback.mm: distributed operators cannot; nor can what has no CPU kernel."""
+    return not op.startswith("c10d::") and resolution(op, line, lists)[0] != "unsupported"
+
+
+def _places(alike: Sequence[Sighting]) -> Iterator[GroupLocation]:
+    counts: Counter[SourceLocation] = Counter(one.location for one in alike if one.location)
+    for location, count in counts.items():
+        yield GroupLocation(location=location, module="", count=count)
+
+
+def copies(seen: Sequence[Sighting]) -> Partition:
+    """What the profiler prints of copies between the devices: one by one, or else their totals."""
+    each = [one for one in seen if one.kind == "copy"]
+    counted = each or [one for one in seen if one.kind == "copy_total"]
+    sums = {"to_cpu": [0, 0], "to_mps": [0, 0]}
+    for one in counted:
+        ends = (one.words["from"][:3], one.words["to"][:3])
+        way = {("MPS", "CPU"): "to_cpu", ("CPU", "MPS"): "to_mps"}.get(ends)
+        if way:
+            sums[way][0] += int(one.numbers.get("runs", 1))
+            sums[way][1] += int(one.numbers["bytes"])
+    return Partition(
+        regions=(),
+        transfers_to_cpu=sums["to_cpu"][0],
+        transfers_to_mps=sums["to_mps"][0],
+        bytes_to_cpu=sums["to_cpu"][1],
+        bytes_to_mps=sums["to_mps"][1],
+    )
+
+
+def _not_checked(seen: Sequence[Sighting], found: System) -> Iterator[str]:
+    yield _NOT_PRINTED
+    warned = {one.op for one in seen if one.kind == "fallback"}
+    if not any(one.kind in _RUNS for one in seen) and len(warned) < 2:
+        yield _ONCE
+    if not any(one.kind == "copy" for one in seen):
+        yield _DETOURS
+    ran = [one for one in seen if one.kind in {"operation", "operation_total"}]
+    if ran:
+        yield (
+            f"which operators {plural(len(ran), 'line')} of the profiler are of: it names graphs and kernels by keys "
+            "of its own"
+        )
+    if any(one.kind in {"copy", "copy_total"} for one in seen):
+        yield "which copies are the program's own: those that it asks for count as transfers, too"
+    yield from found.notes
+    yield _NUMBERS
