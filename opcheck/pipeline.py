@@ -12,6 +12,7 @@ from opcheck import __version__, flow
 from opcheck.callgraph import graph_calls
 from opcheck.capture.request import DEFAULT_TRACER, MODES, TRACERS, CaptureRequest
 from opcheck.differences import differing
+from opcheck.examples import example_of
 from opcheck.judge import OUTCOMES, judge_all, outcome
 from opcheck.memory.estimate import estimate
 from opcheck.model import (
@@ -88,24 +89,41 @@ def audit(
         cpu_fallback=request.cpu_fallback,
     )
     trace = capture(request, progress=progress, show_output=show_output)
-    made = report(
-        trace,
-        target,
-        lists,
-        mac=mac,
-        precision=_precision(request, trace, progress, show_output=show_output),
-    )
-    flags = _flags(request) + ([f"--memory={mac}"] if mac else [])
+    compared = precision(request, trace, progress, show_output=show_output)
+    return asked_report(request, trace, target, lists, mac=mac, precision=compared)
+
+
+def asked_report(
+    request: CaptureRequest,
+    trace: Trace,
+    target: Target,
+    lists: OpLists,
+    *,
+    mac: int = 0,
+    precision: tuple[Precision, ...] = (),
+) -> Report:
+    """The ``report`` of a trace that was captured for ``request``, with the flags that ask for it again.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    made = report(trace, target, lists, mac=mac, precision=precision)
+    flags = _flags(request, target) + ([f"--memory={mac}"] if mac else [])
     return msgspec.structs.replace(made, capture={**made.capture, "flags": flags})
 
 
-def _precision(
+def precision(
     request: CaptureRequest,
     trace: Trace,
     progress: Callable[[str], None] | None,
     *,
     show_output: bool,
 ) -> tuple[Precision, ...]:
+    """The runs beside float64 that the request asks for.
+
+    Raises:
+        OpcheckError: the model is too large for them, or the child process says so.
+    """
     if not request.precision:
         return ()
     from opcheck.precision.parent import compare  # noqa: PLC0415  (only where it is asked for)
@@ -212,7 +230,7 @@ def _named(groups: Sequence[CallGroup]) -> list[str]:
     return sorted({name for one in verdicts for name in (*one.limitations, *one.advisories)})
 
 
-def _flags(request: CaptureRequest) -> list[str]:
+def _flags(request: CaptureRequest, target: Target) -> list[str]:
     """The flags of ``opcheck audit`` that ask for this capture again."""
     flags = [f"--input={text}" for text in request.inputs]
     flags += [f"--config={name}={json.dumps(value)}" for name, value in request.config.items()]
@@ -225,7 +243,7 @@ def _flags(request: CaptureRequest) -> list[str]:
         flags += [f"--mode={request.mode}", f"--optimizer={request.optimizer}"]
     flags += [f"--autocast={request.autocast}"] if request.autocast else []
     flags += [f"--tracer={request.tracer}"] if request.tracer != DEFAULT_TRACER else []
-    return flags + (["--fallback"] if request.cpu_fallback else [])
+    return flags + (["--fallback"] if target.cpu_fallback else [])
 
 
 def _worth_telling(
@@ -260,6 +278,7 @@ def _group(op: str, verdict: Verdict, calls: Sequence[OpCall]) -> CallGroup:
             sorted({spec.dtype for call in calls for spec in (*call.inputs, *call.outputs)})
         ),
         phases=tuple(phase for phase in PHASES if phase in phases),
+        example=example_of(calls, verdict),
     )
 
 

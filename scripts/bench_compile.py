@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from opcheck.compile.forked import forked
+from opcheck.capture.forked import forked
 from opcheck.compile.inductor_metal import preload
 from opcheck.compile.records import Tried, Variant
 from opcheck.compile.variants import Program, attempt

@@ -23,7 +23,7 @@ import torch
 from tabulate import tabulate
 from torch.testing._internal.common_methods_invocations import op_db
 
-from opcheck.compile.forked import EndedError, forked
+from opcheck.capture.forked import EndedError, forked
 from opcheck.compile.inductor_metal import SideCompiler, preload
 from opcheck.compile.records import Failure, SideGraph
 from opcheck.files import write_text

@@ -32,7 +32,7 @@ from opcheck.compile.check.clang import check
 from opcheck.compile.execute import NOT_PROVEN as NOT_RUN
 from opcheck.compile.execute.compiler import prepare
 from opcheck.compile.execute.kernels import Function
-from opcheck.compile.forked import EndedError, forked
+from opcheck.capture.forked import EndedError, forked
 from opcheck.compile.inductor_metal import SideCompiler, preload
 from opcheck.files import write_text
 from scripts.opinfo.ci import key

@@ -14,15 +14,25 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from opcheck import errors
-from opcheck.capture.protocol import Answered, Compared, Done, Failure, Message, Stage
-from opcheck.errors import CaptureError, OpcheckError
+from opcheck.capture.protocol import (
+    Answered,
+    Captures,
+    Compared,
+    Done,
+    Failure,
+    Message,
+    Shared,
+    Stage,
+)
+from opcheck.errors import CaptureError, OpcheckError, UsageError
 from opcheck.files import write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from opcheck.capture.request import CaptureRequest
     from opcheck.model import Trace
+    from opcheck.versions import Target
 
 #: seconds that a child gets, after its own limit, to say that it reached it
 _GRACE = 10.0
@@ -52,7 +62,7 @@ def environment(request: CaptureRequest) -> dict[str, str]:
     """The variables that the child is given beside those of this process."""
     fallback = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if request.cpu_fallback else "0"}
     found = {**_ENVIRONMENT, **fallback}
-    if request.plan.get("device") == "cuda":  # opcheck compile --device cuda
+    if str(request.plan.get("device", "")).startswith("cuda"):  # opcheck compile and compare
         del found["CUDA_VISIBLE_DEVICES"]
         # The child forks: asking whether there is a GPU must not start CUDA in it (torch/cuda/__init__.py).
         found["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
@@ -83,6 +93,74 @@ def capture(
     if request.save_graph:
         _save(request.save_graph, trace, message.code)
     return trace
+
+
+def capture_many(
+    request: CaptureRequest,
+    targets: Sequence[Target],
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+) -> tuple[Trace | OpcheckError, ...]:
+    """What ``capture`` gives for each target in turn, with one run for all on which it is the same.
+
+    Args:
+        request: the model and its inputs; its own target is not looked at.
+        targets: those asked for.
+        progress: told the stages.
+        show_output: pass on what the child prints, to stderr.
+
+    Returns:
+        For each target its trace, or why the run for it ended without one.
+
+    Raises:
+        ModelLoadError, InputError: as the child says.
+        CaptureError: the child died, was killed for its time, or torch cannot be imported.
+        UsageError: a graph is asked for, and there is more than one target.
+    """
+    if request.save_graph:
+        raise UsageError(
+            "the graph of one target at a time can be saved",
+            context=f"{len(targets)} targets, {request.save_graph}",
+            hint="audit the target alone to save it",
+        )
+    found: dict[int, Trace | OpcheckError] = {}
+    left = list(range(len(targets)))
+    while left:
+        asked = [targets[n] for n in left]
+        plan: dict[str, object] = {"targets": msgspec.to_builtins(asked)}
+        whole = msgspec.structs.replace(request, cpu_fallback=asked[0].cpu_fallback, plan=plan)
+        message = ask(
+            "opcheck.capture.shared_worker", whole, progress=progress, show_output=show_output
+        )
+        assert isinstance(message, Answered)  # noqa: S101  (what that worker answers)
+        captures = msgspec.json.decode(message.content, type=Captures)
+        for shared in captures.shared:
+            found.update((left[n], made) for n, made in _of_each(shared, request, asked))
+        left = [left[n] for n in captures.left]
+    return tuple(found[n] for n in range(len(targets)))
+
+
+def _of_each(
+    shared: Shared, request: CaptureRequest, targets: Sequence[Target]
+) -> Iterator[tuple[int, Trace | OpcheckError]]:
+    if shared.trace is None:
+        failure = shared.failure or Failure(error="CaptureError", message="there is no trace")
+        yield from ((n, error_of(failure)) for n in shared.targets)
+        return
+    for n, differences in zip(shared.targets, shared.differences, strict=True):
+        target = targets[n]
+        of_target = msgspec.structs.replace(request, cpu_fallback=target.cpu_fallback)
+        yield (
+            n,
+            msgspec.structs.replace(
+                shared.trace,
+                target_torch=str(target.torch),
+                target_macos=str(target.macos),
+                differences=differences,
+                environment=environment(of_target),
+            ),
+        )
 
 
 def ask(

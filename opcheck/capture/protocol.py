@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from opcheck.errors import CaptureError, OpcheckError
 from opcheck.model import Precision, Record, Trace
 
 
@@ -33,6 +34,25 @@ class Done(Record, frozen=True, kw_only=True, tag="done"):
     code: str = ""
 
 
+class Shared(Record, frozen=True, kw_only=True):
+    """What one capture came to, and the targets that it serves, by their places among those asked for."""
+
+    targets: tuple[int, ...]
+    #: of the first of them; None: there is none.
+    trace: Trace | None = None
+    #: what ``Trace.differences`` is for each of them
+    differences: tuple[tuple[str, ...], ...] = ()
+    #: why there is no trace
+    failure: Failure | None = None
+
+
+class Captures(Record, frozen=True, kw_only=True):
+    """One capture for each class of targets; ``left`` are those for which the model must be loaded anew."""
+
+    shared: tuple[Shared, ...]
+    left: tuple[int, ...] = ()
+
+
 class Compared(Record, frozen=True, kw_only=True, tag="compared"):
     """The runs beside float64 (opcheck/precision)."""
 
@@ -46,6 +66,20 @@ class Answered(Record, frozen=True, kw_only=True, tag="answered"):
 
 
 Message = Stage | Failure | Done | Compared | Answered
+
+
+def failure_of(error: BaseException, model: str) -> Failure:
+    """The exception as it travels: one of ours, or whatever user code raises."""
+    if isinstance(error, OpcheckError):
+        name = type(error).__name__
+        return Failure(error=name, message=error.message, context=error.context, hint=error.hint)
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return Failure(
+        error=CaptureError.__name__,
+        message=f"the capture of this model broke off: {text}",
+        context=model,
+        hint="run again with -v to see what the process printed",
+    )
 
 
 class Say(Protocol):

@@ -27,7 +27,7 @@ from opcheck.capture.train_loss import NothingToTrainError
 from opcheck.capture.train_optimizer import parse
 from opcheck.capture.watchdog import TimeLimitReached, out_of_memory, rest
 from opcheck.errors import ModelLoadError
-from opcheck.model import Problem, SourceLocation, Trace
+from opcheck.model import Birth, OpCall, Problem, SourceLocation, Trace
 from opcheck.oplists.registrations import load as load_lists
 from opcheck.simulate.backend import mps_backend
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS
@@ -37,8 +37,9 @@ from opcheck.simulate.tensor import OutsideError
 from opcheck.versions import Target, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from opcheck.capture.inputs import Inputs
     from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
     from opcheck.simulate.dispatcher import Simulator
@@ -72,6 +73,21 @@ class Captured(NamedTuple):
 
     trace: Trace
     code: str
+    #: what saw the run, and knows what it asked of its target
+    mac: Simulator
+
+
+class Prepared(NamedTuple):
+    """A model with its inputs, on the CPU, as it is before a run: a run changes it."""
+
+    model: torch.nn.Module
+    inputs: Inputs
+    step: TrainStep | None
+    births: Births
+    #: of checkpoints
+    saved: list[Birth]
+    eager: list[Problem]
+    packages: dict[str, str]
 
 
 def run(request: CaptureRequest, say: Say) -> Captured:
@@ -81,12 +97,26 @@ def run(request: CaptureRequest, say: Say) -> Captured:
         ModelLoadError: the model cannot be imported or built.
         InputError: the inputs do not parse, or none could be derived.
     """
-    target = Target(
+    target = target_of(request)
+    return record(request, target, prepare(request, target, say), say)
+
+
+def target_of(request: CaptureRequest) -> Target:
+    """The Mac that the request names."""
+    return Target(
         torch=Version.parse(request.torch),
         macos=Version.parse(request.macos),
         cpu_fallback=request.cpu_fallback,
     )
-    registrations = dict(load_lists().operators(str(target.torch)))
+
+
+def prepare(request: CaptureRequest, target: Target, say: Say) -> Prepared:
+    """Load the model and make its inputs, in a process that seems to be on that Mac.
+
+    Raises:
+        ModelLoadError: the model cannot be imported or built.
+        InputError: the inputs do not parse, or none could be derived.
+    """
     step = _step(request)
     saved = [birth for file in request.checkpoints for birth in checkpoint.births(file)]
     say(f"loading {request.model}")
@@ -101,6 +131,13 @@ def run(request: CaptureRequest, say: Say) -> Captured:
     model.train(step is not None)
     say(f"tracing with {request.tracer}")
     model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
+    return Prepared(model, inputs, step, births, saved, eager, loaded.packages)
+
+
+def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say) -> Captured:
+    """Run what was prepared once on the simulated Mac, and turn what was recorded into a trace."""
+    model, inputs, step, births, saved, eager, packages = prepared
+    registrations = dict(load_lists().operators(str(target.torch)))
     recorder, mover = Recorder(births), Mover(KEEP_ELEMENTS, births)
     mover.module(model)
     args, kwargs = mover.value(inputs.args, "args"), mover.value(inputs.kwargs, "kwargs")
@@ -112,14 +149,11 @@ def run(request: CaptureRequest, say: Say) -> Captured:
         lost_gradients.heard() as lost,
     ):
         problem = _call(step or _forward(request), model, args, kwargs, recorder)
-        differences = _differences(mac, target)
     say(f"recorded {len(recorder.calls)} calls", seconds=_FINISH)
     numbers = Numbers()
     graph = to_graph(recorder.calls, mover.names, recorder.place, numbers)
     moves = mover.calls(numbers)
-    refusal = problem and refused.call(
-        problem, recorder.phase, target, load_lists().statements.by_id.values()
-    )
+    refusal = problem and mac.questions(_refusal, problem, recorder.phase)
     if problem and refusal:
         problem = msgspec.structs.replace(problem, kind="refused")
     problems = (
@@ -145,15 +179,15 @@ def run(request: CaptureRequest, say: Say) -> Captured:
         parameters=mover.elements,
         parameter_bytes=mover.bytes,
         installed_torch=str(torch.__version__),
-        target_torch=request.torch,
-        target_macos=request.macos,
-        differences=differences,
+        target_torch=str(target.torch),
+        target_macos=str(target.macos),
+        differences=differences(mac.absent, target),
         problems=problems,
         uncalled=() if problem else recorder.uncalled(model),
         complete=problem is None,
-        packages=loaded.packages,
+        packages=packages,
     )
-    return Captured(trace, code(graph) if request.save_graph else "")
+    return Captured(trace, code(graph) if request.save_graph else "", mac)
 
 
 @contextlib.contextmanager
@@ -232,6 +266,10 @@ def _call(
     return None
 
 
+def _refusal(target: Target, problem: Problem, phase: str) -> OpCall | None:
+    return refused.call(problem, phase, target, load_lists().statements.by_id.values())
+
+
 def _problem(error: BaseException, recorder: Recorder) -> Problem:
     kind = next(name for cls, name in _KINDS if isinstance(error, cls))
     if out_of_memory(error):
@@ -272,7 +310,8 @@ def raised_at(error: BaseException) -> SourceLocation | None:
     return None
 
 
-def _differences(mac: Simulator, target: Target) -> tuple[str, ...]:
+def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:
+    """How the installed torch differs from the target; ``absent`` are the operators that it lacks."""
     installed = Version.parse(torch.__version__)
     if installed == target.torch:
         return ()
@@ -282,10 +321,10 @@ def _differences(mac: Simulator, target: Target) -> tuple[str, ...]:
             f"a branch on torch.__version__ did not see {target.torch}"
         )
     ]
-    if mac.absent:
-        names = ", ".join(mac.absent[:5])
+    if absent:
+        names = ", ".join(absent[:5])
         said.append(
-            f"{len(mac.absent)} operators of torch {target.torch} that MPS has are not installed, "
-            f"and no call of them was seen: {names}" + (", ..." if len(mac.absent) > 5 else "")
+            f"{len(absent)} operators of torch {target.torch} that MPS has are not installed, "
+            f"and no call of them was seen: {names}" + (", ..." if len(absent) > 5 else "")
         )
     return tuple(said)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck.capture import installed, watchdog
-from opcheck.capture.protocol import Done, Failure, Message, Stage
+from opcheck.capture import installed, noting, watchdog
+from opcheck.capture.protocol import Done, Failure, Message, Stage, failure_of
 from opcheck.capture.request import CaptureRequest
 from opcheck.errors import CaptureError, OpcheckError
 
@@ -42,6 +42,8 @@ def main(load: Callable[[], Work] = _capture) -> int:
     process = os.getpid()
     try:
         request = msgspec.json.decode(sys.stdin.buffer.read(), type=CaptureRequest)
+        if request.notes:
+            noting.note_down(request.notes)
         # Reading the rest of our stdin must not hang user code that asks for input.
         sys.stdin.close()
         sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115
@@ -71,12 +73,7 @@ def _answer(load: Callable[[], Work], request: CaptureRequest, answers: BinaryIO
         watchdog.limit_time(request.time_limit)
         return work(request, say)
     except OpcheckError as error:
-        return Failure(
-            error=type(error).__name__,
-            message=error.message,
-            context=error.context,
-            hint=error.hint,
-        )
+        return failure_of(error, request.model)
     except watchdog.TimeLimitReached:
         return Failure(
             error=CaptureError.__name__,
@@ -87,13 +84,7 @@ def _answer(load: Callable[[], Work], request: CaptureRequest, answers: BinaryIO
     except BaseException as error:  # noqa: BLE001 - user code can raise anything while it is imported
         with contextlib.suppress(Exception):  # it may have closed stderr
             traceback.print_exc()
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        return Failure(
-            error=CaptureError.__name__,
-            message=f"the capture of this model broke off: {text}",
-            context=request.model,
-            hint="run again with -v to see what the process printed",
-        )
+        return failure_of(error, request.model)
 
 
 def _send(answers: BinaryIO, message: Message) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-_V2_5, _V2_8, _V2_9, _V2_12 = (Version(2, minor) for minor in (5, 8, 9, 12))
+_V2_5, _V2_8, _V2_9, _V2_12, _V2_15 = (Version(2, minor) for minor in (5, 8, 9, 12, 15))
 
 
 def composite(op: Any, *args: Any, **kwargs: Any) -> Any:
@@ -124,14 +124,24 @@ def _is_dense(x: Tensor) -> bool:
     return True
 
 
-def dropout(_ask: Questions) -> Callable[..., Tensor]:
+def _fuses_dropout(target: Target) -> bool:
+    # Dropout.cpp, is_fused_kernel_acceptable, whose MPS case is new in 2.15.
+    return target.torch >= _V2_15
+
+
+def dropout(ask: Questions) -> Callable[..., Tensor]:
     """One kernel where it fits."""
     floats = (torch.float32, torch.float16, torch.bfloat16)
 
     def twin(x: Tensor, p: float, train: bool) -> Tensor:  # noqa: FBT001 - the operator's schema
-        # Dropout.cpp, is_fused_kernel_acceptable, whose MPS case is new in 2.15.
-        plain = x.numel() > 0 and _is_dense(x)
-        if train and 0 < p < 1 and plain and x.dtype in floats:
+        if (
+            train
+            and 0 < p < 1
+            and x.numel() > 0
+            and x.dtype in floats
+            and _is_dense(x)
+            and ask(_fuses_dropout)
+        ):
             return aten.native_dropout.default(x, p, train)[0]
         return composite(aten.dropout.default, x, p, train)
 

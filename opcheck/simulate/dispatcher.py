@@ -113,6 +113,7 @@ class Simulator(TorchDispatchMode):
         python_kernels: Mapping[str, Callable[..., Any]],
         sink: Sink,
         *,
+        questions: Questions,
         keep: int = KEEP_ELEMENTS,
     ) -> None:
         super().__init__()
@@ -132,7 +133,7 @@ class Simulator(TorchDispatchMode):
         self._last = ""
         self._unrunnable: set[Any] = set()
         #: what asks the target
-        self.questions: Questions | None = None
+        self.questions = questions
         #: composites that the dispatcher took without asking this (simulate/sharing.py)
         self.passed: set[str] = set()
         FLIGHT.guess = None

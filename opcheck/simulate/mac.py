@@ -44,8 +44,7 @@ def simulated_mac(
     """
     ask = Questions(target)
     twins = twins_of(target, ask)
-    simulator = simulator_type(registrations, twins, PYTHON_KERNELS, sink, keep=keep)
-    simulator.questions = ask
+    simulator = simulator_type(registrations, twins, PYTHON_KERNELS, sink, questions=ask, keep=keep)
     kernels, absent = present_and_absent(registrations)
     mirror = Mirror(kernels, passing(registrations, twins, simulator.passed))
     simulator.absent = tuple(absent)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from opcheck.versions import Target
 
-    Answer = TypeVar("Answer", bound=Hashable)
+    Answer = TypeVar("Answer")
 
 
 class Questions:

@@ -34,8 +34,7 @@ def serves(simulator: Simulator, target: Target, other: Target) -> bool:
     Raises:
         OpListError: the lists hold no such torch release.
     """
-    ask = simulator.questions
-    if ask is None or not ask.answered_alike(other) or not told.fits(other):
+    if not simulator.questions.answered_alike(other) or not told.fits(other):
         return False
     met = {route.name: route.implicit for route in simulator.met}
     met.update(dict.fromkeys(simulator.passed, True))

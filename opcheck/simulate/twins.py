@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 _V2_1, _V2_3, _V2_5, _V2_7 = (Version(2, minor) for minor in (1, 3, 5, 7))
-_V2_12, _V2_15 = (Version(2, minor) for minor in (12, 15))
 
 
 class Twin(NamedTuple):
@@ -102,9 +101,9 @@ TWINS: tuple[Twin, ...] = (
     Twin("aten::lstm.input", Span(), branches.lstm, "native/RNN.cpp: _lstm_mps"),
     Twin(
         "aten::dropout",
-        Span(since=_V2_15),
+        Span(),
         branches.dropout,
-        "native/Dropout.cpp: native_dropout on MPS",
+        "native/Dropout.cpp: native_dropout on MPS, since 2.15",
     ),
     Twin(
         "aten::one_hot",

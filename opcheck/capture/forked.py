@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import time
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,8 +20,14 @@ class EndedError(RuntimeError):
     """The fork was ended, or ended itself, before it was done."""
 
 
-def forked(work: Callable[[], bytes], seconds: float) -> bytes:
+def forked(work: Callable[[], bytes], seconds: float, *, group: bool = True) -> bytes:
     """What ``work`` returns, from a fork of this process; where there is no fork, from this one.
+
+    Args:
+        work: what is done there.
+        seconds: after which it is ended.
+        group: it leads a process group, and what it has started is ended with it; else it stays in that of this
+            process, and who ends that ends it.
 
     Raises:
         EndedError: it took longer than ``seconds``, or died.
@@ -28,26 +35,29 @@ def forked(work: Callable[[], bytes], seconds: float) -> bytes:
     if not hasattr(os, "fork"):
         return work()
     reading, writing = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        # Python 3.12 and later warn of threads: the fork takes no lock that one of ours could hold.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if not child:
-        _work(work, reading, writing)
+        _work(work, reading, writing, group=group)
     os.close(writing)
     try:
         return _read(reading, child, seconds)
     finally:
         os.close(reading)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)
+            (os.killpg if group else os.kill)(child, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, 0)
 
 
-def _work(work: Callable[[], bytes], reading: int, writing: int) -> None:
+def _work(work: Callable[[], bytes], reading: int, writing: int, *, group: bool) -> None:
     code = 1
     try:
         os.close(reading)
-        # What it starts (Inductor's compilers) ends with it.
-        os.setpgid(0, 0)
+        if group:
+            os.setpgid(0, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         with os.fdopen(writing, "wb") as file:
             file.write(work())

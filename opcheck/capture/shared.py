@@ -1,0 +1,140 @@
+"""One capture for all targets on which the run would be the same; the model is built once.
+
+Each run has a fork of its own, which begins with the model as it was built: a run changes a model, and one that raises,
+hangs or ends its process ends no other.  Runs in the process that it is called in: the model is loaded there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import traceback
+from typing import TYPE_CHECKING
+
+import msgspec
+import torch
+
+from opcheck.capture import run, watchdog
+from opcheck.capture.forked import EndedError, forked
+from opcheck.capture.protocol import Captures, Shared, failure_of
+from opcheck.errors import CaptureError
+from opcheck.oplists.registrations import load as load_lists
+from opcheck.simulate import told
+from opcheck.simulate.mirror import present_and_absent
+from opcheck.simulate.sharing import serves
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opcheck.capture.protocol import Say
+    from opcheck.capture.request import CaptureRequest
+    from opcheck.versions import Target
+
+#: seconds that a fork gets beside the time limit of the run, to make a trace of it
+_AFTER = 150.0
+
+
+def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Captures:
+    """Capture the model of ``request`` once for each class of targets on which the run is the same.
+
+    Call it in a process that nothing else is to happen in: user code runs here, and PYTORCH_ENABLE_MPS_FALLBACK is set.
+
+    Args:
+        request: the model and its inputs; its own target is not looked at.
+        targets: those to be served.
+        say: told the stages.
+
+    Returns:
+        The captures, those of newer releases first.  ``left`` are targets that the program was told of in other words
+        while it was loaded (an import that asks for the version of macOS): they need another process.
+
+    Raises:
+        ModelLoadError, InputError: as ``capture.run`` does.
+        OpListError: the lists hold no such torch release.
+        CaptureError: what this process has loaded already was told of another Mac.
+    """
+    # The newest first: it has most kernels, and so tells most of what it would have asked.
+    order = sorted(
+        range(len(targets)),
+        key=lambda n: (targets[n].torch, targets[n].macos, targets[n].cpu_fallback),
+        reverse=True,
+    )
+    if not order:
+        return Captures(shared=())
+    first = targets[order[0]]
+    for target in targets:
+        load_lists().release(str(target.torch))
+    if not told.fits(first):
+        raise CaptureError(
+            f"this process has loaded programs that were told of another Mac than {first}",
+            context=request.model,
+            hint="capture it in a process of its own: opcheck.capture.parent.capture_many",
+        )
+    os.environ[told.FALLBACK_VARIABLE] = told.fallback_value(first)
+    prepared = run.prepare(request, first, say)
+    watchdog.rest()
+    here = [n for n in order if told.fits(targets[n])]
+    shared = []
+    waiting = here
+    while waiting:
+        target = targets[waiting[0]]
+        say(f"running as {target}", seconds=request.time_limit + _AFTER)
+        found = _captured(request, prepared, targets, waiting)
+        shared.append(found)
+        waiting = [n for n in waiting if n not in found.targets]
+    return Captures(shared=tuple(shared), left=tuple(n for n in order if n not in here))
+
+
+def _captured(
+    request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
+) -> Shared:
+    """The capture for the first of those that wait, and for all of them that it serves."""
+
+    def work() -> bytes:
+        return msgspec.json.encode(_run(request, prepared, targets, waiting))
+
+    if len(targets) == 1:
+        return _run(request, prepared, targets, waiting)
+    try:
+        made = forked(work, request.time_limit + _AFTER, group=False)
+    except EndedError as error:
+        ended = CaptureError(
+            f"the process that ran the model was {error}",
+            context=f"{request.model}, as on {targets[waiting[0]]}",
+            hint="audit this target alone, with -v to see all that is printed",
+        )
+        return Shared(targets=(waiting[0],), failure=failure_of(ended, request.model))
+    return msgspec.json.decode(made, type=Shared)
+
+
+def _run(
+    request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
+) -> Shared:
+    target = targets[waiting[0]]
+    os.environ[told.FALLBACK_VARIABLE] = told.fallback_value(target)
+    # A pool of threads does not live on in a fork.
+    torch.set_num_threads(1)
+    watchdog.limit_time(request.time_limit)
+    try:
+        captured = run.record(request, target, prepared, _silent)
+    except Exception as error:  # noqa: BLE001 - of one class of targets: the others have their own
+        with contextlib.suppress(Exception):  # the program may have closed stderr
+            traceback.print_exc()
+        return Shared(targets=(waiting[0],), failure=failure_of(error, request.model))
+    finally:
+        watchdog.rest()
+    served = [n for n in waiting if n == waiting[0] or serves(captured.mac, target, targets[n])]
+    return Shared(
+        targets=tuple(served),
+        trace=captured.trace,
+        differences=tuple(_differences(targets[n]) for n in served),
+    )
+
+
+def _differences(target: Target) -> tuple[str, ...]:
+    _, absent = present_and_absent(load_lists().operators(str(target.torch)))
+    return run.differences(absent, target)
+
+
+def _silent(text: str, *, seconds: float = 0.0) -> None:
+    """The parent has been told."""
