@@ -1,0 +1,95 @@
+"""``opcheck compare MODEL --device mps``: a real device's results, operator by operator, against float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from opcheck import __version__
+from opcheck.capture.request import DEFAULT_OPTIMIZER, DEFAULT_TRACER
+from opcheck.cli import VERBS, asking, audit, output
+from opcheck.cli.capturing import SHOWING, borrowed
+from opcheck.oplists.registrations import load
+
+#: how often a call is timed
+_TIMES = 7
+
+_BORROWED = (
+    "inputs",
+    "input_files",
+    "settings",
+    "dtype",
+    "grad",
+    "mode",
+    "fallback",
+    "timeout",
+    "memory_limit",
+    *SHOWING,
+)
+
+
+@click.command(
+    "compare",
+    help=VERBS["compare"],
+    params=borrowed(*_BORROWED),
+    epilog="MODEL is named as for opcheck audit; it is run with its weights, forward, and with --mode train backward. "
+    "The device is any that this machine's torch has. Exits with 1 where an operator goes wrong, with 3 where the run "
+    "broke off or nothing could be compared. It differs from opcheck audit --precision, which needs no device: there "
+    "the CPU's float32 is followed through the whole model.",
+)
+@click.argument("model")
+@click.option("--device", required=True, metavar="DEVICE", help="mps, cuda, cuda:1, xpu, cpu ...")
+@click.option(
+    "--repro",
+    default="opcheck-repro",
+    show_default=True,
+    metavar="DIR",
+    help="Where the first wrong call is written, with its inputs, if there is one; '' for nowhere.",
+)
+@click.option(
+    "--time", "timed", is_flag=True, help="Also time each operator, there and on the CPU."
+)
+@asking.format_flag
+@asking.output_flag
+def command(  # noqa: D103
+    *,
+    model: str,
+    device: str,
+    repro: str,
+    timed: bool,
+    quiet: bool,
+    verbose: bool,
+    format_name: str | None,
+    output_path: str,
+    **capturing: Any,
+) -> int:
+    from opcheck.compare.parent import compare  # noqa: PLC0415  (not for --help)
+    from opcheck.compare.records import Plan  # noqa: PLC0415
+    from opcheck.report.asked import compared as page  # noqa: PLC0415
+
+    lists = load()
+    line = audit.release_of(None, lists)
+    request = audit.request_of(
+        model,
+        line,
+        audit.system_of(None, line, lists),
+        tracer=DEFAULT_TRACER,
+        optimizer=DEFAULT_OPTIMIZER,
+        autocast="",
+        **capturing,
+    )
+    with output.progress(quiet=quiet, verbose=verbose) as progress:
+        found = compare(
+            request,
+            Plan(device=device, times=_TIMES if timed else 0, repro=repro),
+            progress=progress,
+            show_output=verbose,
+        )
+    found = msgspec.structs.replace(found, tool=f"opcheck {__version__}")
+    asking.deliver(found, page.document, format_name, output_path)
+    if found.wrong:
+        return 1
+    compared = found.outcomes.get("agrees", 0) + found.outcomes.get("loose", 0)
+    return 0 if found.complete and compared else asking.COULD_NOT_TELL

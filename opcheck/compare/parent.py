@@ -1,0 +1,76 @@
+"""Asks a child process for the run on the device, and runs its reproducer.  Imports no torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from opcheck.capture.parent import ask, environment
+from opcheck.capture.protocol import Answered
+from opcheck.capture.request import CaptureRequest
+from opcheck.compare.records import FAILS, SHOWS, SHOWS_NOT, Comparison, Plan, Reproducer
+
+#: GB that no machine has: what a device's driver reserves is no memory of this machine.
+_NO_LIMIT = 1e6
+#: seconds that a reproducer may take
+_REPRODUCER = 300.0
+
+
+def compare(
+    request: CaptureRequest,
+    plan: Plan,
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+) -> Comparison:
+    """The model of ``request`` on the plan's device, call by call beside float64 on the CPU.
+
+    Args:
+        request: the model and its inputs; its target says nothing here.
+        plan: the device, and what else is wanted.
+        progress: told the stages.
+        show_output: pass on what the child prints, to stderr.
+
+    Raises:
+        UsageError: this machine has no such device.
+        ModelLoadError, InputError: as the child says.
+        CaptureError: the child died, was killed for its time, or the run broke off before its first call.
+    """
+    limit = request.memory_limit or (0.0 if plan.device == "cpu" else _NO_LIMIT)
+    whole = msgspec.structs.replace(request, plan=msgspec.to_builtins(plan), memory_limit=limit)
+    answer = ask("opcheck.compare.worker", whole, progress=progress, show_output=show_output)
+    assert isinstance(answer, Answered)  # noqa: S101  (what that worker answers)
+    found = msgspec.json.decode(answer.content, type=Comparison)
+    if found.reproducer is None or not found.reproducer.path:
+        return found
+    if progress is not None:
+        progress("running the reproducer")
+    return msgspec.structs.replace(found, reproducer=_tried(found.reproducer, whole))
+
+
+def _tried(written: Reproducer, request: CaptureRequest) -> Reproducer:
+    """The reproducer, after it was run alone."""
+    try:
+        done = subprocess.run(  # noqa: S603 - this interpreter, our script
+            [sys.executable, str(Path(written.path) / "repro.py")],
+            capture_output=True,
+            text=True,
+            timeout=_REPRODUCER,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **environment(request)},
+        )
+    except subprocess.TimeoutExpired:
+        detail = f"not done after {_REPRODUCER:g} s"
+        return msgspec.structs.replace(written, state=FAILS, detail=detail)
+    printed = (done.stdout if done.returncode in {0, 1} else done.stderr).strip().splitlines()
+    # Python, too, exits with 1 where a script raises.
+    raised = done.returncode == 1 and "Traceback" in done.stderr
+    state = FAILS if raised else {0: SHOWS_NOT, 1: SHOWS}.get(done.returncode, FAILS)
+    last = (done.stderr.strip().splitlines() if raised else printed)[-1:]
+    return msgspec.structs.replace(written, state=state, detail=" ".join(last))
