@@ -58,6 +58,8 @@ class CaptureRequest(Record, frozen=True, kw_only=True):
     precision: tuple[str, ...] = ()
     #: what another kind of work than the capture is asked for (compile/plan.py)
     plan: dict[str, object] = {}
+    #: file to which the child appends what it reads (capture/noting.py); empty: nobody asks.
+    notes: str = ""
     #: seconds until the child process is ended.
     time_limit: float = 300.0
     #: GB of memory that the child may take on this machine; 0: three quarters of what it has.
