@@ -20,7 +20,7 @@ LAYERS = (
     ("emulator", "observe"),
     ("changes",),
     ("many",),
-    ("pipeline", "compiled"),
+    ("pipeline", "compiled", "cache"),
     ("doctor",),
     ("scan",),
     ("rules",),
