@@ -205,6 +205,8 @@ class CallGroup(Record, frozen=True, kw_only=True):
     locations: tuple[GroupLocation, ...] = ()
     dtypes: tuple[str, ...] = ()
     phases: tuple[str, ...] = ()
+    #: the smallest of them, without its place; None: all that is said of it is that it is native.
+    example: OpCall | None = None
 
 
 class GroupLocation(Record, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import yaml
@@ -15,6 +16,8 @@ from opcheck.model import Finding, GroupLocation, Record, SourceLocation
 
 #: The schema that this reads (report/schema.py): a file of a newer one may mean something else by the same keys.
 NAME, NEWEST = "opcheck-report", 1
+
+Kind = TypeVar("Kind", bound=Record)
 
 _SCHEMA = re.compile(r"(?P<name>[\w-]+)/(?P<version>\d+)")
 _AGAIN = "write it again: opcheck audit MODEL -o report.json"
@@ -62,8 +65,8 @@ class _Report(Record, frozen=True):
     op_lists: _OpLists
 
 
-def read(path: str) -> Side:
-    """The report in a file, JSON or YAML, whatever its suffix.
+def decode(path: str, kind: type[Kind]) -> Kind:
+    """The report in a file, JSON or YAML, whatever its suffix: the keys that ``kind`` has.
 
     Raises:
         UsageError: it cannot be read, is no report, or is one of a newer schema.
@@ -81,9 +84,18 @@ def read(path: str) -> Side:
             hint=f"upgrade opcheck, or {_AGAIN}",
         )
     try:
-        found = msgspec.convert(content, _Report)
+        return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
         raise UsageError(f"a damaged report: {error}", context=path, hint=_AGAIN) from error
+
+
+def read(path: str) -> Side:
+    """The report in a file, as one side of a comparison.
+
+    Raises:
+        UsageError: as ``decode`` does.
+    """
+    found = decode(path, _Report)
     return Side(
         name=path,
         model=found.model,

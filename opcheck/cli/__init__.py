@@ -21,12 +21,15 @@ VERBS = {
     "doctor": "Say what is wrong with a machine: torch, macOS, Python, variables, packages.",
     "explain": "Explain a finding, or list all of them.",
     "history": "Say how an operator's status changed from release to release, and why.",
+    "issue": "Write what PyTorch's tracker asks for about a finding.",
     "lists": "Show the op lists that the verdicts come from, or build them.",
     "matrix": "Write the coverage of a torch release: one row an operator overload.",
     "observe": "Read the logs of a Mac or of a CI job: what ran on the CPU, what raised, and where.",
     "op": "Say what the releases do with an operator: can I use it?",
+    "repro": "Write the smallest program for a finding, tried on an emulated Mac.",
     "run": "Run a program, as it is, on an emulated Mac, and say what its calls do there.",
     "scan": "Read source without running it: the lines that were written for CUDA.",
+    "sweep": "Audit whole libraries of models over many releases and macOS versions.",
     "upgrade": "Say which torch or macOS removes a model's findings, and what that breaks.",
 }
 

@@ -8,8 +8,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcheck.capture.lines import is_user_code, locate
+from opcheck.examples import example_of
 from opcheck.judge import outcome
-from opcheck.model import PHASES, CallGroup, GroupLocation, Partition, SourceLocation, Verdict
+from opcheck.model import (
+    PHASES,
+    CallGroup,
+    GroupLocation,
+    OpCall,
+    Partition,
+    SourceLocation,
+    Verdict,
+)
 from opcheck.simulate.tensor import MPSTensor
 from opcheck.wording import any_layer
 
@@ -45,6 +54,7 @@ class Tally:
         self.rows: Counter[Row] = Counter()
         self._kept: dict[int, Verdict] = {}
         self._dtypes: dict[tuple[str, int], set[str]] = {}
+        self._examples: dict[tuple[str, int], OpCall | None] = {}
         self._user: dict[CodeType, bool] = {}
         self._warned: set[tuple[str, Site]] = set()
         self._copies = [0, 0, 0, 0]
@@ -107,6 +117,9 @@ class Tally:
         self.rows[Row(call.route.name, number, site, module, phase)] += 1
         if number not in self._kept:
             self._kept[number] = judged.verdict
+        if (call.route.name, number) not in self._examples:
+            example = example_of((judged.call,), judged.verdict)
+            self._examples[call.route.name, number] = example
         self._dtypes.setdefault((call.route.name, number), set()).update(judged.dtypes)
 
     def _made(self, tensor: MPSTensor) -> None:
@@ -169,6 +182,7 @@ class Tally:
                 locations=tuple(_places(rows)),
                 dtypes=tuple(sorted(self._dtypes[op, number])),
                 phases=tuple(phase for phase in PHASES if phase in {row.phase for row, _ in rows}),
+                example=self._examples[op, number],
             )
             for (op, number), rows in members.items()
         ]

@@ -17,7 +17,7 @@ from opcheck.simulate.tensor import MPSTensor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opcheck.model import Verdict
+    from opcheck.model import OpCall, Verdict
     from opcheck.oplists.registrations import OpLists
     from opcheck.simulate.dispatcher import Call
     from opcheck.versions import Target
@@ -35,6 +35,8 @@ class Judged(NamedTuple):
     error: BaseException | None
     warning: str
     dtypes: tuple[str, ...]
+    #: the call itself
+    call: OpCall
 
 
 class Verdicts:
@@ -100,6 +102,7 @@ class Verdicts:
             error_of(verdict, record, self._target, self._lists),
             warning_of(verdict, call.route.name, self._lists),
             tuple(sorted({spec.dtype for spec in specs})),
+            record,
         )
 
 

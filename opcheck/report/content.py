@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from opcheck.examples import example_content
 from opcheck.fingerprint import fingerprints
 from opcheck.model import (
     CallGroup,
@@ -72,6 +73,7 @@ def _group(group: CallGroup) -> dict[str, object]:
         "dtypes": list(group.dtypes),
         "phases": list(group.phases),
         "locations": [_location(place) for place in group.locations],
+        "example": example_content(group.example) if group.example else None,
     }
 
 

@@ -123,6 +123,22 @@ _DEFS: dict[str, Schema] = {
         dtypes=_TEXTS,
         phases=_list(_one_of(*PHASES)),
         locations=_list(_ref("location")),
+        example=_or_null(_ref("call")),
+    ),
+    "call": _object(
+        "the smallest call of a group of which more is said than that it is native",
+        inputs=_list(
+            _object(
+                "a tensor that it reads or writes",
+                argument=_text("by the operator's schema; the tensors of a list share one"),
+                dtype=_text(),
+                shape=_list(_count()),
+                stride=_or_null(_list({"type": "integer"}, "null: contiguous")),
+                layout=_text(),
+                device=_text(),
+            )
+        ),
+        arguments=_map({}, "the others; inf and nan are words"),
     ),
     "statement": _object(
         "a limitation or an advisory",

@@ -1,0 +1,112 @@
+"""``opcheck repro``: a finding as the smallest program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from opcheck.cli import VERBS, asking, capturing, output
+from opcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from opcheck.repro.check import Tried
+    from opcheck.repro.saved import Chosen, Saved
+
+_SUFFIXES = {".json", ".yaml", ".yml"}
+EPILOG = (
+    "SOURCE is a report that opcheck audit or opcheck run wrote (-o report.json), or a model to audit. WHICH is the number "
+    "of a finding, a rule (OC102) or an operator; without it the findings are listed."
+)
+PARAMETERS = capturing.borrowed(
+    "torch", "macos", "fallback", *capturing.CAPTURING, *capturing.SHOWING
+)
+
+
+@click.command("repro", help=VERBS["repro"], params=[*PARAMETERS], epilog=EPILOG)
+@click.argument("source")
+@click.argument("which", required=False)
+@asking.output_flag
+def command(source: str, which: str | None, output_path: str, **captured: Any) -> int:
+    """Write the program; 3 where it could not be checked."""
+    chosen = chosen_finding(source, which, **captured)
+    if chosen is None:
+        return 0
+    made = tried(chosen)
+    asking.put(made.text, output_path)
+    return told(made)
+
+
+def chosen_finding(source: str, which: str | None, **captured: Any) -> Chosen | None:
+    """The finding that was asked for; None: they were listed.
+
+    Raises:
+        UsageError: there is no such finding, or it is about no one call.
+    """
+    from opcheck.repro import saved  # noqa: PLC0415  (not for --help)
+
+    report = _report(source, **captured)
+    if which is None:
+        output.emit(_listing(report))
+        return None
+    chosen = saved.choose(report, which)
+    if chosen.calls is None:
+        raise UsageError(
+            f"finding {chosen.number} ({chosen.finding.rule}) is about no one call that the report keeps",
+            context=chosen.finding.message,
+            hint="opcheck repro SOURCE lists those with a program; a report of an older opcheck has none: "
+            "write it again",
+        )
+    return chosen
+
+
+def _report(source: str, **captured: Any) -> Saved:
+    from opcheck.repro import saved  # noqa: PLC0415  (not for --help)
+
+    if Path(source).suffix in _SUFFIXES:
+        return saved.read(source)
+    from opcheck.cli import audit, targets  # noqa: PLC0415
+    from opcheck.oplists.registrations import load  # noqa: PLC0415
+    from opcheck.versions import Target  # noqa: PLC0415
+
+    lists = load()
+    line = audit.release_of(captured.pop("torch"), lists)
+    system = audit.system_of(captured.pop("macos"), line, lists)
+    fallback = captured.pop("fallback")
+    shown = {name: captured.pop(name) for name in capturing.SHOWING}
+    request = audit.request_of(source, line, system, fallback=fallback, **captured)
+    target = Target(torch=line, macos=system, cpu_fallback=fallback)
+    (made,) = targets.reports(request, (target,), lists, **shown)
+    return saved.of(made)
+
+
+def _listing(report: Saved) -> str:
+    """The findings by their numbers, and which of them a program can be written for."""
+    from opcheck.repro.saved import every  # noqa: PLC0415  (not for --help)
+
+    lines = [f"{report.model}: torch {report.torch}, macOS {report.target['macos']}"]
+    for one in every(report):
+        mark = " " if one.calls else "-"
+        message = one.finding.message
+        shown = message if len(message) <= 78 else f"{message[:75]}..."
+        lines.append(f"{one.number:>4}{mark} {one.finding.rule:<6}  {shown}")
+    lines.append("(-: about no one call)" if "-" in "".join(x[4:5] for x in lines[1:]) else "")
+    return "\n".join(filter(None, lines))
+
+
+def tried(chosen: Chosen) -> Tried:
+    """The program for a finding, tried."""
+    from opcheck.repro.check import make  # noqa: PLC0415  (not for --help)
+
+    with output.progress(quiet=False, verbose=False) as progress:
+        if progress is not None:
+            progress("trying the program on the CPU and on an emulated Mac")
+        return make(chosen)
+
+
+def told(made: Tried) -> int:
+    """Say on stderr what came of trying it; the exit code."""
+    for note in made.notes:
+        output.note(note)
+    return 0 if made.checked else asking.COULD_NOT_TELL

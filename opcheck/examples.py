@@ -1,0 +1,63 @@
+"""The call that a report keeps of a group, so that the smallest program for it can be written later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from opcheck.model import OpCall, Scalar, TensorSpec, Verdict
+
+
+def example_of(calls: Sequence[OpCall], verdict: Verdict) -> OpCall | None:
+    """The call with the fewest elements, the first of several; None of calls that simply run on MPS."""
+    if verdict.status == "native" and not (verdict.limitations or verdict.advisories):
+        return None
+    smallest = min(calls, key=lambda call: sum(math.prod(one.shape) for one in call.inputs))
+    # JSON has no inf and nan, and an example travels as JSON.
+    arguments = {name: _finite(value) for name, value in smallest.arguments.items()}
+    return msgspec.structs.replace(
+        smallest, arguments=arguments, location=None, module="", outputs=(), inner=None
+    )
+
+
+def example_content(call: OpCall) -> dict[str, object]:
+    """The call as plain data: what its operator is given."""
+    return {
+        "inputs": [
+            {
+                "argument": one.argument,
+                "dtype": one.dtype,
+                "shape": list(one.shape),
+                "stride": list(one.stride) if one.stride and not _contiguous(one) else None,
+                "layout": one.layout,
+                "device": one.device,
+            }
+            for one in call.inputs
+        ],
+        "arguments": {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in call.arguments.items()
+        },
+    }
+
+
+def _finite(value: Scalar | tuple[Scalar, ...]) -> Scalar | tuple[Scalar, ...]:
+    """The value, with the words for inf and nan."""
+    if isinstance(value, tuple):
+        return tuple(str(one) if _endless(one) else one for one in value)
+    return str(value) if _endless(value) else value
+
+
+def _endless(value: Scalar | tuple[Scalar, ...]) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _contiguous(spec: TensorSpec) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(spec.shape), reversed(spec.stride), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True

@@ -1,0 +1,205 @@
+"""What a program for a finding is made of: the parts of a report, from a file or from an audit just made."""
+
+from __future__ import annotations
+
+import msgspec
+
+from opcheck.changes.saved import decode
+from opcheck.errors import UsageError
+from opcheck.model import Record, Report
+from opcheck.report.content import as_dict
+
+Value = bool | int | float | str | None
+
+
+class Tensor(Record, frozen=True, kw_only=True):
+    """One tensor that a call is given, as a report writes it."""
+
+    argument: str
+    dtype: str
+    shape: tuple[int, ...]
+    #: None: contiguous
+    stride: tuple[int, ...] | None
+    layout: str
+    device: str
+
+
+class Example(Record, frozen=True, kw_only=True):
+    """The call that the report keeps of a group."""
+
+    inputs: tuple[Tensor, ...]
+    arguments: dict[str, Value | tuple[Value, ...]]
+
+
+class Place(Record, frozen=True, kw_only=True):
+    """A line of the user's."""
+
+    line: str
+    text: str
+    module: str
+
+
+class Found(Record, frozen=True, kw_only=True):
+    """A finding."""
+
+    rule: str
+    severity: str
+    message: str
+    op: str
+    prints: str
+    locations: tuple[Place, ...]
+
+
+class Evidence(Record, frozen=True, kw_only=True):
+    """Why the verdict is believed."""
+
+    kind: str
+    torch: str
+    where: str
+    detail: str
+
+
+class Calls(Record, frozen=True, kw_only=True):
+    """All calls of one overload with one verdict."""
+
+    op: str
+    status: str
+    kind: str | None
+    because: str
+    named: str
+    prints: str
+    confidence: str
+    evidence: tuple[Evidence, ...]
+    limitations: tuple[str, ...]
+    advisories: tuple[str, ...]
+    #: a report of an older opcheck has none.
+    example: Example | None = None
+
+
+class Statement(Record, frozen=True, kw_only=True):
+    """A limitation or an advisory that the report names."""
+
+    sort: str
+    effect: str
+    summary: str
+    links: tuple[str, ...]
+
+
+class Capture(Record, frozen=True, kw_only=True):
+    """How the calls were captured."""
+
+    mode: str
+    installed_torch: str
+
+
+class OpLists(Record, frozen=True, kw_only=True):
+    """The lists that were asked, and the release that they read."""
+
+    torch: str
+    commit: str
+    digest: str
+
+
+class Saved(Record, frozen=True, kw_only=True):
+    """The keys of a report that this room reads."""
+
+    tool: str
+    model: str
+    target: dict[str, str | bool]
+    findings: tuple[Found, ...]
+    calls: tuple[Calls, ...]
+    statements: dict[str, Statement]
+    capture: Capture
+    op_lists: OpLists
+
+    @property
+    def torch(self) -> str:
+        """The release line that was judged."""
+        return str(self.target["torch"])
+
+    @property
+    def cpu_fallback(self) -> bool:
+        """Whether PYTORCH_ENABLE_MPS_FALLBACK=1 was said to be set."""
+        return bool(self.target["cpu_fallback"])
+
+
+class Chosen(Record, frozen=True, kw_only=True):
+    """One finding of a report, and the calls that it is about."""
+
+    report: Saved
+    #: as a listing counts, from one
+    number: int
+    finding: Found
+    #: None: it is about no one operator's calls, or the report keeps none of them.
+    calls: Calls | None
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is printed and the result is wrong."""
+        named = [self.report.statements.get(one) for one in self.about]
+        return any(one is not None and one.effect == "wrong_result" for one in named)
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """The ids of the statements that the calls meet and the finding names."""
+        if self.calls is None:
+            return ()
+        met = (*self.calls.limitations, *self.calls.advisories)
+        said = [name for name in met if f"({name})" in self.finding.message]
+        decided = {one.detail for one in self.calls.evidence}
+        return tuple(said or (name for name in met if name in decided))
+
+
+def read(path: str) -> Saved:
+    """The report in a JSON or YAML file.
+
+    Raises:
+        UsageError: it cannot be read, or is no report of an audit or of a run.
+    """
+    return decode(path, Saved)
+
+
+def of(report: Report) -> Saved:
+    """The parts of a report that was just made."""
+    return msgspec.convert(as_dict(report), Saved)
+
+
+def every(report: Saved) -> tuple[Chosen, ...]:
+    """The findings, numbered from one, each with its calls."""
+    return tuple(
+        Chosen(report=report, number=number, finding=one, calls=_calls(report, one))
+        for number, one in enumerate(report.findings, 1)
+    )
+
+
+def choose(report: Saved, which: str) -> Chosen:
+    """The finding that ``which`` names: its number, or the first of a rule or of an operator.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = every(report)
+    names = {which.upper(), which, f"aten::{which}"}
+    for one in found:
+        ops = {one.finding.op, one.finding.op.partition(".")[0]}
+        if which == str(one.number) or one.finding.rule in names or ops & names:
+            return one
+    known = ", ".join(f"{one.number} {one.finding.rule}" for one in found) or "it has no findings"
+    raise UsageError(
+        f"no finding {which!r} in the report", context=report.model, hint=f"there are: {known}"
+    )
+
+
+def _calls(report: Saved, finding: Found) -> Calls | None:
+    """The group that a finding is about: of its operator, with what it prints; or of the statement it names."""
+    kept = [group for group in report.calls if group.example is not None]
+    if finding.op:
+        same = [group for group in kept if group.op == finding.op]
+        exact = [group for group in same if group.prints == finding.prints]
+        return next(iter(exact or same), None)
+    for group in kept:
+        if any(f"({name})" in finding.message for name in (*group.limitations, *group.advisories)):
+            return group
+    # Of an origin: the first call that fails, which the message names.
+    named = [group for group in kept if group.op in finding.message.replace(",", " ").split()]
+    return next((group for group in named if group.prints == finding.prints), None)
