@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from opcheck import __version__
+from opcheck.changes.advice import Advice, Cell, Change, Removal, Upgrade
 from opcheck.changes.records import Entry, entries_of
 from opcheck.fingerprint import fingerprints, normalised
-from opcheck.model import Finding, Record, Report
+from opcheck.model import Finding, Report
 from opcheck.oplists.registrations import OpLists
 from opcheck.versions import MACOS_MAJORS, Target, Version
 from opcheck.wording import any_layer
@@ -25,79 +26,6 @@ NOT_CHECKED = (
 )
 #: What an upgrade is for.
 _COUNTED = ("error", "warning")
-
-
-class Cell(Record, frozen=True, kw_only=True):
-    """One release on one macOS version."""
-
-    torch: str
-    macos: str
-    current: bool = False
-    #: empty: there is no such pair, and why
-    headline: str = ""
-    impossible: str = ""
-    #: findings by severity; of the current target's, how many are gone; and what is new against it.
-    errors: int = 0
-    warnings: int = 0
-    removed: int = 0
-    new: int = 0
-
-
-class Change(Record, frozen=True, kw_only=True):
-    """What to change; what stays as it is is empty."""
-
-    torch: str = ""
-    macos: str = ""
-
-
-class Removal(Record, frozen=True, kw_only=True):
-    """A finding of the current target, and the smallest changes without it; None: there is none."""
-
-    rule: str
-    severity: str
-    op: str
-    message: str
-    #: its first line
-    line: str
-    torch_alone: Change | None
-    macos_alone: Change | None
-    #: looked for where neither alone is enough
-    both: Change | None
-    #: the newest older release without it, where no newer target is
-    older: Change | None
-
-
-class Upgrade(Record, frozen=True, kw_only=True):
-    """The smallest change with the fewest errors, then warnings, and what comes of it."""
-
-    change: Change
-    headline: str
-    removed: int
-    #: findings that stay
-    kept: int
-    #: what it breaks: errors and warnings that the current target does not have
-    new: tuple[Entry, ...]
-
-
-class Advice(Record, frozen=True, kw_only=True):
-    """The answer to ``opcheck upgrade``."""
-
-    schema: str = "opcheck-upgrade/1"
-    tool: str
-    model: str
-    target: dict[str, str | bool]
-    headline: str
-    #: false: the run of the current target broke off
-    complete: bool
-    #: the flags of the capture, to ask for it again
-    flags: tuple[str, ...]
-    findings: tuple[Removal, ...]
-    #: None: no newer release or macOS version is better
-    upgrade: Upgrade | None
-    #: by release, then by macOS version
-    grid: tuple[Cell, ...]
-    op_lists: dict[str, str]
-    not_checked: tuple[str, ...]
 
 
 def targets(
@@ -135,6 +63,7 @@ def advise(
         flags=tuple(map(str, flags if isinstance(flags, list) else ())),
         findings=tuple(_removal(index, here, seen, current) for index in here.counted),
         upgrade=_best(here, seen, current),
+        newest=_newest(here, seen, current),
         grid=tuple(sorted((*cells, *impossible), key=_by_versions)),
         op_lists={"digest": lists.digest, "newest": lists.releases[-1].torch},
         not_checked=NOT_CHECKED,
@@ -230,16 +159,22 @@ def _best(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade
     best = min(newer, key=lambda one: _badness(seen[one]), default=None)
     if best is None or _badness(seen[best]) >= _badness(here):
         return None
-    found = seen[best]
-    change = _change(best, current)
-    assert change is not None  # noqa: S101  (best is a target)
-    removed = sum(found.removes(index, here) for index in here.counted)
+    return _upgrade(best, here, seen[best], current)
+
+
+def _newest(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade | None:
+    newest = max((one for one in seen if _newer(one, current)), key=_size, default=None)
+    return _upgrade(newest, here, seen[newest], current) if newest else None
+
+
+def _upgrade(target: Target, here: _Seen, there: _Seen, current: Target) -> Upgrade:
+    removed = sum(there.removes(index, here) for index in here.counted)
     return Upgrade(
-        change=change,
-        headline=found.report.headline,
+        change=_changed(target, current),
+        headline=there.report.headline,
         removed=removed,
         kept=len(here.counted) - removed,
-        new=found.entries(found.new(here)),
+        new=there.entries(there.new(here)),
     )
 
 
@@ -269,8 +204,10 @@ def _first(found: Iterable[Target], accepts: Callable[[Target], bool]) -> Target
 
 
 def _change(target: Target | None, current: Target) -> Change | None:
-    if target is None:
-        return None
+    return _changed(target, current) if target else None
+
+
+def _changed(target: Target, current: Target) -> Change:
     return Change(
         torch=str(target.torch) if target.torch != current.torch else "",
         macos=str(target.macos) if target.macos != current.macos else "",

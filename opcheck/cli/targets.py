@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from opcheck.capture.request import CaptureRequest
 from opcheck.cli import audit, output
 from opcheck.errors import UsageError
@@ -61,19 +59,7 @@ def reports(
     Raises:
         OpcheckError: as an audit does.
     """
-    from opcheck.pipeline import audit as one  # noqa: PLC0415  (a wrong flag need not wait for it)
+    from opcheck.many import audit_many  # noqa: PLC0415  (a wrong flag need not wait for it)
 
     with output.progress(quiet=quiet, verbose=verbose) as progress:
-        return tuple(
-            one(_for(request, target), lists, progress=progress, show_output=verbose)
-            for target in targets
-        )
-
-
-def _for(request: CaptureRequest, target: Target) -> CaptureRequest:
-    return msgspec.structs.replace(
-        request,
-        torch=str(target.torch),
-        macos=str(target.macos),
-        cpu_fallback=target.cpu_fallback,
-    )
+        return audit_many(request, targets, lists, progress=progress, show_output=verbose)

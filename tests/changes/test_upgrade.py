@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.changes.upgrade import Advice, Change, advise, targets
+from opcheck.changes.advice import Advice, Change
+from opcheck.changes.upgrade import advise, targets
 from opcheck.model import OpCall, Report
 from opcheck.oplists.registrations import OpLists
 from opcheck.pipeline import report
@@ -103,6 +104,9 @@ def test_what_an_upgrade_breaks_is_told() -> None:
     assert found.upgrade is not None
     assert found.upgrade.change == Change(torch="2.13")
     assert [(one.rule, one.op) for one in found.upgrade.new] == [("OC103", "aten::lost")]
+    assert found.newest is not None
+    assert found.newest.change == Change(torch="2.14", macos="26.0")
+    assert [one.op for one in found.newest.new] == ["aten::lost"]
 
 
 def test_what_only_an_older_release_takes_is_said() -> None:
@@ -110,6 +114,8 @@ def test_what_only_an_older_release_takes_is_said() -> None:
     found = advice(lists, call("aten::new"), here=make_target("2.13", "15.0"))
     assert found.findings[0].older == Change(torch="2.12")
     assert found.upgrade is None
+    assert found.newest is not None
+    assert found.newest.kept == 1
 
 
 def test_nothing_to_upgrade_for() -> None:

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from opcheck.capture.request import CaptureRequest
+from opcheck.model import Report
+from opcheck.oplists.registrations import OpLists
 from opcheck.report import render
+from opcheck.versions import Target
 from tests.cli.conftest import CommandLine
 from tests.made import call, make_report
 
@@ -95,15 +100,26 @@ def test_a_run_that_broke_off_vouches_for_nothing(saved: CommandLine) -> None:
     assert saved("diff", "old.json", "new.json", "--fail-on", "never").code == 3
 
 
-def test_two_targets_of_one_model(opcheck: CommandLine) -> None:
+def test_two_targets_of_one_model(opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[CaptureRequest, Sequence[Target]]] = []
+
+    def audit_many(
+        request: CaptureRequest, targets: Sequence[Target], lists: OpLists, **_: object
+    ) -> tuple[Report, ...]:
+        asked.append((request, targets))
+        return OLD, NEW
+
+    monkeypatch.setattr("opcheck.many.audit_many", audit_many)
     aims = ("--from", "torch=2.9,macos=14", "--to", "macos=15, torch=2.13,fallback=1")
     result = opcheck("diff", "m.py:Net", *aims, "--input", "1x3", "-f", "json")
     assert result.code == 0
-    before, after = opcheck.requests
-    assert (before.torch, before.macos, before.cpu_fallback) == ("2.9", "14.0", False)
-    assert (after.torch, after.macos, after.cpu_fallback) == ("2.13", "15.0", True)
-    assert (before.inputs, after.inputs) == (("1x3",), ("1x3",))
-    assert json.loads(result.out)["before"]["name"] == "torch 2.9, macOS 14.0"
+    ((request, (before, after)),) = asked
+    assert (request.model, request.inputs) == ("m.py:Net", ("1x3",))
+    assert str(before) == "torch 2.9, macOS 14.0"
+    assert (str(after.torch), str(after.macos), after.cpu_fallback) == ("2.13", "15.0", True)
+    content = json.loads(result.out)
+    assert content["before"]["name"] == "torch 2.9, macOS 14.0"
+    assert [one["op"] for one in content["new"]] == ["mine::op"]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_the_page_has_the_upgrade_the_changes_and_the_grid(
     (airy,) = (line.split() for line in lines if "error OC102 aten::special_airy" in line)
     assert airy[-3:] == ["-", "-", "none"]
     assert "  2.13   -           -           [variable]  variable    variable" in lines
-    assert "-: not judged, there is no such pair: torch 2.13, 2.14 needs macOS 14.0" in result.out
+    assert "-: not judged, there is no such pair: torch 2.13 to 2.14 needs macOS 14.0" in result.out
     assert "opcheck audit model.py:Net --torch 2.14 --macos 14.4" in lines
 
 

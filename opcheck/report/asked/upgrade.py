@@ -15,7 +15,7 @@ from opcheck.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.changes.upgrade import Advice, Cell, Change, Removal
+    from opcheck.changes.advice import Advice, Cell, Change, Removal, Upgrade
 
 #: The headlines in a word each, as the grid has them.
 WORDS = dict(zip(HEADLINES, ("fails", "unknown", "variable", "partly", "native"), strict=True))
@@ -56,9 +56,10 @@ def _blocks(advice: Advice) -> Iterator[Block]:
             ("finding", "line", "torch alone", "macOS alone", "both"),
             tuple(map(_row, advice.findings)),
         )
-    if advice.upgrade and advice.upgrade.new:
-        yield Heading(f"What {_said(advice.upgrade.change)} brings")
-        yield Bullets(tuple(listed(advice.upgrade.new)))
+    for one in dict.fromkeys((advice.upgrade, advice.newest)):
+        if one and one.new:
+            yield Heading(f"What {_said(one.change)} brings")
+            yield Bullets(tuple(listed(one.new)))
     yield Heading(_GRID)
     yield _grid(advice.grid)
     yield Lines(tuple(_legend(advice.grid)))
@@ -81,18 +82,24 @@ def _answer(advice: Advice) -> Iterator[str]:
         yield "the run of the model broke off: what comes after that was compared nowhere"
     best = advice.upgrade
     if best is None:
-        reason = "no newer release or macOS version that was looked at is better"
         yield (
-            "nothing to upgrade for: there are no errors or warnings"
-            if not advice.findings
-            else reason
+            "no newer release or macOS version that was looked at is better"
+            if advice.findings
+            else "nothing to upgrade for: there are no errors or warnings"
         )
     else:
-        new = plural(len(best.new), "new finding") if best.new else "nothing new"
-        yield (
-            f"upgrade to {_said(best.change)}: removes {best.removed} of "
-            f"{plural(len(advice.findings), 'finding')}, brings {new}; then it {best.headline}"
-        )
+        yield f"upgrade to {_outcome(best, advice)}"
+    if advice.newest and advice.newest != best:
+        yield f"the newest, {_outcome(advice.newest, advice)}"
+
+
+def _outcome(upgrade: Upgrade, advice: Advice) -> str:
+    new = plural(len(upgrade.new), "new finding") if upgrade.new else "nothing new"
+    removed = f"removes {upgrade.removed} of {plural(len(advice.findings), 'finding')}, "
+    return (
+        f"{_said(upgrade.change)}: {removed * bool(advice.findings)}brings {new}; "
+        f"then it {upgrade.headline}"
+    )
 
 
 def _said(change: Change) -> str:
@@ -149,16 +156,21 @@ def _legend(cells: tuple[Cell, ...]) -> Iterator[str]:
         if cell.impossible:
             reasons.setdefault(cell.impossible, {})[cell.torch] = None
     if reasons:
-        told = "; ".join(f"torch {', '.join(lines)} {why}" for why, lines in reasons.items())
+        told = "; ".join(f"torch {_releases(list(n))} {why}" for why, n in reasons.items())
         yield f"-: not judged, there is no such pair: {told}"
+
+
+def _releases(lines: list[str]) -> str:
+    return lines[0] if len(lines) == 1 else f"{lines[0]} to {lines[-1]}"
 
 
 def _next(advice: Advice) -> str:
     """The command that says what the upgrade is about, or what is wrong now."""
-    here = advice.target
-    if advice.upgrade is None:
-        return f"opcheck explain {advice.findings[0].rule}" if advice.findings else "stay"
-    change = advice.upgrade.change
-    words = ["opcheck", "audit", advice.model, *advice.flags]
-    words += ["--torch", change.torch or str(here["torch"])]
-    return shlex.join([*words, "--macos", change.macos or str(here["macos"])])
+    if advice.upgrade is None and advice.findings:
+        return f"opcheck explain {advice.findings[0].rule}"
+    change = advice.upgrade.change if advice.upgrade else None
+    torch = (change.torch if change else "") or str(advice.target["torch"])
+    macos = (change.macos if change else "") or str(advice.target["macos"])
+    words = ["opcheck", "audit", advice.model, *advice.flags, "--torch", torch, "--macos", macos]
+    # What is good as it is stays so.
+    return shlex.join(words if change else [*words, "--fail-on", "fallback"])
