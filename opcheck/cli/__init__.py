@@ -26,9 +26,11 @@ VERBS = {
     "matrix": "Write the coverage of a torch release: one row an operator overload.",
     "observe": "Read the logs of a Mac or of a CI job: what ran on the CPU, what raised, and where.",
     "op": "Say what the releases do with an operator: can I use it?",
+    "probe": "Record what a device does with PyTorch's operator database, as evidence.",
     "repro": "Write the smallest program for a finding, tried on an emulated Mac.",
-    "run": "Run a program, as it is, on an emulated Mac, and say what its calls do there.",
+    "run": "Run a program, as it is, on an emulated Mac or observed on a real one.",
     "scan": "Read source without running it: the lines that were written for CUDA.",
+    "site": "Write all of it as static pages: operators, releases, models, with a search.",
     "sweep": "Audit whole libraries of models over many releases and macOS versions.",
     "upgrade": "Say which torch or macOS removes a model's findings, and what that breaks.",
 }

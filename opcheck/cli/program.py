@@ -1,4 +1,4 @@
-"""``opcheck run script.py``: a program as it is, on an emulated Mac."""
+"""``opcheck run script.py``: a program as it is, observed on a Mac's GPU, or on an emulated Mac."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import click
 
 from opcheck.cli import VERBS, output
 from opcheck.cli.audit import _Audit, _flag, _for_terminal, _writable, release_of, system_of
-from opcheck.emulator.parent import run
-from opcheck.emulator.request import Outcome, RunRequest
 from opcheck.errors import UsageError
 from opcheck.files import write_text
 from opcheck.gate import FAIL_ON, exit_code
@@ -19,9 +17,7 @@ from opcheck.model import Report
 from opcheck.oplists.registrations import load
 from opcheck.report import FORMATS, format_of, render
 
-_ON_A_MAC = (
-    "this is a Mac, but the run is emulated: its GPU is not used, and nothing is observed on it"
-)
+_REAL = "on a Mac the run is observed, with the torch and the macOS that are there"
 
 
 @click.command(
@@ -33,8 +29,13 @@ _ON_A_MAC = (
     "The program's stdout is its own: the report goes to stderr, or to --output (- is stdout). "
     "Each flag has a variable (--fail-on: OPCHECK_FAIL_ON).",
 )
+@_flag(
+    "--emulate",
+    is_flag=True,
+    help="On a Mac too, run on an emulated one; elsewhere every run is emulated.",
+)
 @_flag("--torch", metavar="RELEASE", help="Emulate this release.  [default: the newest list]")
-@_flag("--macos", metavar="VERSION", help="The Mac's macOS.  [default: the newest known]")
+@_flag("--macos", metavar="VERSION", help="The emulated Mac's macOS.  [default: the newest known]")
 @_flag("--fallback/--no-fallback", default=False, help="PYTORCH_ENABLE_MPS_FALLBACK=1 is set.")
 @click.option("-m", "module", metavar="MODULE", default="", help="Run a module, as python -m does.")
 @_flag(
@@ -59,7 +60,11 @@ _ON_A_MAC = (
     default="unsupported",
     help="Exit with 1 for this and worse; unsupported: whatever raises on the target.",
 )
-@_flag("--strict", is_flag=True, help="Exit with 3 if any call is unknown.")
+@_flag(
+    "--strict",
+    is_flag=True,
+    help="The first CPU fallback ends the program and exits with 1; exit with 3 if any call is unknown.",
+)
 @_flag("--quiet", "-q", is_flag=True, help="No report on stderr, where the run found nothing.")
 @_flag("--verbose", "-v", is_flag=True, help="Nothing cut in the text.")
 @_flag(
@@ -71,6 +76,7 @@ _ON_A_MAC = (
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]...")
 def command(
     *,
+    emulate: bool,
     torch: str | None,
     macos: str | None,
     fallback: bool,
@@ -85,23 +91,14 @@ def command(
     program: Sequence[str],
 ) -> int:
     """Run the program, write the report, return the exit code."""
-    lists = load()
-    line = release_of(torch, lists)
-    system = system_of(macos, line, lists)
-    name, arguments = _program(module, program)
     path = _writable(output_path) if output_path not in {"", "-"} else None
-    request = RunRequest(
-        program=name,
-        is_module=bool(module),
-        arguments=tuple(arguments),
-        torch=str(line),
-        macos=str(system),
-        cpu_fallback=fallback,
-    )
-    if sys.platform == "darwin":
-        output.note(_ON_A_MAC)
-    outcome = run(request)
-    report = outcome.report
+    name, arguments = _program(module, program)
+    if sys.platform == "darwin" and not emulate:
+        ended = _observed(name, arguments, module, (torch, macos), fallback=fallback, strict=strict)
+    else:
+        ended = _emulated(name, arguments, module, (torch, macos), fallback=fallback, strict=strict)
+    report, ended_with = ended
+    fail_on = "fallback" if strict and fail_on != "never" else fail_on
     code = exit_code(report, fail_on=fail_on, strict=strict)
     format_name = format_name or (format_of(output_path) if path else None) or "text"
     if path:
@@ -112,9 +109,68 @@ def command(
     elif not quiet or code:
         click.echo(_text(report, format_name, color=color, full=verbose), err=True)
     output.step_summary(report, format_name)
-    if outcome.exit_code:
-        output.note(_ended(outcome))
+    if ended_with:
+        output.note(f"the program itself ended with exit code {ended_with}")
     return code
+
+
+def _emulated(
+    name: str,
+    arguments: Sequence[str],
+    module: str,
+    asked: tuple[str | None, str | None],
+    *,
+    fallback: bool,
+    strict: bool,
+) -> tuple[Report, int]:
+    """The report of the emulated run, and the program's own exit code."""
+    from opcheck.emulator.parent import run  # noqa: PLC0415  (one of two)
+    from opcheck.emulator.request import RunRequest  # noqa: PLC0415
+
+    lists = load()
+    line = release_of(asked[0], lists)
+    request = RunRequest(
+        program=name,
+        is_module=bool(module),
+        arguments=tuple(arguments),
+        torch=str(line),
+        macos=str(system_of(asked[1], line, lists)),
+        cpu_fallback=fallback,
+        strict=strict,
+    )
+    outcome = run(request)
+    return outcome.report, outcome.exit_code
+
+
+def _observed(
+    name: str,
+    arguments: Sequence[str],
+    module: str,
+    asked: tuple[str | None, str | None],
+    *,
+    fallback: bool,
+    strict: bool,
+) -> tuple[Report, int]:
+    """The report of the run on this Mac's GPU, and the program's own exit code.
+
+    Raises:
+        UsageError: another release or macOS was asked for than the Mac has.
+    """
+    from opcheck.observe.parent import run  # noqa: PLC0415  (one of two)
+    from opcheck.observe.request import ObserveRequest  # noqa: PLC0415
+
+    if any(asked):
+        raise UsageError(
+            _REAL, context="opcheck run --torch, --macos", hint="leave them out, or add --emulate"
+        )
+    request = ObserveRequest(
+        program=name,
+        is_module=bool(module),
+        arguments=tuple(arguments),
+        cpu_fallback=fallback,
+        strict=strict,
+    )
+    return run(request, load())
 
 
 def _program(module: str, program: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -143,7 +199,3 @@ def _text(report: Report, format_name: str, *, color: str, full: bool) -> str:
         return render(report, format_name)
     wanted = color == "always" or (color == "auto" and output.color_wanted(color))
     return _for_terminal(report, color=wanted, full=full)
-
-
-def _ended(outcome: Outcome) -> str:
-    return f"the program itself ended with exit code {outcome.exit_code}"

@@ -16,6 +16,8 @@ class RunRequest(Record, frozen=True, kw_only=True):
     torch: str
     macos: str
     cpu_fallback: bool = False
+    #: the first CPU fallback raises
+    strict: bool = False
     #: where the child writes its Outcome
     answer: str = ""
 

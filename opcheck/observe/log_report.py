@@ -13,6 +13,7 @@ from opcheck.observe.parse import parse
 from opcheck.observe.records import ENDS, KINDS, Sighting
 from opcheck.observe.system import System, resolution, system
 from opcheck.oplists.registrations import OpLists
+from opcheck.versions import Version
 from opcheck.wording import plural
 
 #: How a trace says that it is made of logs.
@@ -69,7 +70,7 @@ def read(
         complete=not ended,
     )
     return observed.report(
-        [*_fallbacks(seen, found, lists), *_others(seen, found, lists)],
+        [*_fallbacks(seen, found, lists), *others(seen, found.target.torch, lists)],
         trace,
         found.target,
         lists,
@@ -118,7 +119,7 @@ def fallback(
     )
 
 
-def _others(seen: Sequence[Sighting], found: System, lists: OpLists) -> Iterator[Observed]:
+def others(seen: Sequence[Sighting], torch: Version, lists: OpLists) -> Iterator[Observed]:
     """What raised, ended the process, left for the CPU inside a kernel, or was warned about."""
     members: dict[tuple[str, str, tuple[str, ...], str], list[Sighting]] = {}
     for one in seen:
@@ -127,7 +128,7 @@ def _others(seen: Sequence[Sighting], found: System, lists: OpLists) -> Iterator
             text = "" if one.op or one.statements else one.text
             members.setdefault((one.kind, one.op, one.statements, text), []).append(one)
     for alike in members.values():
-        yield _other(alike, found, lists)
+        yield _other(alike, torch, lists)
 
 
 #: Kind of sighting -> status and kind of a verdict.
@@ -138,14 +139,14 @@ _STATUS: dict[str, tuple[str, str | None]] = {
 }
 
 
-def _other(alike: Sequence[Sighting], found: System, lists: OpLists) -> Observed:
+def _other(alike: Sequence[Sighting], torch: Version, lists: OpLists) -> Observed:
     first = alike[0]
-    line = str(found.target.torch)
+    line = str(torch)
     status, kind = _STATUS.get(first.kind, ("unsupported", None))
     if first.kind == "no_kernel" and not _can_fall_back(first.op, line, lists):
         status, kind = "unsupported", None
     by_id = lists.statements.by_id
-    met = [name for name in first.statements if found.target.torch in by_id[name].torch]
+    met = [name for name in first.statements if torch in by_id[name].torch]
     stated = met or list(first.statements)
     return Observed(
         op=first.op,

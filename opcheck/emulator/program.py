@@ -1,0 +1,84 @@
+"""A program run in this process as ``python script.py`` or ``python -m module`` would run it.  Imports no torch."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+
+#: torch's own files that stand between the program and the emulation, and between its parts.
+_OVERRIDES = str(Path("torch", "overrides.py"))
+_BETWEEN = (
+    str(Path("torch", "_ops.py")),
+    str(Path("torch", "utils", "_python_dispatch.py")),
+    runpy.__file__,
+)
+#: What MPSFallback.mm warns of, as a filter of Python's warnings names it.
+FALLBACK_WARNING = (
+    r"The (?:distributed )?operator '.*' is not currently supported on the MPS backend"
+)
+
+_OWN = str(Path(__file__).parents[1]) + os.sep
+
+
+def prepare(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
+    """The arguments and the path that python would set up."""
+    if is_module:
+        sys.argv = ["-m", *arguments]
+        sys.path[0] = os.getcwd()  # noqa: PTH109  (as python does)
+    else:
+        sys.argv = [program, *arguments]
+        sys.path[0] = str(Path(program).resolve().parent)
+
+
+def execute(program: str, *, is_module: bool) -> None:
+    """Run it as ``__main__``; what it raises is left to the caller."""
+    if is_module:
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+        return
+    path = Path(program)
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=program, __builtins__=__builtins__, __cached__=None)
+    # Not runpy.run_path: it takes __main__ away again, and what is pickled at exit needs it.
+    sys.modules["__main__"] = module
+    code = compile(path.read_bytes(), program, "exec", dont_inherit=True)
+    exec(code, module.__dict__)  # noqa: S102 - this is what it is for
+
+
+def code_of(error: SystemExit) -> int:
+    """As python: None is 0, a text is printed and is 1."""
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code
+    sys.stderr.write(f"{error.code}\n")
+    return 1
+
+
+def print_error(error: BaseException) -> None:
+    """The traceback of the program, without the frames of ours."""
+    trace = _without_own(error)
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
+
+
+def _without_own(error: BaseException) -> types.TracebackType | None:
+    for other in (error.__cause__, error.__context__):
+        if other is not None and other.__traceback__ is not None:
+            other.with_traceback(_without_own(other))
+    frames: list[types.TracebackType] = []
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file.endswith(_OVERRIDES) and frames:
+            # The function that asks whether it is overridden, and is then called as if it had not been asked.
+            frames.pop()
+        elif not file.startswith((_OWN, "<frozen runpy>")) and not file.endswith(_BETWEEN):
+            frames.append(trace)
+        trace = trace.tb_next
+    chain = None
+    for one in reversed(frames):
+        chain = types.TracebackType(chain, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return chain
