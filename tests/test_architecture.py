@@ -19,7 +19,7 @@ LAYERS = (
     ("site",),
     ("report", "gate", "repro"),
     ("emulator", "observe"),
-    ("changes",),
+    ("changes", "sweep"),
     ("many",),
     ("pipeline", "compiled", "cache"),
     ("doctor",),

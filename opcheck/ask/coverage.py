@@ -107,19 +107,21 @@ def _run(op: str, release: Release, system: str, asker: Asker) -> Run:
     dtype = asker.default_dtype(op, aim)
     states = asker.states(op, aim, COMMON_DTYPES)
     about = asker.knowledge.about(op, line)
-    # The release is named beside the reason, so that the same reason is told once.
-    because = asker.verdict(op, aim, dtype).because.replace(f" in torch {release.torch}", "")
-    because = because.replace(f"(torch {release.torch}, ", "(").replace(
-        f"torch {release.torch} ", "the release "
-    )
+    because = asker.verdict(op, aim, dtype).because
     return Run(
         torch=line,
         states=tuple(STATES.index(short(states[name])) for name in COMMON_DTYPES),
         default=COMMON_DTYPES.index(dtype),
-        because=because,
+        because=without_release(because, release.torch),
         systems=systems(op, release, asker) if about else {},
         notes=tuple(one.id for one in about if aim.macos in one.macos),
     )
+
+
+def without_release(because: str, torch: str) -> str:
+    """A reason that stands beside the release that it is of: the same one is told once."""
+    because = because.replace(f" in torch {torch}", "").replace(f"(torch {torch}, ", "(")
+    return because.replace(f"torch {torch} ", "the release ")
 
 
 def _count(line: str, system: str, asker: Asker) -> dict[str, int]:

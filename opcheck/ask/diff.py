@@ -62,6 +62,7 @@ def diff(
     dtype: str | None = None,
     *,
     lists: OpLists | None = None,
+    asker: Asker | None = None,
 ) -> DiffAnswer:
     """Every overload whose plain call fares differently in two releases.
 
@@ -71,13 +72,14 @@ def diff(
         macos: the macOS version that both run on.  Left out: the newest.
         dtype: compare for this dtype only.
         lists: the op lists; those that opcheck ships.
+        asker: in their place: one that was asked before, and remembers.
 
     Raises:
         UsageError: no version, no dtype.
         UnknownTargetError: no list for a release, or one of them does not run on that macOS.
         NewerThanListsError: a version newer than the lists.
     """
-    asker = Asker(lists or load())
+    asker = asker or Asker(lists or load())
     one, other = release_of(before, asker.lists, "BEFORE"), release_of(after, asker.lists, "AFTER")
     system = macos_of(macos or str(MACOS_MAJORS[-1]), one.release)
     macos_of(system, other.release)
@@ -104,6 +106,10 @@ def _change(
     op: str, pair: tuple[Release, Release], system: str, dtype: str | None, asker: Asker
 ) -> Change | None:
     exists = [op in asker.lists.operators(release.line) for release in pair]
+    if all(exists) and asker.knowledge.facts(op, pair[0].line) == asker.knowledge.facts(
+        op, pair[1].line
+    ):
+        return None
     states = [_state(op, release, system, dtype, asker) for release in pair]
     dtypes = {}
     if all(exists):

@@ -89,7 +89,7 @@ def history(
         macos=system,
         dtype=wanted,
         overloads=tuple(
-            OverloadHistory(name=op, steps=_steps(op, system, wanted, asker)) for op in ordered
+            OverloadHistory(name=op, steps=steps(op, system, wanted, asker)) for op in ordered
         ),
         op_lists={"digest": asker.lists.digest, "newest": asker.lists.releases[-1].torch},
     )
@@ -109,21 +109,22 @@ class _Moment(msgspec.Struct, frozen=True, kw_only=True):
     general: dict[str, tuple[str, ...]]
 
 
-def _steps(op: str, system: str, dtype: str | None, asker: Asker) -> tuple[Step, ...]:
-    steps: list[Step] = []
+def steps(op: str, system: str, dtype: str | None, asker: Asker) -> tuple[Step, ...]:
+    """The releases in which something changed for an overload, on one macOS version."""
+    found: list[Step] = []
     before: _Moment | None = None
     for release in asker.lists.releases:
         line = release.line
         if asker.knowledge.resolution(op, line).value is None:
             if before is not None:
-                steps.append(_removed(op, line, release.torch))
+                found.append(_removed(op, line, release.torch))
             before = None
             continue
         now = _moment(op, line, system, dtype, asker)
         if before is None or _differ(before, now):
-            steps.append(_step(line, before, now))
+            found.append(_step(line, before, now))
         before = now
-    return tuple(steps)
+    return tuple(found)
 
 
 def _moment(op: str, line: str, system: str, dtype: str | None, asker: Asker) -> _Moment:

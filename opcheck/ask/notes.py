@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def notes(
     statements: Iterable[Statement],
     sort: str,
-    verdict: Verdict,
-    aim: Target | None,
-    dtype: str | None,
+    verdict: Verdict | None = None,
+    aim: Target | None = None,
+    dtype: str | None = None,
 ) -> tuple[Note, ...]:
     """The statements of one sort that the question is about: the deciding first, then the worst.
 
     Args:
         statements: of the overload and of those that decide for it.
         sort: ``limitation`` or ``advisory``.
-        verdict: of the plain call.
+        verdict: of the plain call; None: nobody asked for one, so none decides.
         aim: keep to what can hold on this target; None keeps every macOS.
         dtype: keep to what can hold for this dtype.
     """
@@ -38,13 +38,15 @@ def notes(
         and (aim is None or aim.macos in statement.macos)
         and (dtype is None or not statement.dtypes or dtype in statement.dtypes)
     ]
-    decided = {*verdict.limitations, *verdict.advisories}
-    kept.sort(key=lambda statement: (not _decides(statement, decided, verdict), statement.rank))
-    return tuple(_note(statement, _decides(statement, decided, verdict)) for statement in kept)
+    decided: set[str] = set()
+    if verdict is not None and verdict.status != "native":
+        decided = {*verdict.limitations, *verdict.advisories}
+    kept.sort(key=lambda statement: (not _decides(statement, decided), statement.rank))
+    return tuple(_note(statement, _decides(statement, decided)) for statement in kept)
 
 
-def _decides(statement: Statement, decided: set[str], verdict: Verdict) -> bool:
-    return statement.id in decided and statement.decides and verdict.status != "native"
+def _decides(statement: Statement, decided: set[str]) -> bool:
+    return statement.id in decided and statement.decides
 
 
 def _note(statement: Statement, decides: bool) -> Note:  # noqa: FBT001  (a field of the record)

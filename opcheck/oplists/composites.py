@@ -7,6 +7,7 @@ sample reaches has no entry, and nothing is known of what it calls.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -114,6 +115,15 @@ def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:
             return apis[spelled]
     head, _, last = short.rpartition(".")
     return bases.get(f"{head}_{last}" if head in _PREFIXED else last, ())
+
+
+def apis(directory: Path | None = None) -> Mapping[str, tuple[str, ...]]:
+    """Every Python function of the operator database, as ``nn.functional.gelu``, with its overloads.
+
+    Raises:
+        OpListError: the data file is missing or damaged.
+    """
+    return _table(directory or data_directory()).apis
 
 
 @functools.cache

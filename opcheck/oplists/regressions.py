@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from opcheck.errors import OpListError
 from opcheck.model import Record
 from opcheck.oplists.registrations import OpLists
 from opcheck.oplists.strict_yaml import Problem, read_entries
@@ -36,6 +37,22 @@ class Regression(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after: str
     #: what happened, for a user of the operator.
     what: str
+
+
+def listed(directory: Path) -> tuple[Regression, ...]:
+    """The entries of the list, in its order.
+
+    Raises:
+        OpListError: the list is damaged.
+    """
+    entries, document = read_entries(directory / FILE, "regressions", Regression)
+    if document.problems:
+        raise OpListError(
+            "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
+            context=str(directory / FILE),
+            hint="correct the file; opcheck lists lint checks it",
+        )
+    return tuple(entry for _, entry in entries)
 
 
 def lost(lists: OpLists) -> Iterator[tuple[str, str, str, str]]:

@@ -50,6 +50,11 @@ def releases(lines: Sequence[str]) -> str:
 
 def by_release(cells: Iterable[Cell]) -> list[tuple[str, tuple[Cell, ...]]]:
     """The cells of each release; neighbours that say the same on the same macOS taken together."""
+    return [(releases(lines), group) for lines, group in runs(cells)]
+
+
+def runs(cells: Iterable[Cell]) -> list[tuple[list[str], tuple[Cell, ...]]]:
+    """The release lines that say the same on the same macOS, with the cells of the first of them."""
     rows: list[tuple[list[str], tuple[Cell, ...]]] = []
     for line, found in groupby(cells, key=lambda cell: cell.torch):
         group = tuple(found)
@@ -57,7 +62,7 @@ def by_release(cells: Iterable[Cell]) -> list[tuple[str, tuple[Cell, ...]]]:
             rows[-1][0].append(line)
         else:
             rows.append(([line], group))
-    return [(releases(lines), group) for lines, group in rows]
+    return rows
 
 
 def _alike(one: Sequence[Cell], other: Sequence[Cell]) -> bool:
