@@ -36,7 +36,10 @@ _CALLS = (
     ("native", "that run on the GPU"),
     ("fallback_internal", "that go to the CPU inside of a registered kernel"),
     ("fallback_always", "that run on the CPU, with or without the variable"),
-    ("fallback_env", "that run on the CPU with PYTORCH_ENABLE_MPS_FALLBACK=1, and raise without it"),
+    (
+        "fallback_env",
+        "that run on the CPU with PYTORCH_ENABLE_MPS_FALLBACK=1, and raise without it",
+    ),
     ("unknown", "of which nothing is known"),
     ("unsupported", "that raise, even with the variable"),
 )
@@ -52,7 +55,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("calls", "int32", "operator calls that were judged"),
         Column("operators", "int32", "distinct operator overloads among them"),
         *(Column(name, "int32", f"calls {meaning}") for name, meaning in _CALLS),
-        Column("capture", "int32", "which of the model's runs it was judged from, from 0 on; -1: none"),
+        Column(
+            "capture", "int32", "which of the model's runs it was judged from, from 0 on; -1: none"
+        ),
         Column("captures", "int32", "runs of this model and mode, for all targets together"),
         Column("seconds", "float32", "that they and the judging took"),
         Column("config", "string", "the settings that made the model small, as JSON; empty: none"),
@@ -76,11 +81,17 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "failures": (
         *_MODEL,
         Column("targets", "list<string>", "without a verdict for it, as `2.13/15.0`"),
-        Column("stage", "string", "`load`, `inputs`, `run`, `judge`, or `worker`: the process ended"),
+        Column(
+            "stage", "string", "`load`, `inputs`, `run`, `judge`, or `worker`: the process ended"
+        ),
         Column("problem", "string", "kind of the problem: an error's class, `timeout`, `died` ..."),
         Column("message", "string", "what was said"),
         Column("where", "string", "line of the model's code, or the context of the error"),
-        Column("without_opcheck", "string", "`runs`, or what the model raises on a CPU; empty: not tried"),
+        Column(
+            "without_opcheck",
+            "string",
+            "`runs`, or what the model raises on a CPU; empty: not tried",
+        ),
         Column("owner", "string", "whose it is: `model`, `pytorch` or `opcheck`"),
         Column("why", "string", "the reason for that"),
     ),

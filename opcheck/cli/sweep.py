@@ -1,0 +1,258 @@
+"""``opcheck sweep MODELS``: whole libraries over many targets; ``opcheck sweep report FOLDER``: what came out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from opcheck.capture.request import MODES
+from opcheck.cli import VERBS, asking, output
+from opcheck.cli.audit import _flag as flag
+from opcheck.errors import UsageError
+from opcheck.oplists.registrations import load
+from opcheck.ranges import pairs
+from opcheck.wording import plural
+
+if TYPE_CHECKING:
+    from opcheck.sweep.run import Progress, Tell
+
+#: Where joblib runs the work.
+BACKENDS = ("local", "dask", "ray")
+#: What the extra brings, and what it is for.
+_NEEDED = {"joblib": "", "pyarrow": "", "distributed": "dask"}
+
+
+class _Sweep(click.Group):
+    """A group whose first word may be a model: then it is swept."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Click's; what is no command of the group is a model."""
+        if args and args[0] not in self.commands:
+            args = ["models", *args]
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Click's; flags of a sweep may stand before its models."""
+        if args and args[0] not in self.commands and args[0] not in {"--help", "-h"}:
+            args = ["models", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    "sweep",
+    cls=_Sweep,
+    help=VERBS["sweep"],
+    epilog="opcheck sweep MODELS... sweeps: opcheck sweep models --help lists the flags.",
+)
+def command() -> None:
+    """The group itself does nothing."""
+
+
+@command.command(
+    "models",
+    help="Sweep models over targets; what is finished is kept, and the same command goes on from there.",
+    epilog="MODELS are as opcheck audit takes them, patterns such as transformers:Bert* or timm:*, or files "
+    "(.txt, .yaml, .toml) that list them.",
+)
+@click.argument("models", nargs=-1, required=True)
+@flag(
+    "--torch",
+    multiple=True,
+    default=("all",),
+    metavar="RANGE",
+    help='Releases: 2.13, ">=2.9", "last 3", all.',
+)
+@flag(
+    "--macos",
+    multiple=True,
+    default=("newest",),
+    metavar="RANGE",
+    help="macOS versions, in the same way.",
+)
+@flag("--fallback/--no-fallback", default=False, help="PYTORCH_ENABLE_MPS_FALLBACK=1 is set.")
+@flag("--mode", "modes", multiple=True, type=click.Choice(MODES), default=MODES, help="Repeatable.")
+@flag("--folder", default="sweep", metavar="DIR", help="Where results are kept.")
+@flag("--fresh", is_flag=True, help="Forget what the folder holds.")
+@flag("--small/--as-is", default=True, help="Library models with fewer layers and experts.")
+@flag(
+    "--jobs",
+    "-j",
+    type=click.IntRange(min=1),
+    default=None,
+    metavar="N",
+    help="Processes.  [default: one a core]",
+)
+@flag("--backend", type=click.Choice(BACKENDS), default="local", help="Where joblib runs the work.")
+@flag(
+    "--scheduler",
+    default="",
+    show_default=False,
+    metavar="ADDRESS",
+    help="Of the cluster: tcp://host:8786.",
+)
+@flag(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    metavar="SECONDS",
+    help="For a model and mode.",
+)
+@flag(
+    "--memory-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=4.0,
+    metavar="GB",
+    help="For a model.",
+)
+@flag("--quiet", "-q", is_flag=True, help="Show no progress.")
+@flag("--verbose", "-v", is_flag=True, help="A line on stderr for each model.")
+def sweep_models(
+    *,
+    models: Sequence[str],
+    torch: Sequence[str],
+    macos: Sequence[str],
+    fallback: bool,
+    modes: Sequence[str],
+    folder: str,
+    fresh: bool,
+    small: bool,
+    jobs: int | None,
+    backend: str,
+    scheduler: str,
+    timeout: float,
+    memory_limit: float,
+    quiet: bool,
+    verbose: bool,
+) -> int:
+    """Sweep, write the tables, say where they are."""
+    _needs(backend, scheduler)
+    lists = load()
+    asked = pairs(torch, macos, lists=lists, cpu_fallback=fallback)
+    for text in asked.left_out if verbose else ():
+        output.note(f"left out: {text}")
+
+    from opcheck.sweep import tables  # noqa: PLC0415  (a wrong flag need not wait for it)
+    from opcheck.sweep.engine import Engine  # noqa: PLC0415
+    from opcheck.sweep.folder import Folder  # noqa: PLC0415
+    from opcheck.sweep.models import models as named  # noqa: PLC0415
+    from opcheck.sweep.plan import plan  # noqa: PLC0415
+    from opcheck.sweep.run import sweep  # noqa: PLC0415
+
+    with Folder(Path(folder), fresh=fresh) as place:
+        found = named(models)
+        chosen = tuple(dict.fromkeys(modes))
+        todo = plan(
+            found,
+            asked.targets,
+            chosen,
+            place,
+            lists,
+            small=small,
+            timeout=timeout,
+            memory=memory_limit,
+            fresh=fresh,
+        )
+        place.begin(todo.about)
+        engine = Engine(backend, jobs=jobs or os.cpu_count() or 1, scheduler=scheduler)
+        try:
+            with _progress(quiet=quiet, verbose=verbose) as tell:
+                sweep(todo.tasks, place, engine, tell, before=todo.done)
+        except KeyboardInterrupt:
+            output.note(
+                "stopped; what is finished is kept, and the same command goes on from there"
+            )
+            raise
+        finally:
+            engine.close()
+        counts = tables.write(place.path)
+    output.emit(
+        f"{plural(len(found), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(chosen)}: "
+        f"{plural(counts['outcomes'], 'verdict')}, {plural(counts['failures'], 'reason')} for none\n"
+        f"the tables are in {folder}; opcheck sweep report {folder} says what they come to"
+    )
+    return 0
+
+
+@command.command("report", help="Say what a sweep came to.")
+@click.argument("folder", type=click.Path())
+@asking.format_choice(("markdown", "html"))
+@asking.output_flag
+def report(*, folder: str, format_name: str | None, output_path: str) -> int:
+    """Write the report."""
+    _needs("local", "")
+    from opcheck.report.swept import render  # noqa: PLC0415
+
+    name = asking.chosen(format_name, output_path, ("markdown", "html"))
+    asking.put(render(Path(folder), name), output_path)
+    return 0
+
+
+def _needs(backend: str, scheduler: str) -> None:
+    missing = [
+        name for name, of in _NEEDED.items() if of in {"", backend} and find_spec(name) is None
+    ]
+    if missing:
+        raise UsageError(
+            f"a sweep needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
+            context="opcheck sweep",
+            hint="pip install 'opcheck[sweep]'",
+        )
+    if backend == "dask" and not scheduler:
+        raise UsageError(
+            "the address of the scheduler is missing",
+            context="--backend dask",
+            hint="--scheduler tcp://host:8786, as dask scheduler prints it",
+        )
+
+
+@contextlib.contextmanager
+def _progress(*, quiet: bool, verbose: bool) -> Iterator[Tell]:
+    """A bar with an estimate on a terminal, a line for each model with ``-v``, else losses alone."""
+    import sys  # noqa: PLC0415
+
+    if verbose or quiet or not sys.stderr.isatty():
+        yield _lines(verbose=verbose)
+        return
+    from rich.console import Console  # noqa: PLC0415  (only where it is seen)
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        shown = bar.add_task("starting", total=None)
+
+        def tell(news: Progress | str) -> None:
+            if isinstance(news, str):
+                bar.console.print(news)
+            else:
+                bar.update(shown, completed=news.done, total=news.of, description=news.model)
+
+        yield tell
+
+
+def _lines(*, verbose: bool) -> Callable[[Progress | str], None]:
+    def tell(news: Progress | str) -> None:
+        if isinstance(news, str):
+            output.note(news)
+        elif verbose:
+            without = (
+                f": no verdict in {plural(news.without_verdict, 'mode')}"
+                if news.without_verdict
+                else ""
+            )
+            output.note(f"{news.done}/{news.of} {news.model}{without}")
+
+    return tell

@@ -1,0 +1,270 @@
+"""The folder of a sweep: one small file a model and mode, named by the digest of all that decides it.
+
+``sweep.json`` says what was swept, ``results/ab/abcd....json`` what came out, ``sweep.lock`` that somebody writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opcheck import __version__
+from opcheck.errors import UsageError
+from opcheck.files import write_text
+from opcheck.model import Record
+from opcheck.sweep.records import Model, Result, target_name
+from opcheck.sweep.schema import FORMAT
+from opcheck.versions import Target
+
+if TYPE_CHECKING:
+    from typing import Self
+
+ABOUT, LOCK, RESULTS = "sweep.json", "sweep.lock", "results"
+
+#: What a result follows from, within opcheck; a test holds it against the imports of ``sweep/measure.py``.
+SOURCES = (
+    "capture",
+    "differences.py",
+    "flow.py",
+    "judge.py",
+    "limits.py",
+    "messages.py",
+    "model.py",
+    "names.py",
+    "oplists",
+    "simulate",
+    "sweep/measure.py",
+    "sweep/prepare.py",
+    "sweep/records.py",
+    "sweep/shrink.py",
+    "traits.py",
+    "versions.py",
+)
+
+
+class About(Record, frozen=True, kw_only=True):
+    """What was swept."""
+
+    format: int = FORMAT
+    opcheck: str = __version__
+    #: digest of the op lists, and of the sources in ``SOURCES``
+    op_lists: str
+    sources: str
+    packages: dict[str, str]
+    targets: tuple[str, ...]
+    modes: tuple[str, ...]
+    small: bool = True
+    #: results by their names, in the order of the models
+    keys: tuple[str, ...] = ()
+
+
+class Folder:
+    """A folder that this process alone writes to, for the length of a with block."""
+
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+        self.path = path
+        self._fresh = fresh
+        self._lock = _Lock(path / LOCK)
+
+    def __enter__(self) -> Self:
+        """Take it.
+
+        Raises:
+            UsageError: it cannot be written to, another sweep writes there, or an older version wrote it.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _cannot_write(self.path, error) from error
+        self._lock.take()
+        try:
+            if not self._fresh:
+                about(self.path)
+        except UsageError:
+            self._lock.give()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._lock.give()
+
+    def begin(self, what: About) -> None:
+        """Say what is swept; with ``fresh``, forget what was there."""
+        if self._fresh:
+            _forget(self.path)
+        write_text(self.path / ABOUT, _json(what))
+
+    def keep(self, result: Result) -> None:
+        """Write a result, whole or not at all.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        place = _place(self.path, result.key)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _cannot_write(place, error) from error
+        write_text(place, msgspec.json.encode(result).decode())
+
+    def has(self, key: str) -> bool:
+        """Whether there is a result of this name."""
+        return _place(self.path, key).is_file()
+
+
+def about(path: Path) -> About | None:
+    """What a folder says of itself; None: it is new.
+
+    Raises:
+        UsageError: another version wrote it, or nothing of ours did.
+    """
+    file = path / ABOUT
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        if any(each.name != LOCK for each in path.iterdir()):
+            raise UsageError(
+                "this folder is not that of a sweep, and not empty",
+                context=str(path),
+                hint="name another folder with --folder; it is made where there is none",
+            ) from None
+        return None
+    except OSError as error:
+        raise UsageError(f"cannot read the folder: {error.strerror}", context=str(file)) from error
+    try:
+        number = msgspec.json.decode(content, type=dict[str, object]).get("format")
+        if number == FORMAT:
+            return msgspec.json.decode(content, type=About)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise UsageError(
+            f"the folder's description is damaged: {error}",
+            context=str(file),
+            hint="begin anew with --fresh",
+        ) from error
+    raise UsageError(
+        f"the folder was written by another version of opcheck: its format is {number}, this one's {FORMAT}",
+        context=str(file),
+        hint="sweep into another folder, or begin this one anew with --fresh",
+    )
+
+
+def read(path: Path) -> tuple[About, Iterator[Result]]:
+    """What a folder holds, in the order of its models.
+
+    Raises:
+        UsageError: there is no sweep in it, or another version wrote it.
+    """
+    found = about(path) if path.is_dir() else None
+    if found is None:
+        raise UsageError(
+            "there is no sweep in this folder",
+            context=str(path),
+            hint="opcheck sweep MODELS --folder DIR",
+        )
+    return found, _results(path, found.keys)
+
+
+def _results(path: Path, keys: Iterable[str]) -> Iterator[Result]:
+    for key in keys:
+        place = _place(path, key)
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                yield msgspec.json.decode(place.read_bytes(), type=Result)
+            except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                raise UsageError(
+                    f"a result is damaged: {error}",
+                    context=str(place),
+                    hint="remove the file, and run the sweep again: it makes what is missing",
+                ) from error
+
+
+def key_of(model: Model, mode: str, targets: Iterable[Target], settings: dict[str, object]) -> str:
+    """The name of a result: a digest of all that decides it."""
+    content = (model, mode, list(map(target_name, targets)), sorted(settings.items()))
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
+
+
+def sources() -> str:
+    """Digest of the sources that results follow from."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for name in SOURCES:
+        place = package / name
+        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _place(path: Path, key: str) -> Path:
+    return path / RESULTS / key[:2] / f"{key}.json"
+
+
+def _forget(path: Path) -> None:
+    for place in (path / RESULTS).glob("??/*.json"):
+        place.unlink()
+    for table in path.glob("*.parquet"):
+        table.unlink()
+
+
+def _json(what: msgspec.Struct) -> str:
+    return msgspec.json.format(msgspec.json.encode(what)).decode() + "\n"
+
+
+def _cannot_write(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot write the results: {error.strerror}",
+        context=str(path),
+        hint="what is finished stays; run the same command again once there is room, or name another --folder",
+    )
+
+
+class _Lock:
+    """Held while a sweep writes; the system takes it back from a process that dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def take(self) -> None:
+        """Take it.
+
+        Raises:
+            UsageError: another process has it.
+        """
+        import fcntl  # noqa: PLC0415 - POSIX only
+
+        try:
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise _cannot_write(self._path, error) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._file, 100).decode(errors="replace").strip()
+            os.close(self._file)
+            self._file = None
+            raise UsageError(
+                f"another sweep writes into this folder{': ' + holder if holder else ''}",
+                context=str(self._path.parent),
+                hint="wait for it, or name another folder with --folder",
+            ) from None
+        os.ftruncate(self._file, 0)
+        os.write(self._file, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
+
+    def give(self) -> None:
+        """Give it back."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

@@ -1,0 +1,119 @@
+"""Which models a sweep is of: names, patterns of a library's models, and files that list them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from opcheck.capture.parent import environment
+from opcheck.capture.request import CaptureRequest
+from opcheck.errors import ModelLoadError, UsageError
+from opcheck.sweep.records import LIBRARIES, Config, Model, library_of
+
+#: What a list of models ends with; another file is a model's own.
+_LISTS = (".yaml", ".yml", ".toml", ".txt")
+_FORM = "a model, or a table with model, and config, inputs or family where they are needed"
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    model: str
+    config: Config = {}
+    inputs: tuple[str, ...] = ()
+    family: str = ""
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: list[str | _Entry]
+
+
+def models(texts: Iterable[str]) -> tuple[Model, ...]:
+    """The models that the texts mean, in their order, each once.
+
+    Raises:
+        UsageError: a file that cannot be read, or is no list of models.
+        ModelLoadError: a pattern of a library that is not installed, or that nothing fits.
+    """
+    entries = [entry for text in texts for entry in _entries(text)]
+    patterns = [entry.model for entry in entries if _is_pattern(entry.model)]
+    listed = _listed(list(dict.fromkeys(patterns))) if patterns else {}
+    found: dict[bytes, Model] = {}
+    for entry in entries:
+        for model in listed.get(entry.model) or [Model(spec=entry.model)]:
+            whole = msgspec.structs.replace(
+                model,
+                config=entry.config,
+                inputs=entry.inputs,
+                family=entry.family or model.family or model.spec.partition(":")[2],
+            )
+            found.setdefault(msgspec.json.encode(whole), whole)
+    if not found:
+        raise UsageError(
+            "there is no model to sweep", context=", ".join(texts), hint=f"list {_FORM}"
+        )
+    return tuple(found.values())
+
+
+def _is_pattern(text: str) -> bool:
+    return library_of(text) in LIBRARIES and any(letter in text for letter in "*?[")
+
+
+def _entries(text: str) -> Iterator[_Entry]:
+    if not text.endswith(_LISTS):
+        yield _Entry(text)
+        return
+    path = Path(text)
+    try:
+        content = path.read_text(encoding="utf-8")
+        for each in _parsed(content, path.suffix):
+            yield each if isinstance(each, _Entry) else _Entry(each)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the list of models: {error.strerror}", context=text, hint="name a file"
+        ) from error
+    except (ValueError, msgspec.ValidationError) as error:
+        raise UsageError(
+            f"not a list of models: {' '.join(str(error).split())}",
+            context=text,
+            hint=f"each is {_FORM}",
+        ) from error
+
+
+def _parsed(content: str, suffix: str) -> list[str | _Entry]:
+    if suffix == ".txt":
+        lines = (line.partition("#")[0].strip() for line in content.splitlines())
+        return [line for line in lines if line]
+    if suffix == ".toml":
+        return msgspec.toml.decode(content, type=_File).models
+    raw = msgspec.yaml.decode(content)
+    whole = {"models": raw} if isinstance(raw, list) else raw
+    return msgspec.convert(whole, _File).models
+
+
+def _listed(patterns: list[str]) -> dict[str, list[Model]]:
+    """The models of each pattern, from a process that imports the libraries."""
+    request = CaptureRequest(model="", torch="", macos="")
+    done = subprocess.run(
+        [sys.executable, "-m", "opcheck.sweep.catalogue"],
+        input=msgspec.json.encode(patterns),
+        capture_output=True,
+        env={**os.environ, **environment(request), "PYTORCH_JIT": "0", "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    try:
+        answer = msgspec.json.decode(done.stdout, type=dict[str, list[Model]] | list[str])
+    except msgspec.MsgspecError as error:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise ModelLoadError(
+            f"the libraries cannot be imported: {''.join(last)[:200]}",
+            context=", ".join(patterns),
+            hint="run python -m opcheck.sweep.catalogue to see all that is printed",
+        ) from error
+    if isinstance(answer, list):
+        message, context, hint = answer
+        raise ModelLoadError(message, context=context, hint=hint)
+    return answer
