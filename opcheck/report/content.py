@@ -179,6 +179,7 @@ def finding_content(finding: Finding, own: tuple[str, ...]) -> dict[str, object]
         "count": finding.count,
         "locations": [_location(place) for place in finding.locations],
         "fingerprints": list(own),
+        "ignored": finding.ignored,
     }
 
 

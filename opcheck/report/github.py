@@ -57,8 +57,11 @@ def _command(hit: Hit) -> str:
         f"help: {finding.hint}" if finding.hint else "",
         f"try: {finding.remedy}" if finding.remedy else "",
     ]
+    if finding.ignored:
+        lines.append(f"ignored: {finding.ignored}")
     text = "\n".join(one_line(line) for line in lines if line)
-    return f"::{_COMMANDS[finding.severity]} {properties}::{_data(text)}"
+    kind = "notice" if finding.ignored else _COMMANDS[finding.severity]
+    return f"::{kind} {properties}::{_data(text)}"
 
 
 def _headline(report: Report) -> str:

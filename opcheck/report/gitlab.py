@@ -20,11 +20,12 @@ def render(report: Report) -> str:
 
 def _entry(report: Report, hit: Hit) -> dict[str, object]:
     finding = hit.finding
+    ignored = f"Ignored: {finding.ignored}" if finding.ignored else ""
     return {
-        "description": one_line(". ".join(filter(None, (finding.message, finding.hint)))),
+        "description": one_line(". ".join(filter(None, (finding.message, finding.hint, ignored)))),
         "check_name": finding.rule,
         "fingerprint": hit.fingerprint,
-        "severity": _SEVERITIES[finding.severity],
+        "severity": "info" if finding.ignored else _SEVERITIES[finding.severity],
         # GitLab takes no entry without a path.
         "location": {
             "path": hit.file or one_line(report.model),

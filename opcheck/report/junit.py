@@ -68,7 +68,9 @@ def _group(suite: ET.Element, group: CallGroup, findings: Sequence[Finding]) -> 
     if first:
         case.set("file", one_line(first.file))
         case.set("line", str(first.line))
-    if verdict.status == "unknown" and not any(one.severity == "error" for one in findings):
+    if verdict.status == "unknown" and not any(
+        one.severity == "error" and not one.ignored for one in findings
+    ):
         ET.SubElement(case, "skipped", message=one_line(f"unknown: {verdict.because}"))
     _results(case, findings)
 
@@ -83,7 +85,7 @@ def _results(case: ET.Element, findings: Sequence[Finding]) -> None:
     """The errors as failures, the rest as what the case printed."""
     said = []
     for finding in findings:
-        if finding.severity == "error":
+        if finding.severity == "error" and not finding.ignored:
             failure = ET.SubElement(
                 case, "failure", type=finding.rule, message=one_line(finding.message)
             )
@@ -101,6 +103,7 @@ def _text(finding: Finding) -> str:
         if place.location and place.location.text:
             lines.append(f"  {place.location.text.strip()}")
     for name, words in (
+        ("ignored", finding.ignored),
         ("prints", finding.prints),
         ("help", finding.hint),
         ("try", finding.remedy),

@@ -91,6 +91,8 @@ def _finding(finding: Finding) -> Iterator[str]:
     for entry in finding.locations:
         source = entry.location.text.strip() if entry.location else ""
         yield f"- {_text(summary.place(entry))}" + (f": {_code(source)}" if source else "")
+    if finding.ignored:
+        yield f"- ignored: {_text(finding.ignored)}"
     if finding.prints:
         yield f"- prints: {_code(finding.prints)}"
     if finding.hint:

@@ -106,6 +106,7 @@ _DEFS: dict[str, Schema] = {
         count=_count("calls, or what else the rule counts"),
         locations=_list(_ref("location")),
         fingerprints=_list(_text(), "one a location, or one; edits around a line keep it"),
+        ignored=_text("why nobody needs to look at it; empty: it counts"),
     ),
     "group": _object(
         "all calls of one overload with one verdict",

@@ -113,6 +113,8 @@ def _finding(out: Console, finding: Finding, *, full: bool) -> None:
         (f"{finding.severity} {finding.rule}", _COLOURS[finding.severity]), f" {finding.message}"
     )
     _indented(out, head, 2)
+    if finding.ignored:
+        _indented(out, f"ignored: {finding.ignored}", 4)
     _places(out, finding.locations, len(finding.locations) if full else _SHOWN)
     if finding.prints:
         first, stop, rest = finding.prints.partition(". ")

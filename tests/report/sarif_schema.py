@@ -61,6 +61,12 @@ RESULT = _object(
     message=MESSAGE,
     locations={"type": "array", "items": LOCATION},
     partialFingerprints={"type": "object", "additionalProperties": TEXT},
+    # 3.27.24, 3.35
+    baselineState={"enum": ["new", "unchanged", "updated", "absent"]},
+    suppressions={
+        "type": "array",
+        "items": _object(("kind",), kind={"enum": ["inSource", "external"]}, justification=TEXT),
+    },
     properties=BAG,
 )
 #: 3.13, 3.14, 3.19
@@ -84,6 +90,19 @@ LOG = _object(
                 ),
             ),
             automationDetails=_object((), id=TEXT),
+            # 3.20, 3.58
+            invocations={
+                "type": "array",
+                "items": _object(
+                    ("executionSuccessful",),
+                    executionSuccessful={"type": "boolean"},
+                    exitCode={"type": "integer"},
+                    toolExecutionNotifications={
+                        "type": "array",
+                        "items": _object(("message",), message=MESSAGE, level=LEVEL),
+                    },
+                ),
+            },
             columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
             results={"type": "array", "items": RESULT},
             properties=BAG,

@@ -86,6 +86,7 @@ def _finding(finding: Finding, first: dict[tuple[str, GroupLocation], int]) -> M
         )
         if rest
         else "",
+        _labelled("ignored", finding.ignored),
         _labelled("help", finding.hint),
         _labelled("try", tag("code", finding.remedy) if finding.remedy else ""),
         _labelled("prints", tag("samp", finding.prints) if finding.prints else ""),
