@@ -38,7 +38,7 @@ def render(report: Report) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows([_cell(value) for value in _row(shown, group)] for group in shown.groups)
+    table.writerows([cell(value) for value in _row(shown, group)] for group in shown.groups)
     return text.getvalue()
 
 
@@ -64,7 +64,7 @@ def _row(report: Report, group: CallGroup) -> tuple[str, ...]:
     )
 
 
-def _cell(value: str) -> str:
+def cell(value: str) -> str:
     """On one line; what a spreadsheet would compute has an apostrophe before it."""
     text = one_line(value)
     return f"'{text}" if text.startswith(_FORMULA) else text

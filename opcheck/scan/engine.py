@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from fnmatch import fnmatchcase
 
 import msgspec
 
 from opcheck import __version__
 from opcheck.errors import UsageError
+from opcheck.ignores import Comment, Entry, Ignores, of_lines, of_python
 from opcheck.model import Finding, GroupLocation, Problem, SourceLocation
 from opcheck.rules.rule import SEVERITIES
-from opcheck.scan import ignores, requirements, source
-from opcheck.scan.ignores import Ignore
+from opcheck.scan import requirements, source
 from opcheck.scan.mac import Mac
 from opcheck.scan.program import Program
 from opcheck.scan.records import ScanReport
@@ -30,16 +32,37 @@ NOT_CHECKED = (
 _MOST_USES = 10
 
 
-def scan(paths: list[str], target: Target) -> ScanReport:
+def scan(
+    paths: list[str],
+    target: Target,
+    *,
+    exclude: Sequence[str] = (),
+    select: Sequence[str] = (),
+    ignores: Sequence[Entry] = (),
+    today: date | None = None,
+) -> ScanReport:
     """Read all that is below the paths.
 
+    Args:
+        paths: files and directories.
+        target: the Mac that the source is read for.
+        exclude: leave out files that such a pattern fits (``tests/*``), or that are below such a directory.
+        select: the codes of rules, or their beginnings (``OC21``); none: all.
+        ignores: entries of the configuration, of which those of these rules count.
+        today: the day by which entries expire; None: today.
+
     Raises:
-        UsageError: a path does not exist, or there is nothing to read.
+        UsageError: a path does not exist, there is nothing to read, or no rule is so called.
         OpListError: the data that the rules read is damaged.
     """
-    reader = _Reader(target)
+    chosen = _chosen(select)
+    entries = [entry for entry in ignores if entry.rule in chosen]
+    reader = _Reader(target, chosen, Ignores(entries, today=today or date.today()))  # noqa: DTZ011  (the user's day)
     for found in source.find(paths, reader.skipped):
-        reader.read(found)
+        if _excluded(found, exclude):
+            reader.skipped["files that --exclude names"] += 1
+        else:
+            reader.read(found)
     if not reader.counts and not reader.problems:
         raise UsageError(
             "there is no Python source below these paths",
@@ -58,17 +81,40 @@ def scan(paths: list[str], target: Target) -> ScanReport:
         by_rule=dict(sorted(by_rule.items())),
         findings=findings,
         ignored=reader.ignored,
+        notes=(*reader.ignores.expired(), *reader.ignores.unused("OC2")),
         problems=tuple(reader.problems),
         skipped=dict(sorted(reader.skipped.items())),
         not_checked=NOT_CHECKED,
     )
 
 
+def _chosen(select: Sequence[str]) -> frozenset[str]:
+    """The codes of the rules that look."""
+    for text in select:
+        if not any(code.startswith(text.upper()) for code in BY_ID):
+            raise UsageError(
+                f"no rule of the scan is called so: {text!r}",
+                context="--select",
+                hint=f"known: {', '.join(BY_ID)}, or the beginning of some: OC21",
+            )
+    beginnings = tuple(text.upper() for text in select) or ("",)
+    return frozenset(code for code in BY_ID if code.startswith(beginnings))
+
+
+def _excluded(found: Found, patterns: Sequence[str]) -> bool:
+    """Whether a pattern fits the path, as given or below the directory that was asked about, or one of its folders."""
+    path, below = found.path, found.path.relative_to(found.root)
+    names = {one.as_posix() for one in (path, *path.parents, below, *below.parents)}
+    return any(fnmatchcase(name, pattern.rstrip("/")) for pattern in patterns for name in names)
+
+
 class _Reader:
     """Reads one file after the other."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, chosen: frozenset[str], ignores: Ignores) -> None:
         self.target = target
+        self.chosen = chosen
+        self.ignores = ignores
         self.counts: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         self.findings: list[Finding] = []
@@ -104,7 +150,7 @@ class _Reader:
         except ValueError as error:
             raise UnreadableError(source.problem("syntax_error", str(error), shown)) from error
         lines = text.splitlines()
-        comments = ignores.of_lines(lines)
+        comments = of_lines(lines, shown)
         self._add([(requirements.RULE, hit) for hit in hits], comments, lines, [], None, shown)
 
     def _program(self, parsed: Source, found: Found, shown: str) -> None:
@@ -117,14 +163,14 @@ class _Reader:
             path=found.path,
             root=found.root,
         )
-        comments = ignores.of_python(parsed.lines)
+        comments = of_python("\n".join(parsed.lines) + "\n", shown)
         hits = list(_hits(scanned))
         self._add(hits, comments, parsed.lines, parsed.places, program, shown)
 
     def _add(
         self,
         hits: list[tuple[ScanRule, Hit]],
-        comments: list[Ignore],
+        comments: Sequence[Comment],
         lines: list[str],
         places: list[tuple[str, int]],
         program: Program | None,
@@ -137,10 +183,15 @@ class _Reader:
             return GroupLocation(location=location, module="", count=1)
 
         found: list[tuple[int, Finding]] = []
+        used: set[tuple[Comment, str]] = set()
         for (rule, hit), uses in _joined(hits):
+            if rule.id not in self.chosen:
+                continue
             line = getattr(hit.node, "lineno", 1)
             last = getattr(hit.node, "end_lineno", None) or line
-            if _silenced(comments, rule.id, line, last):
+            silencing = _silencing(comments, rule.id, line, last)
+            used |= {(comment, rule.id) for comment in silencing}
+            if silencing or self.ignores.reason(rule.id, file=shown) is not None:
                 self.ignored += 1
                 continue
             function = program.function(hit.node) if program else ""
@@ -156,8 +207,33 @@ class _Reader:
             )
             found.append((line, finding))
         found += [(one.line, msgspec.structs.replace(finding, locations=(place(one.line),)))
-                  for one in comments for finding in _about(one)]  # fmt: skip
+                  for one in comments for finding in self._about(one, used)]  # fmt: skip
         self.findings += [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
+
+    def _about(self, comment: Comment, used: set[tuple[Comment, str]]) -> Iterator[Finding]:
+        """The findings about a comment itself."""
+        # What is not looked for is not unused: rules that were not chosen, and those of the audit.
+        unused = [
+            code
+            for code in comment.codes
+            if (comment, code) not in used
+            and not code.startswith("OC1")
+            and (code in self.chosen or code not in BY_ID)
+        ]
+        if "OC221" in self.chosen and (unused or not comment.codes):
+            yield Finding(
+                rule="OC221",
+                severity=BY_ID["OC221"].severity,
+                message=f"ignores {', '.join(unused) or 'nothing'}, which is not found on this line",
+                hint="remove it, or correct the code",
+            )
+        if "OC220" in self.chosen and not comment.reason:
+            yield Finding(
+                rule="OC220",
+                severity=BY_ID["OC220"].severity,
+                message=f"ignores {', '.join(comment.codes) or 'nothing'} without a reason",
+                hint="write the reason behind the bracket",
+            )
 
 
 def _lines_of(uses: Iterable[object], line: int) -> Iterator[int]:
@@ -195,35 +271,14 @@ def _joined(
     yield from together.values()
 
 
-def _silenced(comments: list[Ignore], code: str, first: int, last: int) -> bool:
-    silenced = False
-    for comment in comments:
-        if first <= comment.line <= last and code in comment.codes:
-            comment.used.add(code)
-            silenced = True
-    return silenced
-
-
-def _about(comment: Ignore) -> Iterator[Finding]:
-    """The findings about a comment itself."""
-    codes = ", ".join(comment.codes)
-    unused = [
-        code for code in comment.codes if code not in comment.used and not code.startswith("OC1")
+def _silencing(comments: Iterable[Comment], code: str, first: int, last: int) -> list[Comment]:
+    """The comments in these lines, or in the statement that begins before them, that name the code."""
+    return [
+        comment
+        for comment in comments
+        if code in comment.codes
+        and (first <= comment.line <= last or comment.first <= first <= comment.last)
     ]
-    if unused or not comment.codes:
-        yield Finding(
-            rule="OC221",
-            severity=BY_ID["OC221"].severity,
-            message=f"ignores {', '.join(unused) or 'nothing'}, which is not found on this line",
-            hint="remove it, or correct the code",
-        )
-    if not comment.reason:
-        yield Finding(
-            rule="OC220",
-            severity=BY_ID["OC220"].severity,
-            message=f"ignores {codes or 'nothing'} without a reason",
-            hint="write the reason behind the bracket",
-        )
 
 
 _BY_KIND = {

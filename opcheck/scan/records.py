@@ -18,8 +18,12 @@ class ScanReport(Record, frozen=True, kw_only=True):
     totals: dict[str, int]
     by_rule: dict[str, int]
     findings: tuple[Finding, ...]
-    #: findings that a comment ignores
+    #: findings that a comment or the configuration ignores
     ignored: int = 0
+    #: findings that a baseline knows; they are left out.
+    known: int = 0
+    #: entries of the configuration that no longer hold, or silence nothing.
+    notes: tuple[str, ...] = ()
     #: files, or cells of notebooks, that were not read, and why.
     problems: tuple[Problem, ...] = ()
     #: directories and links that were left out, by why.

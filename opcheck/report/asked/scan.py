@@ -27,13 +27,17 @@ def _blocks(report: ScanReport) -> Iterator[Block]:
     target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
     yield Heading(f"{', '.join(report.paths)} read for {target}", 1)
     found = ", ".join(plural(count, name) for name, count in report.totals.items() if count)
-    ignored = f"; {plural(report.ignored, 'finding')} ignored by comments" if report.ignored else ""
+    ignored = f"; {plural(report.ignored, 'finding')} ignored" if report.ignored else ""
+    known = f"; {plural(report.known, 'finding')} in the baseline" if report.known else ""
     kinds = (
         plural(report.read[kind], noun) for kind, noun in _KINDS.items() if kind in report.read
     )
     length = plural(report.read.get("lines", 0), "line")
     read = f"Read: {', '.join(kinds) or 'nothing'} ({length})."
-    yield Lines((f"{found or 'No findings'}{ignored}.", read))
+    yield Lines((f"{found or 'No findings'}{ignored}{known}.", read))
+    if report.notes:
+        yield Heading("Ignores")
+        yield Bullets(report.notes)
     if report.by_rule:
         yield Heading("By rule")
         rows = ((code, str(count), BY_ID[code].title) for code, count in report.by_rule.items())
