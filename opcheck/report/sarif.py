@@ -15,9 +15,8 @@ import msgspec
 
 from opcheck.model import Report
 from opcheck.report import summary
+from opcheck.report.pages import Page, by_id
 from opcheck.report.where import Hit, group_of, hits
-from opcheck.rules import BY_ID
-from opcheck.rules.rule import Rule
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 _PARAGRAPHS = re.compile(r"\n\s*\n")
@@ -27,7 +26,7 @@ _WHAT = "**What.** "
 def render(report: Report) -> str:
     """A log of one run: the rules that found something, and a result a finding and place."""
     found = {finding.rule for finding in report.findings}
-    rules = [rule for name, rule in BY_ID.items() if name in found]
+    rules = [rule for name, rule in by_id().items() if name in found]
     numbers = {rule.id: number for number, rule in enumerate(rules)}
     name, _, version = report.tool.partition(" ")
     run = {
@@ -57,7 +56,7 @@ def render(report: Report) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: Page) -> dict[str, Any]:
     page = rule.page.strip()
     what = " ".join(_PARAGRAPHS.split(page)[0].removeprefix(_WHAT).split())
     return {
@@ -92,8 +91,16 @@ def _result(report: Report, hit: Hit, rule_index: int) -> dict[str, Any]:
             "primaryLocationLineHash": hit.fingerprint,
             "opcheckFinding/v2": hit.fingerprint,
         },
+        **_suppressed(finding.ignored),
         "properties": _properties(report, hit),
     }
+
+
+def _suppressed(reason: str) -> dict[str, Any]:
+    """That somebody ignores it (3.35): viewers leave it out of what is open."""
+    if not reason:
+        return {}
+    return {"suppressions": [{"kind": "external", "justification": reason}]}
 
 
 def _location(hit: Hit) -> dict[str, Any]:
