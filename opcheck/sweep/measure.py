@@ -18,7 +18,9 @@ from opcheck.capture.shared import captures
 from opcheck.errors import CaptureError, InputError, ModelLoadError, OpcheckError
 from opcheck.model import Trace
 from opcheck.oplists.registrations import OpLists
-from opcheck.sweep.outcomes import FAILS, Judged, outcomes
+from opcheck.outcomes import Outcome as Judged
+from opcheck.outcomes import outcomes
+from opcheck.pipeline import HEADLINES
 from opcheck.sweep.records import (
     STAGES,
     Began,
@@ -34,6 +36,7 @@ from opcheck.sweep.records import (
 from opcheck.sweep.shrink import small
 from opcheck.versions import Target
 
+_FAILS = HEADLINES[0]
 _STAGES: dict[type[OpcheckError], str] = {ModelLoadError: "load", InputError: "inputs"}
 
 
@@ -137,12 +140,11 @@ class _Work:
         for op, calls in Counter(call.op for call in trace.calls if call.phase != "move").items():
             self.uses[op] = max(calls, self.uses[op])
         made = [
-            _outcome(one, target, self.captures)
-            for one, target in zip(outcomes(trace, targets, self.lists), targets, strict=True)
+            _outcome(one, trace, self.captures) for one in outcomes(trace, targets, self.lists)
         ]
         self.outcomes += made
         self.captures += 1
-        without = [name for one in made if one.headline != FAILS for name in one.targets]
+        without = [name for one in made if one.headline != _FAILS for name in one.targets]
         if not trace.complete and without:
             last = trace.problems[-1]
             self.failures.append(
@@ -194,15 +196,15 @@ def _late(task: Task) -> CaptureError:
     return CaptureError(f"not done after {task.timeout:g} s", context=task.model.spec)
 
 
-def _outcome(judged: Judged, target: Target, capture: int) -> Outcome:
+def _outcome(judged: Judged, trace: Trace, capture: int) -> Outcome:
     return Outcome(
-        targets=(target_name(target),),
+        targets=(target_name(judged.target),),
         headline=judged.headline,
-        complete=judged.complete,
+        complete=trace.complete,
         totals=judged.totals,
         not_native=tuple(
             NotNative(op=op, status=status, kind=kind or "", calls=calls)
-            for op, status, kind, calls in judged.not_native
+            for op, status, kind, calls in judged.operators
         ),
         capture=capture,
     )

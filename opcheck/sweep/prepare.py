@@ -47,17 +47,17 @@ def preload(library: str, name: str = "") -> None:
 
 
 def warm() -> None:
-    """Run a layer through both modes: what torch imports and makes at first use, it then has."""
+    """Run some layers through both modes: what torch imports and makes at first use, it then has."""
     importlib.import_module("torch._dynamo")  # else each child would import it for itself
     lists = load()
     for mode in MODES:
         run(
             CaptureRequest(
-                model="torch.nn:Linear",
+                model="torch.nn:TransformerEncoderLayer",
                 torch=lists.releases[-1].line,
                 macos=str(_MACOS),
-                config={"in_features": 4, "out_features": 4},
-                inputs=("2x4:float32",),
+                config={"d_model": 8, "nhead": 2},
+                inputs=("2x4x8:float32",),
                 mode=mode,
             ),
             _silent,
