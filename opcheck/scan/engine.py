@@ -30,6 +30,7 @@ NOT_CHECKED = (
 )
 #: More places of use than these say no more.
 _MOST_USES = 10
+_EXCLUDED = "files that --exclude names"
 
 
 def scan(
@@ -60,10 +61,10 @@ def scan(
     reader = _Reader(target, chosen, Ignores(entries, today=today or date.today()))  # noqa: DTZ011  (the user's day)
     for found in source.find(paths, reader.skipped):
         if _excluded(found, exclude):
-            reader.skipped["files that --exclude names"] += 1
+            reader.skipped[_EXCLUDED] += 1
         else:
             reader.read(found)
-    if not reader.counts and not reader.problems:
+    if not reader.counts and not reader.problems and not reader.skipped[_EXCLUDED]:
         raise UsageError(
             "there is no Python source below these paths",
             context=f"opcheck scan {' '.join(paths)}",
