@@ -20,6 +20,7 @@ VERBS = {
     "diff": "Say what differs between two releases, two reports or two targets of a model.",
     "doctor": "Say what is wrong with a machine: torch, macOS, Python, variables, packages.",
     "explain": "Explain a finding, or list all of them.",
+    "gate": "Audit all models of a project on all of its targets, and judge them: for CI.",
     "history": "Say how an operator's status changed from release to release, and why.",
     "issue": "Write what PyTorch's tracker asks for about a finding.",
     "lists": "Show the op lists that the verdicts come from, or build them.",
@@ -33,6 +34,7 @@ VERBS = {
     "site": "Write all of it as static pages: operators, releases, models, with a search.",
     "sweep": "Audit whole libraries of models over many releases and macOS versions.",
     "upgrade": "Say which torch or macOS removes a model's findings, and what that breaks.",
+    "verify": "Hold a prediction against what a Mac did: agreements, contradictions, unseen.",
 }
 
 

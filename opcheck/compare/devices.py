@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from opcheck.compare.records import Machine
 from opcheck.errors import UsageError
+from opcheck.evidence import Machine
 
 #: The modules of torch that drive a device; a backend of another package is found by its name.
 _KNOWN = ("cuda", "mps", "xpu", "mtia", "hpu", "npu")

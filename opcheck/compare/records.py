@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from opcheck.evidence import Machine
 from opcheck.model import GroupLocation, Record
 
 SCHEMA = "opcheck-compare/1"
@@ -39,21 +40,6 @@ class Plan(Record, frozen=True, kw_only=True):
     times: int = 0
     #: folder for the first wrong call; empty: none is written
     repro: str = ""
-
-
-class Machine(Record, frozen=True, kw_only=True):
-    """Where something was run."""
-
-    #: as the user named it, and what the driver calls it
-    device: str
-    device_name: str
-    os: str
-    os_version: str
-    arch: str
-    torch: str
-    #: of PyTorch's repository
-    commit: str
-    python: str = ""
 
 
 class Wrong(Record, frozen=True, kw_only=True):

@@ -12,11 +12,12 @@ import torch
 
 from opcheck.compare.beside import Judged
 from opcheck.compare.closeness import dtype_name
-from opcheck.compare.records import TIMES, TOLERANCES, Machine
+from opcheck.compare.records import TIMES, TOLERANCES
 from opcheck.compare.reference import in_float64
 from opcheck.compare.snapshot import Kept
 from opcheck.compare.stand_ins import STAND_INS
 from opcheck.errors import UsageError
+from opcheck.evidence import Machine
 from opcheck.precision.shadows import WIDE
 from opcheck.wording import filesize
 

@@ -91,21 +91,27 @@ def compare(request: CaptureRequest, say: Say) -> Comparison:
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
     """Without the short cuts that a device may take by default: cuDNN's convolutions in TF32."""
-    before = torch.backends.cuda.matmul, torch.backends.cudnn
-    switches = [
-        (before[0], "allow_tf32"),
-        (before[0], "allow_fp16_reduced_precision_reduction"),
-        (before[0], "allow_bf16_reduced_precision_reduction"),
-        (before[1], "allow_tf32"),
-    ]
-    values = [getattr(owner, name) for owner, name in switches]
-    for owner, name in switches:
-        setattr(owner, name, False)
+    products, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    names = (
+        "allow_tf32",
+        "allow_fp16_reduced_precision_reduction",
+        "allow_bf16_reduced_precision_reduction",
+    )
+    values = [getattr(products, name) for name in names]
+    for name in names:
+        setattr(products, name, False)
     try:
-        yield
+        # PyTorch's tests forbid setting a flag of cuDNN by itself (torch/backends/__init__.py).
+        with cudnn.flags(
+            enabled=cudnn.enabled,
+            benchmark=cudnn.benchmark,
+            deterministic=cudnn.deterministic,
+            allow_tf32=False,
+        ):
+            yield
     finally:
-        for (owner, name), value in zip(switches, values, strict=True):
-            setattr(owner, name, value)
+        for name, value in zip(names, values, strict=True):
+            setattr(products, name, value)
 
 
 class _Run:

@@ -77,7 +77,7 @@ class Tally:
         else:
             self.first = self.first or judged
             key = (op, judged.worst.kind, site, any_layer(module), phase)
-            slim = judged._replace(kept=_specs(judged.kept))
+            slim = judged._replace(kept=specs(judged.kept))
             found = self._wrong.setdefault(key, _Worst(slim, index))
             found.modules[module] += 1
             if judged.worst.error > found.judged.worst.error:
@@ -124,7 +124,7 @@ def digits(number: float) -> float | None:
     return float(f"{number:.1e}") if math.isfinite(number) else None
 
 
-def _specs(kept: Any) -> tuple[str, ...]:
+def specs(kept: Any) -> tuple[str, ...]:
     """The tensors among the arguments, as ``2x3:float32``."""
     leaves: list[Kept] = []
 

@@ -1,0 +1,121 @@
+"""``opcheck probe``: what a device really does with PyTorch's operator database, as evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from opcheck.cli import VERBS, asking, output
+from opcheck.errors import UsageError
+from opcheck.files import write_text
+from opcheck.names import parse_dtype
+
+_FILES = (".yaml", ".yml", ".json")
+
+
+@click.command(
+    "probe",
+    help=VERBS["probe"],
+    epilog="Each OpInfo of the installed torch is run with each dtype, in a process of its own kind: one that ends "
+    "or hangs loses one result. Each call of an operator is held against float64 on the CPU. With --output FILE.yaml "
+    "or .json the results are evidence that opcheck reads again; without, a summary is printed. Exits with 1 where "
+    "something is wrong, raises, crashes or hangs. Needs the extra: pip install 'opcheck[probe]'.",
+)
+@click.option("--device", required=True, metavar="DEVICE", help="mps, cuda, cuda:1, xpu, cpu ...")
+@click.option(
+    "--op",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="OpInfos of this name; * and ? match.",
+)
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    metavar="DTYPE",
+    help="With this dtype alone. Repeatable.  [default: the eleven that PyTorch tests on MPS]",
+)
+@click.option("--grad", is_flag=True, help="Also probe gradients.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many this time.")
+@click.option(
+    "--samples", type=click.IntRange(min=1), default=8, show_default=True, help="For each of them."
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes at once."
+)
+@click.option(
+    "--timeout", type=click.FLOAT, default=60.0, show_default=True, help="Seconds for each of them."
+)
+@click.option(
+    "--fallback/--no-fallback", help="PYTORCH_ENABLE_MPS_FALLBACK=1 is set.  [default: no]"
+)
+@click.option("--resume", is_flag=True, help="Go on with the file that --output names.")
+@click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
+@click.option("--verbose", "-v", is_flag=True, help="Show each OpInfo.")
+@asking.format_flag
+@asking.output_flag
+def command(  # noqa: D103
+    *,
+    device: str,
+    patterns: Sequence[str],
+    dtypes: Sequence[str],
+    grad: bool,
+    limit: int | None,
+    samples: int,
+    jobs: int,
+    timeout: float,
+    fallback: bool,
+    resume: bool,
+    quiet: bool,
+    verbose: bool,
+    format_name: str | None,
+    output_path: str,
+) -> int:
+    from opcheck import evidence  # noqa: PLC0415  (not for --help)
+    from opcheck.probe import parent, records  # noqa: PLC0415
+    from opcheck.report.asked import FORMATS, write  # noqa: PLC0415
+    from opcheck.report.asked import probed as page  # noqa: PLC0415
+
+    if timeout <= 0:
+        raise UsageError(
+            "the timeout must be more than nothing", context="--timeout", hint="try 60"
+        )
+    path = Path(output_path) if output_path not in {"", "-"} else None
+    is_evidence = path is not None and path.suffix.lower() in _FILES
+    if resume and not is_evidence:
+        raise UsageError(
+            "there is no evidence to go on with",
+            context=f"--resume --output {output_path or '(none)'}",
+            hint="name the file: --resume --output FILE.yaml",
+        )
+    before = evidence.load(path) if resume and path is not None and path.exists() else None
+    setup = records.Setup(
+        device=device,
+        samples=samples,
+        patterns=tuple(patterns),
+        dtypes=tuple(map(parse_dtype, dtypes)) or records.DTYPES,
+        phases=evidence.PHASES if grad else evidence.PHASES[:1],
+    )
+    name = asking.chosen(format_name, output_path, FORMATS)
+
+    def keep(found: evidence.Evidence) -> None:
+        if path is not None and is_evidence:
+            write_text(path, write(found, (), name))
+
+    with output.progress(quiet=quiet, verbose=verbose) as progress:
+        found = parent.probe(
+            setup,
+            evidence.Settings(samples=samples, seconds=timeout, cpu_fallback=fallback),
+            before=before,
+            limit=limit or 0,
+            jobs=jobs,
+            progress=progress,
+            keep=keep if name in {"json", "yaml"} else None,
+        )
+    asking.deliver(found, page.document, format_name, output_path)
+    if path is not None and not quiet:
+        output.note(page.counts(found))
+    return int(any(one.outcome in page.BAD for one in found.results))
