@@ -4,17 +4,42 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import click
 
-from opcheck.cli import VERBS, asking, capturing, output
+from opcheck.cli import VERBS, asking, capturing, config, output
 from opcheck.errors import OpcheckError
 from opcheck.oplists.registrations import OpLists
+
+#: Keys of ``[tool.opcheck]`` that are about the report of an audit.
+_NOT_OURS = {"format_name", "output_path"}
+
+
+class _Upgrade(click.Command):
+    """A command whose flags get their defaults from the configuration of an audit."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Click's, with the configuration file as its default map."""
+        flags = [
+            flag
+            for flag in self.params
+            if isinstance(flag, click.Option) and flag.name not in _NOT_OURS
+        ]
+        extra["default_map"] = config.read(flags, Path.cwd())
+        return super().make_context(info_name, args, parent, **extra)
 
 
 @click.command(
     "upgrade",
+    cls=_Upgrade,
     help=VERBS["upgrade"],
     params=capturing.borrowed(*capturing.CAPTURING, "fallback", *capturing.SHOWING, "color"),
     epilog="The model is audited on every release and macOS version that there is. The flags of the capture are those "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,6 +84,19 @@ def test_where_one_is_is_said_where_it_was_not_given(
     monkeypatch.setattr("importlib.metadata.version", lambda _: "2.12.1")
     result = opcheck("upgrade", "m.py:Net", "--macos", "15", "--releases", "2.12")
     assert result.err.startswith("from torch 2.12 on macOS 15.0;")
+
+
+def test_the_configuration_of_an_audit_says_where_one_is(
+    opcheck: CommandLine, asked: list[CaptureRequest]
+) -> None:
+    Path("pyproject.toml").write_text(
+        '[tool.opcheck]\ntorch = "2.12"\nmacos = "15"\ninput = ["1x3"]\nformat = "sarif"\n',
+        encoding="utf-8",
+    )
+    result = opcheck("upgrade", "m.py:Net", "--releases", "2.12")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("model.py:Net: upgrades from torch 2.12, macOS 15.0")
+    assert asked[0].inputs == ("1x3",)
 
 
 @pytest.mark.parametrize(
