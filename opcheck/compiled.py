@@ -216,7 +216,7 @@ def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[Jud
 def _advice(tried: Sequence[Tried], externs: Iterable[JudgedExtern], target: Target) -> str:
     """Which backend, in which dtypes, and why not the others."""
     metal = [one for one in tried if one.variant.metal]
-    works = _by_dtype(metal, "works")
+    works, not_works = _ways(metal)
     if metal and all(one.outcome == "nothing compiled" for one in metal):
         return "torch.compile does nothing for this program: no graph was compiled"
     if not works:
@@ -224,17 +224,15 @@ def _advice(tried: Sequence[Tried], externs: Iterable[JudgedExtern], target: Tar
         why = _why_not(metal, target) or "Inductor for Metal was not tried"
         return f"use backend={portable!r}: {why}" if portable else f"do not compile: {why}"
     prototype = " (a prototype in 2.7)" if target.torch < METAL_READY else ""
-    rest = [one for one in metal if one.variant.dtype not in works]
-    why = _why_not(rest, target)
+    why = _why_not([one for one in metal if one.outcome != "works"], target)
     judged = list(externs)
     slow = sorted({one.op for one in judged if one.status not in {"native", "unknown"}})
     unknown = sorted({one.op for one in judged if one.status == "unknown"})
-    others = _and(tuple(dict.fromkeys(one.variant.dtype for one in rest)))
     return "; ".join(
         part
         for part in (
             f"use inductor{prototype} with {_and(works)}",
-            f"not with {others}: {why}" if why else "",
+            f"not with {_and(not_works)}: {why}" if why else "",
             f"it calls {_and(slow)} eagerly, which {_are(slow)} not native" if slow else "",
             f"it calls {_and(unknown)} eagerly, of which the op lists know nothing"
             if unknown
@@ -244,14 +242,19 @@ def _advice(tried: Sequence[Tried], externs: Iterable[JudgedExtern], target: Tar
     )
 
 
-def _by_dtype(metal: Sequence[Tried], outcome: str) -> tuple[str, ...]:
-    """The dtypes in which every way of running that was tried came to that."""
-    dtypes = dict.fromkeys(one.variant.dtype for one in metal)
-    return tuple(
-        dtype
-        for dtype in dtypes
-        if all(one.outcome == outcome for one in metal if one.variant.dtype == dtype)
-    )
+def _ways(metal: Sequence[Tried]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The dtypes in which every variant works, and the others; with the way of running where the ways differ."""
+    ways: dict[str, dict[str, bool]] = {}
+    for one in metal:
+        of_dtype = ways.setdefault(one.variant.dtype, {})
+        way = "training" if one.variant.training else "inference"
+        of_dtype[way] = of_dtype.get(way, True) and one.outcome == "works"
+    works, not_works = [], []
+    for dtype, outcomes in ways.items():
+        for way, good in outcomes.items():
+            differ = len(set(outcomes.values())) > 1
+            (works if good else not_works).append(f"{dtype} in {way}" if differ else dtype)
+    return tuple(dict.fromkeys(works)), tuple(dict.fromkeys(not_works))
 
 
 def _portable(tried: Sequence[Tried]) -> str:

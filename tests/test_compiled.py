@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from opcheck.compile.judged import CompileReport
@@ -68,6 +69,17 @@ def test_what_works_is_to_be_used(lists: OpLists) -> None:
     found = told(lists, EAGER, metal(graph(kernel())), metal(graph(kernel()), dtype="float16"))
     assert found.advice == "use inductor with float32 and float16"
     assert found.rows[1].outcomes == {"float32": "works", "float16": "works"}
+
+
+def test_what_works_in_inference_alone_is_said_so(lists: OpLists) -> None:
+    trained = metal(graph(failures=(SINH,)))
+    variant = msgspec.structs.replace(trained.variant, training=True)
+    trained = msgspec.structs.replace(trained, variant=variant)
+    half = metal(graph(kernel()), dtype="float16")
+    found = told(lists, EAGER, metal(graph(kernel())), trained, half)
+    assert found.advice.startswith(
+        "use inductor with float32 in inference and float16; not with float32 in training: "
+    )
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,9 @@ def recompiles() -> tuple[Recompile, ...]:
 def _guard(metric: Any) -> str:
     # What comes before the guard is the id of the frame and of its compilation.
     reason = str(getattr(metric, "recompile_reason", None) or "")
-    return reason.partition(": ")[2] or reason
+    guard = reason.partition(": ")[2] or reason
+    # What follows is the stack that made the guard, with the machine's paths; the line before it is the user's.
+    return guard.partition(" User stack trace:")[0]
 
 
 def breaks() -> tuple[GraphBreak, ...]:
