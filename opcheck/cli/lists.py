@@ -40,6 +40,31 @@ def lint(directory: Path | None) -> int:
     return 0
 
 
+@command.command("merge")
+@click.argument("proposal", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--apply", "applied", is_flag=True, help="Write the change; without it, it is shown.")
+@click.option(
+    "--directory", type=click.Path(path_type=Path), help="The op lists.  [default: the own ones]"
+)
+def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
+    """Review proposed statements: what they change in the lists, and what the lint says of it.
+
+    FILE is what opcheck verify --propose wrote, or limitations or advisories in that form.
+    """
+    from opcheck.oplists import merging  # noqa: PLC0415  (only this verb needs it)
+
+    directory = directory or data_directory()
+    found = merging.review(proposal, directory)
+    output.emit(found.diff.rstrip("\n"))
+    said = plural(len(found.added), "statement")
+    if applied:
+        merging.apply(found, directory)
+        output.note(f"{said} merged; file each by its area, and end what it makes untrue")
+    else:
+        output.note(f"{said} would be merged, and the lint finds no problem: --apply writes it")
+    return 0
+
+
 @command.command("build")
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option(

@@ -1,0 +1,116 @@
+"""``opcheck verify PREDICTION OBSERVATION``: what was foreseen beside what a Mac did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.cli import VERBS, output
+from opcheck.cli.audit import _Audit, _flag, _writable
+from opcheck.errors import UsageError
+from opcheck.files import write_text
+from opcheck.gate import FINDINGS, PASSED
+from opcheck.observe import told
+from opcheck.observe.propose import proposed
+from opcheck.observe.verify import verify
+from opcheck.oplists.registrations import OpLists, load
+from opcheck.report.asked.verified import FORMATS
+
+_REPORTS = (".json", ".yaml", ".yml")
+
+
+@click.command(
+    "verify",
+    cls=_Audit,
+    help=VERBS["verify"],
+    epilog="PREDICTION is the JSON or YAML report of an audit, or a model as opcheck audit names it, which is then "
+    "audited for the observation's torch and macOS. OBSERVATION is the report of opcheck run on a Mac, or of opcheck "
+    "observe. Exits with 1 where something contradicts the prediction.",
+)
+@click.argument("prediction")
+@click.argument("observation")
+@_flag(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SPEC",
+    help="Of a model: an input, as opcheck audit takes it.",
+)
+@_flag(
+    "--propose",
+    default="",
+    show_default=False,
+    metavar="FILE",
+    help="Write what contradicts it as proposed statements: opcheck lists merge reviews them.",
+)
+@_flag(
+    "--format",
+    "-f",
+    "format_name",
+    type=click.Choice(tuple(FORMATS)),
+    default="text",
+    help="Format of the result.",
+)
+@_flag(
+    "--output",
+    "-o",
+    "output_path",
+    default="",
+    show_default=False,
+    metavar="FILE",
+    help="Write it there.",
+)
+@_flag("--verbose", "-v", is_flag=True, help="Nothing cut in the text.")
+def command(
+    *,
+    prediction: str,
+    observation: str,
+    inputs: tuple[str, ...],
+    propose: str,
+    format_name: str,
+    output_path: str,
+    verbose: bool,
+) -> int:
+    """Compare them, write the result, return the exit code."""
+    lists = load()
+    seen = told.read(observation)
+    found = verify(_predicted(prediction, seen, inputs, lists), seen, lists)
+    text = FORMATS[format_name](found, full=verbose)
+    if output_path not in {"", "-"}:
+        write_text(_writable(output_path), text + "\n")
+    else:
+        output.emit(text)
+    if propose:
+        write_text(_writable(propose), proposed(found, lists))
+        output.note(f"the proposal is in {propose}: opcheck lists merge {propose}")
+    return FINDINGS if found.contradictions else PASSED
+
+
+def _predicted(name: str, seen: told.Told, inputs: tuple[str, ...], lists: OpLists) -> told.Told:
+    if name.endswith(_REPORTS):
+        if inputs:
+            raise UsageError(
+                "a report needs no inputs",
+                context="--input",
+                hint="name a model, or leave them out",
+            )
+        return told.read(name)
+    if Path(name).is_file() and not name.endswith(".pt2"):
+        raise UsageError(
+            "neither a report nor a model",
+            context=name,
+            hint="a .json or .yaml report of opcheck audit, or a model such as file.py:attribute",
+        )
+    from opcheck.pipeline import audit  # noqa: PLC0415  (a report needs no capture)
+
+    target = seen.target
+    request = CaptureRequest(
+        model=name,
+        torch=str(target["torch"]),
+        macos=str(target["macos"]),
+        cpu_fallback=bool(target["cpu_fallback"]),
+        inputs=inputs,
+    )
+    return told.of(audit(request, lists))

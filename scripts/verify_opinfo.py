@@ -1,0 +1,184 @@
+"""Our verdicts held against simulated observations: what PyTorch's own CI expects of MPS, as if a Mac had been watched.
+
+Needs the recordings that ``python -m scripts.run_opinfo_all`` leaves on this machine, and no torch:
+
+    python -m scripts.verify_opinfo [RELEASE-LINE] [--macos 15.0] [--check] [--list]
+
+Without a release line it is 2.13.  An OpInfo with a dtype is one thing: it is predicted to raise where one of its recorded calls
+does (the CI does not set the fallback variable), and observed to where the CI expects a failure.  The two go through the
+comparison that ``opcheck verify`` makes of reports.  Writes reports/verify.md; each contradiction needs a reason in
+op_lists/opinfo/disagreements.yaml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tabulate import tabulate
+
+from opcheck.errors import OpcheckError
+from opcheck.files import write_text
+from opcheck.observe.observed import CONFIDENCE
+from opcheck.observe.told import Place, Told
+from opcheck.observe.verify import Verification, ratio, verify
+from opcheck.oplists.opinfo import Pass
+from opcheck.oplists.registrations import load
+from scripts.opinfo import disagreements, store
+from scripts.opinfo.compare import Pair, compare
+
+PAGE = Path(__file__).parents[1] / "reports" / "verify.md"
+LINE = "2.13"
+_PREDICTED = {True: "unsupported", False: "native", None: "unknown"}
+_OBSERVED = {"xfail": "unsupported", "pass": "native"}
+
+
+def main() -> int:
+    """Print and write the page; 1 if it is not the written one (--check), or a contradiction has no reason."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("line", nargs="?", default=LINE)
+    parser.add_argument("--macos", default=store.SIMULATED_MACOS, choices=store.MACOS)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("--list", action="store_true", help="print every contradiction")
+    given = parser.parse_args()
+    try:
+        pairs = list(compare(store.read(given.line), given.macos))
+        explained = disagreements.load()
+    except (OpcheckError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = {kind: verified(pairs, kind, given.line, given.macos) for kind in store.PASSES}
+    page = "\n".join(_page(found, pairs, explained, given.line, given.macos)) + "\n"
+    print(page)
+    if given.list:
+        for kind, one in found.items():
+            for pair in one.contradictions:
+                print(
+                    kind, pair.op, *pair.dtypes, pair.predicted, pair.observed, pair.because or "-"
+                )
+    if given.check:
+        same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == page
+        return 0 if same and not _unexplained(pairs, explained) else 1
+    write_text(PAGE, page)
+    return 1 if _unexplained(pairs, explained) else 0
+
+
+def verified(pairs: Sequence[Pair], kind: str, line: str, macos: str) -> Verification:
+    """The comparison of one pass, forward or gradient."""
+    chosen = [pair for pair in pairs if pair.kind == kind]
+    prediction = [_place(pair, _PREDICTED[pair.predicted], "") for pair in chosen]
+    observation = [_place(pair, _OBSERVED[pair.expected], CONFIDENCE) for pair in chosen]
+    target: dict[str, str | bool] = {"torch": line, "macos": macos, "cpu_fallback": False}
+    return verify(
+        Told(
+            model="opcheck",
+            target=target,
+            complete=True,
+            tracer="dispatch",
+            places=tuple(prediction),
+        ),
+        Told(
+            model="PyTorch's CI",
+            target=target,
+            complete=True,
+            tracer="ci",
+            places=tuple(observation),
+        ),
+        load(),
+    )
+
+
+def _place(pair: Pair, status: str, confidence: str) -> Place:
+    return Place(
+        op=pair.opinfo,
+        status=status,
+        dtypes=(pair.dtype,),
+        because=pair.because,
+        confidence=confidence,
+    )
+
+
+def _apart(pairs: Sequence[Pair]) -> list[Pair]:
+    return [pair for pair in pairs if pair.predicted is not None and not pair.agrees]
+
+
+def _unexplained(
+    pairs: Sequence[Pair], explained: Sequence[disagreements.Explanation]
+) -> list[Pair]:
+    return [pair for pair in _apart(pairs) if disagreements.explain(pair, explained) is None]
+
+
+def _page(
+    found: Mapping[Pass, Verification],
+    pairs: Sequence[Pair],
+    explained: Sequence[disagreements.Explanation],
+    line: str,
+    macos: str,
+) -> Iterator[str]:
+    yield f"# Predictions held against PyTorch's CI, torch {line}, macOS {macos}"
+    yield ""
+    yield (
+        "Written by `python -m scripts.verify_opinfo`. The observations are simulated: what PyTorch's own lists say that its "
+        "tests of MPS do on a Mac, an OpInfo with a dtype each. Nothing here was observed on a Mac by opcheck. The comparison "
+        "is that of `opcheck verify`. A prediction of `native` claims that no recorded call raises; `unsupported` that one does, the "
+        "fallback variable not being set."
+    )
+    yield ""
+    rows = [
+        (kind, status, predicted, observed, both, ratio(both, predicted), ratio(both, observed))
+        for kind, one in found.items()
+        for status, both, predicted, observed in one.rates()
+    ]
+    headers = ("pass", "status", "predicted", "observed", "both", "precision", "recall")
+    yield tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
+    yield ""
+    apart = _apart(pairs)
+    unknown = sum(pair.predicted is None for pair in pairs)
+    contradictions = sum(len(one.contradictions) for one in found.values())
+    yield (
+        f"{len(pairs):,} pairs; of {unknown:,} the prediction knows nothing (no samples, or the CPU that MPS is compared with raises "
+        f"itself); {contradictions:,} contradictions, {len(apart) - len(_unexplained(pairs, explained)):,} of them with a reason in "
+        "`op_lists/opinfo/disagreements.yaml`."
+    )
+    yield ""
+    yield "## Contradictions, by their reason"
+    yield ""
+    yield tabulate(
+        list(_reasons(apart, explained)),
+        headers=("class", "pairs", "the CI", "OpInfos", "reason"),
+        tablefmt="github",
+        disable_numparse=True,
+    )
+
+
+def _reasons(
+    apart: Sequence[Pair], explained: Sequence[disagreements.Explanation]
+) -> Iterator[tuple[str, int, str, str, str]]:
+    """Each reason that is used, the one with the most pairs first, with every OpInfo and dtype that it is the reason of."""
+    counts: Counter[int] = Counter()
+    members: dict[int, dict[str, set[str]]] = {}
+    for pair in apart:
+        number = next((i for i, one in enumerate(explained) if one.named_by(pair)), -1)
+        counts[number] += 1
+        members.setdefault(number, {}).setdefault(pair.opinfo, set()).add(pair.dtype)
+    for number, count in counts.most_common():
+        one = explained[number] if number >= 0 else None
+        named = "; ".join(
+            f"{name} ({', '.join(sorted(dtypes))})"
+            for name, dtypes in sorted(members[number].items())
+        )
+        reason = " ".join(one.reason.split()) if one else "none"
+        yield (
+            one.class_ if one else "unexplained",
+            count,
+            "fails" if one and one.expected == "xfail" else "passes",
+            named,
+            reason,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
