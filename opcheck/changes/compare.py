@@ -51,19 +51,23 @@ def at_or_above(severity: str, level: str) -> bool:
 
 
 def worse(comparison: Comparison, level: str) -> bool:
-    """Whether something at or above a level is new, or was below it before."""
+    """Whether something that nobody ignores is new at or above a level, or was below it or ignored before."""
     risen = (
-        change.after.severity
+        change.after
         for change in comparison.changed
-        if not at_or_above(change.before.severity, level)
+        if change.before.ignored or not at_or_above(change.before.severity, level)
     )
-    fresh = (entry.severity for entry in comparison.new)
-    return any(at_or_above(severity, level) for severity in (*fresh, *risen))
+    return any(
+        at_or_above(entry.severity, level) and not entry.ignored
+        for entry in (*comparison.new, *risen)
+    )
 
 
 def _changes(one: Entry, other: Entry) -> Iterator[str]:
     if one.severity != other.severity:
         yield f"severity: {one.severity} -> {other.severity}"
+    if one.ignored != other.ignored:
+        yield f"ignored: {one.ignored or 'no'} -> {other.ignored or 'no'}"
     if one.count != other.count:
         yield f"calls: {one.count:,} -> {other.count:,}"
     # The release stands in most messages; of two releases it says nothing.

@@ -24,6 +24,8 @@ class Entry(Record, frozen=True, kw_only=True):
     phase: str = ""
     #: calls from there
     count: int = 1
+    #: why nobody needs to look at it; empty: it counts.
+    ignored: str = ""
 
 
 class Side(Record, frozen=True, kw_only=True):
@@ -111,4 +113,5 @@ def _entry(finding: Finding, place: GroupLocation | None, fingerprint: str) -> E
         module=place.module if place else "",
         phase=place.phase if place else "",
         count=place.count if place else finding.count,
+        ignored=finding.ignored,
     )

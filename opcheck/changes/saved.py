@@ -41,6 +41,7 @@ class _Finding(Record, frozen=True):
     locations: tuple[_Place, ...]
     #: made when the report was: of the whole statement, of which it has one line.
     fingerprints: tuple[str, ...]
+    ignored: str
 
 
 class _Capture(Record, frozen=True):
@@ -150,6 +151,7 @@ def _finding(found: _Finding) -> Finding:
         hint=found.hint,
         op=found.op,
         count=found.count,
+        ignored=found.ignored,
         locations=tuple(map(_place, found.locations)),
     )
 

@@ -79,7 +79,9 @@ class _Seen:
         self.fingerprints = fingerprints(report.findings)
         self.names = [frozenset(own) for own in self.fingerprints]
         self.counted = [
-            index for index, one in enumerate(report.findings) if one.severity in _COUNTED
+            index
+            for index, one in enumerate(report.findings)
+            if one.severity in _COUNTED and not one.ignored
         ]
         self.all_names = frozenset().union(*self.names)
 
@@ -98,7 +100,8 @@ class _Seen:
 
     def removes(self, index: int, here: _Seen) -> bool:
         """Whether a finding of the current target is gone, and no new one has come to its lines."""
-        if here.names[index] & self.all_names:
+        # Of a run that broke off nobody knows what would have been found.
+        if here.names[index] & self.all_names or not self.report.capture["complete"]:
             return False
         lines = _lines(here.findings[index])
         return not any(lines & _lines(self.findings[one]) for one in self.new(here))

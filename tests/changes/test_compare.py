@@ -84,3 +84,20 @@ def test_what_cannot_be_compared_is_said() -> None:
         assert words in said
     assert "two different runs: inference and train" in said
     assert "broke off" in said
+
+
+def test_what_is_ignored_fails_nothing_until_it_no_longer_is() -> None:
+    report = make_report(call("aten::foo"))
+    ignored = side_of(
+        msgspec.structs.replace(
+            report,
+            findings=tuple(
+                msgspec.structs.replace(one, ignored="known") for one in report.findings
+            ),
+        ),
+        "ignored",
+    )
+    assert not worse(compare(side(), ignored), "note")
+    counts = compare(ignored, side(call("aten::foo")))
+    assert "ignored: known -> no" in counts.changed[0].what
+    assert worse(counts, "error")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from opcheck.changes.advice import Advice, Change
@@ -121,6 +122,34 @@ def test_what_only_an_older_release_takes_is_said() -> None:
 def test_nothing_to_upgrade_for() -> None:
     found = advice(make_lists(), call("aten::mm"))
     assert (found.findings, found.upgrade) == ((), None)
+
+
+def test_a_run_that_broke_off_removes_nothing() -> None:
+    lists = make_lists(registered("cpu_only", "kernel", "kernel"))
+    found, impossible = targets(HERE, map(_line, ("2.12", "2.13", "2.14")), lists)
+    reports = {}
+    for one in found:
+        calls = (call("aten::new"),) if one.torch != Version(2, 13) else ()
+        trace = make_trace(*calls, complete=bool(calls))
+        reports[one] = report(trace, one, lists)
+    said = advise(reports, impossible, HERE, lists)
+    assert said.findings[0].torch_alone == Change(torch="2.14")
+    assert said.upgrade is not None
+    assert said.upgrade.change == Change(torch="2.14")
+
+
+def test_what_is_ignored_is_no_reason_to_upgrade() -> None:
+    lists = make_lists(registered("cpu_only", "cpu_only", "kernel"))
+    found, impossible = targets(HERE, map(_line, ("2.12", "2.14")), lists)
+    reports = {one: report(make_trace(call("aten::new")), one, lists) for one in found}
+    reports[HERE] = msgspec.structs.replace(
+        reports[HERE],
+        findings=tuple(
+            msgspec.structs.replace(one, ignored="known") for one in reports[HERE].findings
+        ),
+    )
+    said = advise(reports, impossible, HERE, lists)
+    assert (said.findings, said.upgrade) == ((), None)
 
 
 @pytest.mark.parametrize("complete", [True, False])

@@ -60,15 +60,22 @@ def _side(about: dict[str, Any]) -> str:
 def listed(entries: Iterable[Entry], *, hints: bool = True) -> Iterator[str]:
     """A line for each finding, with its first places, and its way out unless it is gone."""
 
-    def finding(entry: Entry) -> tuple[str, str, str, str]:
-        return entry.severity, entry.rule, entry.message, entry.hint
+    def finding(entry: Entry) -> tuple[str, str, str, str, str]:
+        return entry.severity, entry.rule, entry.message, entry.hint, entry.ignored
 
-    for (severity, rule, message, hint), group in groupby(entries, key=finding):
+    for (severity, rule, message, hint, ignored), group in groupby(entries, key=finding):
         places = [place for entry in group if (place := _place(entry))]
         more = f" and {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
         where = f" -- {', '.join(places[:_SHOWN])}{more}" if places else ""
         yield one_line(
-            f"{severity} {rule} {message}{where}" + (f" -- help: {hint}" if hint and hints else "")
+            f"{severity} {rule} {message}{where}"
+            + (
+                f" -- ignored: {ignored}"
+                if ignored
+                else f" -- help: {hint}"
+                if hint and hints
+                else ""
+            )
         )
 
 

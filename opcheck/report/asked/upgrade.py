@@ -98,7 +98,7 @@ def _outcome(upgrade: Upgrade, advice: Advice) -> str:
     removed = f"removes {upgrade.removed} of {plural(len(advice.findings), 'finding')}, "
     return (
         f"{_said(upgrade.change)}: {removed * bool(advice.findings)}brings {new}; "
-        f"then it {upgrade.headline}"
+        f"then: {upgrade.headline}"
     )
 
 
@@ -111,7 +111,7 @@ def _said(change: Change) -> str:
 def _row(removal: Removal) -> tuple[str, ...]:
     name = one_line(f"{removal.severity} {removal.rule} {removal.op or removal.message}")
     cut = name if len(name) <= _WIDEST else f"{name[: _WIDEST - 3]}..."
-    both = _said(removal.both).replace("macOS ", "") if removal.both else ""
+    both = f"{removal.both.torch} on {removal.both.macos}" if removal.both else ""
     if not (both or removal.torch_alone or removal.macos_alone):
         both = f"older: {_said(removal.older)}" if removal.older else _NONE
     return (
