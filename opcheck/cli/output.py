@@ -16,7 +16,11 @@ from opcheck.model import Report
 
 
 def emit(text: str) -> None:
-    """Write the report to stdout; a reader that stops early (``| head``) is no error."""
+    """Write the report to stdout; a reader that stops early (``| head``) is no error.
+
+    Raises:
+        UsageError: it cannot be written: the disk is full.
+    """
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper) and not out.isatty():
         # A pipe has no encoding of its own, and the platform's may lack characters of the model's.
@@ -25,14 +29,21 @@ def emit(text: str) -> None:
         # Not click.echo: it would take out the colours that --color always asked for.
         out.write(text if text.endswith("\n") else f"{text}\n")
         out.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # Python flushes stdout again when it exits, and would complain then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise UsageError(
+                f"cannot write the report: {error.strerror}",
+                context="stdout",
+                hint="free some space, or write it elsewhere with --output",
+            ) from error
 
 
 def note(text: str) -> None:
-    """Write one line to stderr."""
-    click.echo(text, err=True)
+    """Write one line to stderr; where it cannot be written, nobody reads it."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
 
 
 def color_wanted(choice: str) -> bool:
@@ -50,14 +61,27 @@ def step_summary(report: Report, format_name: str) -> None:
     Raises:
         UsageError: the file that GITHUB_STEP_SUMMARY names cannot be written.
     """
+
+    def text() -> str:
+        from opcheck.report import github  # noqa: PLC0415  (only in such a step)
+
+        return github.step_summary(report)
+
+    add_to_summary(text, format_name)
+
+
+def add_to_summary(text: Callable[[], str], format_name: str) -> None:
+    """The same with the text of another report.
+
+    Raises:
+        UsageError: as ``step_summary`` says.
+    """
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if format_name != "github" or not path:
         return
-    from opcheck.report import github  # noqa: PLC0415  (only in such a step)
-
     try:
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(f"{github.step_summary(report)}\n")
+            file.write(f"{text()}\n")
     except OSError as error:
         raise UsageError(
             f"cannot write the step's summary: {error.strerror}",

@@ -98,7 +98,12 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
     left = [place for place in _places(report, names) if not _excused(place, excused)]
     counts = _counts(left, report)
     exceeded = [name for name, most in _limits(policy, report).items() if counts[name] > most]
-    reasons = [_reason(name, counts[name], policy.limits.get(name, 0)) for name in exceeded]
+    reasons = [
+        _reason(name, counts[name], policy.limits.get(name, 0))
+        for name in exceeded
+        # All of its status are too many: its kind says nothing more.
+        if name.partition("_")[0] not in exceeded or name in {*FAIL_ON, *policy.limits}
+    ]
     against = {
         name for place in left if set(place.names) & set(exceeded) for name in place.spoken_of
     }
@@ -126,7 +131,8 @@ def limit(text: str) -> tuple[str, int]:
     Raises:
         UsageError: another key, or no number; of bytes KB, MB, GB are 1000 each, KiB, MiB, GiB 1024.
     """
-    name, _, value = (part.strip() for part in text.partition("="))
+    # A configuration's text comes in its quotes.
+    name, _, value = (part.strip().strip('"') for part in text.partition("="))
     name = name.replace("-", "_")
     found = _SIZE.fullmatch(value)
     if name not in LIMITS:

@@ -24,11 +24,7 @@ def render(report: Report) -> str:
 
 def step_summary(report: Report) -> str:
     """The report as Markdown that is not too long for a step's summary."""
-    text = markdown.render(report)
-    whole = text.encode("utf-8", "backslashreplace")
-    if len(whole) < SUMMARY_LIMIT:
-        return text
-    return whole[: SUMMARY_LIMIT - 100].decode("utf-8", "ignore") + _CUT
+    return cut(markdown.render(report))
 
 
 def _annotations(report: Report) -> Iterator[str]:
@@ -39,10 +35,11 @@ def _annotations(report: Report) -> Iterator[str]:
     for hit in hits(report):
         (others if id(hit.finding) in seen else first).append(hit)
         seen.add(id(hit.finding))
-    return map(_command, (*first, *others))
+    return map(command, (*first, *others))
 
 
-def _command(hit: Hit) -> str:
+def command(hit: Hit, kind: str = "", *more: str) -> str:
+    """The annotation of a finding at one of its places; as ``kind``, else by its severity."""
     finding = hit.finding
     where = {"file": hit.file, "line": str(hit.line)} if hit.file else {}
     title = f"{finding.rule} {finding.op}".strip()
@@ -56,17 +53,30 @@ def _command(hit: Hit) -> str:
         f"prints: {finding.prints}" if finding.prints else "",
         f"help: {finding.hint}" if finding.hint else "",
         f"try: {finding.remedy}" if finding.remedy else "",
+        f"ignored: {finding.ignored}" if finding.ignored else "",
+        *more,
     ]
-    if finding.ignored:
-        lines.append(f"ignored: {finding.ignored}")
     text = "\n".join(one_line(line) for line in lines if line)
-    kind = "notice" if finding.ignored else _COMMANDS[finding.severity]
+    kind = kind or ("notice" if finding.ignored else _COMMANDS[finding.severity])
     return f"::{kind} {properties}::{_data(text)}"
 
 
 def _headline(report: Report) -> str:
     """Begins with words of ours, so that no model's name is taken for a command."""
     return f"{report.headline}: {one_line(report.model)} on {summary.target(report)}"
+
+
+def message(kind: str, text: str) -> str:
+    """An annotation that is of no line."""
+    return f"::{kind}::{_data(one_line(text))}"
+
+
+def cut(text: str) -> str:
+    """Markdown that is not too long for a step's summary."""
+    whole = text.encode("utf-8", "backslashreplace")
+    if len(whole) < SUMMARY_LIMIT:
+        return text
+    return whole[: SUMMARY_LIMIT - 100].decode("utf-8", "ignore") + _CUT
 
 
 def _data(text: str) -> str:

@@ -14,11 +14,12 @@ _SEVERITIES = {"error": "critical", "warning": "minor", "note": "info"}
 
 def render(report: Report) -> str:
     """A JSON list, one entry a finding and place."""
-    entries = [_entry(report, hit) for hit in hits(visible(report))]
+    entries = [entry(report, hit) for hit in hits(visible(report))]
     return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
 
 
-def _entry(report: Report, hit: Hit) -> dict[str, object]:
+def entry(report: Report, hit: Hit) -> dict[str, object]:
+    """A finding at one of its places."""
     finding = hit.finding
     ignored = f"Ignored: {finding.ignored}" if finding.ignored else ""
     return {

@@ -35,13 +35,13 @@ def render(report: Report) -> str:
                 "name": name,
                 "version": version,
                 "semanticVersion": version,
-                "rules": [_rule(rule) for rule in rules],
+                "rules": [rule_content(rule) for rule in rules],
             }
         },
         # Tells runs of several models or targets apart, where one commit has them all.
         "automationDetails": {"id": f"opcheck/{report.model}/{summary.target(report)}"},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(report, hit, numbers[hit.finding.rule]) for hit in hits(report)],
+        "results": [result(report, hit, numbers[hit.finding.rule]) for hit in hits(report)],
         "properties": {
             "headline": report.headline,
             "model": report.model,
@@ -56,7 +56,8 @@ def render(report: Report) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
 
 
-def _rule(rule: Page) -> dict[str, Any]:
+def rule_content(rule: Page) -> dict[str, Any]:
+    """A rule as a reporting descriptor (3.49)."""
     page = rule.page.strip()
     what = " ".join(_PARAGRAPHS.split(page)[0].removeprefix(_WHAT).split())
     return {
@@ -73,7 +74,8 @@ def _rule(rule: Page) -> dict[str, Any]:
     }
 
 
-def _result(report: Report, hit: Hit, rule_index: int) -> dict[str, Any]:
+def result(report: Report, hit: Hit, rule_index: int) -> dict[str, Any]:
+    """A finding at one of its places as a result (3.27)."""
     finding = hit.finding
     parts = [
         finding.message,

@@ -1,0 +1,329 @@
+"""``opcheck gate``: all models of a project on all of its targets, and one exit code."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from opcheck.cache import default_folder
+from opcheck.cli import VERBS, audit, config, output
+from opcheck.cli.audit import _Audit, _flag, _writable
+from opcheck.cli.capturing import borrowed
+from opcheck.errors import UsageError
+from opcheck.files import write_text
+from opcheck.gate import FAIL_ON, Policy
+from opcheck.gate import baseline as baseline_file
+from opcheck.gate.baseline import Baseline
+from opcheck.gate.policy import LIMITS, limit
+from opcheck.gate.records import GateReport
+from opcheck.gate.settings import Model, Planned, Settings, Targets, of_all, policy, settings
+from opcheck.gate.work import Job, Result
+from opcheck.ignores import Ignores
+from opcheck.oplists.registrations import OpLists, load
+from opcheck.ranges import NEWEST
+from opcheck.report import format_of
+from opcheck.report.gated import FORMATS
+from opcheck.rules import BY_ID
+from opcheck.wording import plural
+
+#: The code of a shell for what Ctrl-C ended.
+_INTERRUPTED = 130
+_MOST_JOBS = 4
+_BORROWED = ("dtype", "grad", "mode", "optimizer", "autocast", "tracer", "timeout", "memory_limit")
+_SAID = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+
+
+@click.command(
+    "gate",
+    cls=_Audit,
+    help=VERBS["gate"],
+    params=borrowed(*_BORROWED, "strict", "quiet", "verbose"),
+    epilog="MODEL is a name of [[tool.opcheck.models]] in pyproject.toml, or a model as opcheck audit "
+    "takes it; without any, all of them. Their targets are [[tool.opcheck.targets]]. Exit codes: 0 "
+    "passed; 1 something fails that is not in the baseline; 2 usage; 3 a model could not be told.",
+)
+@click.argument("names", nargs=-1, metavar="[MODEL]...")
+@_flag(
+    "--torch",
+    metavar="RANGE",
+    help='Not the configured targets but these: 2.13, ">=2.9", "last 3".',
+)
+@_flag("--macos", metavar="RANGE", help='The same of macOS: 15, ">=14".')
+@_flag("--fallback/--no-fallback", default=False, help="PYTORCH_ENABLE_MPS_FALLBACK=1 is set.")
+@_flag(
+    "--environment",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="Only the targets that name this environment.",
+)
+@_flag(
+    "--fail-on",
+    type=click.Choice(tuple(FAIL_ON)),
+    default="unsupported",
+    help="What fails: this and worse.",
+)
+@_flag(
+    "--max",
+    "limits",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help=f"Allow so many: {', '.join(LIMITS)}. bytes=10MB. Repeatable.",
+)
+@_flag(
+    "--baseline",
+    default="",
+    show_default=False,
+    metavar="FILE",
+    help="Findings that are known: only what is not in the file fails.",
+)
+@click.option("--update-baseline", is_flag=True, help="Write what fails or could into --baseline.")
+@_flag(
+    "--jobs",
+    "-j",
+    type=click.IntRange(min=1),
+    default=min(_MOST_JOBS, os.cpu_count() or 1),
+    help="Models that are audited at once.",
+)
+@_flag("--cache/--no-cache", default=True, help="Keep results for the next run.")
+@_flag(
+    "--cache-dir",
+    default="",
+    show_default="the user's cache",
+    metavar="FOLDER",
+    help="Where they are kept.",
+)
+@_flag(
+    "--format",
+    "-f",
+    "format_name",
+    type=click.Choice(tuple(FORMATS)),
+    help="Format of the report.  [default: by the suffix of --output, else text]",
+)
+@_flag(
+    "--output",
+    "-o",
+    "output_path",
+    default="",
+    show_default=False,
+    metavar="FILE",
+    help="Write the report there, not to stdout.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context, /, *, names: Sequence[str], update_baseline: bool, quiet: bool, **flags: Any
+) -> int:
+    """Audit what is configured, write the report, return the exit code."""
+    if update_baseline and not flags["baseline"]:
+        raise UsageError(
+            "there is no baseline to update",
+            context="--update-baseline",
+            hint="name its file: --baseline opcheck-baseline.yaml",
+        )
+    lists = load()
+    plan = _plan(ctx, names, flags, lists)
+    path = _writable(flags["output_path"]) if flags["output_path"] not in {"", "-"} else None
+    known = _baseline(flags["baseline"], may_be_missing=update_baseline)
+
+    from opcheck.gate import assemble  # noqa: PLC0415  (a wrong flag need not wait for it)
+    from opcheck.report.gated import render  # noqa: PLC0415
+
+    policies = _policies(ctx, flags)
+    results, interrupted = _results(plan, flags, quiet=quiet)
+
+    def assembled(baseline: Baseline | None) -> GateReport:
+        # What silences nothing is asked of each report anew.
+        of_audit = [entry for entry in plan.ignores if entry.rule in BY_ID]
+        ignores = Ignores(of_audit, today=_today(), root=Path.cwd())
+        return assemble.report(
+            plan, results, policies, ignores, op_lists=lists.digest, baseline=baseline
+        )
+
+    report = assembled(known)
+    if update_baseline and not interrupted:
+        whole = not names and not flags["environment"] and not _own_targets(ctx)
+        known = baseline_file.updated(known, report.cells, lists.digest, whole=whole)
+        baseline_file.write(Path(flags["baseline"]), known)
+        count = sum(map(len, known.models.values()))
+        output.note(f"{plural(count, 'finding')} known now, in {flags['baseline']}")
+        report = assembled(known)
+    name = flags["format_name"] or _by_suffix(flags["output_path"])
+    if path:
+        write_text(path, render(report, name))
+        output.note(f"the report is in {flags['output_path']}")
+    else:
+        output.emit(render(report, name))
+    output.add_to_summary(lambda: _step_summary(report), name)
+    return _INTERRUPTED if interrupted else report.code
+
+
+def _plan(
+    ctx: click.Context, names: Sequence[str], flags: dict[str, Any], lists: OpLists
+) -> Settings:
+    """The models and targets that are asked for.
+
+    Raises:
+        UsageError: the configuration has a mistake, or there is no model.
+    """
+    tables, where = config.table(Path.cwd())
+    own = None
+    if _own_targets(ctx) or not tables.get("targets"):
+        own = Targets(
+            torch=flags["torch"] or NEWEST,
+            macos=flags["macos"] or NEWEST,
+            fallback=flags["fallback"],
+        )
+    plan = settings(tables, where, lists, environment=flags["environment"], targets=own)
+    if own and _own_targets(ctx):
+        # They are for all models, whatever target their tables name.
+        models = [msgspec.structs.replace(model, targets=()) for model in plan.models]
+        plan = msgspec.structs.replace(plan, models=tuple(models))
+    if names:
+        by_name = {model.name: model for model in plan.models}
+        chosen = [by_name.get(name) or _unnamed(name, by_name) for name in dict.fromkeys(names)]
+        plan = msgspec.structs.replace(plan, models=tuple(chosen))
+    # A model whose targets are all of another environment has no part in this run.
+    kept = tuple(model for model in plan.models if of_all(model, plan.targets))
+    if not kept:
+        raise UsageError(
+            "no model has a target in this run" if plan.models else "no model is configured",
+            context=f"opcheck gate; {where}",
+            hint='write models = ["file.py:attribute"] below [tool.opcheck], or name one here',
+        )
+    return msgspec.structs.replace(plan, models=kept)
+
+
+def _unnamed(name: str, known: Collection[str]) -> Model:
+    """A model that the configuration does not hold."""
+    if ":" in name or name.endswith((".pt2", ".py")):
+        return Model(name=name, model=name)
+    near = difflib.get_close_matches(name, known, 1)
+    raise UsageError(
+        f"no model is called {name!r}",
+        context="opcheck gate",
+        hint=f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}",
+    )
+
+
+def _own_targets(ctx: click.Context) -> bool:
+    """Whether somebody asks for other targets than the configured ones."""
+    return any(_is_said(ctx, name) for name in ("torch", "macos", "fallback"))
+
+
+def _is_said(ctx: click.Context, name: str) -> bool:
+    """Whether it comes from the command line or a variable, not from the configuration."""
+    return ctx.get_parameter_source(name) in _SAID
+
+
+def _policies(ctx: click.Context, flags: dict[str, Any]) -> Callable[[Model, Planned], Policy]:
+    limits = dict(limit(text) for text in flags["limits"])
+    said = _is_said(ctx, "limits")
+    base = Policy(fail_on=flags["fail_on"], limits=limits, strict=flags["strict"])
+    # What the command line says wins over every table.
+    over = Policy(
+        fail_on=flags["fail_on"] if _is_said(ctx, "fail_on") else "", limits=limits if said else {}
+    )
+    return lambda model, planned: policy(model, planned, base, over)
+
+
+def _results(
+    plan: Settings, flags: dict[str, Any], *, quiet: bool
+) -> tuple[dict[str, Result], bool]:
+    """What each model came to, by name, and whether somebody interrupted."""
+    from opcheck.gate.run import run  # noqa: PLC0415  (a wrong flag need not wait for it)
+
+    jobs = [_job(model, plan, flags) for model in plan.models]
+    results: dict[str, Result] = {}
+    interrupted = False
+    with output.progress(quiet=quiet, verbose=flags["verbose"]) as progress:
+
+        def say(number: int, text: str) -> None:
+            if progress is not None:
+                progress(f"{len(results)} of {len(jobs)} models; {jobs[number].name}: {text}")
+
+        def done(number: int, result: Result) -> None:
+            results[jobs[number].name] = result
+            say(number, result.failed.message if result.failed else "done")
+
+        try:
+            run(jobs, flags["jobs"], done, say)
+        except KeyboardInterrupt:
+            interrupted = True
+    if not quiet:
+        _tell(results, interrupted=interrupted)
+    return results, interrupted
+
+
+def _tell(results: Mapping[str, Result], *, interrupted: bool) -> None:
+    """What a reader of the report need not know, but who waited for it."""
+    kept = sum(result.kept for result in results.values())
+    if kept:
+        total = sum(len(result.reports) for result in results.values())
+        output.note(f"{kept} of {total} results are kept ones: nothing has changed (--no-cache)")
+    for name, result in results.items():
+        if result.not_kept:
+            output.note(f"{name} cannot be kept for the next run: {result.not_kept}")
+    if interrupted:
+        output.note("interrupted: the report holds what was finished")
+
+
+def _job(model: Model, plan: Settings, flags: dict[str, Any]) -> Job:
+    def own(name: str) -> Any:
+        value = getattr(model, name)
+        return flags[name] if value is None else value
+
+    targets = tuple(planned.target for planned in of_all(model, plan.targets))
+    request = audit.request_of(
+        model.model,
+        targets[0].torch,
+        targets[0].macos,
+        fallback=targets[0].cpu_fallback,
+        inputs=model.input,
+        input_files=model.input_file,
+        settings=(),
+        checkpoints=model.checkpoint,
+        dtype=own("dtype"),
+        grad=own("grad"),
+        mode=own("mode"),
+        optimizer=own("optimizer"),
+        autocast=own("autocast"),
+        tracer=own("tracer"),
+        timeout=flags["timeout"],
+        memory_limit=flags["memory_limit"],
+    )
+    return Job(
+        name=model.name,
+        request=msgspec.structs.replace(request, config=model.config),
+        targets=targets,
+        cache=str(flags["cache_dir"] or default_folder()) if flags["cache"] else "",
+        show_output=flags["verbose"],
+    )
+
+
+def _baseline(file: str, *, may_be_missing: bool) -> Baseline | None:
+    if not file or (may_be_missing and not Path(file).exists()):
+        return None
+    return baseline_file.read(Path(file))
+
+
+def _by_suffix(path: str) -> str:
+    name = format_of(path) if path else None
+    return name if name in FORMATS else "text"
+
+
+def _step_summary(report: GateReport) -> str:
+    from opcheck.report.gated import github  # noqa: PLC0415  (only in such a step)
+
+    return github.step_summary(report)
+
+
+def _today() -> date:
+    """On which an ignore may expire: the only thing that a run asks the clock for."""
+    return date.today()  # noqa: DTZ011  (the user's own)

@@ -1,0 +1,29 @@
+"""The run as the workflow commands of GitHub Actions: what fails as errors, the rest as notices, a line a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.gate.records import GateReport
+from opcheck.report import github
+from opcheck.report.gated import page
+from opcheck.report.gated.merged import broken, merged, on
+
+
+def render(gate: GateReport, _format_name: str = "github") -> str:
+    """The commands, then the table as lines of the log."""
+    return "".join(f"{line}\n" for line in (*_lines(gate), *page.summary_lines(gate)))
+
+
+def step_summary(gate: GateReport) -> str:
+    """The run as Markdown that is not too long for a step's summary."""
+    return github.cut(page.render(gate, "markdown"))
+
+
+def _lines(gate: GateReport) -> Iterator[str]:
+    for cell, _ in broken(gate):
+        if cell.failed is not None:
+            yield github.message("error", f"{cell.model}: {cell.failed.message}")
+    for one in merged(gate):
+        kind = "error" if one.state == "new" else "notice"
+        yield github.command(one.hit, kind, f"{one.state}: {on(one, gate)}")

@@ -1,0 +1,34 @@
+"""The run as GitLab's code quality report: what fails is as severe as it is, the rest is for information."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from opcheck.gate.records import Cell, GateReport
+from opcheck.report import gitlab
+from opcheck.report.gated.merged import broken, merged, on
+from opcheck.report.visible import one_line
+
+
+def render(gate: GateReport, _format_name: str = "gitlab") -> str:
+    """A JSON list: one entry a finding and place, whoever has it, and one a model that was not audited."""
+    entries = [_broken(cell) for cell, _ in broken(gate)]
+    for one in merged(gate):
+        entry = gitlab.entry(one.report, one.hit)
+        entry["description"] = f"{entry['description']}. {one.state}: {one_line(on(one, gate))}"
+        if one.state != "new":
+            entry["severity"] = "info"
+        entries.append(entry)
+    return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+
+
+def _broken(cell: Cell) -> dict[str, object]:
+    message = cell.failed.message if cell.failed else ""
+    return {
+        "description": one_line(f"{cell.model} could not be audited: {message}"),
+        "check_name": "gate",
+        "fingerprint": hashlib.sha256(f"gate {cell.model} {message}".encode()).hexdigest()[:32],
+        "severity": "critical",
+        "location": {"path": one_line(cell.model), "lines": {"begin": 1}},
+    }

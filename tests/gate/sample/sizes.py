@@ -1,0 +1,3 @@
+"""What the models import."""
+
+WIDTH = 4
