@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -119,19 +120,29 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
     for call in calls:
         if call.op not in by_details:
             by_details[call.op] = limits.detail_needed(call.op, target, lists)
-        key = (
-            call.op,
-            call.refusal,
-            call.inner,
-            call.registrations,
-            _layouts(call),
-            _dtypes(call),
-            _details(call) if by_details[call.op] else None,
-        )
+        key = likeness(call, details=by_details[call.op])
         if key not in seen:
             seen[key] = judge(call, target, lists)
         verdicts.append(seen[key])
     return tuple(verdicts)
+
+
+def likeness(call: OpCall, *, details: bool) -> Hashable:
+    """Calls that are alike in this have one verdict.
+
+    Args:
+        call: the call.
+        details: more than their dtypes counts (``limits.detail_needed``).
+    """
+    return (
+        call.op,
+        call.refusal,
+        call.inner,
+        call.registrations,
+        _layouts(call),
+        _dtypes(call),
+        _details(call) if details else None,
+    )
 
 
 #: What the simulation itself sees a Mac refuse, whatever is registered; by the refusal's id.
@@ -202,7 +213,7 @@ def _dtypes(call: OpCall) -> frozenset[str]:
     return frozenset(spec.dtype for spec in specs if spec.device == "mps")
 
 
-def _details(call: OpCall) -> object:
+def _details(call: OpCall) -> Hashable:
     """All that a condition can ask of the call; which tensor it is, it cannot."""
     specs = tuple(
         (spec.argument, spec.dtype, spec.shape, spec.stride, spec.device)
@@ -230,9 +241,14 @@ def _refused(case: _Case, limitation: str, text: str) -> Verdict:
     )
 
 
+def sparse_key(call: OpCall) -> str | None:
+    """The dispatch key that the layouts of its inputs bring; None: all are strided, empty: none that is known."""
+    keys = {_SPARSE_KEYS.get(layout, "") for layout in _layouts(call)}
+    return (keys.pop() if len(keys) == 1 else "") if keys else None
+
+
 def _sparse(case: _Case, layouts: frozenset[str]) -> Verdict:
-    keys = {_SPARSE_KEYS.get(layout, "") for layout in layouts}
-    key = keys.pop() if len(keys) == 1 else ""
+    key = sparse_key(case.call)
     value = case.lists.registration(case.call.op, case.line, key) if key else None
     if value in {"kernel", "python_kernel"}:
         return Verdict(
@@ -283,6 +299,12 @@ def _not_implemented(case: _Case) -> str:
     return messages.not_implemented(case.last, case.target.torch, case.release.commit)
 
 
+@functools.lru_cache(maxsize=1 << 14)
+def _of_body(op: str, target: Target, lists: OpLists) -> Verdict:
+    """Of a call of which only the operator is known."""
+    return judge(OpCall(op=op), target, lists)
+
+
 def _composite(case: _Case) -> Verdict:
     inner = case.call.inner
     if inner is None:
@@ -299,7 +321,7 @@ def _composite(case: _Case) -> Verdict:
             evidence=(*case.evidence, Evidence(kind="capture", detail="its body calls nothing")),
             confidence="inferred",
         )
-    judged = {op: judge(OpCall(op=op), case.target, case.lists) for op in inner}
+    judged = {op: _of_body(op, case.target, case.lists) for op in inner}
     # The name breaks ties, so that the order of the calls in the body does not matter.
     decider = max(judged, key=lambda op: (outcome(judged[op]).severity, op))
     worst = judged[decider]

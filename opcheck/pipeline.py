@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -181,8 +181,10 @@ def assemble(audited: Audited) -> Report:
             "macos": str(target.macos),
             "cpu_fallback": target.cpu_fallback,
         },
-        headline=_headline(trace, groups, target),
-        totals=_totals(groups),
+        headline=headline(
+            trace, {(one.verdict.status, one.verdict.kind) for one in groups}, target
+        ),
+        totals=totals((one.op, one.verdict.status, one.verdict.kind, one.count) for one in groups),
         groups=groups,
         findings=_findings(audited),
         partition=parts,
@@ -299,27 +301,30 @@ def _findings(audited: Audited) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
-def _totals(groups: Sequence[CallGroup]) -> dict[str, int]:
-    """Calls by status and kind, and how many calls and overloads there are in all."""
-    totals = {"calls": sum(group.count for group in groups)}
-    totals["operators"] = len({group.op for group in groups})
-    for status, kind in OUTCOMES:
-        name = f"{status}_{kind}" if kind else status
-        totals[name] = sum(
-            group.count
-            for group in groups
-            if (group.verdict.status, group.verdict.kind) == (status, kind)
-        )
-    return totals
+def totals(rows: Iterable[tuple[str, str, str | None, int]]) -> dict[str, int]:
+    """Calls by status and kind, and how many calls and overloads there are in all.
+
+    Args:
+        rows: operator, status, kind and how many calls; the same ones may come again.
+    """
+    operators = set()
+    found: Counter[tuple[str, str | None]] = Counter()
+    for op, status, kind, count in rows:
+        operators.add(op)
+        found[status, kind] += count
+    by_name = {
+        f"{status}_{kind}" if kind else status: found[status, kind] for status, kind in OUTCOMES
+    }
+    return {"calls": found.total(), "operators": len(operators), **by_name}
 
 
-def _headline(trace: Trace, groups: Sequence[CallGroup], target: Target) -> str:
+def headline(trace: Trace, outcomes: Collection[tuple[str, str | None]], target: Target) -> str:
+    """What the statuses and kinds of the calls come to on the target: one of HEADLINES."""
     fails, could_not_tell, only_with_variable, partly, natively = HEADLINES
-    outcomes = {(group.verdict.status, group.verdict.kind) for group in groups}
     statuses = {status for status, _ in outcomes}
     if "unsupported" in statuses:
         return fails
-    if "unknown" in statuses or not trace.complete or not groups:
+    if "unknown" in statuses or not trace.complete or not outcomes:
         return could_not_tell
     if ("fallback", "env") in outcomes and not target.cpu_fallback:
         return only_with_variable
