@@ -20,7 +20,7 @@ LAYERS = (
     ("report", "gate", "repro"),
     ("emulator", "observe"),
     ("changes", "sweep"),
-    ("many",),
+    ("many", "outcomes"),
     ("pipeline", "compiled", "cache"),
     ("doctor",),
     ("scan",),
