@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Collection, Iterable
 from importlib.resources import files as package
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
@@ -64,13 +65,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_visible,
     )
-
-
-def _visible(value: object) -> object:
-    """Control characters of a model's own texts are made visible; what is HTML already has none."""
-    return shown(value) if type(value) is str else value
 
 
 def files(pages: Collection[Page], progress: Callable[[str], None] | None = None) -> dict[str, str]:
@@ -94,6 +89,7 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
         "style.css": (folder / "style.css").read_text(encoding="utf-8"),
         "search.js": (folder / "search.js").read_text(encoding="utf-8"),
         "search-index.js": search.index(pages),
+        "schema.json": schema(),
         "coverage.svg": plot(home.counts, home.macos),
     }
     own = {addresses.page_of(page) for page in pages}
@@ -107,9 +103,26 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
     return found
 
 
+def schema() -> str:
+    """The JSON schema of what stands beside the pages: a record for each sort of page."""
+    kinds = get_args(Page)
+    references, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    for kind in kinds:
+        default = next(f.default for f in msgspec.structs.fields(kind) if f.name == "schema")
+        components[kind.__name__]["properties"]["schema"] = {"const": default}
+        components[kind.__name__]["required"] = ["schema", *components[kind.__name__]["required"]]
+    content = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The JSON beside each page of a site of opcheck",
+        "anyOf": references,
+        "$defs": components,
+    }
+    return f"{json.dumps(content, indent=1)}\n"
+
+
 def _html(templates: Environment, page: Page, path: str, home: Home, own: Collection[str]) -> str:
     title, description = _about(page)
-    return templates.get_template(f"{type(page).__name__.lower()}.html").render(
+    html = templates.get_template(f"{type(page).__name__.lower()}.html").render(
         page=page,
         home=home,
         home_page=isinstance(page, Home),
@@ -121,6 +134,8 @@ def _html(templates: Environment, page: Page, path: str, home: Home, own: Collec
         lines=tuple(home.counts),
         meanings=MEANINGS,
     )
+    # A model's name and what it says are other people's text.
+    return shown(html)
 
 
 def _navigation(page: Page, path: str, own: Collection[str]) -> Iterable[tuple[str, str, str]]:

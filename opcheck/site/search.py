@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from opcheck.report.visible import shown
 from opcheck.site import addresses
 from opcheck.site.addresses import Page
 from opcheck.site.records import Model, Operator, Release, Rule
@@ -28,7 +29,13 @@ def _entry(page: Page) -> list[object] | None:
     if isinstance(page, Operator):
         return [0, page.name, address, page.state, list(page.python)]
     if isinstance(page, Model):
-        return [1, page.name, address, next(iter(page.headlines.values()), "could not tell"), []]
+        return [
+            1,
+            shown(page.name),
+            address,
+            next(iter(page.headlines.values()), "could not tell"),
+            [],
+        ]
     if isinstance(page, Release):
         return [2, f"torch {page.torch}", address, f"macOS {page.minimum_macos}+", [page.release]]
     if isinstance(page, Rule):

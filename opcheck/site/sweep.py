@@ -186,6 +186,8 @@ def read(folder: Path) -> Sweep:
     about: dict[str, Any] = {}
     for name, columns in TABLES.items():
         path = folder / f"{name}.parquet"
+        if not path.is_file():
+            raise _no_sweep(f"the sweep has no table {name}", path)
         try:
             table = parquet.read_table(path)
             missing = [column.name for column in columns if column.name not in table.column_names]
