@@ -66,9 +66,9 @@ def _report(source: str, **captured: Any) -> Saved:
 
     if Path(source).suffix in _SUFFIXES:
         return saved.read(source)
-    from opcheck.cli import audit, targets  # noqa: PLC0415
+    from opcheck import pipeline  # noqa: PLC0415
+    from opcheck.cli import audit  # noqa: PLC0415
     from opcheck.oplists.registrations import load  # noqa: PLC0415
-    from opcheck.versions import Target  # noqa: PLC0415
 
     lists = load()
     line = audit.release_of(captured.pop("torch"), lists)
@@ -76,8 +76,8 @@ def _report(source: str, **captured: Any) -> Saved:
     fallback = captured.pop("fallback")
     shown = {name: captured.pop(name) for name in capturing.SHOWING}
     request = audit.request_of(source, line, system, fallback=fallback, **captured)
-    target = Target(torch=line, macos=system, cpu_fallback=fallback)
-    (made,) = targets.reports(request, (target,), lists, **shown)
+    with output.progress(**shown) as progress:
+        made = pipeline.audit(request, lists, progress=progress, show_output=shown["verbose"])
     return saved.of(made)
 
 

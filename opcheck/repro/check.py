@@ -146,7 +146,7 @@ def _emulate(chosen: Chosen, path: Path) -> _Emulated:
     answer = path.with_suffix(".json")
     code, _, error = _run(
         [
-            *("-m", "opcheck", "run", "--quiet", "--fail-on", "unsupported"),
+            *("-m", "opcheck", "run", "--emulate", "--quiet"),
             *("--torch", report.torch, "--macos", str(report.target["macos"])),
             "--fallback" if report.cpu_fallback else "--no-fallback",
             *("--format", "json", "--output", str(answer), str(path)),

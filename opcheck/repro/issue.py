@@ -13,7 +13,6 @@ from opcheck.versions import Version
 
 _NEW = "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml"
 _ISSUE = re.compile(r"https://github\.com/pytorch/pytorch/issues/\d+")
-_OBSERVED = "observed"
 
 
 class Issue(Record, frozen=True, kw_only=True):
@@ -75,7 +74,7 @@ def _body(chosen: Chosen, tried: Tried) -> Iterator[str]:
     yield f"PyTorch commit: {report.op_lists.commit}"
     yield f"OS: macOS {report.target['macos']} (arm64)"
     yield ""
-    if calls.confidence == _OBSERVED:
+    if chosen.observed:
         yield "<!-- add what `python -m torch.utils.collect_env` prints there -->"
     else:
         yield (

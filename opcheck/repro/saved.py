@@ -6,7 +6,7 @@ import msgspec
 
 from opcheck.changes.saved import decode
 from opcheck.errors import UsageError
-from opcheck.model import Record, Report
+from opcheck.model import CONFIDENCES, Record, Report
 from opcheck.report.content import as_dict
 
 Value = bool | int | float | str | None
@@ -134,8 +134,15 @@ class Chosen(Record, frozen=True, kw_only=True):
     calls: Calls | None
 
     @property
+    def observed(self) -> bool:
+        """Whether the report is of a run on a Mac, and not a prediction."""
+        return self.calls is not None and self.calls.confidence == CONFIDENCES[0]
+
+    @property
     def silent(self) -> bool:
         """Whether nothing is printed and the result is wrong."""
+        if self.calls is None or self.calls.status == "unsupported":
+            return False
         named = [self.report.statements.get(one) for one in self.about]
         return any(one is not None and one.effect == "wrong_result" for one in named)
 

@@ -1,0 +1,266 @@
+"""For each rule that names an operator: its program runs on the CPU, and the emulated Mac does the same as before."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import warnings
+from collections.abc import Callable
+
+import msgspec
+import pytest
+import torch
+
+import opcheck
+from opcheck.emulator.errors import ProcessAbortedError
+from opcheck.errors import UsageError
+from opcheck.oplists.registrations import load
+from opcheck.repro import issue, saved
+from opcheck.repro.check import Tried, make
+from opcheck.repro.saved import Chosen, Found, Saved, Tensor
+
+MPS = "mps"
+
+
+def eig() -> None:
+    torch.linalg.eig(torch.randn(3, 3, device=MPS))
+
+
+def renorm() -> None:
+    weight, index = torch.randn(4, 4, device=MPS), torch.tensor([1, 2], device=MPS)
+    torch.nn.functional.embedding(index, weight, max_norm=1.0)
+
+
+def float64() -> None:
+    torch.zeros(3, device=MPS).to(torch.float64)
+
+
+def complex128() -> None:
+    torch.zeros(3, dtype=torch.complex64, device=MPS).to(torch.complex128)
+
+
+def pool() -> None:
+    torch.nn.functional.adaptive_avg_pool2d(torch.randn(1, 1, 7, 7, device=MPS), 3)
+
+
+def large_eigh() -> None:
+    torch.linalg.eigh(torch.eye(80, device=MPS))
+
+
+def median() -> None:
+    torch.ones(3, dtype=torch.int64, device=MPS).median()
+
+
+def window() -> None:
+    torch.kaiser_window(5, device=MPS)
+
+
+def strided_weight() -> None:
+    weight = torch.randn(4, 6, device=MPS).t()
+    torch.nn.functional.linear(torch.randn(2, 4, device=MPS), weight)
+
+
+def cholesky() -> None:
+    torch.linalg.cholesky(torch.eye(3, device=MPS))
+
+
+def reported(
+    function: Callable[[], None], release: str, macos: str, *, fallback: bool = False
+) -> Saved:
+    """The report of a run of the function on an emulated Mac."""
+    with (
+        opcheck.emulate(release, macos, fallback=fallback) as run,
+        contextlib.suppress(Exception, ProcessAbortedError),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        function()
+    return saved.of(run.report)
+
+
+@pytest.mark.parametrize(
+    ("function", "target", "rule", "expected"),
+    [
+        (eig, ("2.13", "15"), "OC102", "NotImplementedError: The operator 'aten::linalg_eig' is"),
+        (renorm, ("2.8", "15"), "OC103", "UserWarning: The operator 'aten::embedding_renorm_' is"),
+        (float64, ("2.13", "15"), "OC105", "TypeError: Cannot convert a MPS Tensor to float64"),
+        (complex128, ("2.13", "15"), "OC105", "TypeError: "),
+        (pool, ("2.13", "15"), "OC106", "RuntimeError: Adaptive pool MPS: input sizes must be"),
+        (large_eigh, ("2.15", "15"), "OC107", ""),
+        (median, ("2.8", "13"), "OC108", "UserWarning: MPS: no support for int64 for median"),
+        (window, ("2.13", "15"), "OC101", ""),
+        (strided_weight, ("2.8", "15"), "OC112", "no error, and a result that is not the CPU's:"),
+        (cholesky, ("2.5", "15"), "OC102", "NotImplementedError: "),
+    ],
+)
+@pytest.mark.usefixtures("tried_here")
+def test_each_rule_has_a_program_that_does_the_same(
+    function: Callable[[], None], target: tuple[str, str], rule: str, expected: str
+) -> None:
+    chosen = saved.choose(reported(function, *target), rule)
+    tried = make(chosen)
+    assert (tried.on_cpu, tried.emulated) == (True, True)
+    assert tried.expected[0].startswith(expected)
+    assert tried.expected[0].strip()
+    assert tried.text.count("torch.ops.") == 1
+    assert re.findall(r"^import \w+$", tried.text, re.MULTILINE) == ["import sys", "import torch"]
+    assert "Nothing was observed on a Mac." in " ".join(tried.text.replace("#", " ").split())
+
+
+@pytest.mark.usefixtures("tried_here")
+def test_with_the_variable_the_same_call_warns() -> None:
+    tried = make(saved.choose(reported(eig, "2.13", "15", fallback=True), "linalg_eig"))
+    assert tried.checked
+    assert tried.expected[0].startswith("UserWarning: The operator 'aten::linalg_eig' is not")
+    assert "PYTORCH_ENABLE_MPS_FALLBACK=1\n" in tried.text
+
+
+@pytest.mark.usefixtures("tried_here")
+def test_an_operator_takes_the_first_filling_with_which_the_cpu_runs_it(missing: Saved) -> None:
+    tried = make(made_op(missing, "aten::cholesky"))
+    assert tried.on_cpu
+    # What randn, rand and ones give is not positive definite.
+    assert "torch.eye(3, 3, dtype=torch.float32)" in tried.text
+
+
+@pytest.fixture
+def missing() -> Saved:
+    return reported(eig, "2.13", "15")
+
+
+def with_example(report: Saved, **changes: object) -> Chosen:
+    """The first finding, its call given something else."""
+    (group, *_) = [one for one in report.calls if one.example]
+    assert group.example is not None
+    example = msgspec.structs.replace(group.example, **changes)
+    calls = (msgspec.structs.replace(group, example=example),)
+    return saved.choose(msgspec.structs.replace(report, calls=calls), "1")
+
+
+def made_op(report: Saved, op: str) -> Chosen:
+    calls = tuple(msgspec.structs.replace(group, op=op) for group in report.calls if group.example)
+    findings = tuple(msgspec.structs.replace(one, op=op) for one in report.findings)
+    return saved.choose(msgspec.structs.replace(report, calls=calls, findings=findings), op)
+
+
+@pytest.mark.usefixtures("tried_here")
+def test_an_operator_that_the_installed_torch_lacks_is_said_to_be_untried(missing: Saved) -> None:
+    tried = make(made_op(missing, "aten::of_tomorrow"))
+    assert (tried.on_cpu, tried.emulated, tried.checked) == (None, None, False)
+    assert "# Not tried: torch 2." in tried.text
+    assert "torch.ops.aten.of_tomorrow.default(x=x)" not in tried.text
+    compile(tried.text, "repro.py", "exec")
+
+
+@pytest.mark.usefixtures("tried_here")
+def test_a_call_that_the_cpu_refuses_too_is_said_to_be_untried(missing: Saved) -> None:
+    tensor = Tensor(
+        argument="self", dtype="float32", shape=(2, 3), stride=None, layout="strided", device="mps"
+    )
+    tried = make(with_example(missing, inputs=(tensor,)))
+    assert (tried.on_cpu, tried.emulated) == (False, None)
+    assert "it does not run on the CPU" in tried.notes[0]
+
+
+@pytest.mark.usefixtures("tried_here")
+def test_a_target_that_does_something_else_is_told(missing: Saved) -> None:
+    chosen = saved.choose(missing, "1")
+    assert chosen.calls is not None
+    calls = msgspec.structs.replace(chosen.calls, kind="always")
+    other = msgspec.structs.replace(chosen, calls=calls)
+    tried = make(other)
+    assert (tried.on_cpu, tried.emulated, tried.checked) == (True, False, False)
+    assert "does not do the same" in tried.notes[0]
+
+
+def test_what_takes_too_much_memory_is_not_tried(missing: Saved) -> None:
+    tensor = Tensor(
+        argument="self",
+        dtype="float32",
+        shape=(1 << 16, 1 << 16),
+        stride=None,
+        layout="strided",
+        device="mps",
+    )
+    tried = make(with_example(missing, inputs=(tensor,)))
+    assert (tried.on_cpu, tried.emulated) == (None, None)
+    assert tried.notes == ("Not tried here: its tensors take 16.0 GiB.",)
+
+
+@pytest.mark.usefixtures("tried_here")
+def test_an_origin_is_shown_by_the_first_call_that_fails() -> None:
+    report = reported(float64, "2.13", "15")
+    refused = report.findings[0]
+    origin = Found(
+        rule="OC140",
+        severity="error",
+        message="float64 begins here: a cast; the first call that fails is aten::_to_copy at a.py:8",
+        op="",
+        prints=refused.prints,
+        locations=(),
+    )
+    assert make(saved.choose(msgspec.structs.replace(report, findings=(origin,)), "OC140")).checked
+
+
+def test_a_finding_about_no_one_call_has_none(missing: Saved) -> None:
+    lost = Found(
+        rule="OC150", severity="note", message="digits", op="aten::sum", prints="", locations=()
+    )
+    chosen = saved.choose(msgspec.structs.replace(missing, findings=(lost,)), "OC150")
+    assert chosen.calls is None
+
+
+@pytest.mark.parametrize("which", ["1", "OC102", "oc102", "aten::linalg_eig", "linalg_eig"])
+def test_a_finding_is_named_by_number_rule_or_operator(missing: Saved, which: str) -> None:
+    assert saved.choose(missing, which).number == 1
+
+
+@pytest.mark.parametrize("which", ["0", "99", "OC1", "", "-1"])
+def test_an_unknown_finding_names_the_known_ones(missing: Saved, which: str) -> None:
+    with pytest.raises(UsageError, match="no finding") as raised:
+        saved.choose(missing, which)
+    assert "1 OC102" in raised.value.hint
+
+
+def written(chosen: Chosen) -> issue.Issue:
+    tried = Tried(
+        text="import torch\n", on_cpu=True, emulated=True, notes=(), expected=("E: text",)
+    )
+    return issue.write(chosen, tried)
+
+
+@pytest.mark.parametrize(
+    ("release", "number"), [("2.13", "141287"), ("2.6", "141287"), ("2.5", "77764")]
+)
+def test_a_missing_operator_goes_where_that_release_says(release: str, number: str) -> None:
+    chosen = saved.choose(reported(eig, release, "15"), "OC102")
+    text = written(chosen)
+    assert text.where == f"https://github.com/pytorch/pytorch/issues/{number}"
+    commit = load().release(release).commit
+    assert f"PyTorch commit: {commit}" in text.body
+    assert "`aten::linalg_eig` has no kernel on MPS" in text.body
+    assert "nothing was observed on a Mac" in text.body
+    assert "collect_env" in text.body
+
+
+def test_a_known_fault_goes_to_its_issue_and_another_is_new() -> None:
+    known = written(saved.choose(reported(strided_weight, "2.8", "15"), "OC112"))
+    assert re.fullmatch(r"https://github.com/pytorch/pytorch/issues/\d+", known.where)
+    assert "gives a wrong result, without an error," in known.body
+    chosen = saved.choose(reported(complex128, "2.13", "15"), "OC105")
+    unlinked = {
+        name: msgspec.structs.replace(one, links=())
+        for name, one in chosen.report.statements.items()
+    }
+    report = msgspec.structs.replace(chosen.report, statements=unlinked)
+    new = written(msgspec.structs.replace(chosen, report=report))
+    assert new.where.startswith("https://github.com/pytorch/pytorch/issues/new")
+    assert "refuses this call" in new.body
+
+
+def test_what_was_observed_is_not_called_predicted(missing: Saved) -> None:
+    chosen = saved.choose(missing, "1")
+    assert chosen.calls is not None
+    seen = msgspec.structs.replace(chosen.calls, confidence="observed")
+    text = written(msgspec.structs.replace(chosen, calls=seen))
+    assert "nothing was observed" not in text.body
