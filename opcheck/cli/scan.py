@@ -2,19 +2,75 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from opcheck.cli import VERBS, asking
+from opcheck.cli import VERBS, asking, config, output
+from opcheck.errors import UsageError
+from opcheck.files import write_text
+from opcheck.wording import plural
+
+if TYPE_CHECKING:
+    from opcheck.ignores import Entry
+    from opcheck.scan.records import ScanReport
 
 _LEVELS = ("error", "warning", "note", "never")
+_FORMATS = (
+    *("text", "markdown", "json", "yaml"),
+    *("jsonl", "sarif", "junit", "github", "gitlab", "csv"),
+)
+
+
+class _Scan(click.Command):
+    """A command whose flags, and paths, get their defaults from ``[tool.opcheck.scan]``."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Click's, with that table as its default map."""
+        extra["default_map"] = config.of_verb("scan", self.params, Path.cwd())
+        return super().make_context(info_name, args, parent, **extra)
 
 
 @click.command(
-    "scan", help=VERBS["scan"], epilog="Reads .py, .ipynb, requirements*.txt and pyproject.toml."
+    "scan",
+    cls=_Scan,
+    help=VERBS["scan"],
+    epilog="Reads .py, .ipynb, requirements*.txt and pyproject.toml. [tool.opcheck.scan] of pyproject.toml has the "
+    'flags as keys, and paths = ["src"]; [[tool.opcheck.ignore]] and comments (# opcheck: ignore[OC201] reason) '
+    "ignore findings.",
 )
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, metavar="[PATH...]")
 @asking.torch_flag
 @asking.macos_flag
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    envvar="OPCHECK_EXCLUDE",
+    help="Leave out these files or folders: 'tests/*'. Repeatable.",
+)
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="CODE",
+    envvar="OPCHECK_SELECT",
+    help="Only this rule, or those that begin so: OC21. Repeatable.",
+)
+@click.option(
+    "--baseline",
+    default="",
+    metavar="FILE",
+    envvar="OPCHECK_BASELINE",
+    help="Leave out the findings that this file knows.",
+)
+@click.option("--update-baseline", is_flag=True, help="Write all findings to that file.")
 @click.option(
     "--fail-on",
     type=click.Choice(_LEVELS),
@@ -23,13 +79,17 @@ _LEVELS = ("error", "warning", "note", "never")
     envvar="OPCHECK_FAIL_ON",
     help="Exit with 1 where a finding is as severe.",
 )
-@asking.format_flag
+@asking.format_choice(_FORMATS)
 @asking.output_flag
 def command(
     *,
     paths: tuple[str, ...],
     torch: str | None,
     macos: str | None,
+    exclude: tuple[str, ...],
+    select: tuple[str, ...],
+    baseline: str,
+    update_baseline: bool,
     fail_on: str,
     format_name: str | None,
     output_path: str,
@@ -37,20 +97,62 @@ def command(
     """Write the findings, file by file; 3 where a file could not be read and nothing else fails."""
     from opcheck.ask.targets import macos_of, release_of  # noqa: PLC0415  (not for --help)
     from opcheck.oplists.registrations import load  # noqa: PLC0415
-    from opcheck.report.asked import scan as page  # noqa: PLC0415
+    from opcheck.scan import baseline as known  # noqa: PLC0415
     from opcheck.scan.engine import scan  # noqa: PLC0415
     from opcheck.versions import Target, Version  # noqa: PLC0415
 
+    if not paths:
+        raise UsageError(
+            "no path to read",
+            context="opcheck scan",
+            hint='give files or directories, or paths = ["src"] in [tool.opcheck.scan]',
+        )
+    if update_baseline and not baseline:
+        raise UsageError(
+            "no baseline to update", context="--update-baseline", hint="name it: --baseline FILE"
+        )
     lists = load()
     release = release_of(torch or lists.releases[-1].line, lists).release
-    target = Target(
-        torch=Version.parse(release.line), macos=Version.parse(macos_of(macos, release))
+    found = scan(
+        list(paths),
+        Target(torch=Version.parse(release.line), macos=Version.parse(macos_of(macos, release))),
+        exclude=exclude,
+        select=select,
+        ignores=_ignores(),
     )
-    report = scan(list(paths), target)
-    asking.deliver(report, page.document, format_name, output_path)
+    if update_baseline:
+        write_text(Path(baseline), known.text(found))
+        output.note(f"{plural(len(found.findings), 'finding')} in {baseline}")
+    if baseline:
+        found = known.without(found, known.read(Path(baseline)))
+    _deliver(found, format_name, output_path)
+    for note in found.notes:
+        output.note(note)
     if fail_on == "never":
         return 0
     counted = _LEVELS[: _LEVELS.index(fail_on) + 1]
-    if any(report.totals[level] for level in counted):
+    if any(found.totals[level] for level in counted):
         return 1
-    return asking.COULD_NOT_TELL if report.problems else 0
+    return asking.COULD_NOT_TELL if found.problems else 0
+
+
+def _ignores() -> tuple[Entry, ...]:
+    """The entries of ``[[tool.opcheck.ignore]]``."""
+    tables, where = config.table(Path.cwd())
+    if "ignore" not in tables:
+        return ()
+    from opcheck.gate.settings import ignored  # noqa: PLC0415  (it knows all rules)
+
+    return ignored(tables["ignore"], where)
+
+
+def _deliver(found: ScanReport, format_name: str | None, output_path: str) -> None:
+    from opcheck.report import format_of, scanned  # noqa: PLC0415  (not for --help)
+    from opcheck.report.asked import scan as page  # noqa: PLC0415
+
+    by_suffix = format_of(output_path)
+    name = format_name or (by_suffix if by_suffix in _FORMATS else None) or _FORMATS[0]
+    if name in scanned.FORMATS:
+        asking.put(scanned.render(found, name), output_path)
+    else:
+        asking.deliver(found, page.document, name, output_path)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from opcheck.rules.rule import SEVERITIES
 from tests.cli.conftest import CommandLine
 from tests.cli.test_command_line import modules_after
+from tests.report.sarif_schema import LOG
 
 PROGRAM = "import torch\nx.cuda()\nx.double()\ntorch.cuda.empty_cache()\n"
 
@@ -80,3 +85,130 @@ def test_the_release_decides_about_variables(opcheck: CommandLine, tmp_path: Pat
 
 def test_torch_is_not_loaded(program: str, opcheck: CommandLine) -> None:
     assert not {"torch", "networkx", "rich"} & modules_after("scan", program, "--fail-on", "never")
+
+
+def test_the_formats_of_ci_services_have_each_finding(opcheck: CommandLine, program: str) -> None:
+    codes = ["OC201", "OC210", "OC206"]
+    log = json.loads(opcheck("scan", program, "-f", "sarif").out)
+    assert list(Draft202012Validator(LOG).iter_errors(log)) == []
+    (run,) = log["runs"]
+    assert [one["ruleId"] for one in run["results"]] == codes
+    assert {one["id"] for one in run["tool"]["driver"]["rules"]} == set(codes)
+    lines = opcheck("scan", program, "-f", "jsonl").out.splitlines()
+    assert [json.loads(line)["rule"] for line in lines] == codes
+    entries = json.loads(opcheck("scan", program, "-f", "gitlab").out)
+    assert [one["check_name"] for one in entries] == codes
+    rows = list(csv.DictReader(io.StringIO(opcheck("scan", program, "-f", "csv").out)))
+    assert [(row["rule"], row["line"]) for row in rows] == list(zip(codes, "234", strict=True))
+    suite = ET.fromstring(opcheck("scan", program, "-f", "junit").out).find("testsuite")  # noqa: S314  (our own)
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+    annotations = opcheck("scan", program, "-f", "github").out.splitlines()
+    assert annotations[0].startswith("::error file=a.py,line=2,title=OC201::")
+    assert annotations[-1].startswith("1 error, 1 warning, 1 note: a.py on torch 2.")
+
+
+def test_the_suffix_of_the_file_decides_about_the_format(
+    opcheck: CommandLine, program: str
+) -> None:
+    assert opcheck("scan", program, "-o", "a.sarif").code == 1
+    assert json.loads(Path("a.sarif").read_text(encoding="utf-8"))["version"] == "2.1.0"
+
+
+def test_the_configuration_gives_paths_rules_and_what_to_leave_out(opcheck: CommandLine) -> None:
+    Path("src/old").mkdir(parents=True)
+    for name in ("src/a.py", "src/old/b.py", "other.py"):
+        Path(name).write_text("import torch\nx.cuda()\nx.double()\n", encoding="utf-8")
+    Path("pyproject.toml").write_text(
+        '[tool.opcheck.scan]\npaths = ["src"]\nexclude = ["src/old"]\nselect = ["OC20"]\n'
+        'fail-on = "never"\n',
+        encoding="utf-8",
+    )
+    result = opcheck("scan", "-f", "json")
+    assert result.code == 0
+    content = json.loads(result.out)
+    found = [(one["rule"], one["locations"][0]["location"]["file"]) for one in content["findings"]]
+    assert found == [("OC201", "src/a.py")]
+    assert content["skipped"] == {"files that --exclude names": 1}
+    # What is on the command line wins.
+    assert opcheck("scan", "other.py", "--fail-on", "warning", "--select", "oc210").code == 1
+
+
+def test_the_configuration_ignores_until_it_expires(opcheck: CommandLine, program: str) -> None:
+    entry = '[[tool.opcheck.ignore]]\nrule = "{}"\nreason = "later"\n{}\n'
+    Path("pyproject.toml").write_text(
+        entry.format("OC201", 'path = "a.*"')
+        + entry.format("OC205", "")
+        + entry.format("OC206", "expires = 2020-01-01")
+        + entry.format("OC101", ""),
+        encoding="utf-8",
+    )
+    result = opcheck("scan", program, "-f", "json")
+    content = json.loads(result.out)
+    assert [one["rule"] for one in content["findings"]] == ["OC210", "OC206"]
+    assert content["ignored"] == 1
+    expired, unused = content["notes"]
+    assert "OC206 until 2020-01-01" in expired
+    assert "OC205, which is not found" in unused
+    assert result.err.splitlines() == [expired, unused]
+
+
+def test_a_baseline_leaves_what_is_new(opcheck: CommandLine, program: str) -> None:
+    args = ("scan", program, "--baseline", "known.json", "--fail-on", "note")
+    assert opcheck(*args).code == 2
+    made = opcheck(*args, "--update-baseline")
+    assert (made.code, made.err) == (0, "3 findings in known.json\n")
+    kept = Path("known.json").read_text(encoding="utf-8")
+    # Moved lines and renamed variables are known; another call is new.
+    moved = PROGRAM.replace("import torch\n", "import torch\n\n\n").replace("x.", "y.")
+    Path(program).write_text(moved, encoding="utf-8")
+    result = opcheck(*args)
+    assert (result.code, "No findings; 3 findings in the baseline." in result.out) == (0, True)
+    Path(program).write_text(f"{moved}model.cuda(0)\n", encoding="utf-8")
+    new = opcheck(*args, "-f", "json")
+    assert new.code == 1
+    assert [one["rule"] for one in json.loads(new.out)["findings"]] == ["OC201"]
+    assert Path("known.json").read_text(encoding="utf-8") == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "a damaged baseline"),
+        ("[]", "a damaged baseline"),
+        (
+            '{"schema": "opcheck-scan-baseline/9", "fingerprints": "x", "findings": []}',
+            "another version",
+        ),
+    ],
+)
+def test_a_damaged_baseline_is_three_lines(
+    opcheck: CommandLine, program: str, text: str, message: str
+) -> None:
+    Path("known.json").write_text(text, encoding="utf-8")
+    result = opcheck("scan", program, "--baseline", "known.json")
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err.splitlines()[0]
+    assert len(result.err.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("table", "args", "message"),
+    [
+        ("", (), "no path to read"),
+        ("", ("a.py", "--update-baseline"), "no baseline to update"),
+        ("", ("a.py", "--select", "OC9"), "no rule of the scan is called so: 'OC9'"),
+        ("scan.pahts = []", (), "unknown key: 'pahts'"),
+        ('scan.paths = "a.py"', (), "wrong value for the key 'paths'"),
+        ("scan = 1", (), "wrong value for the key 'scan'"),
+        ('ignore = [{rule = "OC999", reason = "x"}]', ("a.py",), "OC999"),
+    ],
+)
+def test_a_mistake_is_three_lines(
+    opcheck: CommandLine, program: str, table: str, args: tuple[str, ...], message: str
+) -> None:
+    Path("pyproject.toml").write_text(f"[tool.opcheck]\n{table}\n", encoding="utf-8")
+    result = opcheck("scan", *args)
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err.splitlines()[0]
+    assert len(result.err.splitlines()) == 3
