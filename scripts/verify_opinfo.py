@@ -22,7 +22,7 @@ from tabulate import tabulate
 
 from opcheck.errors import OpcheckError
 from opcheck.files import write_text
-from opcheck.observe.observed import CONFIDENCE
+from opcheck.observe.records import CONFIDENCE
 from opcheck.observe.told import Place, Told
 from opcheck.observe.verify import Verification, ratio, verify
 from opcheck.oplists.opinfo import Pass

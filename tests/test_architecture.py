@@ -90,6 +90,7 @@ TORCH_FREE = {
     "observe/sizes.py",
     "observe/statement_texts.py",
     "observe/system.py",
+    "observe/told.py",
     "observe/variables.py",
     "observe/verify.py",
     "precision/__init__.py",

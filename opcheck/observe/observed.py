@@ -18,16 +18,12 @@ from opcheck.model import (
     Trace,
     Verdict,
 )
+from opcheck.observe.records import CONFIDENCE, NOT_NAMED
 from opcheck.oplists.registrations import OpLists
 from opcheck.pipeline import HEADLINES, assemble
 from opcheck.rules.rule import Audited
 from opcheck.versions import Target
 from opcheck.wording import filesize, plural
-
-#: In the place of an operator, where what was printed names none.
-NOT_NAMED = "(operator not named)"
-#: The strongest of model.CONFIDENCES.
-CONFIDENCE = "observed"
 
 FAILS = HEADLINES[0]
 

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from opcheck.errors import UsageError
-from opcheck.observe.observed import NOT_NAMED
+from opcheck.observe.records import NOT_NAMED
 from opcheck.observe.verify import Pair, Verification
 from opcheck.oplists.registrations import OpLists
 from opcheck.versions import Version

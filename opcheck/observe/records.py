@@ -28,6 +28,11 @@ KINDS = {
     "allocator": "the allocator took, reused or gave back memory",
 }
 
+#: In the place of an operator, where what was printed names none.
+NOT_NAMED = "(operator not named)"
+#: The strongest of model.CONFIDENCES.
+CONFIDENCE = "observed"
+
 #: The kinds that end a call, or the process.
 ENDS = frozenset(
     {

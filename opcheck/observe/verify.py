@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from opcheck.errors import UsageError
 from opcheck.model import Record
-from opcheck.observe.observed import CONFIDENCE, NOT_NAMED
+from opcheck.observe.records import CONFIDENCE, NOT_NAMED
 from opcheck.observe.told import Place, Told
 from opcheck.oplists.registrations import OpLists
 
