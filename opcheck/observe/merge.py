@@ -133,7 +133,7 @@ class _Merged:
         self._lists = lists
         self._rows = {row.number: row for row in recording.rows}
         end = recording.end
-        self._counts = Counter(end.counts) if end else _begun(recording.log)
+        self._counts = Counter(end.counts) if end else _finished(recording.log)
         self._seen = seen
         self._warned = _warned(end, seen, lists)
         #: rows whose runs are told as something else than native.
@@ -264,9 +264,9 @@ class _Merged:
         return tuple(sorted({dtype for row in rows for dtype in row.dtypes}))
 
 
-def _begun(log: str) -> Counter[int]:
-    """How often each call was begun, by the marks that an ended process left."""
-    return Counter(int(mark[1]) for mark in MARK.finditer(log) if mark[2] == "<")
+def _finished(log: str) -> Counter[int]:
+    """How often each call came to its end, by the marks that an aborted process left."""
+    return Counter(int(mark[1]) for mark in MARK.finditer(log) if mark[2] == ">")
 
 
 def _warned(
