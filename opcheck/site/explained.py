@@ -8,27 +8,24 @@ from typing import Literal
 from opcheck import remedies
 from opcheck.ask.notes import notes
 from opcheck.oplists.registrations import OpLists
-from opcheck.rules import RULES
-from opcheck.scan.rules import RULES as SCAN_RULES
+from opcheck.report.pages import groups
 from opcheck.site.records import Operator, Rule, Statement, Statements
 
 
 def rules() -> Iterator[Rule]:
     """A page for every finding and remedy, as ``opcheck explain`` has it and in its order."""
-    for rule in RULES:
-        yield Rule(
-            sort="audit", id=rule.id, title=rule.title, severity=rule.severity, page=rule.page
-        )
-    for scanned in SCAN_RULES:
-        yield Rule(
-            sort="scan",
-            id=scanned.id,
-            title=scanned.title,
-            severity=scanned.severity,
-            page=scanned.page,
-        )
+    for group in groups():
+        for rule in group.rules:
+            yield Rule(
+                sort="finding",
+                id=rule.id,
+                title=rule.title,
+                found_by=group.title,
+                severity=rule.severity,
+                page=rule.page,
+            )
     for remedy in remedies.REMEDIES:
-        yield Rule(sort="remedy", id=remedy.id, title=remedy.title, severity="", page=remedy.page)
+        yield Rule(sort="remedy", id=remedy.id, title=remedy.title, page=remedy.page)
 
 
 def statements(

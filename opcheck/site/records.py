@@ -242,11 +242,12 @@ class Rule(Record, frozen=True, kw_only=True):
     """The page of a finding or a remedy, as ``opcheck explain`` has it."""
 
     schema: str = f"opcheck-site-rule/{VERSION}"
-    sort: Literal["audit", "scan", "remedy"]
+    sort: Literal["finding", "remedy"]
     id: str
     title: str
-    #: of a finding; a remedy has none.
-    severity: str
+    #: of a finding: what finds it, and how bad it is; a remedy has neither.
+    found_by: str = ""
+    severity: str = ""
     #: Markdown.
     page: str
 

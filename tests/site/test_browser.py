@@ -31,6 +31,7 @@ PAGES = (
     "advisories.html",
     "rules.html",
     "rule/stft_conv.html",
+    "rule/OC101.html",
 )
 
 
