@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from opcheck.capture.request import (
     AUTOCAST,
@@ -23,7 +24,8 @@ from opcheck.capture.request import (
 from opcheck.cli import VERBS, config, output
 from opcheck.errors import CaptureError, OpcheckError, UsageError
 from opcheck.files import write_text
-from opcheck.gate import FAIL_ON, PASSED, exit_code
+from opcheck.gate import FAIL_ON, FINDINGS, PASSED, Policy, judged
+from opcheck.gate.policy import limit
 from opcheck.model import Report, Scalar
 from opcheck.names import parse_dtype
 from opcheck.oplists.registrations import OpLists, load
@@ -161,6 +163,13 @@ def _flag(*names: str, **attributes: Any) -> Callable[[_Function], _Function]:
     default="unsupported",
     help="Exit with 1 for this and worse; unsupported: whatever raises on the target.",
 )
+@_flag(
+    "--max",
+    "limits",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Allow so many: fallback=3, transfers=10, bytes=10MB, or another status or kind. Repeatable.",
+)
 @_flag("--strict", is_flag=True, help="Exit with 3 if any call is unknown.")
 @_flag(
     "--timeout",
@@ -219,6 +228,7 @@ def command(
     format_name: str | None,
     output_path: str,
     fail_on: str,
+    limits: Sequence[str],
     strict: bool,
     timeout: float,
     memory: int | None,
@@ -252,11 +262,14 @@ def command(
         memory_limit=memory_limit,
     )
     path = _writable(output_path) if output_path not in {"", "-"} else None
+    policy = Policy(fail_on=fail_on, strict=strict, limits=dict(limit(text) for text in limits))
+    ignores = config.ignores(Path.cwd())
 
     from opcheck.pipeline import audit  # noqa: PLC0415  (a wrong flag need not wait for it)
 
     with output.progress(quiet=quiet, verbose=verbose) as progress:
         report = audit(request, lists, progress=progress, show_output=verbose, mac=memory or 0)
+    report = msgspec.structs.replace(report, findings=ignores.marked(report.findings, model=model))
     name = format_name or (format_of(output_path) if path else None) or "text"
     if path:
         write_text(path, render(report, name))
@@ -268,7 +281,12 @@ def command(
     output.step_summary(report, name)
     if not report.capture["complete"]:
         output.note(_broke_off(report))
-    code = exit_code(report, fail_on=fail_on, strict=strict)
+    for over in ignores.expired():
+        output.note(over)
+    judgement = judged(report, policy)
+    code = judgement.code
+    if limits and code == FINDINGS:
+        output.note(f"fails: {'; '.join(judgement.reasons)}")
     unknown = report.totals["unknown"]
     if code == PASSED and unknown:
         output.note(

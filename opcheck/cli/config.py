@@ -6,6 +6,7 @@ import difflib
 import json
 import sys
 from collections.abc import Callable, Iterable
+from datetime import date
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import click
 
 from opcheck.errors import UsageError
+from opcheck.ignores import Entry, Ignores
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -101,6 +103,26 @@ def of_verb(verb: str, params: Iterable[click.Parameter], directory: Path) -> di
                 hint=f"known: {', '.join(sorted({*own, 'paths'}))}",
             )
     return found
+
+
+def ignores(directory: Path) -> Ignores:
+    """What is ignored today: by the entries of the configuration, and by comments of the files below the directory.
+
+    Raises:
+        UsageError: an entry has a mistake.
+    """
+    content, where = table(directory)
+    entries: tuple[Entry, ...] = ()
+    if "ignore" in content:
+        from opcheck.gate.settings import ignored  # noqa: PLC0415  (only where there is one)
+
+        entries = ignored(content["ignore"], where)
+    return Ignores(entries, today=today(), root=directory)
+
+
+def today() -> date:
+    """On which an ignore may expire: the only thing that a run asks the clock for."""
+    return date.today()  # noqa: DTZ011  (the user's own)
 
 
 def _toml(path: Path) -> dict[str, Any] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from opcheck.gate.baseline import Baseline
 from opcheck.gate.policy import LIMITS, limit
 from opcheck.gate.records import GateReport
 from opcheck.gate.settings import Model, Planned, Settings, Targets, of_all, policy, settings
-from opcheck.gate.work import Job, Result
+from opcheck.gate.work import Job, Result, kept
 from opcheck.ignores import Ignores
 from opcheck.oplists.registrations import OpLists, load
 from opcheck.ranges import NEWEST
@@ -141,7 +140,7 @@ def command(
     def assembled(baseline: Baseline | None) -> GateReport:
         # What silences nothing is asked of each report anew.
         of_audit = [entry for entry in plan.ignores if entry.rule in BY_ID]
-        ignores = Ignores(of_audit, today=_today(), root=Path.cwd())
+        ignores = Ignores(of_audit, today=config.today(), root=Path.cwd())
         return assemble.report(
             plan, results, policies, ignores, op_lists=lists.digest, baseline=baseline
         )
@@ -183,21 +182,21 @@ def _plan(
     plan = settings(tables, where, lists, environment=flags["environment"], targets=own)
     if own and _own_targets(ctx):
         # They are for all models, whatever target their tables name.
-        models = [msgspec.structs.replace(model, targets=()) for model in plan.models]
-        plan = msgspec.structs.replace(plan, models=tuple(models))
+        freed = [msgspec.structs.replace(model, targets=()) for model in plan.models]
+        plan = msgspec.structs.replace(plan, models=tuple(freed))
     if names:
         by_name = {model.name: model for model in plan.models}
         chosen = [by_name.get(name) or _unnamed(name, by_name) for name in dict.fromkeys(names)]
         plan = msgspec.structs.replace(plan, models=tuple(chosen))
     # A model whose targets are all of another environment has no part in this run.
-    kept = tuple(model for model in plan.models if of_all(model, plan.targets))
-    if not kept:
+    models = tuple(model for model in plan.models if of_all(model, plan.targets))
+    if not models:
         raise UsageError(
             "no model has a target in this run" if plan.models else "no model is configured",
             context=f"opcheck gate; {where}",
             hint='write models = ["file.py:attribute"] below [tool.opcheck], or name one here',
         )
-    return msgspec.structs.replace(plan, models=kept)
+    return msgspec.structs.replace(plan, models=models)
 
 
 def _unnamed(name: str, known: Collection[str]) -> Model:
@@ -239,14 +238,15 @@ def _results(
     """What each model came to, by name, and whether somebody interrupted."""
     from opcheck.gate.run import run  # noqa: PLC0415  (a wrong flag need not wait for it)
 
-    jobs = [_job(model, plan, flags) for model in plan.models]
-    results: dict[str, Result] = {}
+    every = [_job(model, plan, flags) for model in plan.models]
+    results = {job.name: result for job in every if (result := kept(job)) is not None}
+    jobs = [job for job in every if job.name not in results]
     interrupted = False
     with output.progress(quiet=quiet, verbose=flags["verbose"]) as progress:
 
         def say(number: int, text: str) -> None:
             if progress is not None:
-                progress(f"{len(results)} of {len(jobs)} models; {jobs[number].name}: {text}")
+                progress(f"{len(results)} of {len(every)} models; {jobs[number].name}: {text}")
 
         def done(number: int, result: Result) -> None:
             results[jobs[number].name] = result
@@ -263,10 +263,10 @@ def _results(
 
 def _tell(results: Mapping[str, Result], *, interrupted: bool) -> None:
     """What a reader of the report need not know, but who waited for it."""
-    kept = sum(result.kept for result in results.values())
-    if kept:
+    found = sum(result.kept for result in results.values())
+    if found:
         total = sum(len(result.reports) for result in results.values())
-        output.note(f"{kept} of {total} results are kept ones: nothing has changed (--no-cache)")
+        output.note(f"{found} of {total} results are kept ones: nothing has changed (--no-cache)")
     for name, result in results.items():
         if result.not_kept:
             output.note(f"{name} cannot be kept for the next run: {result.not_kept}")
@@ -322,8 +322,3 @@ def _step_summary(report: GateReport) -> str:
     from opcheck.report.gated import github  # noqa: PLC0415  (only in such a step)
 
     return github.step_summary(report)
-
-
-def _today() -> date:
-    """On which an ignore may expire: the only thing that a run asks the clock for."""
-    return date.today()  # noqa: DTZ011  (the user's own)

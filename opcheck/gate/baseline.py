@@ -157,7 +157,7 @@ def found(report: Report, names: Collection[str] | None = None) -> Iterator[Know
                     rule=finding.rule,
                     op=finding.op,
                     where=" ".join(filter(None, parts)),
-                    line=where.text if where else "",
+                    line=where.text.strip() if where else "",
                 )
 
 
@@ -173,12 +173,11 @@ def _is_whole(cell: Cell) -> bool:
 def _add(
     known: dict[str, dict[str, Known]], model: str, entry: Known, targets: Iterable[str]
 ) -> None:
-    of_model = known.setdefault(model, {})
-    before = of_model.get(entry.fingerprint)
+    before = known.get(model, {}).get(entry.fingerprint)
     together = {*(before.targets if before else ()), *targets}
     if together:
         kept = msgspec.structs.replace(entry, targets=tuple(sorted(together, key=_numbers)))
-        of_model[entry.fingerprint] = kept
+        known.setdefault(model, {})[entry.fingerprint] = kept
 
 
 def _order(entry: Known) -> tuple[str, ...]:

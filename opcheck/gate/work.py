@@ -41,6 +41,16 @@ class Result(Record, frozen=True, kw_only=True):
     not_kept: str = ""
 
 
+def kept(job: Job) -> Result | None:
+    """The result, if all reports of the job are kept ones."""
+    if not job.cache:
+        return None
+    cache = Cache(Path(job.cache))
+    found = [cache.find(_on(target, job.request)) for target in job.targets]
+    reports = tuple(report for report in found if report is not None)
+    return Result(reports=reports, kept=len(reports)) if len(reports) == len(found) else None
+
+
 def work(job: Job, say: Callable[[str], None]) -> Result:
     """The reports of a job; what goes wrong with the model is part of the result."""
     cache = Cache(Path(job.cache)) if job.cache else None
