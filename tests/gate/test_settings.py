@@ -84,7 +84,7 @@ def test_a_target_of_two_tables_is_of_the_first() -> None:
             "[[ignore]]\nrule = 'OC1O3'\nreason = 'r'",
             "unknown rule: 'OC1O3'",
             "entry 1",
-            "did you mean 'OC1",
+            "did you mean 'OC",
         ),
         (
             "[[ignore]]\nrule = 'OC103'\nreason = 'r'\nexpires = 'soon'",

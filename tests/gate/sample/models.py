@@ -1,6 +1,7 @@
 """The models of a small project."""
 
 import json
+import time
 from pathlib import Path
 
 import torch
@@ -42,3 +43,7 @@ def encoder():
 
 def spectrum():
     return Spectrum(), torch.randn(3, 3)
+
+
+def slow():
+    time.sleep(60)

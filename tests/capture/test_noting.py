@@ -1,0 +1,116 @@
+"""A process whose reads are noted: what it opens is told, what it makes is not, what nobody can know is said."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+START = "from opcheck.capture import noting\nnoting.note_down('notes.jsonl')\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "helper.py").write_text("VALUE = 1\n")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("a")
+    return tmp_path
+
+
+def notes(program: str, **environment: str) -> list[list[Any]]:
+    """What a program is noted to read, with what it asks of the environment at the end."""
+    subprocess.run(
+        [sys.executable, "-c", START + program],
+        check=True,
+        env={"PATH": "", "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
+    )
+    return [json.loads(line) for line in Path("notes.jsonl").read_text().splitlines()]
+
+
+def files(found: list[list[Any]]) -> set[str]:
+    return {Path(line[1]).name for line in found if line[0] == "file"}
+
+
+def test_files_that_are_read_and_modules_that_are_imported_are_noted(folder: Path) -> None:
+    found = notes("import helper, wave\nopen('data/a.txt').close()")
+    assert found[0] == ["start"]
+    assert files(found) == {"helper.py", "a.txt"}
+    stat = (folder / "data" / "a.txt").stat()
+    assert ["file", str(folder / "data/a.txt"), stat.st_mtime_ns, stat.st_size] in found
+
+
+def test_a_compiled_module_is_its_source(folder: Path) -> None:
+    for _ in range(2):
+        Path("notes.jsonl").unlink(missing_ok=True)
+        assert files(notes("import helper")) == {"helper.py"}
+
+
+def test_a_fork_of_it_is_noted_as_well(folder: Path) -> None:
+    found = notes(
+        "import os\nif not os.fork():\n    open('data/a.txt').close()\n    os._exit(0)\nos.wait()"
+    )
+    assert files(found) == {"a.txt"}
+
+
+def test_what_it_writes_itself_is_not(folder: Path) -> None:
+    found = notes("open('new.txt', 'w').close()\nopen('new.txt').close()")
+    assert files(found) == set()
+    assert not [line for line in found if line[0] == "unknowable"]
+
+
+def test_a_file_that_is_not_there_is_noted_too(folder: Path) -> None:
+    found = notes("try:\n    open('gone.txt')\nexcept OSError:\n    pass")
+    assert ["absent", str(folder / "gone.txt")] in found
+
+
+def test_a_folder_is_noted_by_its_names_and_the_path_by_what_can_be_imported(folder: Path) -> None:
+    first = notes("import os, helper\nos.listdir('data')")
+    kinds = {line[0]: line[1:] for line in first if line[0] in {"folder", "modules"}}
+    assert kinds["folder"][0] == str(folder / "data")
+    Path("notes.jsonl").unlink()
+    (folder / "report.txt").write_text("no module")
+    (folder / "data" / "b.txt").write_text("b")
+    second = notes("import os, helper\nos.listdir('data')")
+    changed = {line[1] for line in second if line not in first and line[0] in kinds}
+    assert changed == {str(folder / "data")}
+
+
+def test_variables_are_noted_by_what_they_were_before(folder: Path) -> None:
+    found = notes(
+        "import os\nos.environ['SET'] = '1'\nos.environ['SET'], os.environ.get('B'), 'A' in os.environ",
+        A="1",
+    )
+    asked = {line[1]: line[2] for line in found if line[0] == "environment"}
+    assert set(asked) >= {"SET", "A", "B"}
+    assert asked["SET"] is asked["B"] is None
+    assert len(asked["A"]) == 32
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("import subprocess, sys\nsubprocess.run([sys.executable, '-c', ''])", "starts a program"),
+        ("import os\nos.system('true')", "starts a program"),
+        ("import socket\ntry:\n    socket.create_connection(('127.0.0.1', 9))\nexcept OSError:\n    pass", "network"),
+        ("import sqlite3\nsqlite3.connect(':memory:')", "database"),
+        ("open('helper.py', 'r+').close()", "changes a file"),
+    ],
+)  # fmt: skip
+def test_what_nobody_can_know_is_said(folder: Path, program: str, why: str) -> None:
+    assert any(line[0] == "unknowable" and why in line[1] for line in notes(program))
+
+
+def test_safetensors_opens_files_without_python_and_is_noted(folder: Path) -> None:
+    pytest.importorskip("safetensors")
+    found = notes(
+        "import safetensors.numpy, numpy\n"
+        "safetensors.numpy.save_file({'a': numpy.ones(1)}, 'w.safetensors')\n"
+        "from safetensors import safe_open\n"
+        "with safe_open('w.safetensors', 'np') as opened:\n    opened.keys()\n"
+    )
+    assert "w.safetensors" in files(found)
