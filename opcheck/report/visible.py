@@ -8,11 +8,13 @@ JSON and YAML keep every character: they escape it by themselves.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from opcheck.model import Report
+
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 #: Control characters but tab and newline, line separators, directional marks, surrogates, non-characters.
 _HIDDEN = re.compile(
@@ -24,6 +26,11 @@ _HIDDEN = re.compile(
 def visible(report: Report) -> Report:
     """The report with every such character written as its number; without the single calls."""
     return _visible(msgspec.structs.replace(report, graph=()))  # type: ignore[no-any-return]
+
+
+def every_text(record: Record) -> Record:
+    """Any record with all its texts written so."""
+    return _visible(record)  # type: ignore[no-any-return]
 
 
 def shown(text: str) -> str:

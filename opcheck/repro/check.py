@@ -13,6 +13,7 @@ import msgspec
 
 from opcheck.errors import OpcheckError
 from opcheck.model import Record
+from opcheck.oplists.extensions import LIBRARIES
 from opcheck.repro.saved import Calls, Chosen, read
 from opcheck.repro.script import FILLS, Parameter, nbytes, write
 from opcheck.wording import filesize
@@ -26,7 +27,7 @@ _MOST = 1 << 30
 _ASK_SCHEMA = """
 import json, sys, torch
 namespace, _, name = sys.argv[1].partition("::")
-if namespace != "aten":
+if namespace in sys.argv[2:]:
     __import__(namespace)
 packet, _, overload = name.partition(".")
 schema = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")._schema
@@ -103,6 +104,8 @@ def expectation(chosen: Chosen, raised: str = "") -> tuple[str, ...]:
     prints = calls.prints if calls else chosen.finding.prints
     if raised:
         return (raised,)
+    if chosen.uncertain:
+        return (f"perhaps, the op lists do not tell for certain: {chosen.finding.prints}",)
     if chosen.silent:
         said = [chosen.report.statements[name].summary for name in chosen.about]
         return ("no error, and a result that is not the CPU's:", *said)
@@ -133,7 +136,7 @@ def _first_that_runs(chosen: Chosen, schema: Sequence[Parameter], path: Path) ->
 
 def _schema(op: str) -> tuple[tuple[Parameter, ...], str]:
     """The parameters of an overload of the installed torch; else why there are none."""
-    code, out, error = _run(["-c", _ASK_SCHEMA, op])
+    code, out, error = _run(["-c", _ASK_SCHEMA, op, *LIBRARIES])
     if code:
         return (), _last_line(error)
     return msgspec.json.decode(out.splitlines()[-1], type=tuple[Parameter, ...]), ""
@@ -161,8 +164,9 @@ def _emulate(chosen: Chosen, path: Path) -> _Emulated:
     except OpcheckError as damaged:
         return _Emulated(same=None, note=f"what {target} said cannot be read ({damaged.message}).")
     if any(_is_same(calls, one) for one in found):
-        shown = " (its numbers are the CPU's: that they are wrong, only a Mac shows)"
-        more = shown if chosen.silent else ""
+        more = " (its numbers are the CPU's: that they are wrong, only a Mac shows)"
+        more = more if chosen.silent else ""
+        more = " (whether it raises, only a Mac shows)" if chosen.uncertain else more
         return _Emulated(same=True, note=f"{target} does the same{more}.", raised=_raised(error))
     return _Emulated(
         same=False, note=f"{target} does not do the same: the call alone is not the reason."

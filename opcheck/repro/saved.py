@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from keyword import iskeyword
+
 import msgspec
 
 from opcheck.changes.saved import decode
 from opcheck.errors import UsageError
 from opcheck.model import CONFIDENCES, Record, Report
+from opcheck.names import DTYPES
 from opcheck.report.content import as_dict
+from opcheck.report.visible import every_text
+
+_OP = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?", re.ASCII)
 
 Value = bool | int | float | str | None
 
@@ -139,6 +146,14 @@ class Chosen(Record, frozen=True, kw_only=True):
         return self.calls is not None and self.calls.confidence == CONFIDENCES[0]
 
     @property
+    def uncertain(self) -> bool:
+        """Whether it names an error that the verdict of its calls does not have: they may raise it."""
+        said, calls = self.finding.prints, self.calls
+        if calls is None or calls.status != "native" or self.silent:
+            return False
+        return said not in {"", calls.prints}
+
+    @property
     def silent(self) -> bool:
         """Whether nothing is printed and the result is wrong."""
         if self.calls is None or self.calls.status == "unsupported":
@@ -163,12 +178,29 @@ def read(path: str) -> Saved:
     Raises:
         UsageError: it cannot be read, or is no report of an audit or of a run.
     """
-    return decode(path, Saved)
+    found = every_text(decode(path, Saved))
+    for group in found.calls:
+        example = group.example
+        if example is not None and not (_OP.fullmatch(group.op) and _is_plain(example)):
+            raise UsageError(
+                f"a damaged report: what it keeps of {group.op} is no call",
+                context=path,
+                hint="write it again: opcheck audit MODEL -o report.json",
+            )
+    return found
+
+
+def _is_plain(example: Example) -> bool:
+    """Whether all that is written into a program as it stands, and is run, are names and dtypes."""
+    names = [one.argument for one in example.inputs if one.argument]
+    names += [*example.arguments, *(one.layout for one in example.inputs)]
+    known = all(one.dtype in DTYPES for one in example.inputs)
+    return known and all(name.isidentifier() and not iskeyword(name) for name in names)
 
 
 def of(report: Report) -> Saved:
     """The parts of a report that was just made."""
-    return msgspec.convert(as_dict(report), Saved)
+    return every_text(msgspec.convert(as_dict(report), Saved))
 
 
 def every(report: Saved) -> tuple[Chosen, ...]:
@@ -198,7 +230,7 @@ def choose(report: Saved, which: str) -> Chosen:
 
 
 def _calls(report: Saved, finding: Found) -> Calls | None:
-    """The group that a finding is about: of its operator, with what it prints; or of the statement it names."""
+    """The group that a finding is about: of its operator, if possible with what it prints; or of the statement it names."""
     kept = [group for group in report.calls if group.example is not None]
     if finding.op:
         same = [group for group in kept if group.op == finding.op]
@@ -207,6 +239,4 @@ def _calls(report: Saved, finding: Found) -> Calls | None:
     for group in kept:
         if any(f"({name})" in finding.message for name in (*group.limitations, *group.advisories)):
             return group
-    # Of an origin: the first call that fails, which the message names.
-    named = [group for group in kept if group.op in finding.message.replace(",", " ").split()]
-    return next((group for group in named if group.prints == finding.prints), None)
+    return None

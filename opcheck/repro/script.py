@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -81,8 +82,11 @@ def write(
 
 
 def nbytes(example: Example) -> int:
-    """The memory that its tensors take."""
-    return sum(math.prod(one.shape) * DTYPES[one.dtype].itemsize for one in example.inputs)
+    """The memory that its tensors take, and what a factory such as aten::zeros makes."""
+    size = example.arguments.get("size")
+    numbers = [one for one in size if isinstance(one, int)] if isinstance(size, tuple) else [0]
+    made = math.prod(numbers) * DTYPES["float64"].itemsize
+    return made + sum(math.prod(one.shape) * DTYPES[one.dtype].itemsize for one in example.inputs)
 
 
 def _header(chosen: Chosen, expected: Sequence[str], checked: Sequence[str]) -> Iterator[str]:
@@ -207,10 +211,9 @@ def _value(name: str, value: Value | tuple[Value, ...]) -> str:
     if value in _WORDS:
         return f'float("{value}")'
     if name == "device":
-        return "device" if value.startswith("mps") else repr(value)
-    if name.endswith("dtype") or name in {"layout", "memory_format"}:
-        return f"torch.{value}"
-    return f'"{value}"' if '"' not in value else repr(value)
+        return "device" if value.startswith("mps") else json.dumps(value)
+    is_name = name.endswith("dtype") or name in {"layout", "memory_format"}
+    return f"torch.{value}" if is_name and value.isidentifier() else json.dumps(value)
 
 
 def _end(chosen: Chosen, op: str) -> list[str]:

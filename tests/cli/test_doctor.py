@@ -117,3 +117,10 @@ def test_each_check_has_its_page(opcheck: CommandLine) -> None:
 
 def test_it_needs_no_torch_in_this_process(opcheck: CommandLine) -> None:
     assert "torch" not in modules_after("doctor", "--from", written(CLEAN))
+
+
+def test_an_environment_of_somebody_elses_commands_no_terminal(opcheck: CommandLine) -> None:
+    hostile = mac(variables={"PYTORCH_MPS_X": "a\x1b[31m\nb"}, machine_chip="Apple \x1b[2J")
+    result = opcheck("doctor", "--from", written(hostile))
+    assert "\x1b" not in result.out
+    assert "a\\x1b[31m b" in result.out

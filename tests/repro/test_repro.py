@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,7 +17,8 @@ import opcheck
 from opcheck.emulator.errors import ProcessAbortedError
 from opcheck.errors import UsageError
 from opcheck.oplists.registrations import load
-from opcheck.repro import issue, saved
+from opcheck.report import render
+from opcheck.repro import check, issue, saved, script
 from opcheck.repro.check import Tried, make
 from opcheck.repro.saved import Chosen, Found, Saved, Tensor
 
@@ -102,6 +105,7 @@ def test_each_rule_has_a_program_that_does_the_same(
     assert (tried.on_cpu, tried.emulated) == (True, True)
     assert tried.expected[0].startswith(expected)
     assert tried.expected[0].strip()
+    assert "whether it raises" not in tried.notes[0]
     assert tried.text.count("torch.ops.") == 1
     assert re.findall(r"^import \w+$", tried.text, re.MULTILINE) == ["import sys", "import torch"]
     assert "Nothing was observed on a Mac." in " ".join(tried.text.replace("#", " ").split())
@@ -195,11 +199,27 @@ def test_an_origin_is_shown_by_the_first_call_that_fails() -> None:
         rule="OC140",
         severity="error",
         message="float64 begins here: a cast; the first call that fails is aten::_to_copy at a.py:8",
-        op="",
+        op="aten::_to_copy",
         prints=refused.prints,
         locations=(),
     )
     assert make(saved.choose(msgspec.structs.replace(report, findings=(origin,)), "OC140")).checked
+
+
+@pytest.mark.usefixtures("tried_here")
+def test_an_error_that_only_may_come_is_not_promised() -> None:
+    report = reported(strided_weight, "2.8", "15")
+    (group,) = [one for one in report.calls if one.op == "aten::linear"]
+    said = Found(
+        rule="OC141", severity="warning", message="may fail", op=group.op, prints="no", locations=()
+    )
+    quiet = msgspec.structs.replace(group, evidence=(), advisories=())
+    chosen = saved.choose(
+        msgspec.structs.replace(report, findings=(said,), calls=(quiet,)), "OC141"
+    )
+    tried = make(chosen)
+    assert tried.expected == ("perhaps, the op lists do not tell for certain: no",)
+    assert "whether it raises, only a Mac shows" in tried.notes[0]
 
 
 def test_a_finding_about_no_one_call_has_none(missing: Saved) -> None:
@@ -264,3 +284,43 @@ def test_what_was_observed_is_not_called_predicted(missing: Saved) -> None:
     seen = msgspec.structs.replace(chosen.calls, confidence="observed")
     text = written(msgspec.structs.replace(chosen, calls=seen))
     assert "nothing was observed" not in text.body
+
+
+def test_the_children_ask_torch_for_the_schema() -> None:
+    schema, problem = check._schema("aten::cat")
+    assert [(one.name, one.tensors) for one in schema] == [("tensors", True), ("dim", False)]
+    assert problem == ""
+    assert check._schema("aten::of_tomorrow")[1].startswith("AttributeError: ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("aten::linalg_eig", "aten::x();import os;os"),
+        ("float32", "float32);print(1"),
+        ("strided", "x y"),
+        ("self", "def"),
+        ("self", "a=1,b"),
+    ],
+)
+def test_a_report_cannot_write_its_own_code(tmp_path: Path, old: str, new: str) -> None:
+    with opcheck.emulate("2.13", "15") as run, contextlib.suppress(NotImplementedError):
+        eig()
+    content = json.loads(render(run.report, "json"))
+    (group,) = [one for one in content["calls"] if one["op"] == "aten::linalg_eig"]
+    text = json.dumps(group["example"]).replace(f'"{old}"', f'"{new}"')
+    group["example"], group["op"] = json.loads(text), group["op"].replace(old, new)
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(UsageError, match="is no call"):
+        saved.read(str(path))
+
+
+def test_what_a_report_names_does_not_end_the_comment(missing: Saved) -> None:
+    hostile = msgspec.structs.replace(missing, model="a\nimport os\r\x0b\x1b[31m")
+    tried = make_untried(saved.choose(hostile, "1"))
+    assert next(line for line in tried.splitlines() if "import os" in line).startswith("# ")
+
+
+def make_untried(chosen: Chosen) -> str:
+    return script.write(chosen, (), "randn", expected=("a\nb",), checked=())

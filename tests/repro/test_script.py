@@ -120,3 +120,4 @@ def test_what_is_on_the_cpu_stays_there() -> None:
 
 def test_memory_is_counted_in_bytes() -> None:
     assert nbytes(Example(inputs=(tensor(dtype="int64"), tensor()), arguments={})) == 72
+    assert nbytes(Example(inputs=(), arguments={"size": (3, 5)})) == 120

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck.report.asked.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.report.visible import every_text
 from opcheck.wording import filesize, plural
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _SYSTEMS = {"Darwin": "macOS"}
 
 def document(diagnosis: Diagnosis) -> Document:
     """The page: the counts, the findings, the facts, what could not be told."""
-    return tuple(_blocks(diagnosis))
+    return tuple(_blocks(every_text(diagnosis)))
 
 
 def _blocks(diagnosis: Diagnosis) -> Iterator[Block]:
@@ -99,5 +100,5 @@ def _facts(environment: Environment) -> Iterator[tuple[str, str]]:
     if torch is not None and torch.recommended:
         yield "torch.mps.recommended_max_memory()", filesize(torch.recommended)
     for name, value in environment.variables.items():
-        yield name, value or "(empty)"
+        yield name, " ".join(value.split()) or "(empty)"
     yield "packages", str(len(environment.packages))
