@@ -190,7 +190,7 @@ class _Merged:
             row
             for row in self._rows.values()
             if op in self._lists.resolve(row.op, self._line).chain
-            and (str(row.location) in lines or not lines)
+            and (str(row.location) in lines or row.phase == "backward" or not lines)
         ]
         for row in rows or self._around(lines):
             self._told[row.number] += self._counts[row.number]

@@ -14,6 +14,7 @@ import msgspec
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opcheck.capture.backward import Trail
 from opcheck.capture.lines import is_user_code, locate
 from opcheck.emulator.modules import Modules
 from opcheck.observe.request import Row, Warned
@@ -35,6 +36,8 @@ WANTED = (
 )
 
 _TENSORS = 12
+#: Forward calls whose lines are kept for their backward, until they are forgotten together.
+_REMEMBERED = 1_000_000
 
 
 class Recorder(TorchDispatchMode):
@@ -50,6 +53,8 @@ class Recorder(TorchDispatchMode):
         self._mark = mark
         self._process = os.getpid()
         self._modules = Modules()
+        self._trail: Trail[tuple[Site, str]] = Trail((None, ""))
+        self._noted = 0
         self._rows: dict[tuple[Any, ...], int] = {}
         self._user: dict[CodeType, bool] = {}
         self._warned: Counter[tuple[str, SourceLocation | None]] = Counter()
@@ -107,8 +112,7 @@ class Recorder(TorchDispatchMode):
         ):
             return 0
         dtypes = tuple(sorted({str(one.dtype).removeprefix("torch.") for one in tensors}))
-        site = self._site()
-        module, phase = self._modules.where()
+        site, module, phase = self._where()
         name = f"{func.namespace}::{func._schema.name.partition('::')[2]}"
         overload = func._overloadname
         op = name if overload == "default" else f"{name}.{overload}"
@@ -131,6 +135,19 @@ class Recorder(TorchDispatchMode):
                     )
                 )
         return number
+
+    def _where(self) -> tuple[Site, str, str]:
+        """The line, module and phase; a call of backward has those of the forward call that it belongs to."""
+        site = self._site()
+        module, phase = self._modules.where()
+        if phase == "backward":
+            known, of = self._trail.of_running_node()
+            return (known, of, phase) if known else (site, module, phase)
+        self._noted += 1
+        if self._noted > _REMEMBERED:
+            self._trail, self._noted = Trail((None, "")), 0
+        self._trail.note((site, module))
+        return site, module, phase
 
     def _say(self, number: int, which: str) -> None:
         if self._mark is not None and number:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from opcheck import cli
-from opcheck.cli import program
 from opcheck.errors import CaptureError, UnknownTargetError
 from opcheck.model import CallGroup, Report, SourceLocation
 from opcheck.observe import parent
@@ -142,6 +142,21 @@ def test_the_variables_are_set_before_and_said(
     assert "no release of PyTorch reads PYTORCH_MPS_LOG_LEVEL" in said
 
 
+def test_a_macos_that_the_lists_do_not_know_is_said(lists: OpLists) -> None:
+    start = Start(torch="2.13.0", macos="27.1", machine="Apple M9")
+    report = observed(Process(start, row(1, "aten::add.Tensor"), end({1: 1})), lists)
+    assert report.target["macos"] == "26.0"
+    assert any("macOS 27.1: the lists do not have it" in said for said in report.not_checked)
+
+
+def test_the_first_fallback_that_strict_raises_is_one(lists: OpLists) -> None:
+    text = "The operator 'aten::linalg_eig' is not currently supported on the MPS backend and will fall back to run on the CPU."
+    ended = end({}, exit_code=1, error="UserWarning", message=text, row=1)
+    report = observed(Process(START, row(1, "aten::linalg_eig", 4), ended, code=1), lists)
+    (found,) = report.groups
+    assert (found.op, found.count, found.verdict.kind) == ("aten::linalg_eig", 1, "env")
+
+
 def test_what_leaves_nothing_behind_is_an_error(lists: OpLists) -> None:
     with pytest.raises(CaptureError, match="before the program began"):
         run(REQUEST, lists, Process(code=1))
@@ -157,7 +172,7 @@ def test_on_a_mac_the_run_is_observed(
     log = during(1, fell("aten::linalg_eig"))
     process = Process(START, row(1, "aten::linalg_eig"), end({1: 1}), log=log)
     monkeypatch.setattr(parent, "_start", process)
-    monkeypatch.setattr(program.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     assert cli.run(["run", "--fallback", str(script)]) == 0
     assert cli.run(["run", "--fallback", "--fail-on", "fallback", str(script)]) == 1
     assert cli.run(["run", "--fallback", "--strict", str(script)]) == 1
@@ -173,6 +188,9 @@ for _ in range(3):
     y = torch.linalg.eigvals(x)
 z = torch.linalg.lstsq(x, x).solution
 print((torch.special.airy_ai(x) + 1).sum().item() != 0)
+w = torch.ones(3, 3, device="mps", requires_grad=True)
+loss = torch.atan(w).sum()
+loss.backward()
 sys.stderr.write("half a line")
 """
 
@@ -194,7 +212,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory, lists: OpLists) -> tuple[
                 def flush() -> None:
                     """Nothing waits."""
 
-        patch.setattr(parent.sys, "stderr", Stderr)
+        patch.setattr(sys, "stderr", Stderr)
         report = run(request, lists).report
     return report, passed.decode()
 
@@ -216,6 +234,17 @@ def test_a_program_with_three_fallbacks_lists_three(emulated: tuple[Report, str]
     assert "aten::linalg_lstsq" not in native
     assert report.capture["tracer"] == "stand-in"
     assert "anything on a Mac" in report.not_checked[0]
+
+
+def test_a_call_of_backward_has_the_line_of_its_forward(emulated: tuple[Report, str]) -> None:
+    report, _ = emulated
+    places = [
+        (one.op, place.location.line)
+        for one in report.groups
+        for place in one.locations
+        if place.phase == "backward" and place.location
+    ]
+    assert ("aten::addcmul_", 10) in places or ("aten::mul.Tensor", 10) in places, places
 
 
 def test_marks_are_kept_from_the_terminal(emulated: tuple[Report, str]) -> None:
