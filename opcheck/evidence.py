@@ -36,7 +36,7 @@ OUTCOMES: dict[Outcome, str] = {
     "falls back": "as works, but a call says that it runs on the CPU",
     "raises": "a sample raises that the CPU runs",
     "wrong": "a call's result is not float64's",
-    "crashes": "the process ended",
+    "crashes": "the process ended, over the device's kernels or the CPU's beside them",
     "too long": "it was not done in its time",
     "not compared": "its samples run, but no call of theirs could be held against float64",
     "not judged": "it has no sample that the CPU runs",
@@ -123,7 +123,7 @@ def load(path: Path) -> Evidence:
     Raises:
         InputError: it cannot be read, is of another form, or contradicts itself; all of its problems are named.
     """
-    document = read(path, path.name)
+    document = _json(path) if path.suffix.lower() == ".json" else read(path, path.name)
     found: Evidence | None = None
     if not document.problems:
         try:
@@ -140,6 +140,18 @@ def load(path: Path) -> Evidence:
             hint=f"opcheck probe writes such a file: {SCHEMA}",
         )
     return found
+
+
+def _json(path: Path) -> Document:
+    """A JSON file; YAML would read 1e-05 as a text."""
+    document = Document(path.name)
+    try:
+        document.value = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        document.report((), f"cannot be read: {error.strerror}")
+    except msgspec.DecodeError as error:
+        document.report((), str(error))
+    return document
 
 
 def lint(document: Document, found: Evidence) -> None:

@@ -14,10 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcheck.compare import discrete, reference
 from opcheck.compare.closeness import Measured, judged, measure
-from opcheck.compare.records import TIMES, Outcome
-from opcheck.compare.snapshot import Kept, keep_all, keeps, map_kept
+from opcheck.compare.records import BEYOND, TIMES, Outcome
+from opcheck.compare.snapshot import Kept, keep, keep_all, keeps, map_kept
 from opcheck.precision import kernels
 from opcheck.precision.kernels import tensors
+
+aten = torch.ops.aten
 
 #: why a call is not compared
 RANDOM = "it draws random numbers, and those of two devices differ"
@@ -50,6 +52,7 @@ class Beside(TorchDispatchMode):
     Args:
         device: where the run is.
         tell: told of each call that has a tensor on the device, and computes.
+        views: judge views, too: what is read through them.
         after: called with each such call and its kept arguments, in the dtypes that it has, where it is compared.
     """
 
@@ -58,6 +61,8 @@ class Beside(TorchDispatchMode):
         device: torch.device,
         tell: Callable[[Judged], None],
         after: Callable[[Any, Any, Any], None] | None = None,
+        *,
+        views: bool = False,
     ) -> None:
         super().__init__()
         self.device = device
@@ -67,6 +72,7 @@ class Beside(TorchDispatchMode):
         self.running = ""
         self._tell = tell
         self._after = after
+        self._views = views
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -78,7 +84,7 @@ class Beside(TorchDispatchMode):
         """Make one call."""
         kwargs = kwargs or {}
         self.running = func.name()
-        if func.is_view or torch.Tag.inplace_view in func.tags or func is kernels.ITEM:
+        if _moves_nothing(func) or (func.is_view and not (self._views and _alone(func))):
             self.views += 1
             return func(*args, **kwargs)
         given = tensors((args, kwargs))
@@ -100,6 +106,16 @@ class Beside(TorchDispatchMode):
         return result
 
 
+def _moves_nothing(func: Any) -> bool:
+    """A view that a tensor itself becomes, and a number that is taken out of one."""
+    return func is kernels.ITEM or torch.Tag.inplace_view in func.tags
+
+
+def _alone(func: Any) -> bool:
+    """Whether a view can be made of a copy: not where it counts from the storage's start, or reads other bits."""
+    return func.overloadpacket is not aten.as_strided and func is not aten.view.dtype
+
+
 def _not_comparable(func: Any, given: Sequence[torch.Tensor]) -> str:
     if func.overloadpacket in kernels.BLANK:
         return BLANK
@@ -118,9 +134,9 @@ def _judge(func: Any, kept: Any, made: list[torch.Tensor], *, on_cpu: bool) -> J
         text = " ".join(str(error).split())[:120]
         return Judged(func, "not compared", f"the CPU does not compute it in float64: {text}")
     pairs = [
-        (number, made[number].detach().to("cpu"), exact[number])
+        (number, _read(made[number]), exact[number])
         for number in discrete.determined(func, min(len(made), len(exact)))
-        if judged(made[number].dtype)
+        if judged(made[number].dtype) and not _own(number, made[number], exact[number])
     ]
     if not pairs:
         return Judged(func, "not compared", NOT_UNIQUE if made else NOTHING)
@@ -134,6 +150,17 @@ def _judge(func: Any, kept: Any, made: list[torch.Tensor], *, on_cpu: bool) -> J
         if _rank(seen) >= _rank(worst):
             worst = seen
     return worst
+
+
+def _read(tensor: torch.Tensor) -> torch.Tensor:
+    """The result on the CPU, by its memory: how a device copies what is strided or conjugated is not judged here."""
+    return keep(tensor).tensor().resolve_conj().resolve_neg()
+
+
+def _own(number: int, found: torch.Tensor, exact: torch.Tensor) -> bool:
+    """Whether a result that is not the first is what a kernel keeps for its backward, and only one of the two does."""
+    empty = not (found.numel() and exact.numel())
+    return number > 0 and empty and found.shape != exact.shape
 
 
 def _measured(func: Any, kept: Any, found: torch.Tensor, exact: torch.Tensor) -> Measured:
@@ -185,9 +212,9 @@ def _weigh(
             return told._replace(outcome="loose", cpu=measured.error)
         cpu = measure(other, exact).error
         told = told._replace(cpu=cpu)
-        if math.isfinite(measured.error) and measured.error <= max(1.0, TIMES * cpu):
+        if math.isfinite(measured.error) and measured.error <= max(BEYOND, TIMES * cpu):
             return told._replace(outcome="loose")
-    elif on_cpu and measured.error <= TIMES:
+    elif measured.error <= (TIMES if on_cpu else BEYOND):
         return told._replace(outcome="loose")
     return told._replace(outcome="wrong")
 

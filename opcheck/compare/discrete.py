@@ -14,7 +14,7 @@ aten = torch.ops.aten
 #: The operators whose whole-number result chooses an element of the first argument.
 _CHOOSING = {
     aten.argmax, aten.argmin, aten.argsort, aten.max, aten.min, aten.sort, aten.topk, aten.kthvalue,
-    aten.median, aten.nanmedian, aten.mode, aten.cummax, aten.cummin,
+    aten.median, aten.nanmedian, aten.cummax, aten.cummin,
 }  # fmt: skip
 _POOLS = {aten.max_pool2d_with_indices: 2, aten.max_pool3d_with_indices: 3}
 _POOLS |= {aten.adaptive_max_pool2d: 2, aten.adaptive_max_pool3d: 3}
@@ -29,6 +29,10 @@ DETERMINED = {
     aten.linalg_eigvals: (),
     aten.linalg_qr: (),
     aten.geqrf: (),
+    aten._linalg_solve_ex: (0,),
+    aten._linalg_det: (0,),
+    aten._linalg_slogdet: (0, 1),
+    aten.mode: (),
     aten._embedding_bag: (0,),
     aten._embedding_bag_forward_only: (0,),
     aten._ctc_loss: (0,),

@@ -10,11 +10,28 @@ from torch.utils._pytree import tree_map
 
 from opcheck.compare import stand_ins
 from opcheck.compare.snapshot import Kept, map_kept
+from opcheck.compare.stand_ins import arguments
 from opcheck.precision.kernels import PRODUCTS, tensors, written
 from opcheck.precision.shadows import WIDE
 
 #: What results are sums of, beside products.
-_SUMS = ("aten::sum", "aten::mean", "aten::cumsum", "aten::index_add", "aten::scatter_add")
+_SUMS = tuple(
+    f"aten::{name}"
+    for name in (
+        "sum",
+        "mean",
+        "cumsum",
+        "index_add",
+        "scatter_add",
+        "upsample",
+        "_upsample",
+        "avg_pool",
+        "_adaptive_avg_pool",
+        "grid_sampler",
+    )
+)
+#: Sums in which each element takes of all others.
+_OF_ALL = "aten::_fft_"
 
 
 def results(func: Any, args: Any, kwargs: Any, result: Any) -> list[torch.Tensor]:
@@ -58,7 +75,12 @@ def as_it_is(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None:
 
 
 def sizes(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None:
-    """What the call makes of the same numbers without their signs; None: it is no sum."""
+    """What was summed for each element, without its sign; None: the call makes no sums."""
+    if func.name().startswith(_OF_ALL):
+        exact = in_float64(func, args, kwargs)
+        return [one.abs().square().mean().sqrt().expand(one.shape) for one in exact]
+    if "_backward" in func.name() and not func.name().startswith(PRODUCTS):
+        return _of_gradient(func, args, kwargs)
     if not func.name().startswith((*PRODUCTS, *_SUMS)):
         return None
 
@@ -72,6 +94,18 @@ def sizes(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None:
     except Exception:  # noqa: BLE001 - then there is no such number
         return None
     return [one.abs() for one in found]
+
+
+def _of_gradient(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None:
+    """The largest gradient that comes in: what goes out is made of differences of its like."""
+    given = arguments(func, args, kwargs)
+    grads = [
+        one for name, one in given.items() if name.startswith("grad") and isinstance(one, Kept)
+    ]
+    if not grads or not grads[0].memory.numel():
+        return None
+    largest = grads[0].memory.abs().max().double()
+    return [largest.expand(one.shape) for one in in_float64(func, args, kwargs)]
 
 
 def on_cpu(nest: Any, change: Callable[[torch.dtype], torch.dtype]) -> Any:

@@ -12,7 +12,7 @@ import torch
 
 from opcheck.compare.beside import Judged
 from opcheck.compare.closeness import dtype_name
-from opcheck.compare.records import TIMES, TOLERANCES
+from opcheck.compare.records import BEYOND, TIMES, TOLERANCES
 from opcheck.compare.reference import in_float64
 from opcheck.compare.snapshot import Kept
 from opcheck.compare.stand_ins import STAND_INS
@@ -133,9 +133,7 @@ def _script(judged: Judged, machine: Machine, tensors: dict[str, torch.Tensor]) 
     dtype = dtype_name(judged.dtype) if judged.dtype is not None else ""
     relative, of_all = TOLERANCES.get(dtype, (0.0, 0.0))
     # As it was judged: beyond what the CPU loses in the same dtype, or on the CPU itself so many tolerances.
-    allowed = TIMES * judged.cpu if judged.cpu is not None else TIMES
-    if machine.device != "cpu" and judged.cpu is None:
-        allowed = 1.0
+    allowed = TIMES if machine.device == "cpu" else max(BEYOND, TIMES * (judged.cpu or 0.0))
     op = judged.func.name()
     args, kwargs = judged.kept
     arguments = f"{_text(list(args), tensors)}, {_text(dict(kwargs), tensors)}"
@@ -153,7 +151,7 @@ def _script(judged: Judged, machine: Machine, tensors: dict[str, torch.Tensor]) 
         commit=machine.commit[:12],
         relative=relative,
         of_all=of_all,
-        times=max(1.0, allowed) if math.isfinite(allowed) else 1.0,
+        times=allowed if math.isfinite(allowed) else 1.0,
         output=judged.output,
         wide="{" + ", ".join(f"{one}: {other}" for one, other in WIDE.items()) + "}",
         arguments=arguments,

@@ -23,6 +23,7 @@ ITEM, DROPOUT = aten._local_scalar_dense.default, aten.native_dropout.default
 BLANK = {
     aten.empty,
     aten.empty_like,
+    aten.empty_permuted,
     aten.empty_strided,
     aten.new_empty,
     aten.new_empty_strided,

@@ -160,12 +160,13 @@ def _tolerances(found: Comparison) -> Iterator[str]:
             share, of_all = found.tolerances[dtype]
             yield (
                 f"one tolerance in {dtype}: {share:g} of the exact element and {of_all:g} of the result's "
-                "root mean square (the numbers of torch.testing.assert_close)"
+                "root mean square (after the numbers of torch.testing.assert_close)"
             )
+    beyond, times = found.allowed
     if found.machine.device == "cpu":
-        yield f"wrong: more than {found.allowed_times:g} tolerances; whole numbers: any difference"
+        yield f"wrong: more than {times:g} tolerances; whole numbers: any difference"
     else:
         yield (
-            f"wrong: more than one tolerance, and more than {found.allowed_times:g} times what the CPU "
-            "loses in the same dtype; whole numbers: any difference that is no tie"
+            f"wrong: more than {beyond:g} tolerances, and more than {times:g} times what the CPU loses in "
+            "the same dtype; whole numbers: any difference that is no tie"
         )
