@@ -64,6 +64,10 @@ def attribute(spec: str, result: Failed) -> Attribution:
     for known in KNOWN:
         if re.search(known.pattern, text):
             return Attribution(known.owner, known.why)
+    if result.problem == "nothing_to_train":
+        return Attribution(
+            MODELS, "it has no parameter, or no result, that a training step could change"
+        )
     if result.stage == "load" and _same(result):
         return Attribution(
             MODELS, "the library does not build it from its own default configuration"

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NoReturn
 
 from opcheck.errors import UsageError
 from opcheck.sweep.worker import work
 
 #: seconds that a client gets to connect, and that workers get to come up
 _CONNECT, _WORKERS = 10.0, 120
-#: seconds between two looks at whether the scheduler and the tasks are still there
+#: seconds between two looks at whether the scheduler is still there
 _LOOK = 0.5
-
-_GONE = {"error", "cancelled", "lost"}
 
 
 class LostError(Exception):
@@ -93,6 +93,9 @@ class Engine:
 
         if self._client is None or self._client.status != "running":
             self.close()
+            # What it logs of a loss is said by us, in a line.
+            for name in ("distributed", "distributed.client"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)
             try:
                 self._client = Client(self.scheduler, timeout=_CONNECT, set_as_default=False)
             except (OSError, TimeoutError) as error:
@@ -120,21 +123,28 @@ class Engine:
         client = self._client
         threading.Thread(target=fetch, daemon=True).start()
         while True:
-            try:
+            with contextlib.suppress(queue.Empty):
                 answer, error = found.get(timeout=_LOOK)
-            except queue.Empty:
-                if client.status != "running":
-                    self.close()
-                    raise LostError(f"{self.scheduler} went away", scheduler=True) from None
-                if any(each.status in _GONE for each in list(client.futures.values())):
-                    self.close()
-                    raise LostError("a worker died again and again", scheduler=False) from None
+                if error is not None:
+                    self._raise(error)
+                if answer is None:
+                    return
+                yield answer
                 continue
-            if error is not None:
-                raise error
-            if answer is None:
-                return
-            yield answer
+            if client.status != "running":
+                self.close()
+                raise LostError(f"{self.scheduler} went away", scheduler=True)
+
+    def _raise(self, error: BaseException) -> NoReturn:
+        """Tell a loss from what ``work`` raises."""
+        from distributed import KilledWorker  # noqa: PLC0415 - in the extra
+
+        if isinstance(error, KilledWorker):
+            raise LostError("a task ended the workers that it was on", scheduler=False) from error
+        if isinstance(error, (OSError, CancelledError)):
+            self.close()
+            raise LostError(f"{self.scheduler} went away", scheduler=True) from error
+        raise error
 
 
 def _config(backend: str, **options: Any) -> AbstractContextManager[Any]:

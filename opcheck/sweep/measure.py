@@ -139,9 +139,7 @@ class _Work:
         self.packages = trace.packages
         for op, calls in Counter(call.op for call in trace.calls if call.phase != "move").items():
             self.uses[op] = max(calls, self.uses[op])
-        made = [
-            _outcome(one, trace, self.captures) for one in outcomes(trace, targets, self.lists)
-        ]
+        made = [_outcome(one, trace, self.captures) for one in outcomes(trace, targets, self.lists)]
         self.outcomes += made
         self.captures += 1
         without = [name for one in made if one.headline != _FAILS for name in one.targets]

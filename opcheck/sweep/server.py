@@ -7,6 +7,7 @@ one that ends the process that forked it ends this one, which its worker starts 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -77,7 +78,8 @@ def _answer(
         traceback.print_exc()
     if model.library not in seen:
         seen.add(model.library)
-        settle()
+        gc.collect()
+    gc.freeze()
     child = _Child(request, seconds)
     for part in child.lines(requests.fileno()):
         answers.write(part)

@@ -55,7 +55,9 @@ def work(task: bytes) -> bytes:
     """
     asked = msgspec.json.decode(task, type=Task)
     _same_versions(asked.versions)
-    found = [_with_control(result, asked) for result in _results(asked)]
+    # One after the other: the server answers one request at a time.
+    results = list(_results(asked))
+    found = [_with_control(result, asked) for result in results]
     return msgspec.json.encode(found)
 
 
@@ -120,8 +122,14 @@ def _with_control(result: Result, task: Task) -> Result:
     request = Control(
         model=task.model, config=result.config, mode=result.mode, stage=asked[0].stage
     )
-    said = next((one for one in _ask(request, 60.0) if isinstance(one, (Answer, Ended))), Ended())
-    text = said.text if isinstance(said, Answer) else said.why
+    # All of it, up to its end: what is left unread would answer the next request.
+    said = list(_ask(request, 60.0))
+    texts = [
+        one.text if isinstance(one, Answer) else one.why
+        for one in said
+        if isinstance(one, (Answer, Ended))
+    ]
+    text = next(filter(None, texts), "")
     failures = tuple(
         msgspec.structs.replace(one, plain=text) if one in asked else one for one in result.failures
     )
