@@ -171,8 +171,8 @@ CHECKS = (
         check=_without_mps,
         page=page(
             what="torch.backends.mps.is_built() is False.",
-            why="A build for the CPU alone: of a distribution such as conda, from source with USE_MPS=0 or without the SDK "
-            "of Xcode, or for Intel Macs of old macOS versions. No setting brings the backend back.",
+            why="A build for the CPU alone: of a distribution such as conda, or from source with USE_MPS=0. No setting "
+            "brings the backend back.",
             before="$ python -c 'import torch; print(torch.backends.mps.is_built())'\nFalse",
             after="$ pip install --force-reinstall torch",
             evidence="torch.backends.mps.is_built(), asked in a process of its own.",

@@ -189,8 +189,8 @@ CHECKS = (
         check=_intel,
         page=page(
             what="The processor is Intel's.",
-            why="PyTorch stopped to build for Intel Macs after 2.2: pip finds no newer torch, and MPS on the "
-            "GPUs of these Macs was never what releases were tested on.",
+            why="PyTorch stopped to build for Intel Macs after 2.2: pip finds no newer torch, and what the op lists say was "
+            "read out of the wheels for Apple silicon.",
             before="$ pip install --upgrade torch    # 2.2.2, or no matching distribution",
             after='$ pip install "torch==2.2.*"      # and device = "cpu"',
             evidence="op_lists/pythons.yaml, asked of the package index; "
@@ -224,8 +224,8 @@ CHECKS = (
         page=page(
             what="kern.hv_vmm_present is 1, the model is a VirtualMac, or a variable says that it is a runner hosted "
             "by GitHub.",
-            why="Apple's virtualization hands through no GPU that MPS could use. MPS says that it is available, and "
-            "the first tensor raises that memory is out, with none allocated.",
+            why="GitHub's documentation says that MPS does not work there, because of Apple's Virtualization Framework. "
+            "People report that it says to be available, and that the first tensor raises: out of memory, with none allocated.",
             before="runs-on: macos-15\nsteps: [{run: pytest -m mps}]",
             after="runs-on: ubuntu-latest\nsteps: [{run: opcheck audit app.model:Net}]",
             evidence="https://github.com/actions/runner-images/issues/9918, "

@@ -187,8 +187,8 @@ CHECKS = (
         check=_no_number,
         page=page(
             what="torch reads the variable as a number, and its value is none, or empty.",
-            why="PYTORCH_ENABLE_MPS_FALLBACK goes through std::stoi, which takes no `true`. The others are read by functions that make 0 "
-            "of what they do not understand.",
+            why="PYTORCH_ENABLE_MPS_FALLBACK goes through std::stoi, which takes no `true`. PYTORCH_MPS_LOG_PROFILE_INFO "
+            "goes through strtol, which makes 0 of it: nothing is printed, and nothing says why.",
             before="$ export PYTORCH_ENABLE_MPS_FALLBACK=true",
             after="$ export PYTORCH_ENABLE_MPS_FALLBACK=1",
             evidence="aten/src/ATen/mps/MPSFallback.mm; op_lists/environment.yaml for what each takes.",
@@ -232,7 +232,7 @@ CHECKS = (
         check=_bits,
         page=page(
             what="The value has bits that the variable does not have, or only such as say how to print, and not what.",
-            why="PYTORCH_MPS_LOG_PROFILE_INFO above 1023 raises when the profiler starts; other bits are passed over in silence.",
+            why="PYTORCH_MPS_LOG_PROFILE_INFO above 1023 raises when the profiler starts; what else a bit that does not exist does was not read.",
             before="$ export PYTORCH_MPS_LOG_PROFILE_INFO=128    # INCLUDE_GPU_TIME, of what?",
             after="$ export PYTORCH_MPS_LOG_PROFILE_INFO=129    # each operation, with its time on the GPU",
             evidence="aten/src/ATen/mps/MPSProfiler.h, MPSAllocator.h: the bits in op_lists/environment.yaml.",
