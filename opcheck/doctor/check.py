@@ -51,8 +51,8 @@ class Examined:
 
     def installable(self) -> tuple[Version, ...]:
         """The releases with a wheel for this Python whose MPS backend starts on this macOS."""
-        python, macos = Version.parse(self.environment.python.version), self.environment.macos
-        span = load_wheels().by_python.get(python)
+        python, macos = self.environment.python.version, self.environment.macos
+        span = load_wheels().by_python.get(Version.parse(python)) if python else None
         return tuple(
             line
             for line in self.lines

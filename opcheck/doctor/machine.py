@@ -85,12 +85,17 @@ def _rosetta(examined: Examined) -> Iterator[Finding]:
     machine, python = examined.environment.machine, examined.environment.python
     if machine.apple_silicon and python.architecture == "x86_64":
         rosetta = ", under Rosetta" if machine.translated else ""
+        anew = (
+            "CONDA_SUBDIR=osx-arm64 conda create -n arm64 python=3.12"
+            if python.conda
+            else "/opt/homebrew/bin/python3 -m venv .venv"
+        )
         yield found(
-            message=f"this Python is built for Intel processors and runs on {machine.chip}{rosetta}: "
+            message=f"this Python is built for Intel processors and runs on {machine.chip or 'Apple silicon'}"
+            f"{rosetta}: "
             "pip gives it the torch of Intel Macs, which ends with 2.2",
-            hint="install a Python for arm64 and make the environment anew: "
-            "/opt/homebrew/bin/python3 -m venv .venv (python3 -c 'import platform; "
-            "print(platform.machine())' then says arm64)",
+            hint=f"install a Python for arm64 and make the environment anew: {anew} "
+            "(python3 -c 'import platform; print(platform.machine())' then says arm64)",
         )
 
 

@@ -129,6 +129,20 @@ def test_the_mend_is_a_command_that_helps(lists: OpLists) -> None:
     assert not examine(mended, lists).findings
 
 
+def test_a_conda_for_intel_is_mended_by_conda(lists: OpLists) -> None:
+    translated = {"machine_translated": True, "python_architecture": "x86_64"}
+    (finding,) = examine(mac(**translated, python_conda=True), lists).findings
+    assert "CONDA_SUBDIR=osx-arm64 conda create" in finding.hint
+    (finding,) = examine(mac(**translated), lists).findings
+    assert "/opt/homebrew/bin/python3 -m venv" in finding.hint
+
+
+def test_a_python_that_is_not_known_is_told(lists: OpLists) -> None:
+    diagnosis = examine(mac(machine_macos="14.7", python_version=""), lists)
+    assert [one.rule for one in diagnosis.findings] == ["OC301"]
+    assert "OC302" in diagnosis.unknown["the version of Python"]
+
+
 def test_the_nearest_real_name_is_proposed_with_the_value(lists: OpLists) -> None:
     (finding,) = examine(mac(variables={"PYTORCH_MPS_FAST_MATHS": "1"}), lists).findings
     assert finding.hint == "unset PYTORCH_MPS_FAST_MATHS; export PYTORCH_MPS_FAST_MATH=1"
