@@ -70,10 +70,11 @@ def _body(chosen: Chosen, tried: Tried) -> Iterator[str]:
     variable = "with" if report.cpu_fallback else "without"
     yield f"**Expected.** The result of the CPU. **Instead**, {variable} PYTORCH_ENABLE_MPS_FALLBACK=1:"
     yield from ("", "```", *tried.expected, "```", "", "### Versions", "")
+    yield "```"
     yield f"PyTorch version: {report.op_lists.torch}"
     yield f"PyTorch commit: {report.op_lists.commit}"
     yield f"OS: macOS {report.target['macos']} (arm64)"
-    yield ""
+    yield from ("```", "")
     if chosen.observed:
         yield "<!-- add what `python -m torch.utils.collect_env` prints there -->"
     else:
@@ -82,9 +83,9 @@ def _body(chosen: Chosen, tried: Tried) -> Iterator[str]:
             "<!-- run the program on a Mac before this is sent, then replace this line by what "
             "`python -m torch.utils.collect_env` prints there -->"
         )
+    yield from ("", "Evidence:", "")
     for entry in calls.evidence:
-        detail = f": {entry.detail}" if entry.detail else ""
-        yield f"Evidence: {entry.kind}, {entry.where or entry.torch}{detail}"
+        yield "- " + ": ".join(filter(None, (entry.kind, entry.where, entry.detail)))
 
 
 def _what(chosen: Chosen) -> str:

@@ -261,6 +261,9 @@ def test_a_missing_operator_goes_where_that_release_says(release: str, number: s
     assert "`aten::linalg_eig` has no kernel on MPS" in text.body
     assert "nothing was observed on a Mac" in text.body
     assert "collect_env" in text.body
+    assert (
+        "\n- registration: torch/lib/libtorch_cpu.dylib: aten::linalg_eig: cpu_only\n" in text.body
+    )
 
 
 def test_a_known_fault_goes_to_its_issue_and_another_is_new() -> None:
