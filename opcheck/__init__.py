@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opcheck.api import audit
+    from opcheck.emulator.session import emulate
+    from opcheck.model import Report
+
+__all__ = ["Report", "__version__", "audit", "emulate"]
 
 __version__ = "0.1.0"
 
+#: name -> module that has it.  ``emulate`` takes as long as importing torch does.
+_LAZY = {
+    "audit": "opcheck.api",
+    "emulate": "opcheck.emulator.session",
+    "Report": "opcheck.model",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """``opcheck.emulate``, whose import takes as long as torch's."""
-    if name == "emulate":
-        return import_module("opcheck.emulator.session").emulate
+    """The names of the Python API, imported when they are asked for."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     message = f"module 'opcheck' has no attribute {name!r}"
     raise AttributeError(message)

@@ -104,6 +104,11 @@ def load(
             model = model.to(number)
     else:
         raise ModelLoadError(f"not a model: {spec!r}", context=_place(spec), hint=FORMS)
+    return as_loaded(model, inputs)
+
+
+def as_loaded(model: Callable[..., Any], inputs: Arguments | None) -> Loaded:
+    """A model that is there already, with the arguments that it is called with, if they are known."""
     return Loaded(
         model=model, inputs=fill_meta(inputs), family=libraries.family(model), packages=_packages()
     )

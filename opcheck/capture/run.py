@@ -18,7 +18,7 @@ from opcheck.capture.imports import without_compiler
 from opcheck.capture.inputs import inputs_for
 from opcheck.capture.lifetimes import lifetimes
 from opcheck.capture.lines import display_path, is_user_code
-from opcheck.capture.load import load
+from opcheck.capture.load import Loaded, load
 from opcheck.capture.move import Mover
 from opcheck.capture.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
 from opcheck.capture.train import TrainStep, autocast
@@ -110,8 +110,16 @@ def target_of(request: CaptureRequest) -> Target:
     )
 
 
-def prepare(request: CaptureRequest, target: Target, say: Say) -> Prepared:
+def prepare(
+    request: CaptureRequest, target: Target, say: Say, live: Loaded | None = None
+) -> Prepared:
     """Load the model and make its inputs, in a process that seems to be on that Mac.
+
+    Args:
+        request: names the model, if it is not there yet.
+        target: the Mac.
+        say: told the stages.
+        live: the model, where it is there already.
 
     Raises:
         ModelLoadError: the model cannot be imported or built.
@@ -124,7 +132,7 @@ def prepare(request: CaptureRequest, target: Target, say: Say) -> Prepared:
     eager: list[Problem] = []
     births = Births()
     with mps_backend(target.macos), uncompiled(eager), births.while_loading():
-        loaded = load(request.model, request.config, dtype=request.dtype)
+        loaded = live or load(request.model, request.config, dtype=request.dtype)
         inputs = inputs_for(loaded, request.inputs, dtype=request.dtype, files=request.input_files)
         inputs = with_labels(loaded, inputs) if step else inputs
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else AsModule(loaded.model)

@@ -1,0 +1,131 @@
+"""A model that this process has already: captured in a fork, so that nothing of it changes."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+import torch
+from torch.utils import _pytree as pytree
+
+from opcheck.capture import installed, run, watchdog
+from opcheck.capture.forked import EndedError, forked
+from opcheck.capture.load import as_loaded
+from opcheck.capture.parent import environment, error_of
+from opcheck.capture.protocol import Done, Failure, Message, failure_of
+from opcheck.errors import CaptureError, InputError
+from opcheck.simulate import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opcheck.capture.request import CaptureRequest
+    from opcheck.model import Trace
+
+#: seconds that the fork gets beside the time limit of the run, to make a trace of it
+_AFTER = 150.0
+
+
+def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any) -> Trace:
+    """The trace of a module, or of a function of tensors, on the simulated Mac.
+
+    It runs in a fork of this process: neither the model, its tensors and modes, nor the random state, nor torch is
+    changed here, and a run that dies ends the fork.  Where there is no fork (Windows) a deep copy runs in this process.
+
+    Args:
+        request: the target and the mode; its ``model`` is only a name.
+        model: what is called.
+        inputs: a tuple of arguments, a mapping of keyword arguments, or the only argument; None: they are derived.
+
+    Raises:
+        InputError: no inputs could be derived, or something is on a GPU of this machine.
+        CaptureError: the process of the run ended, or took too long.
+    """
+    installed.require()
+    model = getattr(
+        model, "_orig_mod", model
+    )  # torch.compile's wrapper: what it compiles runs as it is
+    arguments = None if inputs is None else _arguments(inputs)
+    _on_cpu(request.model, model, arguments)
+    if not hasattr(os, "fork"):
+        model, arguments = copy.deepcopy((model, arguments))
+
+    def work() -> bytes:
+        return msgspec.json.encode(_captured(request, model, arguments))
+
+    try:
+        answer = msgspec.json.decode(forked(work, request.time_limit + _AFTER), type=Message)
+    except EndedError as error:
+        raise CaptureError(
+            f"the process that ran the model was {error}",
+            context=request.model,
+            hint="give it longer with time_limit, or smaller inputs",
+        ) from None
+    if isinstance(answer, Failure):
+        raise error_of(answer)
+    assert isinstance(answer, Done)  # noqa: S101  (what _captured answers)
+    return msgspec.structs.replace(answer.trace, environment=environment(request))
+
+
+def _captured(
+    request: CaptureRequest,
+    model: Callable[..., Any],
+    arguments: tuple[tuple[Any, ...], dict[str, Any]] | None,
+) -> Message:
+    target = run.target_of(request)
+    before = os.environ.get(told.FALLBACK_VARIABLE)
+    told.set_fallback(target)
+    try:
+        if hasattr(os, "fork"):
+            torch.set_num_threads(1)  # a pool of threads does not live on in a fork
+            watchdog.limit_time(request.time_limit)
+        prepared = run.prepare(request, target, _silent, as_loaded(model, arguments))
+        return Done(trace=run.record(request, target, prepared, _silent).trace)
+    except Exception as error:  # noqa: BLE001 - user code runs here, and it is told of
+        return failure_of(error, request.model)
+    except watchdog.TimeLimitReached:
+        late = CaptureError(f"not done after {request.time_limit:g} s", context=request.model)
+        return failure_of(late, request.model)
+    finally:
+        if hasattr(os, "fork"):
+            watchdog.rest()
+        _restore(before)
+
+
+def _restore(value: str | None) -> None:
+    if value is None:
+        os.environ.pop(told.FALLBACK_VARIABLE, None)
+    else:
+        os.environ[told.FALLBACK_VARIABLE] = value
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, Sequence) and not isinstance(inputs, (str, bytes)):
+        return tuple(inputs), {}
+    return (inputs,), {}
+
+
+def _on_cpu(name: str, model: Any, arguments: Any) -> None:
+    held = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
+    given = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    for what, tensors in (("the model", held), ("an input", given)):
+        for tensor in tensors:
+            if tensor.device.type not in ("cpu", "meta"):
+                _refuse(name, what, tensor.device)
+
+
+def _refuse(name: str, what: str, device: torch.device) -> NoReturn:
+    raise InputError(
+        f"{what} is on {device}: opcheck moves tensors of the CPU to its simulated Mac",
+        context=name,
+        hint="give a model and inputs of the CPU, as they are before .to(device)",
+    )
+
+
+def _silent(text: str, *, seconds: float = 0.0) -> None:
+    """Nobody waits for the stages."""
