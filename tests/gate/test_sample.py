@@ -111,13 +111,14 @@ def started(project: Path) -> Callable[..., subprocess.Popen[str]]:
     def start(*args: str, **options: object) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "opcheck", "gate", "encoder"]
         command += ["--cache-dir", str(project.parent / "cache"), *args]
-        return subprocess.Popen(
+        process: subprocess.Popen[str] = subprocess.Popen(
             command,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(SAMPLE.parents[2])},
             **options,  # type: ignore[call-overload]
-        )  # type: ignore[no-any-return]
+        )
+        return process
 
     return start
 
