@@ -11,7 +11,7 @@ from opcheck.cli import VERBS, output
 from opcheck.cli.audit import _Audit, _flag, _writable
 from opcheck.errors import UsageError
 from opcheck.files import write_text
-from opcheck.gate import FINDINGS, PASSED
+from opcheck.gate import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.observe import told
 from opcheck.observe.propose import proposed
 from opcheck.observe.verify import verify
@@ -27,7 +27,7 @@ _REPORTS = (".json", ".yaml", ".yml")
     help=VERBS["verify"],
     epilog="PREDICTION is the JSON or YAML report of an audit, or a model as opcheck audit names it, which is then "
     "audited for the observation's torch and macOS. OBSERVATION is the report of opcheck run on a Mac, or of opcheck "
-    "observe. Exits with 1 where something contradicts the prediction.",
+    "observe. Exits with 1 where something contradicts the prediction, with 3 where they have nothing in common.",
 )
 @click.argument("prediction")
 @click.argument("observation")
@@ -85,6 +85,9 @@ def command(
     if propose:
         write_text(_writable(propose), proposed(found, lists))
         output.note(f"the proposal is in {propose}: opcheck lists merge {propose}")
+    if not found.pairs:
+        output.note("nothing was both predicted and observed: the two are of different programs")
+        return COULD_NOT_TELL
     return FINDINGS if found.contradictions else PASSED
 
 

@@ -18,7 +18,8 @@ from opcheck.capture.parent import error_of
 from opcheck.capture.protocol import Failure
 from opcheck.errors import CaptureError
 from opcheck.model import Report
-from opcheck.observe.merge import Recording, merged
+from opcheck.observe.joined import Recording
+from opcheck.observe.merge import merged
 from opcheck.observe.parse import MARK
 from opcheck.observe.request import End, ObserveRequest, Row, Start
 from opcheck.observe.variables import installed_line, variables

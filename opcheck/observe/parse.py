@@ -9,14 +9,8 @@ import msgspec
 
 from opcheck.model import SourceLocation
 from opcheck.observe import clean, frames, profile, statement_texts
-from opcheck.observe.patterns import (
-    CUT_SHORT,
-    DECIMALS,
-    INTEGERS,
-    PATTERNS,
-    SIZES,
-    Pattern,
-)
+from opcheck.observe.pattern import DECIMALS, INTEGERS, SIZES, Pattern
+from opcheck.observe.patterns import CUT_SHORT, PATTERNS
 from opcheck.observe.records import Sighting
 from opcheck.observe.sizes import size
 from opcheck.oplists.registrations import OpLists

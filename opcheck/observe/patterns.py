@@ -6,11 +6,8 @@ itself repeats, and each repetition has an end, so that the time for a line grow
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
+from opcheck.observe.pattern import row
 from opcheck.observe.sizes import SIZE
-from opcheck.versions import Span, Version
 
 _OP = r"[\"'\u2018\u2019`*]{0,6}(?P<op>[A-Za-z_]\w{0,60}::[\w.]{1,120})[\"'\u2018\u2019`*]{0,6}"
 _FALLBACK = "aten/src/ATen/mps/MPSFallback.mm"
@@ -19,45 +16,17 @@ _UTILS = "aten/src/ATen/native/mps/OperationUtils.mm"
 _MPSGRAPH = ""
 
 
-class Pattern(NamedTuple):
-    """One wording."""
-
-    kind: str
-    #: what a line must hold for the pattern to be tried
-    needle: str
-    regex: re.Pattern[str]
-    torch: Span
-    source: str
-    #: the operator, where the text names none and only one prints it
-    op: str = ""
-
-
-def _row(
-    kind: str,
-    needle: str,
-    regex: str,
-    source: str,
-    since: str = "",
-    until: str = "",
-    op: str = "",
-) -> Pattern:
-    span = Span(
-        since=Version.parse(since) if since else None, until=Version.parse(until) if until else None
-    )
-    return Pattern(kind, needle, re.compile(regex), span, source, op)
-
-
 #: First match wins; a wording stands before a shorter one that it holds.
 PATTERNS = (
     # -- operators without a kernel ---------------------------------------------------------------------------
-    _row(
+    row(
         "fallback",
         "on the MPS",
         rf"The operator {_OP} is not currently supported on the MPS backend and will fall back to run on the CPU"
         r"(?:\. This may have performance implications\. \(Triggered internally at {1,2}[^)\s]{1,300}MPSFallback\.mm:(?P<source_line>\d{1,5}))?",
         _FALLBACK,
     ),
-    _row(
+    row(
         "no_kernel",
         "for the MPS",
         rf"The distributed operator {_OP} is not currently implemented for the MPS device"
@@ -65,14 +34,14 @@ PATTERNS = (
         _FALLBACK,
         since="2.11",
     ),
-    _row(
+    row(
         "no_kernel",
         "for the MPS",
         rf"The operator {_OP} is not current implemented for the MPS device",
         _FALLBACK,
         until="1.13",
     ),
-    _row(
+    row(
         "no_kernel",
         "for the MPS",
         rf"The operator {_OP} is not currently implemented for the MPS device\. If you want this op to be added in priority",
@@ -80,7 +49,7 @@ PATTERNS = (
         since="1.13",
         until="2.6",
     ),
-    _row(
+    row(
         "no_kernel",
         "for the MPS",
         rf"The operator {_OP} is not currently implemented for the MPS device\. If you want this op to be considered"
@@ -88,47 +57,47 @@ PATTERNS = (
         _FALLBACK,
         since="2.6",
     ),
-    _row(
+    row(
         "no_kernel",
         "for the MPS",
         rf"The operator {_OP} is not currently implemented for the MPS",
         _FALLBACK,
         since="1.13",
     ),
-    _row(
+    row(
         "no_cpu_kernel",
         "Could not run",
         rf"Could not run {_OP} with arguments from the ['\u2018](?P<backend>(?:Sparse(?:Csr)?|Nested\w{{0,10}}|Quantized)?MPS|CPU|(?:Sparse|Nested|Quantized)\w{{0,20}}CPU)['\u2019] backend",
         "aten/src/ATen/core/dispatch/OperatorEntry.cpp",
     ),
     # -- tensors that are on the CPU --------------------------------------------------------------------------
-    _row(
+    row(
         "device_mix",
         "Placeholder storage",
         r"Placeholder storage has not been allocated on MPS device!",
         _UTILS,
     ),
-    _row(
+    row(
         "device_mix",
         "Passed CPU tensor",
         r"Passed CPU tensor to MPS op",
         "aten/src/ATen/native/mps/OperationUtils.h",
         since="2.6",
     ),
-    _row(
+    row(
         "device_mix",
         "Tensor for argument",
         r"Tensor for argument (?P<argument>\w{1,60}) is on (?P<device>\w{1,20}) but expected on mps",
         "aten/src/ATen/native/mps/operations/Linear.mm",
         since="2.4",
     ),
-    _row(
+    row(
         "device_mix",
         "expected it to be on GPU",
         r"Tensor for argument #\d{1,2} '(?P<argument>\w{1,60})' is on CPU, but expected it to be on GPU \(while checking arguments for (?P<function>\w{1,60})\)",
         "aten/src/ATen/TensorUtils.cpp",
     ),
-    _row(
+    row(
         "device_mix",
         "slow_conv2d_forward_mps",
         r"slow_conv2d_forward_mps: input\(device='(?P<device>[\w:]{1,20})'\) and weight\(device=[\w:]{1,20}'?\) {1,2}must be on the same device",
@@ -136,19 +105,19 @@ PATTERNS = (
         since="1.13",
         op="aten::_slow_conv2d_forward",
     ),
-    _row(
+    row(
         "device_mix",
         "on the same device",
         r"Expected all tensors to be on the same device, but found at least two devices, (?=[^!]{0,40}mps)(?P<device>[\w:]{1,20}) and [\w:]{1,20}!",
         "aten/src/ATen/TensorIterator.cpp",
     ),
-    _row(
+    row(
         "device_mix",
         "weight type",
         r"Input type \((?P<input>(?:torch\.)?\w{0,20}(?:\.\w{1,20})?(?:MPS|mps)\.?\w{0,20})\) and weight type \((?P<weight>[\w.]{1,40})\) should be the same",
         "aten/src/ATen/native/Convolution.cpp",
     ),
-    _row(
+    row(
         "device_mix",
         "on the same device as the indexed",
         r"indices should be either on (?P<device>cpu|mps) or on the same device as the indexed tensor",
@@ -156,7 +125,7 @@ PATTERNS = (
         op="aten::index.Tensor",
     ),
     # -- memory -----------------------------------------------------------------------------------------------
-    _row(
+    row(
         "out_of_memory",
         "MPS backend out of memory",
         rf"MPS backend out of memory \(MPS allocated: (?P<allocated>{SIZE}), other allocations: (?P<other>{SIZE}), max allowed: (?P<allowed>{SIZE})\)"
@@ -164,29 +133,29 @@ PATTERNS = (
         _ALLOCATOR,
         since="1.13",
     ),
-    _row("out_of_memory", "out of memory", r"MPS backend out of memory", _ALLOCATOR),
-    _row(
+    row("out_of_memory", "out of memory", r"MPS backend out of memory", _ALLOCATOR),
+    row(
         "out_of_memory",
         "Invalid buffer size",
         rf"Invalid buffer size: (?P<asked>{SIZE})",
         _ALLOCATOR,
     ),
     # -- settings ---------------------------------------------------------------------------------------------
-    _row(
+    row(
         "setting",
         "watermark ratio",
         r"invalid (?P<which>high|low) watermark ratio (?P<ratio>-?\d{1,9}(?:\.\d{1,9})?)",
         _ALLOCATOR,
         since="1.13",
     ),
-    _row(
+    row(
         "setting",
         "passed to PYTORCH_MPS",
         r"invalid (?P<which>log options|profiling options|signpost types) (?P<value>-?\d{1,20}) ?passed to (?P<variable>PYTORCH_MPS_\w{1,40})",
         "aten/src/ATen/mps/MPSProfiler.mm",
         since="2.1",
     ),
-    _row(
+    row(
         "setting",
         "MPS allocator config",
         r"Unrecognized key '(?P<which>[^']{1,60})' in MPS allocator config",
@@ -194,20 +163,20 @@ PATTERNS = (
         since="2.14",
     ),
     # -- the kernels that torch.compile writes ----------------------------------------------------------------
-    _row(
+    row(
         "compile_failed",
         "failed to compile",
         r"SyntaxError: failed to compile",
         "aten/src/ATen/native/mps/OperationUtils.mm",
         since="2.6",
     ),
-    _row(
+    row(
         "compile_failed",
         "program_source:",
         r"program_source:(?P<source_line>\d{1,7}):\d{1,5}: error: (?P<error>.{1,300})",
         "",
     ),
-    _row(
+    row(
         "compile_failed",
         "metal library, error",
         r"Failed to create metal library, error: (?P<error>.{0,300})",
@@ -215,44 +184,44 @@ PATTERNS = (
         since="2.4",
     ),
     # -- what ends the process --------------------------------------------------------------------------------
-    _row(
+    row(
         "aborted",
         "failed assertion",
         r"(?:(?P<file>[\w+-]{1,80}\.(?:mm|m|cpp|cc|h)):(?P<source_line>\d{1,7}): )?failed assertion [`'\u2018\"]?(?P<error>[^'`\n]{1,400})",
         _MPSGRAPH,
     ),
-    _row(
+    row(
         "aborted",
         "' op ",
         r"error: '(?P<mlir>(?:mps|mpsx|anec|placement|func|tensor)\.\w{1,60})' op (?P<error>.{1,300})",
         _MPSGRAPH,
     ),
-    _row(
+    row(
         "aborted",
         "broadcast compatible",
         r"(?:loc\(\"(?P<mlir>[\w/*+.-]{1,80})\".{0,600}?)?error: input types (?P<error>'tensor<[^']{1,120}' and 'tensor<[^']{1,120}' are not broadcast compatible)",
         _MPSGRAPH,
     ),
-    _row("aborted", "LLVM ERROR", r"LLVM ERROR: (?P<error>.{1,300})", _MPSGRAPH),
-    _row(
+    row("aborted", "LLVM ERROR", r"LLVM ERROR: (?P<error>.{1,300})", _MPSGRAPH),
+    row(
         "gpu_error",
         "CommandBufferCallbackError",
         r"(?P<error>[A-Z][^()]{0,100})\((?P<code>[0-9a-f]{8}):(?P<name>kIO(?:GPU|Accel)CommandBufferCallbackError\w{1,40})\)",
         "",
     ),
-    _row(
+    row(
         "gpu_error",
         "command buffer exited",
         r"command buffer exited with error status",
         "",
     ),
-    _row(
+    row(
         "refused",
         "INTERNAL ASSERT FAILED",
         r"(?P<condition>\S.{0,200}) INTERNAL ASSERT FAILED at \"[^\"]{0,200}?(?P<file>/aten/src/ATen/(?:native/)?mps/[^\"]{1,120})\":(?P<source_line>\d{1,6})",
         "",
     ),
-    _row(
+    row(
         "aborted",
         "libc++abi",
         r"libc\+\+abi: terminating (?:due to|with) uncaught exception of type (?P<type>\w{1,30}(?:::\w{1,30}){0,4})(?:: (?P<error>.{1,400}))?",
@@ -260,46 +229,41 @@ PATTERNS = (
     ),
 )
 
-#: The groups that are numbers, and how they are read.
-INTEGERS = frozenset({"source_line", "value"})
-SIZES = frozenset({"allocated", "other", "allowed", "asked"})
-DECIMALS = frozenset({"ratio"})
-
 #: The beginnings of texts that statements quote in full, for logs that cut them short; tried last.
 CUT_SHORT = (
-    _row(
+    row(
         "refused",
         "Cannot convert a MPS Tensor",
         r"Cannot convert a MPS Tensor to (?P<dtype>float64) dtype",
         "aten/src/ATen/mps/EmptyTensor.cpp",
     ),
-    _row(
+    row(
         "refused",
         "to the MPS backend but",
         r"Trying to convert (?P<dtype>\w{1,30}) to the MPS backend but it does not have support for that dtype",
         _UTILS,
     ),
-    _row("refused", "Undefined type", r"Undefined type (?P<dtype>\w{1,30})\b", _UTILS, since="2.0"),
-    _row(
+    row("refused", "Undefined type", r"Undefined type (?P<dtype>\w{1,30})\b", _UTILS, since="2.0"),
+    row(
         "refused",
         "at the MPS device",
         r"Output channels > 65536 not supported at the MPS device",
         "aten/src/ATen/native/mps/operations/Convolution.mm",
         since="2.4",
     ),
-    _row(
+    row(
         "refused",
         "Adaptive pool MPS",
         r"Adaptive pool MPS: (?P<error>.{1,200})",
         "aten/src/ATen/native/mps/operations/AdaptivePooling.mm",
     ),
-    _row(
+    row(
         "detour",
         "Falling back on CPU",
         r"MPS: (?P<error>.{1,200}?)Falling back on CPU",
         "",
     ),
-    _row(
+    row(
         "aborted",
         "op contracting dimensions",
         r"error: '(?P<mlir>[\w.]{1,60})' op (?P<error>.{1,200})",
