@@ -150,8 +150,13 @@ class Recorder(TorchDispatchMode):
         return site, module, phase
 
     def _say(self, number: int, which: str) -> None:
-        if self._mark is not None and number:
+        if self._mark is None or not number:
+            return
+        try:
             os.write(self._mark, f"\x1e{number}{which}\x1e".encode())
+        except OSError:
+            # The program closed its stderr: nothing more can be told apart by calls.
+            self._mark = None
 
     def _site(self) -> Site:
         """The innermost line that is neither torch's nor ours."""
