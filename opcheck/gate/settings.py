@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import date
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from opcheck.capture.request import AUTOCAST, MODES, TRACERS
-from opcheck.errors import OpcheckError, UsageError
+from opcheck.errors import UsageError
 from opcheck.gate.policy import FAIL_ON, Policy, limit
+from opcheck.gate.tables import entries, of_kind, one_of, within
 from opcheck.ignores import Entry
 from opcheck.model import Record, Scalar
 from opcheck.names import parse_dtype
@@ -26,10 +24,7 @@ from opcheck.versions import Target
 #: The keys of ``[tool.opcheck]`` that hold tables; all others are flags.
 TABLES = ("models", "targets", "ignore")
 
-_Record = TypeVar("_Record", bound=msgspec.Struct)
 _Number = int | str
-
-_PATH = re.compile(r" - at `\$(?P<path>.*)`$")
 
 
 class _Judged(Record, frozen=True, kw_only=True, rename="kebab"):
@@ -113,12 +108,12 @@ def settings(
         OpcheckError: a range that comes to nothing (ranges.py).
     """
     models = _models(tables.get("models", ()), where)
-    named = _of_kind(
-        Targets, _entries(tables.get("targets", ()), f"{where} targets"), "targets", where
+    named = of_kind(
+        Targets, entries(tables.get("targets", ()), f"{where} targets"), "targets", where
     )
     for entry in named:
         _check_judged(entry, f"{where} targets {entry.name}".strip())
-    _one_of(
+    one_of(
         (name for model in models for name in model.targets),
         {entry.name for entry in named if entry.name},
         f"{where} models: targets",
@@ -126,7 +121,7 @@ def settings(
     )
     if environment:
         known = {name for entry in named for name in entry.environments}
-        _one_of([environment], known, f"--environment {environment}", "environment")
+        one_of([environment], known, f"--environment {environment}", "environment")
         named = tuple(entry for entry in named if environment in entry.environments)
     chosen = (targets,) if targets else named or (Targets(),)
     planned, left_out = _planned(chosen, where, lists)
@@ -144,17 +139,17 @@ def ignored(content: object, where: str) -> tuple[Entry, ...]:
     Raises:
         UsageError: as ``settings`` says; an entry without a reason.
     """
-    entries = _of_kind(Entry, _entries(content, f"{where} ignore"), "ignore", where)
-    for number, entry in enumerate(entries, 1):
+    found = of_kind(Entry, entries(content, f"{where} ignore"), "ignore", where)
+    for number, entry in enumerate(found, 1):
         place = f"{where} ignore, entry {number}"
-        _one_of([entry.rule], {**BY_ID, **SCAN_BY_ID}, place, "rule")
+        one_of([entry.rule], {**BY_ID, **SCAN_BY_ID}, place, "rule")
         if not entry.reason.strip():
             raise UsageError(
                 f"{entry.rule} is ignored without a reason",
                 context=place,
                 hint='write reason = "..."',
             )
-    return entries
+    return found
 
 
 def policy(model: Model, planned: Planned, base: Policy, over: Policy | None = None) -> Policy:
@@ -182,10 +177,10 @@ def of_all(model: Model, planned: Iterable[Planned]) -> tuple[Planned, ...]:
 
 def _models(content: object, where: str) -> tuple[Model, ...]:
     place = f"{where} models"
-    entries = _entries(content, place, short="model", named=True)
+    found = entries(content, place, short="model", named=True)
     models = tuple(
         msgspec.structs.replace(model, name=model.name or model.model)
-        for model in _of_kind(Model, entries, "models", where)
+        for model in of_kind(Model, found, "models", where)
     )
     names = [model.name for model in models]
     for model in models:
@@ -213,15 +208,15 @@ def _check(model: Model, place: str) -> None:
         ("autocast", model.autocast, AUTOCAST),
     ):
         if value:
-            _one_of([value], known, f"{place}: {key}", key)
+            one_of([value], known, f"{place}: {key}", key)
     if model.dtype:
-        _within(f"{place}: dtype", parse_dtype, model.dtype)
+        within(f"{place}: dtype", parse_dtype, model.dtype)
 
 
 def _check_judged(table: _Judged, place: str) -> None:
     if table.fail_on is not None:
-        _one_of([table.fail_on], FAIL_ON, f"{place}: fail-on", "level")
-    _within(f"{place}: max", _limits, table)
+        one_of([table.fail_on], FAIL_ON, f"{place}: fail-on", "level")
+    within(f"{place}: max", _limits, table)
 
 
 def _limits(table: _Judged) -> dict[str, int]:
@@ -240,95 +235,8 @@ def _planned(
         def of_table(entry: Targets) -> Any:
             return pairs(entry.torch, entry.macos, lists=lists, cpu_fallback=entry.fallback)
 
-        come_to = _within(place, of_table, table)
+        come_to = within(place, of_table, table)
         left_out.update(dict.fromkeys(come_to.left_out))
         for target in come_to.targets:
             found.setdefault(target, Planned(target=target, of=table))
     return tuple(found.values()), tuple(left_out)
-
-
-def _entries(
-    content: object, place: str, *, short: str = "", named: bool = False
-) -> list[dict[str, Any]]:
-    """A list of tables, whichever way it is written: one table, several, names with tables, texts."""
-    if named and isinstance(content, Mapping):
-        content = [
-            {"name": name, **({short: value} if isinstance(value, str) else dict(value))}
-            for name, value in content.items()
-            if isinstance(value, (str, Mapping))
-        ]
-    tables = [content] if isinstance(content, Mapping) else content
-    if not isinstance(tables, (list, tuple)):
-        raise UsageError(
-            "not a list of tables",
-            context=place,
-            hint=f"write [[tool.opcheck.{place.rpartition(' ')[2]}]]",
-        )
-    found = []
-    for entry in tables:
-        if isinstance(entry, str) and short:
-            found.append({short: entry})
-        elif isinstance(entry, Mapping):
-            found.append(dict(entry))
-        else:
-            raise UsageError(
-                f"not a table: {entry!r}", context=place, hint="write [[tool.opcheck....]]"
-            )
-    return found
-
-
-def _of_kind(
-    kind: type[_Record], entries: Iterable[dict[str, Any]], key: str, where: str
-) -> tuple[_Record, ...]:
-    return tuple(
-        _record(kind, entry, f"{where} {key}, {entry.get('name') or f'entry {number}'}")
-        for number, entry in enumerate(entries, 1)
-    )
-
-
-def _record(kind: type[_Record], entry: dict[str, Any], place: str) -> _Record:
-    fields = msgspec.structs.fields(kind)
-    _one_of(entry, [field.encode_name for field in fields], place, "key")
-    for field in fields:
-        if field.required and field.encode_name not in entry:
-            raise UsageError(
-                f"the key {field.encode_name!r} is missing",
-                context=place,
-                hint=f'write {field.encode_name} = "..."',
-            )
-    try:
-        return msgspec.convert(entry, kind, builtin_types=(date,))
-    except msgspec.ValidationError as error:
-        text = str(error)
-        found = _PATH.search(text)
-        path = found["path"].lstrip(".") if found else ""
-        raise UsageError(
-            f"wrong value: {_PATH.sub('', text).replace('`', '')}",
-            context=f"{place}: {path}" if path else place,
-            hint='a text is written in quotes, such as "2.10"; a date without: 2027-01-31',
-        ) from error
-
-
-def _one_of(names: Iterable[str], known: Collection[str], place: str, what: str) -> None:
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.5)
-            raise UsageError(
-                f"unknown {what}: {name!r}",
-                context=place,
-                hint="; ".join(
-                    [
-                        *(f"did you mean {one!r}?" for one in near),
-                        f"known: {', '.join(known) or 'none'}",
-                    ]
-                ),
-            )
-
-
-def _within(place: str, work: Callable[[Any], Any], value: object) -> Any:
-    """What it returns; an error says where the value stands."""
-    try:
-        return work(value)
-    except OpcheckError as error:
-        error.context = "; ".join(filter(None, (place, error.context)))
-        raise
