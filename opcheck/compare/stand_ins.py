@@ -1,4 +1,4 @@
-"""Operators that only a GPU has, written with those of the CPU: the operator's own formula.
+"""Operators that only a GPU has, or that take what a GPU made, written with those of the CPU: the operator's formula.
 
 Each returns the results that can be held against the device's, which come first; what comes after them (the state of a
 generator, sums that a backward reads) is the kernel's own.  Arguments go by the names of the schema, which are the same in
@@ -104,6 +104,11 @@ def _linear_backward(given: Given) -> tuple[torch.Tensor, ...]:
     return tuple(one for one, wanted in zip(found, given["output_mask"], strict=True) if wanted)
 
 
+def _log_sigmoid_backward(given: Given) -> tuple[torch.Tensor]:
+    """Without the buffer, which the forward of the CPU alone fills (native/Activation.cpp)."""
+    return (given["grad_output"] * torch.sigmoid(-given["self"]),)
+
+
 STAND_INS: dict[str, Callable[[Given], Any]] = {
     "aten::_scaled_dot_product_flash_attention": _attention,
     "aten::_scaled_dot_product_efficient_attention": _attention,
@@ -115,4 +120,5 @@ STAND_INS: dict[str, Callable[[Given], Any]] = {
     "aten::_mps_convolution": _convolution,
     "aten::mps_convolution_backward": _convolution_backward,
     "aten::linear_backward": _linear_backward,
+    "aten::log_sigmoid_backward": _log_sigmoid_backward,
 }

@@ -109,6 +109,8 @@ class Child:
             raise error_of(answer)
         self._end()
         outcome: Outcome = "too long" if how.startswith("not done") else "crashes"
+        if outcome == "crashes" and self._setup.device != "cpu" and self._cpu_crashes(task):
+            outcome, how = "not judged", f"the process ends on the CPU alone, too: {how}"
         return Result(
             opinfo=task.opinfo,
             dtype=task.dtype,
@@ -117,6 +119,13 @@ class Child:
             samples=0,
             text=how,
         )
+
+    def _cpu_crashes(self, task: Task) -> bool:
+        """Whether a run with no device ends the process, too: then it is not the device's doing."""
+        setup = msgspec.structs.replace(self._setup, device="cpu")
+        with Child(setup, self._seconds, self._environment, self._command) as other:
+            other.start()
+            return other.run(task).outcome == "crashes"
 
     def _ask(self, request: Setup | Task, seconds: float) -> tuple[Answer | None, str]:
         process = self._process

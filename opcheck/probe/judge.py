@@ -36,6 +36,8 @@ class _Seen:
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}
         self.wrong: Judged | None = None
+        #: why the first call that was not compared was not
+        self.reason = ""
         self.error = -1.0
 
     def tell(self, judged: Judged) -> None:
@@ -43,6 +45,7 @@ class _Seen:
         op = judged.func.name()
         before = self.calls.get(op, judged.outcome)
         self.calls[op] = min(before, judged.outcome, key=_STATES.index)
+        self.reason = self.reason or judged.reason
         if judged.outcome != "not compared":
             self.error = max(self.error, judged.worst.error)
         if judged.outcome == "wrong":
@@ -112,8 +115,9 @@ def _one(op: Any, task: Task, sample: Sample, device: torch.device) -> Result | 
                 task, "falls back", 1, op=name, text=text[:_TEXT], error=error, calls=seen.calls
             )
     compared = set(seen.calls.values()) - {"not compared"}
-    outcome: Outcome = "works" if compared else "not compared"
-    return _result(task, outcome, 1, error=error, calls=seen.calls)
+    if not compared:
+        return _result(task, "not compared", 1, text=seen.reason, calls=seen.calls)
+    return _result(task, "works", 1, error=error, calls=seen.calls)
 
 
 def _wrong(task: Task, seen: _Seen, judged: Judged) -> Result:
