@@ -166,6 +166,10 @@ class Joined:
                     dtypes=row.dtypes,
                 )
 
+    def left(self, number: int) -> bool:
+        """Whether runs of that row went to the CPU; asked after ``fallbacks`` and ``detours``."""
+        return self._told[number] > 0
+
     def native(self) -> Iterator[Observed]:
         """The calls during which nothing was printed."""
         left: dict[str, list[tuple[Row, int]]] = {}

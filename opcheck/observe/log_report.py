@@ -14,7 +14,7 @@ from opcheck.observe.records import ENDS, KINDS, Sighting
 from opcheck.observe.system import System, resolution, system
 from opcheck.oplists.registrations import OpLists
 from opcheck.versions import Version
-from opcheck.wording import plural
+from opcheck.wording import filesize, plural
 
 #: How a trace says that it is made of logs.
 TRACER = "log"
@@ -74,7 +74,7 @@ def read(
         trace,
         found.target,
         lists,
-        copies=copies(seen),
+        copies=copies(()),
         not_checked=tuple(_not_checked(seen, found)),
         failed=bool(ended),
     )
@@ -139,6 +139,17 @@ _STATUS: dict[str, tuple[str, str | None]] = {
 }
 
 
+#: Kind of sighting -> what the rules know it by, as the refusals of a capture (rules/oc101_unsupported_call.py).
+_REFUSALS = {
+    "device_mix": "device_mismatch",
+    "out_of_memory": "out_of_memory",
+    "aborted": "process_aborted",
+    "gpu_error": "gpu_error",
+    "compile_failed": "shader_refused",
+    "setting": "setting_refused",
+}
+
+
 def _other(alike: Sequence[Sighting], torch: Version, lists: OpLists) -> Observed:
     first = alike[0]
     line = str(torch)
@@ -157,7 +168,8 @@ def _other(alike: Sequence[Sighting], torch: Version, lists: OpLists) -> Observe
         seen=first.where,
         prints=first.text,
         places=tuple(_places(alike)),
-        limitations=tuple(name for name in stated if by_id[name].sort == "limitation"),
+        limitations=tuple(name for name in stated if by_id[name].sort == "limitation")
+        or ((_REFUSALS[first.kind],) if first.kind in _REFUSALS else ()),
         advisories=tuple(name for name in stated if by_id[name].sort == "advisory"),
         met=tuple(met),
     )
@@ -207,7 +219,11 @@ def _not_checked(seen: Sequence[Sighting], found: System) -> Iterator[str]:
             f"which operators {plural(len(ran), 'line')} of the profiler are of: it names graphs and kernels by keys "
             "of its own"
         )
-    if any(one.kind in {"copy", "copy_total"} for one in seen):
-        yield "which copies are the program's own: those that it asks for count as transfers, too"
+    printed = copies(seen)
+    if printed.transfers_to_cpu + printed.transfers_to_mps:
+        yield (
+            f"whose the printed copies are, the program's own or a fallback's: {printed.transfers_to_cpu:,} to the CPU "
+            f"({filesize(printed.bytes_to_cpu)}), {printed.transfers_to_mps:,} to mps ({filesize(printed.bytes_to_mps)})"
+        )
     yield from found.notes
     yield _NUMBERS

@@ -63,7 +63,7 @@ def merged(
         trace,
         target,
         lists,
-        copies=copies(seen),
+        copies=copies([one for one in seen if one.kind == "copy" and found.left(one.call)]),
         not_checked=(*_not_checked(found, target, environment, request), *notes),
         failed=bool(ended),
     )

@@ -66,7 +66,7 @@ def transfers(report: Report) -> str:
     partition = report.partition
     if not partition.transfers_to_cpu + partition.transfers_to_mps:
         counted = report.capture["tracer"] not in _UNCOUNTED
-        return "no copies by a CPU fallback" if counted else "no copies were printed"
+        return "no copies by a CPU fallback" if counted else "what CPU fallbacks copied was not told apart"
     regions = sum(region.side == "cpu" for region in partition.regions)
     return (
         f"{plural(partition.transfers_to_cpu, 'copy')} to the CPU "

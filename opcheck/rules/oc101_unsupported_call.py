@@ -9,7 +9,15 @@ from opcheck.rules.oc105_unsupported_dtype import refused_dtype
 from opcheck.rules.rule import Audited, Rule, about, sentences, upgrade
 
 #: What to do about a refusal, by its limitation's id.
-_NEXT = {"device_mismatch": "move every tensor of the call to one device: .to('mps')"}
+_NEXT = {
+    "device_mismatch": "move every tensor of the call to one device: .to('mps')",
+    # What logs and observed runs add (opcheck/observe/log_report.py).
+    "out_of_memory": "make it smaller: a smaller batch or dtype, fewer tensors alive; opcheck audit --memory estimates",
+    "process_aborted": "opcheck run on that Mac names the call; the text is Apple's, and no exception can be caught",
+    "gpu_error": "run it in smaller pieces; what ran after this error may hold anything",
+    "shader_refused": "leave that function out of torch.compile; opcheck compile --check-metal finds such kernels",
+    "setting_refused": "correct the variable: opcheck doctor says what it takes",
+}
 _ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
 
 
