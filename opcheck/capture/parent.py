@@ -136,14 +136,15 @@ def capture_many(
         assert isinstance(message, Answered)  # noqa: S101  (what that worker answers)
         captures = msgspec.json.decode(message.content, type=Captures)
         for shared in captures.shared:
-            found.update((left[n], made) for n, made in _of_each(shared, request, asked))
+            found.update((left[n], made) for n, made in of_each(shared, request, asked))
         left = [left[n] for n in captures.left]
     return tuple(found[n] for n in range(len(targets)))
 
 
-def _of_each(
+def of_each(
     shared: Shared, request: CaptureRequest, targets: Sequence[Target]
 ) -> Iterator[tuple[int, Trace | OpcheckError]]:
+    """The trace of each target that a capture serves, with its place in ``targets``; or why there is none."""
     if shared.trace is None:
         failure = shared.failure or Failure(error="CaptureError", message="there is no trace")
         yield from ((n, error_of(failure)) for n in shared.targets)

@@ -7,7 +7,6 @@ hangs or ends its process ends no other.  Runs in the process that it is called 
 from __future__ import annotations
 
 import contextlib
-import os
 import traceback
 from typing import TYPE_CHECKING
 
@@ -70,7 +69,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
             context=request.model,
             hint="capture it in a process of its own: opcheck.capture.parent.capture_many",
         )
-    os.environ[told.FALLBACK_VARIABLE] = told.fallback_value(first)
+    told.set_fallback(first)
     prepared = run.prepare(request, first, say)
     watchdog.rest()
     here = [n for n in order if told.fits(targets[n])]
@@ -111,7 +110,7 @@ def _run(
     request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
 ) -> Shared:
     target = targets[waiting[0]]
-    os.environ[told.FALLBACK_VARIABLE] = told.fallback_value(target)
+    told.set_fallback(target)
     # A pool of threads does not live on in a fork.
     torch.set_num_threads(1)
     watchdog.limit_time(request.time_limit)

@@ -92,6 +92,17 @@ class Route(NamedTuple):
     registrations: tuple[str, ...]
 
 
+def is_implicit(name: str) -> bool:
+    """Whether the installed torch has a CompositeImplicitAutograd kernel for an overload, in C++.
+
+    ``OpOverload.has_kernel_for_dispatch_key`` counts Python decompositions, too (upsample_nearest3d), which
+    ``_op_dk`` does not reach: it ends the process.
+    """
+    return torch._C._dispatch_has_kernel(name) and torch._C._dispatch_has_kernel_for_dispatch_key(
+        name, "CompositeImplicitAutograd"
+    )
+
+
 def registered_way(
     name: str,
     *,
@@ -128,7 +139,7 @@ def make_route(
 ) -> Route:
     """Decide for ``func``, given the target's value of every overload (op_lists/README.md)."""
     name: str = func.name()
-    implicit = func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
+    implicit = is_implicit(name)
     way = registered_way(
         name,
         implicit=implicit,
@@ -150,7 +161,12 @@ def make_route(
     composite = None
     if kind is Kind.LEAF and (func.namespace in LIBRARIES or way == "composite"):
         composite = next(
-            (key for key in _COMPOSITES if func.has_kernel_for_dispatch_key(key)), None
+            (
+                key
+                for key in _COMPOSITES
+                if torch._C._dispatch_has_kernel_for_dispatch_key(name, key.name)
+            ),
+            None,
         )
     writes = tuple(
         index

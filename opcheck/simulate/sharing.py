@@ -15,7 +15,7 @@ import torch
 from opcheck.oplists.registrations import load
 from opcheck.simulate import told
 from opcheck.simulate.branches import composite
-from opcheck.simulate.routes import KERNEL_VALUES, registered_way
+from opcheck.simulate.routes import KERNEL_VALUES, is_implicit, registered_way
 from opcheck.simulate.twins import PYTHON_KERNELS, TWINS
 from opcheck.versions import Version
 
@@ -80,13 +80,7 @@ def _contested() -> tuple[str, ...]:
         for twin in TWINS
         if not all(Version.parse(release.line) in twin.torch for release in lists.releases)
     }
-    return tuple(sorted(name for name in names if _is_implicit(name)))
-
-
-def _is_implicit(name: str) -> bool:
-    return torch._C._dispatch_has_kernel(name) and torch._C._dispatch_has_kernel_for_dispatch_key(
-        name, "CompositeImplicitAutograd"
-    )
+    return tuple(sorted(name for name in names if is_implicit(name)))
 
 
 def _ways(met: Mapping[str, bool], target: Target) -> list[str]:

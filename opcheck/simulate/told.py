@@ -32,13 +32,17 @@ def is_newer(macos: Version, major: int, minor: int) -> bool:
 def fits(target: Target) -> bool:
     """Whether the target would have been told of in the same words."""
     macos = (target.macos.major, target.macos.minor)
-    return _fallback <= {fallback_value(target)} and all(
+    return _fallback <= {_value(target)} and all(
         (macos >= (major, minor)) is answer for major, minor, answer in _macos
     )
 
 
-def fallback_value(target: Target) -> str:
-    """What the variable is set to for a target."""
+def set_fallback(target: Target) -> None:
+    """Set the variable of this process as it is set for the target."""
+    os.environ[FALLBACK_VARIABLE] = _value(target)
+
+
+def _value(target: Target) -> str:
     return "1" if target.cpu_fallback else "0"
 
 

@@ -200,3 +200,10 @@ def test_ctc_loss_is_the_one_of_the_cpu(reduction: str, *, batched: bool) -> Non
     got: list[torch.Tensor] = []
     recorded(lambda a, b: got.append(loss(a, b).cpu()), x, targets)
     torch.testing.assert_close(got[0], loss(x, targets))
+
+
+def test_a_python_decomposition_is_no_composite_kernel() -> None:
+    """upsample_nearest3d has one in Python alone: calling the one in C++ would end the process."""
+    x = torch.randn(1, 2, 2, 4, 4)
+    called = names(lambda x: F.interpolate(x, scale_factor=2, mode="nearest"), x, release="1.13")
+    assert called == ["upsample_nearest3d"]
