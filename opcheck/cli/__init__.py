@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from collections.abc import Sequence
@@ -37,6 +38,9 @@ VERBS = {
     "verify": "Hold a prediction against what a Mac did: agreements, contradictions, unseen.",
 }
 
+
+#: What goes wrong with a pipe or a disk, and is nobody's mistake here.
+_WRITING = (errno.EPIPE, errno.ENOSPC)
 
 #: A module named ``run`` would take the place of the function below.
 _MODULES = {"run": "program"}
@@ -91,11 +95,31 @@ def run(args: Sequence[str]) -> int:
         return _usage_error(error)
     except (click.Abort, KeyboardInterrupt):
         return 130
+    except OSError as error:
+        return _cannot_write(error) if error.errno in _WRITING else _bug()
     except Exception:  # noqa: BLE001  (left to Python it would exit with 1, which means findings)
-        traceback.print_exc()
-        click.echo("this is a bug in opcheck; the audit could not be done", err=True)
-        return 3
+        return _bug()
     return code
+
+
+def _cannot_write(error: OSError) -> int:
+    """Say that the disk is full; where whoever read stdout has stopped (``| head``), nothing is wrong."""
+    from opcheck.cli import output  # noqa: PLC0415  (only where it is needed)
+
+    output.close()
+    if error.errno == errno.EPIPE:
+        return 0
+    full = UsageError(
+        f"cannot write: {error.strerror}", context="stdout, or a file", hint="free some space"
+    )
+    output.note(str(full))
+    return full.exit_code
+
+
+def _bug() -> int:
+    traceback.print_exc()
+    click.echo("this is a bug in opcheck; the audit could not be done", err=True)
+    return 3
 
 
 def _usage_error(error: click.ClickException) -> int:

@@ -30,14 +30,19 @@ def emit(text: str) -> None:
         out.write(text if text.endswith("\n") else f"{text}\n")
         out.flush()
     except OSError as error:
-        # Python flushes stdout again when it exits, and would complain then.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        close()
         if not isinstance(error, BrokenPipeError):
             raise UsageError(
                 f"cannot write the report: {error.strerror}",
                 context="stdout",
                 hint="free some space, or write it elsewhere with --output",
             ) from error
+
+
+def close() -> None:
+    """Write nothing more to stdout: Python flushes it again when it exits, and would complain then."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def note(text: str) -> None:

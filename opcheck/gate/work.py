@@ -62,12 +62,19 @@ def work(job: Job, say: Callable[[str], None]) -> Result:
         try:
             audited, not_kept = _audited(job, missing, cache, say)
         except OpcheckError as error:
-            return Result(
-                failed=Failed(message=error.message, context=error.context, hint=error.hint)
-            )
+            return Result(failed=_failed(error))
         reports = {**reports, **dict(zip(missing, audited, strict=True))}
     found = tuple(report for target in job.targets if (report := reports[target]) is not None)
     return Result(reports=found, kept=len(job.targets) - len(missing), not_kept=not_kept)
+
+
+def _failed(error: OpcheckError) -> Failed:
+    """The three lines, in which no folder of this machine is named: reports are the same on all."""
+    here = str(Path.cwd())
+    what, where, hint = (
+        text.replace(here, ".") for text in (error.message, error.context, error.hint)
+    )
+    return Failed(message=what, context=where, hint=hint)
 
 
 def _on(target: Target, request: CaptureRequest) -> CaptureRequest:
