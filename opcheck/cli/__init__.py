@@ -39,8 +39,8 @@ VERBS = {
 }
 
 
-#: What goes wrong with a pipe or a disk, and is nobody's mistake here.
-_WRITING = (errno.EPIPE, errno.ENOSPC)
+#: Of a reader of stdout that has stopped (``| head``): click then exits with 1 (core.py, main), which means findings here.
+_PIPE_CLOSED = 0
 
 #: A module named ``run`` would take the place of the function below.
 _MODULES = {"run": "program"}
@@ -95,20 +95,19 @@ def run(args: Sequence[str]) -> int:
         return _usage_error(error)
     except (click.Abort, KeyboardInterrupt):
         return 130
+    except SystemExit:
+        return _PIPE_CLOSED
     except OSError as error:
-        return _cannot_write(error) if error.errno in _WRITING else _bug()
+        return _disk_full(error) if error.errno == errno.ENOSPC else _bug()
     except Exception:  # noqa: BLE001  (left to Python it would exit with 1, which means findings)
         return _bug()
     return code
 
 
-def _cannot_write(error: OSError) -> int:
-    """Say that the disk is full; where whoever read stdout has stopped (``| head``), nothing is wrong."""
+def _disk_full(error: OSError) -> int:
     from opcheck.cli import output  # noqa: PLC0415  (only where it is needed)
 
     output.close()
-    if error.errno == errno.EPIPE:
-        return 0
     full = UsageError(
         f"cannot write: {error.strerror}", context="stdout, or a file", hint="free some space"
     )
