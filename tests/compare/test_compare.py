@@ -94,8 +94,8 @@ def test_a_model_that_raises_gives_what_ran_before() -> None:
 def test_a_model_that_hangs_is_ended() -> None:
     try:
         found = run("endless", Plan(device="cpu"), limit=10.0)
-    except CaptureError as error:  # a slow machine had not even loaded it by then
-        assert "not loaded after 10 s" in error.message  # noqa: PT017
+    except CaptureError as error:  # where importing torch alone takes so long, the parent ends it
+        assert "after 10 s" in error.message  # noqa: PT017
         return
     assert not found.complete
     assert "not done after 10 s" in found.problem
