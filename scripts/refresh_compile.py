@@ -45,6 +45,7 @@ _SMALL: dict[str, Scalar | list[object] | dict[str, object]] = {
 }
 _PROGRAMS = (
     "images", "attention", "recurrent", "branch", "graph_break", "mask", "sorting", "wide", "many", "step",
+    "fused_step",
 )  # fmt: skip
 
 #: name of the report -> the model, its configuration
@@ -78,6 +79,19 @@ MODELS: dict[str, tuple[str, dict[str, Scalar | list[object] | dict[str, object]
             "decoder_attention_heads": 4,
             "encoder_ffn_dim": 128,
             "decoder_ffn_dim": 128,
+        },
+    ),
+    "unet": (
+        "diffusers:UNet2DConditionModel",
+        {
+            "sample_size": 16,
+            "block_out_channels": [32, 64],
+            "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+            "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
+            "layers_per_block": 1,
+            "cross_attention_dim": 32,
+            "attention_head_dim": 8,
+            "norm_num_groups": 8,
         },
     ),
     "resnet18": ("timm:resnet18", {}),

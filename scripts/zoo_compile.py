@@ -164,12 +164,12 @@ def many() -> Made:
 
 
 class Step(nn.Module):
-    """Forward, backward and a fused AdamW step in one call, as a compiled training loop has them."""
+    """Forward, backward and an AdamW step in one call, as a compiled training loop has them."""
 
-    def __init__(self) -> None:
+    def __init__(self, **implementation: bool) -> None:
         super().__init__()
         self.layer = nn.Linear(8, 8)
-        self.optimizer = torch.optim.AdamW(self.layer.parameters(), lr=1e-3, foreach=True)
+        self.optimizer = torch.optim.AdamW(self.layer.parameters(), lr=1e-3, **implementation)
 
     def forward(self, x: Tensor) -> Tensor:
         """The loss before the step."""
@@ -183,7 +183,12 @@ class Step(nn.Module):
 
 def step() -> Made:
     """A compiled training step with AdamW over all parameters at once."""
-    return Step(), {"x": torch.linspace(-1, 2, 32).reshape(4, 8)}
+    return Step(foreach=True), {"x": torch.linspace(-1, 2, 32).reshape(4, 8)}
+
+
+def fused_step() -> Made:
+    """The same with the optimizer's one kernel for everything."""
+    return Step(fused=True), {"x": torch.linspace(-1, 2, 32).reshape(4, 8)}
 
 
 #: Every factory, in the order of the reports.
@@ -200,5 +205,6 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
         wide,
         many,
         step,
+        fused_step,
     )
 }
