@@ -135,6 +135,7 @@ def command(
     from opcheck.report.gated import render  # noqa: PLC0415
 
     policies = _policies(ctx, flags)
+    whole = not names and not flags["environment"] and not _own_targets(ctx)
     results, interrupted = _results(plan, flags, quiet=quiet)
 
     def assembled(baseline: Baseline | None) -> GateReport:
@@ -142,12 +143,17 @@ def command(
         of_audit = [entry for entry in plan.ignores if entry.rule in BY_ID]
         ignores = Ignores(of_audit, today=config.today(), root=Path.cwd())
         return assemble.report(
-            plan, results, policies, ignores, op_lists=lists.digest, baseline=baseline
+            plan,
+            results,
+            policies,
+            ignores,
+            op_lists=lists.digest,
+            whole=whole,
+            baseline=baseline,
         )
 
     report = assembled(known)
     if update_baseline and not interrupted:
-        whole = not names and not flags["environment"] and not _own_targets(ctx)
         known = baseline_file.updated(known, report.cells, lists.digest, whole=whole)
         baseline_file.write(Path(flags["baseline"]), known)
         count = sum(map(len, known.models.values()))

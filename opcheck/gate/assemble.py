@@ -27,6 +27,7 @@ def report(
     ignores: Ignores,
     *,
     op_lists: str,
+    whole: bool,
     baseline: Baseline | None = None,
 ) -> GateReport:
     """The whole run; a model without a result was not audited any more.
@@ -37,6 +38,7 @@ def report(
         policy_of: how a model on a target is judged.
         ignores: what is ignored; asked afterwards what silenced nothing.
         op_lists: the digest of the op lists.
+        whole: these are all models and targets that are configured: what silences nothing here silences nothing.
         baseline: what is known.
     """
     cells = [
@@ -47,8 +49,8 @@ def report(
     ]
     left = tuple(model.name for model in plan.models if model.name not in results)
     notes = [*plan.left_out, *ignores.expired()]
-    # Of a run that saw not all, nobody knows what silences nothing.
-    if not left and all(cell.report is not None for cell in cells):
+    # Of a run that saw not all, nobody knows that.
+    if whole and not left and all(cell.report is not None for cell in cells):
         notes += ignores.unused()
     if baseline and baseline.op_lists != op_lists:
         notes.append(

@@ -198,6 +198,8 @@ def test_an_ignore_that_is_over_or_silences_nothing_is_said(
     assert "the configuration ignores OC101, which is not found" in notes
     assert "model.py:1 ignores OC104, which is not found there" in notes
     assert "OC201" not in notes
+    # Of a part of the project nobody knows what silences nothing.
+    assert "ignores OC101" not in project("fallback").out
 
 
 def test_only_what_is_not_in_the_baseline_fails(project: Project) -> None:
