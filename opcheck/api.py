@@ -90,18 +90,22 @@ def audit(
     )
     if isinstance(model, str):
         return audit_request(_with_texts(request, inputs), lists, mac=memory)
-    if config or not callable(model):
-        raise UsageError(
-            "a configuration goes with a model's name alone"
-            if callable(model)
-            else f"a {type(model).__name__} is no model",
-            context=f"opcheck.audit, {request.model}",
-            hint="give a name, a module, or a function of tensors",
-        )
+    _check(request, model)
     from opcheck.capture.live import capture_live  # noqa: PLC0415  (torch)
 
     trace = capture_live(request, model, inputs)
     return asked_report(request, trace, target, lists, mac=memory)
+
+
+def _check(request: CaptureRequest, model: object) -> None:
+    if request.config or not callable(model):
+        raise UsageError(
+            "a configuration goes with a model's name alone"
+            if callable(model)
+            else f"{type(model).__name__} is no kind of model",
+            context=f"opcheck.audit, {request.model}",
+            hint="give a name, a module, or a function of tensors",
+        )
 
 
 def _with_texts(request: CaptureRequest, inputs: Any) -> CaptureRequest:

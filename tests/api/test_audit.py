@@ -57,7 +57,7 @@ def test_a_name_is_loaded_in_a_child_process() -> None:
 
 
 def test_what_cannot_be_audited() -> None:
-    with pytest.raises(UsageError, match="a int is no model"):
+    with pytest.raises(UsageError, match="int is no kind of model"):
         opcheck.audit(3)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no mode 'both'"):
         opcheck.audit("timm:resnet18", mode="both")

@@ -21,7 +21,7 @@ class Attention(nn.Module):
         self.norm = nn.RMSNorm(16)
         self.drop = nn.Dropout(0.5)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         q, k, v = self.qkv(x).chunk(3, -1)
         heads = [t.unflatten(-1, (2, 8)).transpose(1, 2) for t in (q, k, v)]
         out = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
@@ -38,7 +38,7 @@ class Images(nn.Module):
         self.up = nn.ConvTranspose2d(8, 8, 2, stride=2)
         self.norm = nn.GroupNorm(2, 8)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         x = self.conv(x.contiguous(memory_format=torch.channels_last))
         x = F.max_pool2d(self.norm(x).relu(), 2)
         volume = F.interpolate(x.unsqueeze(2), scale_factor=2, mode="nearest")
@@ -53,21 +53,21 @@ class Recurrent(nn.Module):
         self.lstm = nn.LSTM(8, 8, num_layers=2, batch_first=True)
         self.gru = nn.GRU(8, 8, batch_first=True)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.gru(self.lstm(x)[0])[0]
 
 
 class Transformed(nn.Module):
     """Transforms, which old releases lack."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return torch.fft.irfft(torch.fft.rfft(x) * 2).abs()
 
 
 class Wide(nn.Module):
     """Numbers in float64, which no release takes."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         steps = torch.arange(x.shape[-1], dtype=torch.float64, device=x.device)
         return x * torch.linspace(0, 1, x.shape[-1], device=x.device) + steps.float()
 
@@ -75,7 +75,7 @@ class Wide(nn.Module):
 class Old(nn.Module):
     """Operators that some releases take apart and others have a kernel for."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         u, s, v = torch.linalg.svd(x.softmax(-1))
         order = torch.argsort(s, stable=True)
         marks = F.one_hot(order, 4).float()
@@ -88,7 +88,7 @@ class Old(nn.Module):
 class AsksForMacos(nn.Module):
     """Control flow on what Python sees of the Mac."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         if torch.backends.mps.is_macos_or_newer(15, 0):
             return x.sin()
         return x.cos() if os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1" else x.tan()
@@ -102,7 +102,7 @@ class AskedWhenBuilt(nn.Module):
         newer = torch.backends.mps.is_macos_or_newer(14, 0)
         self.layer = nn.GELU() if newer else nn.ReLU()
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.layer(x)
 
 
@@ -113,14 +113,14 @@ class Plain(nn.Module):
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.layers(x)
 
 
 class Raises(nn.Module):
     """Ends in an error on one side of a macOS, and ends its process on an old release's way."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         if not torch.backends.mps.is_macos_or_newer(14, 0):
             os._exit(7)
         if not torch.backends.mps.is_macos_or_newer(15, 0):
