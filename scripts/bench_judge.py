@@ -1,0 +1,60 @@
+"""Times judging beside capturing: ``python scripts/bench_judge.py MODEL ...``, for all releases on three macOS versions.
+
+Prints for each model how many captures serve all targets, and the milliseconds a target takes to be judged, by the
+short way (opcheck/outcomes.py) and as a whole report, with their ratio.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from opcheck.capture.parent import capture_many
+from opcheck.capture.request import CaptureRequest
+from opcheck.model import Trace
+from opcheck.oplists.registrations import load
+from opcheck.outcomes import outcomes
+from opcheck.pipeline import report
+from opcheck.versions import Target, Version
+
+MACOS = (14, 15, 26)
+TIMES = 3
+
+
+def best(work: Callable[[], object]) -> float:
+    """Milliseconds of the fastest of a few runs."""
+    found = []
+    for _ in range(TIMES):
+        start = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - start)
+    return min(found) * 1e3
+
+
+def main(models: list[str]) -> None:
+    """Time each model."""
+    lists = load()
+    targets = [
+        Target(torch=Version.parse(release.line), macos=Version(major, 0))
+        for release in lists.releases
+        for major in MACOS
+    ]
+    for model in models:
+        request = CaptureRequest(model=model, torch="", macos="")
+        classes: dict[int, tuple[Trace, list[Target]]] = {}
+        for trace, target in zip(capture_many(request, targets), targets, strict=True):
+            if isinstance(trace, Trace):
+                classes.setdefault(id(trace.calls), (trace, []))[1].append(target)
+        found = list(classes.values())
+        short = best(lambda f=found: [outcomes(*one, lists) for one in f]) / len(targets)  # type: ignore[misc]
+        trace, (first, *_) = found[0]
+        whole = best(lambda t=trace, f=first: report(t, f, lists))  # type: ignore[misc]
+        print(
+            f"{model}: {len(found)} captures for {len(targets)} targets, {len(trace.calls)} calls; "
+            f"a target {short:.2f} ms, a whole report {whole:.1f} ms ({whole / short:.0f} times)"
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["timm:resnet18"])
