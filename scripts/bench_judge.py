@@ -6,6 +6,7 @@ short way (opcheck/outcomes.py) and as a whole report, with their ratio.
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from opcheck.capture.parent import capture_many
 from opcheck.capture.request import CaptureRequest
 from opcheck.model import Trace
-from opcheck.oplists.registrations import load
+from opcheck.oplists.registrations import OpLists, load
 from opcheck.outcomes import outcomes
 from opcheck.pipeline import report
 from opcheck.versions import Target, Version
@@ -32,6 +33,11 @@ def best(work: Callable[[], object]) -> float:
     return min(found) * 1e3
 
 
+def _shortly(classes: list[tuple[Trace, list[Target]]], lists: OpLists) -> None:
+    for trace, targets in classes:
+        outcomes(trace, targets, lists)
+
+
 def main(models: list[str]) -> None:
     """Time each model."""
     lists = load()
@@ -47,9 +53,9 @@ def main(models: list[str]) -> None:
             if isinstance(trace, Trace):
                 classes.setdefault(id(trace.calls), (trace, []))[1].append(target)
         found = list(classes.values())
-        short = best(lambda f=found: [outcomes(*one, lists) for one in f]) / len(targets)  # type: ignore[misc]
+        short = best(functools.partial(_shortly, found, lists)) / len(targets)
         trace, (first, *_) = found[0]
-        whole = best(lambda t=trace, f=first: report(t, f, lists))  # type: ignore[misc]
+        whole = best(functools.partial(report, trace, first, lists))
         print(
             f"{model}: {len(found)} captures for {len(targets)} targets, {len(trace.calls)} calls; "
             f"a target {short:.2f} ms, a whole report {whole:.1f} ms ({whole / short:.0f} times)"
