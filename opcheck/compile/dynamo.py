@@ -57,7 +57,7 @@ def _guard(metric: Any) -> str:
     reason = str(getattr(metric, "recompile_reason", None) or "")
     guard = reason.partition(": ")[2] or reason
     # What follows is the stack that made the guard, with the machine's paths; the line before it is the user's.
-    return guard.partition(" User stack trace:")[0]
+    return guard.partition("User stack trace:")[0].strip()
 
 
 def breaks() -> tuple[GraphBreak, ...]:
