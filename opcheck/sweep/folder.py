@@ -39,6 +39,8 @@ SOURCES = (
     "model.py",
     "names.py",
     "oplists",
+    "outcomes.py",
+    "pipeline.py",
     "simulate",
     "sweep/measure.py",
     "sweep/prepare.py",

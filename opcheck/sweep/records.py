@@ -103,6 +103,8 @@ class Control(Record, frozen=True, kw_only=True, tag="control"):
     config: Config
     mode: str
     stage: str
+    #: GB, as in Task
+    memory: float
 
 
 class Measure(Record, frozen=True, kw_only=True, tag="measure"):

@@ -195,10 +195,11 @@ def _live(request: Request, write: int, printed: int) -> None:
 
 def _work(request: Request, say: Say) -> None:
 
+    memory = request.memory if isinstance(request, Control) else request.task.memory
+    watchdog.limit_memory(int(memory * 1e9))
     if isinstance(request, Control):
         say(Answer(text=plain(_asked(request), build_only=request.stage == "load")))
         return
-    watchdog.limit_memory(int(request.task.memory * 1e9))
     for result in measure.results(request.task, load(), say):
         say(Measured(result=result))
 

@@ -86,7 +86,7 @@ def _results(task: Task) -> Iterator[Result]:
     waiting = dict(task.keys)
     mode = next(iter(waiting))
     while waiting:
-        why = Ended(why="the process that starts the models ended", problem="died")
+        why = Ended(why="ended together with the one that started it", problem="died")
         for message in _ask(
             Measure(task=msgspec.structs.replace(task, keys=waiting)), task.timeout
         ):
@@ -120,7 +120,11 @@ def _with_control(result: Result, task: Task) -> Result:
         return result
     asked = [one for one in result.failures if one.stage not in {"inputs", "worker"}]
     request = Control(
-        model=task.model, config=result.config, mode=result.mode, stage=asked[0].stage
+        model=task.model,
+        config=result.config,
+        mode=result.mode,
+        stage=asked[0].stage,
+        memory=task.memory,
     )
     # All of it, up to its end: what is left unread would answer the next request.
     said = list(_ask(request, 60.0))

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opcheck.cli import run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--backend", "dask"], "the address of the scheduler is missing"),
+        (["--torch", "3.0"], "newer than the op lists"),
+        (["--jobs", "0"], "--jobs"),
+        (["--mode", "dream"], "--mode"),
+    ],
+)
+def test_what_cannot_be_swept_is_said_in_three_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    code = run(["sweep", "timm:x", "--folder", str(tmp_path / "new"), *arguments])
+    error = capsys.readouterr().err
+    assert code in {2, 3}
+    assert said in error
+    assert len(error.splitlines()) == 3
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_without_a_sweep_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["sweep", "report", str(tmp_path / "none")]) == 2
+    assert "there is no sweep in this folder" in capsys.readouterr().err

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("distributed")
+
+from scripts import sweep_cluster_demo
+
+
+@pytest.mark.slow
+def test_through_a_killed_worker_and_a_restarted_scheduler_the_rows_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["sweep_cluster_demo", "--folder", str(tmp_path)])
+    assert sweep_cluster_demo.main() == 0
+
+
+@pytest.mark.slow
+def test_what_a_model_does_costs_itself_alone(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    names = ("hangs", "eats", "kills", "dies", "works")
+    here = Path(__file__).with_name("models.py")
+    models = [f"{here}:{name}" for name in names]
+    entries = "".join(f'- {{model: "{model}", inputs: ["2x4:float32"]}}\n' for model in models)
+    (tmp_path / "models.yaml").write_text(entries)
+    flags = [
+        "--mode",
+        "inference",
+        "--torch",
+        "2.13",
+        "--timeout",
+        "5",
+        "--memory-limit",
+        "1",
+        "--jobs",
+        "1",
+    ]
+    running = sweep_cluster_demo.sweep([str(tmp_path / "models.yaml")], tmp_path / "out", *flags)
+    assert running.wait(timeout=300) == 0
+    failures = pq.read_table(tmp_path / "out" / "failures.parquet").to_pylist()
+    found = {row["model"].rpartition(":")[2]: (row["stage"], row["problem"]) for row in failures}
+    assert found == {
+        "hangs": ("worker", "hung"),
+        "eats": ("load", "ModelLoadError"),
+        "kills": ("worker", "died"),
+        "dies": ("worker", "died"),
+    }
