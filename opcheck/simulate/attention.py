@@ -31,6 +31,10 @@ def _on_metal(target: Target, contiguous: bool, drops: bool) -> bool:  # noqa: F
     return not drops and (contiguous or (target.torch >= _V2_6 and target.macos >= Version(15, 0)))
 
 
+def _knows_groups(target: Target) -> bool:
+    return target.torch >= _V2_5
+
+
 def _repeats_groups(target: Target) -> bool:
     return _V2_7 <= target.torch < _V2_12
 
@@ -80,6 +84,10 @@ def scaled_dot_product_attention(ask: Questions) -> Callable[..., Tensor]:
                 enable_gqa=enable_gqa,
             )
             return out.squeeze(0)
+        if enable_gqa and not ask(_knows_groups):
+            # The argument came with 2.5: under an earlier torch libraries that ask its version repeat the heads.
+            key, value = (_repeated(t, query.size(-3) // t.size(-3)) for t in (key, value))
+            enable_gqa = False
         mask = _additive(attn_mask, query.dtype)
         if not on_metal(query, key, value, dropout_p):
             gqa = {"enable_gqa": enable_gqa} if enable_gqa else {}
@@ -97,6 +105,12 @@ def scaled_dot_product_attention(ask: Questions) -> Callable[..., Tensor]:
         )[0]
 
     return twin
+
+
+def _repeated(heads: Tensor, times: int) -> Tensor:
+    *batch, count, length, width = heads.shape
+    apart = heads.unsqueeze(-3).expand(*batch, count, times, length, width)
+    return apart.reshape(*batch, count * times, length, width)
 
 
 def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:

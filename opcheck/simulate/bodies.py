@@ -13,7 +13,7 @@ from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.routes import unwrapped
 from opcheck.simulate.specs import spec_of
 from opcheck.simulate.tensor import MPSTensor, wrap
-from opcheck.versions import Target, Version
+from opcheck.versions import Span, Target, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +114,32 @@ CALLS: dict[str, Callable[[Any, Any], tuple[str, ...] | None]] = {
     "aten::ldexp_": _ldexp("aten::mul.out"),
     "torchaudio::_lfilter_core_loop": _lfilter_core_loop,
 }
+
+
+#: Bodies of earlier releases, where they call what the installed torch's does not: as the macOS wheels' libraries show.
+EARLIER: dict[str, tuple[tuple[Span, tuple[str, ...]], ...]] = {
+    # transformers/attention.cpp: ``isneginf``, which had no kernel for MPS before, from 2.6 on.
+    "aten::_safe_softmax": (
+        (
+            Span(since=Version(2, 5), until=Version(2, 6)),
+            (
+                "aten::_softmax",
+                # scalar_tensor's
+                "aten::empty.memory_format",
+                "aten::fill_.Scalar",
+                "aten::eq.Tensor",
+                "aten::all.dim",
+                "aten::where.self",
+            ),
+        ),
+    ),
+}
+
+
+def earlier(target: Target, name: str) -> tuple[str, ...] | None:
+    """What the composite's body called in the target's release; None where the installed torch's is as good."""
+    spans = EARLIER.get(name, ())
+    return next((calls for span, calls in spans if target.torch in span), None)
 
 
 class _Names:

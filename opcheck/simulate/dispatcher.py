@@ -271,6 +271,10 @@ class Simulator(TorchDispatchMode):
         known = bodies.CALLS.get(route.name)
         if known is not None:
             return known(args, kwargs)
+        if route.name in bodies.EARLIER:
+            calls = FLIGHT.ask(bodies.earlier, route.name)
+            if calls is not None:
+                return calls
         kind = (route.func, *(tensor.dtype for tensor in found), *kwargs)
         if kind not in self._inner:
             self._inner[kind] = None  # a body that calls itself is not followed twice
