@@ -27,12 +27,12 @@ from torch._inductor import config as inductor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
+from opcheck.capture.forked import EndedError, forked
 from opcheck.compile.check.clang import NOT_PROVEN as NOT_CHECKED
 from opcheck.compile.check.clang import check
 from opcheck.compile.execute import NOT_PROVEN as NOT_RUN
 from opcheck.compile.execute.compiler import prepare
 from opcheck.compile.execute.kernels import Function
-from opcheck.capture.forked import EndedError, forked
 from opcheck.compile.inductor_metal import SideCompiler, preload
 from opcheck.files import write_text
 from scripts.opinfo.ci import key

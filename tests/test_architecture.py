@@ -42,7 +42,17 @@ LAYERS = (
 )
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 #: Rooms in which user code and torch run, and their modules that the torch-free rooms import.
-WITH_TORCH = {"simulate", "capture", "compile", "compare", "probe", "emulator", "observe", "precision", "remedies"}
+WITH_TORCH = {
+    "simulate",
+    "capture",
+    "compile",
+    "compare",
+    "probe",
+    "emulator",
+    "observe",
+    "precision",
+    "remedies",
+}
 TORCH_FREE = {
     "compile/__init__.py",
     "compile/check/__init__.py",

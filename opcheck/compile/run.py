@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
+from opcheck.capture.forked import EndedError, forked
 from opcheck.capture.inputs import inputs_for
 from opcheck.capture.load import load
 from opcheck.capture.run import AsModule
 from opcheck.compile import inductor_metal, variants
 from opcheck.compile.execute import NOT_PROVEN, compiler, inductor
-from opcheck.capture.forked import EndedError, forked
 from opcheck.compile.plan import PORTABLE, Plan
 from opcheck.compile.records import Compiled, Failure, Tried, Variant
 from opcheck.errors import InputError

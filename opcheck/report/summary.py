@@ -57,7 +57,9 @@ def capture(report: Report) -> str:
     )
     if facts["mode"] == "run":
         how = _RUNS.get(str(facts["tracer"]), _RUNS["emulator"])
-        return how + (f", torch {facts['installed_torch']}" if facts["installed_torch"] else "") + end
+        return (
+            how + (f", torch {facts['installed_torch']}" if facts["installed_torch"] else "") + end
+        )
     return f"{mode}, tracer {facts['tracer']}, torch {facts['installed_torch']}, {size}{given}{end}"
 
 
@@ -66,7 +68,11 @@ def transfers(report: Report) -> str:
     partition = report.partition
     if not partition.transfers_to_cpu + partition.transfers_to_mps:
         counted = report.capture["tracer"] not in _UNCOUNTED
-        return "no copies by a CPU fallback" if counted else "what CPU fallbacks copied was not told apart"
+        return (
+            "no copies by a CPU fallback"
+            if counted
+            else "what CPU fallbacks copied was not told apart"
+        )
     regions = sum(region.side == "cpu" for region in partition.regions)
     return (
         f"{plural(partition.transfers_to_cpu, 'copy')} to the CPU "
@@ -148,7 +154,9 @@ def next_command(report: Report) -> str:
         return f"opcheck explain {worst.rule}"
     flags = report.capture["flags"]
     if report.capture["mode"] == "run" and report.capture["tracer"] != "emulator":
-        return "opcheck verify PREDICTION.json OBSERVATION.json, with an audit's report and this one"
+        return (
+            "opcheck verify PREDICTION.json OBSERVATION.json, with an audit's report and this one"
+        )
     if report.capture["mode"] == "run":
         return (
             "keep it so in CI: opcheck run --fail-on fallback, or the pytest fixture mps_emulated"

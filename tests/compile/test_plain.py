@@ -9,8 +9,8 @@ import time
 import msgspec
 import pytest
 
-from opcheck.compile import plan
 from opcheck.capture.forked import EndedError, forked
+from opcheck.compile import plan
 from opcheck.compile.lint import lint
 from opcheck.compile.records import Compiled, Failure, FusedNode, Kernel, SideGraph, Tried, Variant
 from opcheck.model import SourceLocation

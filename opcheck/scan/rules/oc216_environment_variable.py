@@ -116,6 +116,7 @@ imported, as a number: `"true"` is none.
 
 ```python
 import torch
+
 os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"
 ```
 
