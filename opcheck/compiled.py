@@ -249,12 +249,13 @@ def _ways(metal: Sequence[Tried]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         of_dtype = ways.setdefault(one.variant.dtype, {})
         way = "training" if one.variant.training else "inference"
         of_dtype[way] = of_dtype.get(way, True) and one.outcome == "works"
-    works, not_works = [], []
+    works: dict[str, None] = {}
+    not_works: dict[str, None] = {}
     for dtype, outcomes in ways.items():
         for way, good in outcomes.items():
             differ = len(set(outcomes.values())) > 1
-            (works if good else not_works).append(f"{dtype} in {way}" if differ else dtype)
-    return tuple(dict.fromkeys(works)), tuple(dict.fromkeys(not_works))
+            (works if good else not_works).setdefault(f"{dtype} in {way}" if differ else dtype)
+    return tuple(works), tuple(not_works)
 
 
 def _portable(tried: Sequence[Tried]) -> str:

@@ -166,10 +166,12 @@ def many() -> Made:
 class Step(nn.Module):
     """Forward, backward and an AdamW step in one call, as a compiled training loop has them."""
 
-    def __init__(self, **implementation: bool) -> None:
+    def __init__(self, *, fused: bool) -> None:
         super().__init__()
         self.layer = nn.Linear(8, 8)
-        self.optimizer = torch.optim.AdamW(self.layer.parameters(), lr=1e-3, **implementation)
+        self.optimizer = torch.optim.AdamW(
+            self.layer.parameters(), lr=1e-3, foreach=not fused, fused=fused
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """The loss before the step."""
@@ -183,7 +185,7 @@ class Step(nn.Module):
 
 def step() -> Made:
     """A compiled training step with AdamW over all parameters at once."""
-    return Step(foreach=True), {"x": torch.linspace(-1, 2, 32).reshape(4, 8)}
+    return Step(fused=False), {"x": torch.linspace(-1, 2, 32).reshape(4, 8)}
 
 
 def fused_step() -> Made:

@@ -131,7 +131,7 @@ def _keep_fitting_strides(gm: torch.fx.GraphModule) -> None:
     told = context.output_strides if context else None
     if not told:
         return
-    (results,) = gm.graph.output_node().args
+    results: Any = gm.graph.output_node().args[0]
     for index, (result, strides) in enumerate(zip(results, told, strict=False)):
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
         if strides and isinstance(value, torch.Tensor) and value.dim() != len(strides):

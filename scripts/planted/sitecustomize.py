@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-_LIBRARY = torch.library.Library("aten", "IMPL")
+_LIBRARY: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # torch has no types for it
 
 
 def _gelu(x: torch.Tensor, **_options: Any) -> torch.Tensor:
