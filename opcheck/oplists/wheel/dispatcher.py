@@ -31,6 +31,8 @@ class Registration(NamedTuple):
     symbols: frozenset[str]
     #: it stands in MPSFallback.mm, by the mangled name of its block.
     from_mps_fallback_file: bool
+    #: where these functions are: in torch <= 2.0 the wrappers of several dispatch keys share their names.
+    addresses: frozenset[int] = frozenset()
 
 
 def registrations(image: Image) -> tuple[Registration, ...]:
@@ -87,6 +89,7 @@ def _of_block(
                         name,
                         _symbols(image, touched),
                         symbol.startswith(_MPS_FALLBACK_FILE),
+                        frozenset(at for at in touched if image.in_text(at)),
                     )
                 )
                 touched = set()
