@@ -1,74 +1,39 @@
-"""What the verbs that ask the op lists share: their flags, and where the answer goes."""
+"""How a verb writes what it found: in which format, and where to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path, PurePath
-from typing import Any, TypeVar
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
 
-import click
 import msgspec
 
-from opcheck.cli import output
+from opcheck.cli import flags, output
+from opcheck.errors import UsageError
 from opcheck.files import write_text
+from opcheck.model import Report
+from opcheck.report import FORMATS as REPORT_FORMATS
+from opcheck.report import format_of, render
 from opcheck.report.asked import FORMATS, write
 from opcheck.report.asked.document import Document
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
-_Flag = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_STDOUT = {"", "-"}
 
 #: The exit code where nothing is known: unknown never passes for an answer.
 COULD_NOT_TELL = 3
 
-_SUFFIXES = {
-    ".txt": "text",
-    ".md": "markdown",
-    ".json": "json",
-    ".yaml": "yaml",
-    ".yml": "yaml",
-    ".csv": "csv",
-    ".html": "html",
-}
-
-torch_flag = click.option(
-    "--torch", metavar="RELEASE", envvar="OPCHECK_TORCH", help="Of this torch release only."
-)
-macos_flag = click.option(
-    "--macos", metavar="VERSION", envvar="OPCHECK_MACOS", help="On this macOS only."
-)
-dtype_flag = click.option(
-    "--dtype", metavar="DTYPE", envvar="OPCHECK_DTYPE", help="With tensors of this dtype."
-)
-output_flag = click.option(
-    "--output",
-    "-o",
-    "output_path",
-    default="",
-    envvar="OPCHECK_OUTPUT",
-    metavar="FILE",
-    help="Write the answer there, not to stdout.",
-)
+#: ``--format`` of what every answer can be written as.
+format_flag = flags.form(FORMATS)
 
 
-def format_choice(names: tuple[str, ...]) -> _Flag:
-    """``--format`` with these names, the first of which is the default."""
-    return click.option(
-        "--format",
-        "-f",
-        "format_name",
-        type=click.Choice(names),
-        envvar="OPCHECK_FORMAT",
-        help=f"[default: by the suffix of --output, else {names[0]}]",
-    )
-
-
-format_flag = format_choice(FORMATS)
-
-
-def chosen(format_name: str | None, output_path: str, names: tuple[str, ...]) -> str:
+def chosen(format_name: str | None, output_path: str, names: Iterable[str]) -> str:
     """The format: as said, else by the file's suffix, else the first."""
-    by_suffix = _SUFFIXES.get(PurePath(output_path).suffix.lower())
-    return format_name or (by_suffix if by_suffix in names else None) or names[0]
+    by_suffix = format_of(output_path)
+    return format_name or (by_suffix if by_suffix in {*names} else None) or next(iter(names))
 
 
 def deliver(
@@ -93,8 +58,54 @@ def put(text: str, output_path: str) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    if output_path in {"", "-"}:
+    if output_path in _STDOUT:
         output.emit(text)
     else:
         write_text(Path(output_path), text)
         output.note(f"written to {output_path}")
+
+
+def file_of(output_path: str) -> Path | None:
+    """The file of ``--output``; None: stdout.
+
+    Raises:
+        UsageError: it cannot be one; said before the work is done.
+    """
+    if output_path in _STDOUT:
+        return None
+    path = Path(output_path)
+    if path.is_dir() or not path.parent.is_dir():
+        wrong = "it is a directory" if path.is_dir() else "no such directory"
+        raise UsageError(
+            f"cannot write the report: {wrong}",
+            context=output_path,
+            hint="name a file in a directory that exists",
+        )
+    return path
+
+
+def deliver_report(
+    report: Report, format_name: str | None, output_path: str, *, color: str, full: bool
+) -> None:
+    """Write the report of an audit to stdout or the file, and to the summary of a step in CI.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    name = chosen(format_name, output_path, REPORT_FORMATS)
+    if output_path in _STDOUT:
+        output.emit(shown(report, name, color=color, full=full))
+    else:
+        write_text(Path(output_path), render(report, name))
+        output.note(f"{report.headline}; the report is in {output_path}")
+    output.step_summary(report, name)
+
+
+def shown(report: Report, name: str, *, color: str, full: bool) -> str:
+    """The report as it is shown: the text as wide as the terminal, and coloured as ``--color`` says."""
+    if name != "text":
+        return render(report, name)
+    from opcheck.report import terminal  # noqa: PLC0415  (rich is slow to load)
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else terminal.WIDTH
+    return terminal.render(report, color=output.color_wanted(color), width=width, full=full)

@@ -9,7 +9,7 @@ import msgspec
 
 from opcheck import __version__
 from opcheck.capture.request import DEFAULT_OPTIMIZER, DEFAULT_TRACER
-from opcheck.cli import VERBS, asking, audit, output
+from opcheck.cli import VERBS, asking, flags, output, requested
 from opcheck.cli.capturing import SHOWING, borrowed
 from opcheck.oplists.registrations import load
 
@@ -40,7 +40,7 @@ _BORROWED = (
     "the CPU's float32 is followed through the whole model.",
 )
 @click.argument("model")
-@click.option("--device", required=True, metavar="DEVICE", help="mps, cuda, cuda:1, xpu, cpu ...")
+@flags.device
 @click.option(
     "--repro",
     default="opcheck-repro",
@@ -52,7 +52,7 @@ _BORROWED = (
     "--time", "timed", is_flag=True, help="Also time each operator, there and on the CPU."
 )
 @asking.format_flag
-@asking.output_flag
+@flags.output()
 def command(  # noqa: D103
     *,
     model: str,
@@ -70,11 +70,11 @@ def command(  # noqa: D103
     from opcheck.report.asked import compared as page  # noqa: PLC0415
 
     lists = load()
-    line = audit.release_of(None, lists)
-    request = audit.request_of(
+    line = requested.release_of(None, lists)
+    request = requested.request_of(
         model,
         line,
-        audit.system_of(None, line, lists),
+        requested.system_of(None, line, lists),
         tracer=DEFAULT_TRACER,
         optimizer=DEFAULT_OPTIMIZER,
         autocast="",

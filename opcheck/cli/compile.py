@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from opcheck import __version__
-from opcheck.cli import VERBS, asking, audit, output
+from opcheck.cli import VERBS, asking, flags, output, requested
 from opcheck.compile.plan import DTYPES, RUNS
 from opcheck.errors import UsageError
 from opcheck.names import parse_dtype
@@ -23,8 +23,8 @@ from opcheck.versions import Target
     "variant for Metal works, with 3 where that cannot be told.",
 )
 @click.argument("model")
-@asking.torch_flag
-@asking.macos_flag
+@flags.torch()
+@flags.macos()
 @click.option("--input", "inputs", multiple=True, metavar="SPEC", help="An input, as for audit.")
 @click.option(
     "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, as for audit."
@@ -48,10 +48,10 @@ from opcheck.versions import Target
 @click.option(
     "--run-metal", is_flag=True, help="Experimental: run the kernels, on this machine's CPU."
 )
-@click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
-@click.option("--verbose", "-v", is_flag=True, help="Show what the program prints.")
+@flags.quiet()
+@flags.verbose("Show what the program prints.")
 @asking.format_flag
-@asking.output_flag
+@flags.output()
 def command(  # noqa: D103
     *,
     model: str,
@@ -80,8 +80,8 @@ def command(  # noqa: D103
     from opcheck.report.asked import compiled as page  # noqa: PLC0415
 
     lists = load()
-    line = audit.release_of(torch, lists)
-    system = audit.system_of(macos, line, lists)
+    line = requested.release_of(torch, lists)
+    system = requested.system_of(macos, line, lists)
     chosen_runs, chosen = tuple(runs) or RUNS, tuple(map(parse_dtype, dtypes)) or DTYPES
     if timeout <= 0:
         raise UsageError("the timeout must be more than nothing", context="--timeout")
@@ -106,7 +106,7 @@ def command(  # noqa: D103
         torch=str(line),
         macos=str(system),
         inputs=tuple(inputs),
-        config=dict(audit.setting(text) for text in settings),
+        config=dict(requested.setting(text) for text in settings),
     )
     with output.progress(quiet=quiet, verbose=verbose) as progress:
         compiled = compile_variants(

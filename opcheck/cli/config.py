@@ -29,7 +29,7 @@ _VERBS = ("audit", "gate")
 _OWN_TABLES = ("scan",)
 
 
-def read(options: Iterable[click.Option], directory: Path) -> dict[str, object]:
+def read(options: Iterable[click.Parameter], directory: Path) -> dict[str, object]:
     """The defaults by the parameters' names; empty without a file or a table.
 
     Raises:

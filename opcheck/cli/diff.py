@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opcheck.cli import VERBS, asking, capturing, output
+from opcheck.cli import VERBS, asking, capturing, flags, output
 from opcheck.errors import UsageError
 
 if TYPE_CHECKING:
     from opcheck.changes.records import Comparison
 
-_LEVELS = ("regressions", "error", "warning", "note", "never")
 _REPORTS = {".json", ".yaml", ".yml"}
 
 
@@ -29,16 +28,14 @@ _REPORTS = {".json", ".yaml", ".yml"}
 @click.argument("what", nargs=-1, required=True, metavar="(BEFORE AFTER | MODEL)")
 @click.option("--from", "before", metavar="TARGET", help="With MODEL: torch=2.9,macos=14.")
 @click.option("--to", "after", metavar="TARGET", help="With MODEL: torch=2.13,macos=15,fallback=1.")
-@asking.macos_flag
-@click.option(
-    "--fail-on",
-    type=click.Choice(_LEVELS),
-    envvar="OPCHECK_FAIL_ON",
-    help="Exit with 1 where something new is as severe; regressions: of two releases.  "
-    "[default: error; of two releases never]",
+@flags.macos("Of two releases: on this macOS only.")
+@flags.fail_on(
+    ("regressions", *flags.SEVERITIES),
+    None,
+    " that is new; regressions: of two releases.  [default: error; of two releases never]",
 )
 @asking.format_flag
-@asking.output_flag
+@flags.output()
 def command(
     *,
     what: tuple[str, ...],
@@ -84,13 +81,13 @@ def _misused(message: str) -> UsageError:
 def _targets(model: str, before: str, after: str, captured: dict[str, Any]) -> Comparison:
     from opcheck.changes.compare import compare  # noqa: PLC0415  (not for --help)
     from opcheck.changes.records import side_of  # noqa: PLC0415
-    from opcheck.cli import audit, targets  # noqa: PLC0415
+    from opcheck.cli import requested, targets  # noqa: PLC0415
     from opcheck.oplists.registrations import load  # noqa: PLC0415
 
     lists = load()
     pair = targets.parse(before, "--from", lists), targets.parse(after, "--to", lists)
     shown = {name: captured.pop(name) for name in capturing.SHOWING}
-    request = audit.request_of(
+    request = requested.request_of(
         model, pair[0].torch, pair[0].macos, fallback=pair[0].cpu_fallback, **captured
     )
     made = targets.reports(request, pair, lists, **shown)

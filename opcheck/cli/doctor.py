@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from opcheck.cli import VERBS, asking
+from opcheck.cli import VERBS, asking, flags
 from opcheck.errors import UsageError
-
-_LEVELS = ("error", "warning", "note", "never")
 
 
 @click.command("doctor", help=VERBS["doctor"])
@@ -30,17 +28,10 @@ _LEVELS = ("error", "warning", "note", "never")
     metavar="FILE",
     help="Also read a requirements.txt or pyproject.toml. Repeatable.",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice(_LEVELS),
-    default="error",
-    show_default=True,
-    envvar="OPCHECK_FAIL_ON",
-    help="Exit with 1 where a finding is as severe.",
-)
-@click.option("--strict", is_flag=True, help="Exit with 3 where a check could not be made.")
+@flags.fail_on(flags.SEVERITIES, "error")
+@flags.strict("Exit with 3 where a check could not be made.")
 @asking.format_flag
-@asking.output_flag
+@flags.output()
 def command(
     *,
     gather: bool,
@@ -76,7 +67,6 @@ def command(
         requirements=tuple(map(Path, requirements)),
     )
     asking.deliver(diagnosis, page.document, format_name, output_path)
-    counted = _LEVELS[: _LEVELS.index(fail_on) + 1] if fail_on != "never" else ()
-    if any(diagnosis.totals[level] for level in counted):
+    if any(diagnosis.totals[level] for level in flags.counted(fail_on)):
         return 1
     return asking.COULD_NOT_TELL if strict and diagnosis.unknown else 0

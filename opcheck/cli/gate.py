@@ -12,8 +12,7 @@ import click
 import msgspec
 
 from opcheck.cache import default_folder
-from opcheck.cli import VERBS, audit, config, output
-from opcheck.cli.audit import _Audit, _flag, _writable
+from opcheck.cli import VERBS, asking, config, flags, output, requested
 from opcheck.cli.capturing import borrowed
 from opcheck.errors import UsageError
 from opcheck.files import write_text
@@ -27,7 +26,6 @@ from opcheck.gate.work import Job, Result, kept
 from opcheck.ignores import Ignores
 from opcheck.oplists.registrations import OpLists, load
 from opcheck.ranges import NEWEST
-from opcheck.report import format_of
 from opcheck.report.gated import FORMATS
 from opcheck.rules import BY_ID
 from opcheck.wording import plural
@@ -41,7 +39,7 @@ _SAID = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVI
 
 @click.command(
     "gate",
-    cls=_Audit,
+    cls=flags.Configured,
     help=VERBS["gate"],
     params=borrowed(*_BORROWED, "strict", "quiet", "verbose"),
     epilog="MODEL is a name of [[tool.opcheck.models]] in pyproject.toml, or a model as opcheck audit "
@@ -49,94 +47,73 @@ _SAID = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVI
     "passed; 1 something fails that is not in the baseline; 2 usage; 3 a model could not be told.",
 )
 @click.argument("names", nargs=-1, metavar="[MODEL]...")
-@_flag(
+@flags.flag(
     "--torch",
     metavar="RANGE",
     help='Not the configured targets but these: 2.13, ">=2.9", "last 3".',
 )
-@_flag("--macos", metavar="RANGE", help='The same of macOS: 15, ">=14".')
-@_flag("--fallback/--no-fallback", default=False, help="PYTORCH_ENABLE_MPS_FALLBACK=1 is set.")
-@_flag(
+@flags.flag("--macos", metavar="RANGE", help='The same of macOS: 15, ">=14".')
+@flags.fallback
+@flags.flag(
     "--environment",
     default="",
-    show_default=False,
     metavar="NAME",
     help="Only the targets that name this environment.",
 )
-@_flag(
-    "--fail-on",
-    type=click.Choice(tuple(FAIL_ON)),
-    default="unsupported",
-    help="What fails: this and worse.",
-)
-@_flag(
+@flags.fail_on(FAIL_ON, "unsupported", "; unsupported: whatever raises on the target.")
+@flags.flag(
     "--max",
     "limits",
     multiple=True,
     metavar="NAME=NUMBER",
     help=f"Allow so many: {', '.join(LIMITS)}. bytes=10MB. Repeatable.",
 )
-@_flag(
+@flags.flag(
     "--baseline",
     default="",
-    show_default=False,
     metavar="FILE",
     help="Findings that are known: only what is not in the file fails.",
 )
 @click.option("--update-baseline", is_flag=True, help="Write what fails or could into --baseline.")
-@_flag(
+@flags.flag(
     "--jobs",
     "-j",
     type=click.IntRange(min=1),
     default=min(_MOST_JOBS, os.cpu_count() or 1),
     help="Models that are audited at once.",
 )
-@_flag("--cache/--no-cache", default=True, help="Keep results for the next run.")
-@_flag(
+@flags.flag("--cache/--no-cache", default=True, help="Keep results for the next run.")
+@flags.flag(
     "--cache-dir",
     default="",
     show_default="the user's cache",
     metavar="FOLDER",
     help="Where they are kept.",
 )
-@_flag(
-    "--format",
-    "-f",
-    "format_name",
-    type=click.Choice(tuple(FORMATS)),
-    help="Format of the report.  [default: by the suffix of --output, else text]",
-)
-@_flag(
-    "--output",
-    "-o",
-    "output_path",
-    default="",
-    show_default=False,
-    metavar="FILE",
-    help="Write the report there, not to stdout.",
-)
+@flags.form(FORMATS)
+@flags.output()
 @click.pass_context
 def command(
-    ctx: click.Context, /, *, names: Sequence[str], update_baseline: bool, quiet: bool, **flags: Any
+    ctx: click.Context, /, *, names: Sequence[str], update_baseline: bool, quiet: bool, **given: Any
 ) -> int:
     """Audit what is configured, write the report, return the exit code."""
-    if update_baseline and not flags["baseline"]:
+    if update_baseline and not given["baseline"]:
         raise UsageError(
             "there is no baseline to update",
             context="--update-baseline",
             hint="name its file: --baseline opcheck-baseline.yaml",
         )
     lists = load()
-    plan = _plan(ctx, names, flags, lists)
-    path = _writable(flags["output_path"]) if flags["output_path"] not in {"", "-"} else None
-    known = _baseline(flags["baseline"], may_be_missing=update_baseline)
+    plan = _plan(ctx, names, given, lists)
+    path = asking.file_of(given["output_path"])
+    known = _baseline(given["baseline"], may_be_missing=update_baseline)
 
     from opcheck.gate import assemble  # noqa: PLC0415  (a wrong flag need not wait for it)
     from opcheck.report.gated import render  # noqa: PLC0415
 
-    policies = _policies(ctx, flags)
-    whole = not names and not flags["environment"] and not _own_targets(ctx)
-    results, interrupted = _results(plan, flags, quiet=quiet)
+    policies = _policies(ctx, given)
+    whole = not names and not given["environment"] and not _own_targets(ctx)
+    results, interrupted = _results(plan, given, quiet=quiet)
 
     def assembled(baseline: Baseline | None) -> GateReport:
         # What silences nothing is asked of each report anew.
@@ -155,14 +132,14 @@ def command(
     report = assembled(known)
     if update_baseline and not interrupted:
         known = baseline_file.updated(known, report.cells, lists.digest, whole=whole)
-        baseline_file.write(Path(flags["baseline"]), known)
+        baseline_file.write(Path(given["baseline"]), known)
         count = sum(map(len, known.models.values()))
-        output.note(f"{plural(count, 'finding')} known now, in {flags['baseline']}")
+        output.note(f"{plural(count, 'finding')} known now, in {given['baseline']}")
         report = assembled(known)
-    name = flags["format_name"] or _by_suffix(flags["output_path"])
+    name = asking.chosen(given["format_name"], given["output_path"], FORMATS)
     if path:
         write_text(path, render(report, name))
-        output.note(f"the report is in {flags['output_path']}")
+        output.note(f"the report is in {given['output_path']}")
     else:
         output.emit(render(report, name))
     output.add_to_summary(lambda: _step_summary(report), name)
@@ -170,7 +147,7 @@ def command(
 
 
 def _plan(
-    ctx: click.Context, names: Sequence[str], flags: dict[str, Any], lists: OpLists
+    ctx: click.Context, names: Sequence[str], given: dict[str, Any], lists: OpLists
 ) -> Settings:
     """The models and targets that are asked for.
 
@@ -181,11 +158,11 @@ def _plan(
     own = None
     if _own_targets(ctx) or not tables.get("targets"):
         own = Targets(
-            torch=flags["torch"] or NEWEST,
-            macos=flags["macos"] or NEWEST,
-            fallback=flags["fallback"],
+            torch=given["torch"] or NEWEST,
+            macos=given["macos"] or NEWEST,
+            fallback=given["fallback"],
         )
-    plan = settings(tables, where, lists, environment=flags["environment"], targets=own)
+    plan = settings(tables, where, lists, environment=given["environment"], targets=own)
     if own and _own_targets(ctx):
         # They are for all models, whatever target their tables name.
         freed = [msgspec.structs.replace(model, targets=()) for model in plan.models]
@@ -227,28 +204,28 @@ def _is_said(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) in _SAID
 
 
-def _policies(ctx: click.Context, flags: dict[str, Any]) -> Callable[[Model, Planned], Policy]:
-    limits = dict(limit(text) for text in flags["limits"])
+def _policies(ctx: click.Context, given: dict[str, Any]) -> Callable[[Model, Planned], Policy]:
+    limits = dict(limit(text) for text in given["limits"])
     said = _is_said(ctx, "limits")
-    base = Policy(fail_on=flags["fail_on"], limits=limits, strict=flags["strict"])
+    base = Policy(fail_on=given["fail_on"], limits=limits, strict=given["strict"])
     # What the command line says wins over every table.
     over = Policy(
-        fail_on=flags["fail_on"] if _is_said(ctx, "fail_on") else "", limits=limits if said else {}
+        fail_on=given["fail_on"] if _is_said(ctx, "fail_on") else "", limits=limits if said else {}
     )
     return lambda model, planned: policy(model, planned, base, over)
 
 
 def _results(
-    plan: Settings, flags: dict[str, Any], *, quiet: bool
+    plan: Settings, given: dict[str, Any], *, quiet: bool
 ) -> tuple[dict[str, Result], bool]:
     """What each model came to, by name, and whether somebody interrupted."""
     from opcheck.gate.run import run  # noqa: PLC0415  (a wrong flag need not wait for it)
 
-    every = [_job(model, plan, flags) for model in plan.models]
+    every = [_job(model, plan, given) for model in plan.models]
     results = {job.name: result for job in every if (result := kept(job)) is not None}
     jobs = [job for job in every if job.name not in results]
     interrupted = False
-    with output.progress(quiet=quiet, verbose=flags["verbose"]) as progress:
+    with output.progress(quiet=quiet, verbose=given["verbose"]) as progress:
 
         def say(number: int, text: str) -> None:
             if progress is not None:
@@ -259,7 +236,7 @@ def _results(
             say(number, result.failed.message if result.failed else "done")
 
         try:
-            run(jobs, flags["jobs"], done, say)
+            run(jobs, given["jobs"], done, say)
         except KeyboardInterrupt:
             interrupted = True
     if not quiet:
@@ -280,13 +257,13 @@ def _tell(results: Mapping[str, Result], *, interrupted: bool) -> None:
         output.note("interrupted: the report holds what was finished")
 
 
-def _job(model: Model, plan: Settings, flags: dict[str, Any]) -> Job:
+def _job(model: Model, plan: Settings, given: dict[str, Any]) -> Job:
     def own(name: str) -> Any:
         value = getattr(model, name)
-        return flags[name] if value is None else value
+        return given[name] if value is None else value
 
     targets = tuple(planned.target for planned in of_all(model, plan.targets))
-    request = audit.request_of(
+    request = requested.request_of(
         model.model,
         targets[0].torch,
         targets[0].macos,
@@ -301,15 +278,15 @@ def _job(model: Model, plan: Settings, flags: dict[str, Any]) -> Job:
         optimizer=own("optimizer"),
         autocast=own("autocast"),
         tracer=own("tracer"),
-        timeout=flags["timeout"],
-        memory_limit=flags["memory_limit"],
+        timeout=given["timeout"],
+        memory_limit=given["memory_limit"],
     )
     return Job(
         name=model.name,
         request=msgspec.structs.replace(request, config=model.config),
         targets=targets,
-        cache=str(flags["cache_dir"] or default_folder()) if flags["cache"] else "",
-        show_output=flags["verbose"],
+        cache=str(given["cache_dir"] or default_folder()) if given["cache"] else "",
+        show_output=given["verbose"],
     )
 
 
@@ -317,11 +294,6 @@ def _baseline(file: str, *, may_be_missing: bool) -> Baseline | None:
     if not file or (may_be_missing and not Path(file).exists()):
         return None
     return baseline_file.read(Path(file))
-
-
-def _by_suffix(path: str) -> str:
-    name = format_of(path) if path else None
-    return name if name in FORMATS else "text"
 
 
 def _step_summary(report: GateReport) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from opcheck.cli import VERBS, asking
+from opcheck.cli import VERBS, asking, flags
 
 
 @click.command("history", help=VERBS["history"], epilog="QUERY is as for opcheck op.")
 @click.argument("query")
-@asking.macos_flag
-@asking.dtype_flag
+@flags.macos("On this macOS only.")
+@flags.dtype
 @asking.format_flag
-@asking.output_flag
+@flags.output()
 def command(
     *,
     query: str,

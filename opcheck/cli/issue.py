@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from opcheck.cli import VERBS, asking, output, repro
+from opcheck.cli import VERBS, asking, flags, output, repro
 
 
 @click.command("issue", help=VERBS["issue"], params=[*repro.PARAMETERS], epilog=repro.EPILOG)
 @click.argument("source")
 @click.argument("which", required=False)
-@asking.output_flag
+@flags.output()
 def command(source: str, which: str | None, output_path: str, **captured: Any) -> int:
     """Write the text; 3 where its program could not be checked."""
     from opcheck.repro import issue  # noqa: PLC0415  (not for --help)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from opcheck.cli import VERBS, asking
+from opcheck.cli import VERBS, asking, flags
 
 FORMATS = ("markdown", "csv", "json", "html")
 
@@ -14,20 +14,10 @@ FORMATS = ("markdown", "csv", "json", "html")
     help=VERBS["matrix"],
     epilog="The HTML page stands alone, and holds all releases of the lists.",
 )
-@click.option(
-    "--torch",
-    metavar="RELEASE",
-    envvar="OPCHECK_TORCH",
-    help="The torch release.  [default: the newest list]",
-)
-@click.option(
-    "--macos",
-    metavar="VERSION",
-    envvar="OPCHECK_MACOS",
-    help="The Mac's macOS.  [default: the newest known]",
-)
-@asking.format_choice(FORMATS)
-@asking.output_flag
+@flags.torch()
+@flags.macos()
+@flags.form(FORMATS)
+@flags.output()
 def command(
     *, torch: str | None, macos: str | None, format_name: str | None, output_path: str
 ) -> int:

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import click
 
-from opcheck.cli import VERBS, output
-from opcheck.cli.audit import _Audit, _flag, _for_terminal, _writable
+from opcheck.cli import VERBS, asking, flags, output
 from opcheck.errors import UsageError
-from opcheck.files import write_text
 from opcheck.gate import FAIL_ON, exit_code
 from opcheck.oplists.registrations import load
-from opcheck.report import FORMATS, format_of, render
+from opcheck.report import FORMATS
 
 #: Bytes of all logs together; a longer one is a mistake, or wants to be cut first.
 LARGEST = 1 << 30
@@ -22,44 +20,20 @@ LARGEST = 1 << 30
 
 @click.command(
     "observe",
-    cls=_Audit,
+    cls=flags.Configured,
     help=VERBS["observe"],
     epilog="LOG is a file with what a program on a Mac, or a CI job, printed; - is stdin. Time stamps, colours and the "
     "marks of CI services are taken off. PYTORCH_MPS_LOG_PROFILE_INFO=102 makes torch 2.1 and newer print each fallback "
     "and copy. Each flag has a variable (--fail-on: OPCHECK_FAIL_ON).",
 )
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
-@_flag("--torch", metavar="RELEASE", help="The release, where the log does not tell.")
-@_flag("--macos", metavar="VERSION", help="The Mac's macOS, where the log does not tell.")
-@_flag(
-    "--format",
-    "-f",
-    "format_name",
-    type=click.Choice(tuple(FORMATS)),
-    help="Format of the report.  [default: by the suffix of --output, else text]",
-)
-@_flag(
-    "--output",
-    "-o",
-    "output_path",
-    default="",
-    show_default=False,
-    metavar="FILE",
-    help="Write the report there.",
-)
-@_flag(
-    "--fail-on",
-    type=click.Choice(tuple(FAIL_ON)),
-    default="unsupported",
-    help="Exit with 1 for this and worse; unsupported: whatever raised.",
-)
-@_flag("--verbose", "-v", is_flag=True, help="Nothing cut in the text.")
-@_flag(
-    "--color",
-    type=click.Choice(("auto", "always", "never")),
-    default="auto",
-    help="Colour the text; auto: on a terminal, unless NO_COLOR is set.",
-)
+@flags.torch("The release, where the log does not tell.")
+@flags.macos("The Mac's macOS, where the log does not tell.")
+@flags.form(FORMATS)
+@flags.output()
+@flags.fail_on(FAIL_ON, "unsupported", "; unsupported: whatever raised.")
+@flags.verbose()
+@flags.color
 def command(
     *,
     logs: Sequence[str],
@@ -72,21 +46,13 @@ def command(
     color: str,
 ) -> int:
     """Read the logs, write the report, return the exit code."""
-    path = _writable(output_path) if output_path not in {"", "-"} else None
+    asking.file_of(output_path)
     texts = [(name if name != "-" else "stdin", _text(name)) for name in logs]
 
     from opcheck.observe.log_report import read  # noqa: PLC0415  (a wrong flag need not wait for it)
 
     report = read(texts, load(), torch=torch, macos=macos)
-    name = format_name or (format_of(output_path) if path else None) or "text"
-    if path:
-        write_text(path, render(report, name))
-        output.note(f"{report.headline}; the report is in {output_path}")
-    elif name == "text":
-        output.emit(_for_terminal(report, color=output.color_wanted(color), full=verbose))
-    else:
-        output.emit(render(report, name))
-    output.step_summary(report, name)
+    asking.deliver_report(report, format_name, output_path, color=color, full=verbose)
     if not report.totals["calls"]:
         output.note("nothing in it is what PyTorch, or Metal, prints of MPS")
     return exit_code(report, fail_on=fail_on, strict=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from opcheck.cli import VERBS, asking
+from opcheck.cli import VERBS, asking, flags
 
 
 @click.command(
@@ -14,11 +14,11 @@ from opcheck.cli import VERBS, asking
     "F.gelu, Tensor.masked_fill_ or a bare isin. Exits with 3 where nothing is known.",
 )
 @click.argument("query")
-@asking.torch_flag
-@asking.macos_flag
-@asking.dtype_flag
+@flags.torch("Of this torch release only.")
+@flags.macos("On this macOS only.")
+@flags.dtype
 @asking.format_flag
-@asking.output_flag
+@flags.output()
 def command(  # noqa: D103
     *,
     query: str,

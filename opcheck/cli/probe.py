@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from opcheck.cli import VERBS, asking, output
+from opcheck.cli import VERBS, asking, flags, output
 from opcheck.errors import UsageError
 from opcheck.files import write_text
 from opcheck.names import parse_dtype
@@ -23,7 +23,7 @@ _FILES = (".yaml", ".yml", ".json")
     "or .json the results are evidence that opcheck reads again; without, a summary is printed. Exits with 1 where "
     "something is wrong, raises, crashes or hangs. Needs the extra: pip install 'opcheck[probe]'.",
 )
-@click.option("--device", required=True, metavar="DEVICE", help="mps, cuda, cuda:1, xpu, cpu ...")
+@flags.device
 @click.option(
     "--op",
     "patterns",
@@ -49,14 +49,12 @@ _FILES = (".yaml", ".yml", ".json")
 @click.option(
     "--timeout", type=click.FLOAT, default=60.0, show_default=True, help="Seconds for each of them."
 )
-@click.option(
-    "--fallback/--no-fallback", help="PYTORCH_ENABLE_MPS_FALLBACK=1 is set.  [default: no]"
-)
+@flags.fallback
 @click.option("--resume", is_flag=True, help="Go on with the file that --output names.")
-@click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
-@click.option("--verbose", "-v", is_flag=True, help="Show each OpInfo.")
+@flags.quiet()
+@flags.verbose("Show each OpInfo.")
 @asking.format_flag
-@asking.output_flag
+@flags.output()
 def command(  # noqa: D103
     *,
     device: str,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opcheck.cli import VERBS, asking, capturing, output
+from opcheck.cli import VERBS, asking, capturing, flags, output
 from opcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ PARAMETERS = capturing.borrowed(
 @click.command("repro", help=VERBS["repro"], params=[*PARAMETERS], epilog=EPILOG)
 @click.argument("source")
 @click.argument("which", required=False)
-@asking.output_flag
+@flags.output()
 def command(source: str, which: str | None, output_path: str, **captured: Any) -> int:
     """Write the program; 3 where it could not be checked."""
     chosen = chosen_finding(source, which, **captured)
@@ -67,15 +67,15 @@ def _report(source: str, **captured: Any) -> Saved:
     if Path(source).suffix in _SUFFIXES:
         return saved.read(source)
     from opcheck import pipeline  # noqa: PLC0415
-    from opcheck.cli import audit  # noqa: PLC0415
+    from opcheck.cli import requested  # noqa: PLC0415
     from opcheck.oplists.registrations import load  # noqa: PLC0415
 
     lists = load()
-    line = audit.release_of(captured.pop("torch"), lists)
-    system = audit.system_of(captured.pop("macos"), line, lists)
+    line = requested.release_of(captured.pop("torch"), lists)
+    system = requested.system_of(captured.pop("macos"), line, lists)
     fallback = captured.pop("fallback")
     shown = {name: captured.pop(name) for name in capturing.SHOWING}
-    request = audit.request_of(source, line, system, fallback=fallback, **captured)
+    request = requested.request_of(source, line, system, fallback=fallback, **captured)
     with output.progress(**shown) as progress:
         made = pipeline.audit(request, lists, progress=progress, show_output=shown["verbose"])
     return saved.of(made)

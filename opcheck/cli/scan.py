@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from opcheck.cli import VERBS, asking, config, output
+from opcheck.cli import VERBS, asking, config, flags, output
 from opcheck.errors import UsageError
 from opcheck.files import write_text
 from opcheck.wording import plural
@@ -16,26 +16,18 @@ if TYPE_CHECKING:
     from opcheck.ignores import Entry
     from opcheck.scan.records import ScanReport
 
-_LEVELS = ("error", "warning", "note", "never")
 _FORMATS = (
     *("text", "markdown", "json", "yaml"),
     *("jsonl", "sarif", "junit", "github", "gitlab", "csv"),
 )
 
 
-class _Scan(click.Command):
+class _Scan(flags.Configured):
     """A command whose flags, and paths, get their defaults from ``[tool.opcheck.scan]``."""
 
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        """Click's, with that table as its default map."""
-        extra["default_map"] = config.of_verb("scan", self.params, Path.cwd())
-        return super().make_context(info_name, args, parent, **extra)
+    def defaults(self) -> dict[str, object]:
+        """What that table says."""
+        return config.of_verb("scan", self.params, Path.cwd())
 
 
 @click.command(
@@ -47,40 +39,30 @@ class _Scan(click.Command):
     "ignore findings.",
 )
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
-@asking.torch_flag
-@asking.macos_flag
-@click.option(
+@flags.torch()
+@flags.macos()
+@flags.flag(
     "--exclude",
     multiple=True,
     metavar="PATTERN",
-    envvar="OPCHECK_EXCLUDE",
     help="Leave out these files or folders: 'tests/*'. Repeatable.",
 )
-@click.option(
+@flags.flag(
     "--select",
     multiple=True,
     metavar="CODE",
-    envvar="OPCHECK_SELECT",
     help="Only this rule, or those that begin so: OC21. Repeatable.",
 )
-@click.option(
+@flags.flag(
     "--baseline",
     default="",
     metavar="FILE",
-    envvar="OPCHECK_BASELINE",
     help="Leave out the findings that this file knows.",
 )
 @click.option("--update-baseline", is_flag=True, help="Write all findings to that file.")
-@click.option(
-    "--fail-on",
-    type=click.Choice(_LEVELS),
-    default="error",
-    show_default=True,
-    envvar="OPCHECK_FAIL_ON",
-    help="Exit with 1 where a finding is as severe.",
-)
-@asking.format_choice(_FORMATS)
-@asking.output_flag
+@flags.fail_on(flags.SEVERITIES, "error")
+@flags.form(_FORMATS)
+@flags.output()
 def command(
     *,
     paths: tuple[str, ...],
@@ -130,8 +112,7 @@ def command(
         output.note(note)
     if fail_on == "never":
         return 0
-    counted = _LEVELS[: _LEVELS.index(fail_on) + 1]
-    if any(found.totals[level] for level in counted):
+    if any(found.totals[level] for level in flags.counted(fail_on)):
         return 1
     return asking.COULD_NOT_TELL if found.problems else 0
 
@@ -147,11 +128,10 @@ def _ignores() -> tuple[Entry, ...]:
 
 
 def _deliver(found: ScanReport, format_name: str | None, output_path: str) -> None:
-    from opcheck.report import format_of, scanned  # noqa: PLC0415  (not for --help)
+    from opcheck.report import scanned  # noqa: PLC0415  (not for --help)
     from opcheck.report.asked import scan as page  # noqa: PLC0415
 
-    by_suffix = format_of(output_path)
-    name = format_name or (by_suffix if by_suffix in _FORMATS else None) or _FORMATS[0]
+    name = asking.chosen(format_name, output_path, _FORMATS)
     if name in scanned.FORMATS:
         asking.put(scanned.render(found, name), output_path)
     else:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opcheck.capture.request import MODES
-from opcheck.cli import VERBS, asking, output
-from opcheck.cli.audit import _flag as flag
+from opcheck.cli import VERBS, asking, flags, output
 from opcheck.errors import UsageError
 from opcheck.oplists.registrations import load
 from opcheck.ranges import pairs
@@ -63,26 +62,28 @@ def command() -> None:
     "(.txt, .yaml, .toml) that list them.",
 )
 @click.argument("models", nargs=-1, required=True)
-@flag(
+@flags.flag(
     "--torch",
     multiple=True,
     default=("all",),
     metavar="RANGE",
     help='Releases: 2.13, ">=2.9", "last 3", all.',
 )
-@flag(
+@flags.flag(
     "--macos",
     multiple=True,
     default=("newest",),
     metavar="RANGE",
     help="macOS versions, in the same way.",
 )
-@flag("--fallback/--no-fallback", default=False, help="PYTORCH_ENABLE_MPS_FALLBACK=1 is set.")
-@flag("--mode", "modes", multiple=True, type=click.Choice(MODES), default=MODES, help="Repeatable.")
-@flag("--folder", default="sweep", metavar="DIR", help="Where results are kept.")
-@flag("--fresh", is_flag=True, help="Forget what the folder holds.")
-@flag("--small/--as-is", default=True, help="Library models with fewer layers and experts.")
-@flag(
+@flags.fallback
+@flags.flag(
+    "--mode", "modes", multiple=True, type=click.Choice(MODES), default=MODES, help="Repeatable."
+)
+@flags.flag("--folder", default="sweep", metavar="DIR", help="Where results are kept.")
+@flags.flag("--fresh", is_flag=True, help="Forget what the folder holds.")
+@flags.flag("--small/--as-is", default=True, help="Library models with fewer layers and experts.")
+@flags.flag(
     "--jobs",
     "-j",
     type=click.IntRange(min=1),
@@ -90,30 +91,31 @@ def command() -> None:
     metavar="N",
     help="Processes.  [default: one a core]",
 )
-@flag("--backend", type=click.Choice(BACKENDS), default="local", help="Where joblib runs the work.")
-@flag(
+@flags.flag(
+    "--backend", type=click.Choice(BACKENDS), default="local", help="Where joblib runs the work."
+)
+@flags.flag(
     "--scheduler",
     default="",
-    show_default=False,
     metavar="ADDRESS",
     help="Of the cluster: tcp://host:8786.",
 )
-@flag(
+@flags.flag(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=120.0,
     metavar="SECONDS",
     help="For a model and mode.",
 )
-@flag(
+@flags.flag(
     "--memory-limit",
     type=click.FloatRange(min=0, min_open=True),
     default=4.0,
     metavar="GB",
     help="For a model.",
 )
-@flag("--quiet", "-q", is_flag=True, help="Show no progress.")
-@flag("--verbose", "-v", is_flag=True, help="A line on stderr for each model.")
+@flags.quiet()
+@flags.verbose("A line on stderr for each model.")
 def sweep_models(
     *,
     models: Sequence[str],
@@ -183,8 +185,8 @@ def sweep_models(
 
 @command.command("report", help="Say what a sweep came to.")
 @click.argument("folder", type=click.Path())
-@asking.format_choice(("markdown", "html"))
-@asking.output_flag
+@flags.form(("markdown", "html"))
+@flags.output()
 def report(*, folder: str, format_name: str | None, output_path: str) -> int:
     """Write the report."""
     _needs("local", "")

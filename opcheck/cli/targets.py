@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.cli import audit, output
+from opcheck.cli import output, requested
 from opcheck.errors import UsageError
 from opcheck.model import Report
 from opcheck.oplists.registrations import OpLists
@@ -38,8 +38,8 @@ def parse(text: str, flag: str, lists: OpLists) -> Target:
             f"not a yes or no: {fallback!r}", context=f"{flag} {text}", hint="write fallback=1"
         )
     try:
-        line = audit.release_of(values.get("torch"), lists)
-        system = audit.system_of(values.get("macos"), line, lists)
+        line = requested.release_of(values.get("torch"), lists)
+        system = requested.system_of(values.get("macos"), line, lists)
     except UsageError as error:
         error.context = f"{flag} {text}"
         raise

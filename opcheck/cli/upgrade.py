@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from opcheck.cli import VERBS, asking, capturing, config, output
+from opcheck.cli import VERBS, asking, capturing, config, flags, output
 from opcheck.errors import OpcheckError
 from opcheck.oplists.registrations import OpLists
 
@@ -17,24 +17,13 @@ from opcheck.oplists.registrations import OpLists
 _NOT_OURS = {"format_name", "output_path"}
 
 
-class _Upgrade(click.Command):
+class _Upgrade(flags.Configured):
     """A command whose flags get their defaults from the configuration of an audit."""
 
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        """Click's, with the configuration file as its default map."""
-        flags = [
-            flag
-            for flag in self.params
-            if isinstance(flag, click.Option) and flag.name not in _NOT_OURS
-        ]
-        extra["default_map"] = config.read(flags, Path.cwd())
-        return super().make_context(info_name, args, parent, **extra)
+    def defaults(self) -> dict[str, object]:
+        """Those of the flags that mean the same here."""
+        ours = [one for one in self.params if one.name not in _NOT_OURS]
+        return config.read(ours, Path.cwd())
 
 
 @click.command(
@@ -46,18 +35,8 @@ class _Upgrade(click.Command):
     "of opcheck audit.",
 )
 @click.argument("model")
-@click.option(
-    "--torch",
-    metavar="RELEASE",
-    envvar="OPCHECK_TORCH",
-    help="Where you are.  [default: the installed torch]",
-)
-@click.option(
-    "--macos",
-    metavar="VERSION",
-    envvar="OPCHECK_MACOS",
-    help="Where you are.  [default: this Mac's, else the newest known]",
-)
+@flags.torch("Where you are.  [default: the installed torch]")
+@flags.macos("Where you are.  [default: this Mac's, else the newest known]")
 @click.option(
     "--releases",
     metavar="RANGE",
@@ -66,7 +45,7 @@ class _Upgrade(click.Command):
     help="Look at these releases: '>=2.9', 'last 3'.",
 )
 @asking.format_flag
-@asking.output_flag
+@flags.output()
 def command(
     *,
     model: str,
@@ -82,21 +61,21 @@ def command(
     """Write where to go; 3 where the model's run broke off."""
     from opcheck import ranges  # noqa: PLC0415  (not for --help)
     from opcheck.changes import upgrade  # noqa: PLC0415
-    from opcheck.cli import audit, targets  # noqa: PLC0415
+    from opcheck.cli import requested, targets  # noqa: PLC0415
     from opcheck.oplists.registrations import load  # noqa: PLC0415
     from opcheck.report.asked import FORMATS, write  # noqa: PLC0415
     from opcheck.report.asked import upgrade as page  # noqa: PLC0415
     from opcheck.versions import Target  # noqa: PLC0415
 
     lists = load()
-    line = audit.release_of(torch or _installed(lists), lists)
-    system = audit.system_of(macos or platform.mac_ver()[0], line, lists)
+    line = requested.release_of(torch or _installed(lists), lists)
+    system = requested.system_of(macos or platform.mac_ver()[0], line, lists)
     if not (torch and macos):
         output.note(f"from torch {line} on macOS {system}; --torch and --macos say another")
     here = Target(torch=line, macos=system, cpu_fallback=fallback)
     found, impossible = upgrade.targets(here, ranges.releases(releases, lists), lists)
     shown = {name: captured.pop(name) for name in capturing.SHOWING}
-    request = audit.request_of(model, line, system, fallback=fallback, **captured)
+    request = requested.request_of(model, line, system, fallback=fallback, **captured)
     reports = targets.reports(request, found, lists, **shown)
     advice = upgrade.advise(dict(zip(found, reports, strict=True)), impossible, here, lists)
     name = asking.chosen(format_name, output_path, FORMATS)
@@ -108,9 +87,9 @@ def command(
 
 def _installed(lists: OpLists) -> str | None:
     """The installed torch, where there is a list for it; None: the newest list."""
-    from opcheck.cli import audit  # noqa: PLC0415  (not for --help)
+    from opcheck.cli import requested  # noqa: PLC0415  (not for --help)
 
     try:
-        return str(audit.release_of(metadata.version("torch"), lists))
+        return str(requested.release_of(metadata.version("torch"), lists))
     except (metadata.PackageNotFoundError, OpcheckError):
         return None

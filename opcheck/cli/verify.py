@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.cli import VERBS, output
-from opcheck.cli.audit import _Audit, _flag, _writable
+from opcheck.cli import VERBS, asking, flags, output
 from opcheck.errors import UsageError
 from opcheck.files import write_text
 from opcheck.gate import COULD_NOT_TELL, FINDINGS, PASSED
@@ -23,7 +22,7 @@ _REPORTS = (".json", ".yaml", ".yml")
 
 @click.command(
     "verify",
-    cls=_Audit,
+    cls=flags.Configured,
     help=VERBS["verify"],
     epilog="PREDICTION is the JSON or YAML report of an audit, or a model as opcheck audit names it, which is then "
     "audited for the observation's torch and macOS. OBSERVATION is the report of opcheck run on a Mac, or of opcheck "
@@ -31,45 +30,29 @@ _REPORTS = (".json", ".yaml", ".yml")
 )
 @click.argument("prediction")
 @click.argument("observation")
-@_flag(
+@flags.flag(
     "--input",
     "inputs",
     multiple=True,
     metavar="SPEC",
     help="Of a model: an input, as opcheck audit takes it.",
 )
-@_flag(
+@flags.flag(
     "--propose",
     default="",
-    show_default=False,
     metavar="FILE",
     help="Write what contradicts it as proposed statements: opcheck lists merge reviews them.",
 )
-@_flag(
-    "--format",
-    "-f",
-    "format_name",
-    type=click.Choice(tuple(FORMATS)),
-    default="text",
-    help="Format of the result.",
-)
-@_flag(
-    "--output",
-    "-o",
-    "output_path",
-    default="",
-    show_default=False,
-    metavar="FILE",
-    help="Write it there.",
-)
-@_flag("--verbose", "-v", is_flag=True, help="Nothing cut in the text.")
+@flags.form(FORMATS)
+@flags.output()
+@flags.verbose()
 def command(
     *,
     prediction: str,
     observation: str,
     inputs: tuple[str, ...],
     propose: str,
-    format_name: str,
+    format_name: str | None,
     output_path: str,
     verbose: bool,
 ) -> int:
@@ -77,13 +60,10 @@ def command(
     lists = load()
     seen = told.read(observation)
     found = verify(_predicted(prediction, seen, inputs, lists), seen, lists)
-    text = FORMATS[format_name](found, full=verbose)
-    if output_path not in {"", "-"}:
-        write_text(_writable(output_path), text + "\n")
-    else:
-        output.emit(text)
+    name = asking.chosen(format_name, output_path, FORMATS)
+    asking.put(FORMATS[name](found, full=verbose) + "\n", output_path)
     if propose:
-        write_text(_writable(propose), proposed(found, lists))
+        write_text(Path(propose), proposed(found, lists))
         output.note(f"the proposal is in {propose}: opcheck lists merge {propose}")
     if not found.pairs:
         output.note("nothing was both predicted and observed: the two are of different programs")

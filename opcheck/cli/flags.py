@@ -1,0 +1,114 @@
+"""The flags that several verbs have: one name, one ``OPCHECK_*`` variable and one help each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Flag = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+#: How severe a finding is, the worst first, as ``--fail-on`` of the verbs that judge by it.
+SEVERITIES = ("error", "warning", "note", "never")
+
+
+class Configured(click.Command):
+    """A command whose flags get their defaults from the configuration file too."""
+
+    def defaults(self) -> dict[str, object]:
+        """What the file of the working directory says of them, by the parameters' names."""
+        from opcheck.cli import config  # noqa: PLC0415  (a verb without a configuration is quicker)
+
+        return config.read(self.params, Path.cwd())
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Click's, with those as its default map."""
+        extra["default_map"] = self.defaults()
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def flag(*names: str, **attributes: Any) -> Callable[[_Function], _Function]:
+    """A flag with its OPCHECK_* variable, named after the long spelling; its default is shown if it has one."""
+    long = next(name for name in names if name.startswith("--")).partition("/")[0]
+    variable = "OPCHECK_" + long.removeprefix("--").replace("-", "_").upper()
+    attributes.setdefault("show_default", attributes.get("default") not in {None, ""})
+    return click.option(*names, envvar=variable, **attributes)
+
+
+def torch(text: str = "Judge by this release.  [default: the newest list]") -> _Flag:
+    """``--torch RELEASE``."""
+    return flag("--torch", metavar="RELEASE", help=text)
+
+
+def macos(text: str = "The Mac's macOS.  [default: the newest known]") -> _Flag:
+    """``--macos VERSION``."""
+    return flag("--macos", metavar="VERSION", help=text)
+
+
+def form(names: Iterable[str]) -> _Flag:
+    """``--format`` with these names, the first of which is the default."""
+    names = tuple(names)
+    return flag(
+        "--format",
+        "-f",
+        "format_name",
+        type=click.Choice(names),
+        help=f"Format of the report.  [default: by the suffix of --output, else {names[0]}]",
+    )
+
+
+def output(text: str = "Write the report there, not to stdout.") -> _Flag:
+    """``--output FILE``."""
+    return flag("--output", "-o", "output_path", default="", metavar="FILE", help=text)
+
+
+def fail_on(levels: Iterable[str], default: str | None, more: str = ".") -> _Flag:
+    """``--fail-on`` with these levels, and what else is to be said of them."""
+    return flag(
+        "--fail-on",
+        type=click.Choice(tuple(levels)),
+        default=default,
+        help=f"Exit with 1 for this and worse{more}",
+    )
+
+
+def strict(text: str = "Exit with 3 if any call is unknown.") -> _Flag:
+    """``--strict``."""
+    return flag("--strict", is_flag=True, help=text)
+
+
+def quiet(text: str = "Show no progress.") -> _Flag:
+    """``--quiet``."""
+    return flag("--quiet", "-q", is_flag=True, help=text)
+
+
+def verbose(text: str = "Nothing cut in the text.") -> _Flag:
+    """``--verbose``."""
+    return flag("--verbose", "-v", is_flag=True, help=text)
+
+
+fallback = flag(
+    "--fallback/--no-fallback", default=False, help="PYTORCH_ENABLE_MPS_FALLBACK=1 is set."
+)
+dtype = flag("--dtype", metavar="DTYPE", help="With tensors of this dtype.")
+color = flag(
+    "--color",
+    type=click.Choice(("auto", "always", "never")),
+    default="auto",
+    help="Colour the text; auto: on a terminal, unless NO_COLOR is set.",
+)
+device = flag("--device", required=True, metavar="DEVICE", help="mps, cuda, cuda:1, xpu, cpu ...")
+
+
+def counted(level: str) -> tuple[str, ...]:
+    """The severities that ``--fail-on`` of this level counts."""
+    return () if level == "never" else SEVERITIES[: SEVERITIES.index(level) + 1]
