@@ -13,31 +13,41 @@ import click
 from opcheck import __version__
 from opcheck.errors import OpcheckError, UsageError
 
-#: The verbs and their one-line helps.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
-VERBS = {
-    "audit": "Say what each operator call of a model does on the target Mac.",
-    "compare": "Hold a real device's results against float64, operator by operator.",
-    "compile": "Say which variant of torch.compile works, up to the Metal kernels.",
-    "diff": "Say what differs between two releases, two reports or two targets of a model.",
-    "doctor": "Say what is wrong with a machine: torch, macOS, Python, variables, packages.",
-    "explain": "Explain a finding, or list all of them.",
-    "gate": "Audit all models of a project on all of its targets, and judge them: for CI.",
-    "history": "Say how an operator's status changed from release to release, and why.",
-    "issue": "Write what PyTorch's tracker asks for about a finding.",
-    "lists": "Show the op lists that the verdicts come from, or build them.",
-    "matrix": "Write the coverage of a torch release: one row an operator overload.",
-    "observe": "Read the logs of a Mac or of a CI job: what ran on the CPU, what raised, and where.",
-    "op": "Say what the releases do with an operator: can I use it?",
-    "probe": "Record what a device does with PyTorch's operator database, as evidence.",
-    "repro": "Write the smallest program for a finding, tried on an emulated Mac.",
-    "run": "Run a program, as it is, on an emulated Mac or observed on a real one.",
-    "scan": "Read source without running it: the lines that were written for CUDA.",
-    "site": "Write all of it as static pages: operators, releases, models, with a search.",
-    "sweep": "Audit whole libraries of models over many releases and macOS versions.",
-    "upgrade": "Say which torch or macOS removes a model's findings, and what that breaks.",
-    "verify": "Hold a prediction against what a Mac did: agreements, contradictions, unseen.",
+#: The verbs and their one-line helps, by what one wants to do.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
+GROUPS = {
+    "Look up": {
+        "op": "Say what the releases do with an operator: can I use it?",
+        "history": "Say how an operator's status changed from release to release, and why.",
+        "matrix": "Write the coverage of a torch release: one row an operator overload.",
+        "explain": "Explain a finding, or list all of them.",
+    },
+    "Audit a model or its source": {
+        "audit": "Say what each operator call of a model does on the target Mac.",
+        "compile": "Say which variant of torch.compile works, up to the Metal kernels.",
+        "scan": "Find the lines of a source that were written for CUDA, without running it.",
+        "upgrade": "Say which torch or macOS removes a model's findings, and what that breaks.",
+        "diff": "Say what differs between two releases, two reports or two targets of a model.",
+        "repro": "Write the smallest program for a finding, tried on an emulated Mac.",
+        "issue": "Write what PyTorch's tracker asks for about a finding.",
+    },
+    "Audit many models": {
+        "gate": "Audit all models of a project on all of its targets, and judge them: for CI.",
+        "sweep": "Audit whole libraries of models over many releases and macOS versions.",
+    },
+    "Run and observe": {
+        "run": "Run a program, as it is, on an emulated Mac or observed on a real one.",
+        "observe": "Read the logs of a Mac or of a CI job: what ran on the CPU, what raised, and where.",
+        "verify": "Hold a prediction against what a Mac did: agreements, contradictions, unseen.",
+        "doctor": "Say what is wrong with a machine: torch, macOS, Python, variables, packages.",
+        "compare": "Hold a real device's results against float64, operator by operator.",
+        "probe": "Record what a device does with PyTorch's operator database, as evidence.",
+    },
+    "Maintain and publish": {
+        "lists": "Show the op lists that the verdicts come from, or build them.",
+        "site": "Write the op lists, and a sweep's models, as static pages with a search.",
+    },
 }
-
+VERBS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 
 #: Of a reader of stdout that has stopped (``| head``): click then exits with 1 (core.py, main), which means findings here.
 _PIPE_CLOSED = 0
@@ -60,8 +70,11 @@ class _Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        width = max(map(len, VERBS))
         with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+            for wish, verbs in GROUPS.items():
+                with formatter.section(wish):
+                    formatter.write_dl([(verb.ljust(width), text) for verb, text in verbs.items()])
 
 
 @click.group(cls=_Verbs, invoke_without_command=True, epilog="Try: opcheck audit --help")

@@ -114,13 +114,7 @@ from opcheck.wording import plural
     help="Allow so many: fallback=3, transfers=10, bytes=10MB, or another status or kind. Repeatable.",
 )
 @flags.strict()
-@flags.flag(
-    "--timeout",
-    type=click.FLOAT,
-    default=300.0,
-    metavar="SECONDS",
-    help="Time that the capture may take.",
-)
+@flags.timeout(300.0, "Time that the capture may take.")
 @flags.flag(
     "--memory",
     type=click.IntRange(min=1),

@@ -8,8 +8,8 @@ import click
 
 from opcheck import __version__
 from opcheck.cli import VERBS, asking, flags, output, requested
+from opcheck.cli.capturing import borrowed
 from opcheck.compile.plan import DTYPES, RUNS
-from opcheck.errors import UsageError
 from opcheck.names import parse_dtype
 from opcheck.oplists.registrations import load
 from opcheck.versions import Target
@@ -18,6 +18,7 @@ from opcheck.versions import Target
 @click.command(
     "compile",
     help=VERBS["compile"],
+    params=borrowed("inputs", "settings"),
     epilog="MODEL is named as for opcheck audit. The model is run with its weights on this machine: "
     "take a small configuration of a large one (--config num_hidden_layers=2). Exits with 1 where no "
     "variant for Metal works, with 3 where that cannot be told.",
@@ -25,24 +26,36 @@ from opcheck.versions import Target
 @click.argument("model")
 @flags.torch()
 @flags.macos()
-@click.option("--input", "inputs", multiple=True, metavar="SPEC", help="An input, as for audit.")
 @click.option(
-    "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, as for audit."
-)
-@click.option(
-    "--backend", "backends", multiple=True, metavar="NAME", help="Try this backend alone."
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help="Try this backend alone. Repeatable.",
 )
 @click.option("--all", "every", is_flag=True, help="Try every backend with every setting.")
 @click.option(
-    "--dtype", "dtypes", multiple=True, metavar="DTYPE", help=f"[default: {', '.join(DTYPES)}]"
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    metavar="DTYPE",
+    help=f"Try this dtype alone. Repeatable.  [default: {', '.join(DTYPES)}]",
 )
-@click.option("--mode", "runs", multiple=True, type=click.Choice(RUNS), help="[default: both]")
 @click.option(
-    "--device", type=click.Choice(("cpu", "cuda")), default="cpu", help="Where it runs here."
+    "--mode",
+    "runs",
+    multiple=True,
+    type=click.Choice(RUNS),
+    help="One forward pass, or one training step. Repeatable.  [default: both]",
 )
 @click.option(
-    "--timeout", type=click.FLOAT, default=120.0, show_default=True, help="Seconds a variant."
+    "--device",
+    type=click.Choice(("cpu", "cuda")),
+    default="cpu",
+    show_default=True,
+    help="Where the model runs on this machine.",
 )
+@flags.timeout(120.0, "Time that a variant may take.")
 @click.option("--emit-metal", default="", metavar="DIR", help="Write the Metal kernels there.")
 @click.option("--check-metal", is_flag=True, help="Have Clang read the kernels (extra: metal).")
 @click.option(
@@ -83,8 +96,6 @@ def command(  # noqa: D103
     line = requested.release_of(torch, lists)
     system = requested.system_of(macos, line, lists)
     chosen_runs, chosen = tuple(runs) or RUNS, tuple(map(parse_dtype, dtypes)) or DTYPES
-    if timeout <= 0:
-        raise UsageError("the timeout must be more than nothing", context="--timeout")
     if backends:
         variants = plan.named(backends, chosen_runs, chosen)
     else:

@@ -32,7 +32,7 @@ _REPORTS = {".json", ".yaml", ".yml"}
 @flags.fail_on(
     ("regressions", *flags.SEVERITIES),
     None,
-    " that is new; regressions: of two releases.  [default: error; of two releases never]",
+    ", where it is new; regressions: of two releases.  [default: error; of two releases never]",
 )
 @asking.format_flag
 @flags.output()

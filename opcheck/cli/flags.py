@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from opcheck.errors import UsageError
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Flag = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -94,6 +96,33 @@ def quiet(text: str = "Show no progress.") -> _Flag:
 def verbose(text: str = "Nothing cut in the text.") -> _Flag:
     """``--verbose``."""
     return flag("--verbose", "-v", is_flag=True, help=text)
+
+
+def jobs(default: int | None, text: str) -> _Flag:
+    """``--jobs N``."""
+    return flag("--jobs", "-j", type=click.IntRange(min=1), default=default, metavar="N", help=text)
+
+
+def timeout(default: float, text: str) -> _Flag:
+    """``--timeout SECONDS``, of which there must be some."""
+
+    def positive(_ctx: click.Context, _flag: click.Parameter, value: float) -> float:
+        if value > 0:
+            return value
+        raise UsageError(
+            "the timeout must be more than nothing",
+            context="--timeout",
+            hint=f"try {default:g}",
+        )
+
+    return flag(
+        "--timeout",
+        type=click.FLOAT,
+        default=default,
+        metavar="SECONDS",
+        callback=positive,
+        help=text,
+    )
 
 
 fallback = flag(

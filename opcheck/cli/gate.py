@@ -75,13 +75,7 @@ _SAID = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVI
     help="Findings that are known: only what is not in the file fails.",
 )
 @click.option("--update-baseline", is_flag=True, help="Write what fails or could into --baseline.")
-@flags.flag(
-    "--jobs",
-    "-j",
-    type=click.IntRange(min=1),
-    default=min(_MOST_JOBS, os.cpu_count() or 1),
-    help="Models that are audited at once.",
-)
+@flags.jobs(min(_MOST_JOBS, os.cpu_count() or 1), "Models that are audited at once.")
 @flags.flag("--cache/--no-cache", default=True, help="Keep results for the next run.")
 @flags.flag(
     "--cache-dir",

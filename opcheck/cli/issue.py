@@ -12,7 +12,7 @@ from opcheck.cli import VERBS, asking, flags, output, repro
 @click.command("issue", help=VERBS["issue"], params=[*repro.PARAMETERS], epilog=repro.EPILOG)
 @click.argument("source")
 @click.argument("which", required=False)
-@flags.output()
+@flags.output("Write it there, not to stdout.")
 def command(source: str, which: str | None, output_path: str, **captured: Any) -> int:
     """Write the text; 3 where its program could not be checked."""
     from opcheck.repro import issue  # noqa: PLC0415  (not for --help)

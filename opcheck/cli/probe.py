@@ -29,7 +29,7 @@ _FILES = (".yaml", ".yml", ".json")
     "patterns",
     multiple=True,
     metavar="PATTERN",
-    help="OpInfos of this name; * and ? match.",
+    help="OpInfos of this name; * and ? match. Repeatable.",
 )
 @click.option(
     "--dtype",
@@ -39,16 +39,19 @@ _FILES = (".yaml", ".yml", ".json")
     help="With this dtype alone. Repeatable.  [default: the eleven that PyTorch tests on MPS]",
 )
 @click.option("--grad", is_flag=True, help="Also probe gradients.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many this time.")
 @click.option(
-    "--samples", type=click.IntRange(min=1), default=8, show_default=True, help="For each of them."
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Probe at most so many this time."
 )
 @click.option(
-    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes at once."
+    "--samples",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Samples of an OpInfo with a dtype.",
 )
-@click.option(
-    "--timeout", type=click.FLOAT, default=60.0, show_default=True, help="Seconds for each of them."
-)
+@flags.jobs(1, "Processes at once.")
+@flags.timeout(60.0, "Time that an OpInfo may take with a dtype.")
 @flags.fallback
 @click.option("--resume", is_flag=True, help="Go on with the file that --output names.")
 @flags.quiet()
@@ -77,10 +80,6 @@ def command(  # noqa: D103
     from opcheck.report.asked import FORMATS, write  # noqa: PLC0415
     from opcheck.report.asked import probed as page  # noqa: PLC0415
 
-    if timeout <= 0:
-        raise UsageError(
-            "the timeout must be more than nothing", context="--timeout", hint="try 60"
-        )
     path = Path(output_path) if output_path not in {"", "-"} else None
     is_evidence = path is not None and path.suffix.lower() in _FILES
     if resume and not is_evidence:

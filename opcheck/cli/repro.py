@@ -27,7 +27,7 @@ PARAMETERS = capturing.borrowed(
 @click.command("repro", help=VERBS["repro"], params=[*PARAMETERS], epilog=EPILOG)
 @click.argument("source")
 @click.argument("which", required=False)
-@flags.output()
+@flags.output("Write it there, not to stdout.")
 def command(source: str, which: str | None, output_path: str, **captured: Any) -> int:
     """Write the program; 3 where it could not be checked."""
     chosen = chosen_finding(source, which, **captured)

@@ -62,7 +62,7 @@ def request_of(
         optimizer=optimizer,
         autocast=_autocast(autocast),
         save_graph=save_graph,
-        time_limit=_positive(timeout),
+        time_limit=timeout,
         memory_limit=_not_negative(memory_limit),
     )
 
@@ -150,9 +150,3 @@ def _not_negative(limit: float) -> float:
     if limit >= 0:
         return limit
     raise UsageError("the memory must not be negative", context="--memory-limit", hint="try 8")
-
-
-def _positive(timeout: float) -> float:
-    if timeout > 0:
-        return timeout
-    raise UsageError("the timeout must be more than nothing", context="--timeout", hint="try 300")

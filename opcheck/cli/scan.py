@@ -91,7 +91,9 @@ def command(
         )
     if update_baseline and not baseline:
         raise UsageError(
-            "no baseline to update", context="--update-baseline", hint="name it: --baseline FILE"
+            "there is no baseline to update",
+            context="--update-baseline",
+            hint="name its file: --baseline FILE",
         )
     lists = load()
     release = release_of(torch or lists.releases[-1].line, lists).release

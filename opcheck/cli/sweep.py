@@ -57,6 +57,7 @@ def command() -> None:
 
 @command.command(
     "models",
+    short_help="Sweep models over targets.",
     help="Sweep models over targets; what is finished is kept, and the same command goes on from there.",
     epilog="MODELS are as opcheck audit takes them, patterns such as transformers:Bert* or timm:*, or files "
     "(.txt, .yaml, .toml) that list them.",
@@ -83,14 +84,7 @@ def command() -> None:
 @flags.flag("--folder", default="sweep", metavar="DIR", help="Where results are kept.")
 @flags.flag("--fresh", is_flag=True, help="Forget what the folder holds.")
 @flags.flag("--small/--as-is", default=True, help="Library models with fewer layers and experts.")
-@flags.flag(
-    "--jobs",
-    "-j",
-    type=click.IntRange(min=1),
-    default=None,
-    metavar="N",
-    help="Processes.  [default: one a core]",
-)
+@flags.jobs(None, "Processes at once.  [default: one a core]")
 @flags.flag(
     "--backend", type=click.Choice(BACKENDS), default="local", help="Where joblib runs the work."
 )
@@ -100,19 +94,13 @@ def command() -> None:
     metavar="ADDRESS",
     help="Of the cluster: tcp://host:8786.",
 )
-@flags.flag(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=120.0,
-    metavar="SECONDS",
-    help="For a model and mode.",
-)
+@flags.timeout(120.0, "Time that a model may take in a mode.")
 @flags.flag(
     "--memory-limit",
     type=click.FloatRange(min=0, min_open=True),
     default=4.0,
     metavar="GB",
-    help="For a model.",
+    help="Memory that a model may take.",
 )
 @flags.quiet()
 @flags.verbose("A line on stderr for each model.")
