@@ -6,8 +6,11 @@ import sys
 
 from opcheck.files import write_text
 from opcheck.oplists.composites import FILE
+from opcheck.oplists.earlier import earlier_bodies
+from opcheck.oplists.files import read_releases
 from opcheck.oplists.opinfo import DIRECTORY
 from opcheck.oplists.registrations import data_directory
+from opcheck.versions import Version
 from scripts.opinfo import derive, store
 
 
@@ -25,7 +28,10 @@ def main() -> int:
         text = derive.evidence(recording)
         write_text(place / DIRECTORY / f"{recording.line}.json", text)
         print(f"{DIRECTORY}/{recording.line}.json: {len(text)} bytes")
-    text = derive.composites(recordings)
+    oldest = min(Version.parse(recording.line) for recording in recordings)
+    releases, _ = read_releases(place / "releases.yaml")
+    read = {one.line: one.torch for one in releases if Version.parse(one.line) < oldest}
+    text = derive.composites(recordings, read, earlier_bodies(place))
     write_text(place / FILE, text)
     print(f"{FILE}: {len(text)} bytes")
     return 0

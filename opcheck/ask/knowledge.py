@@ -24,8 +24,9 @@ class Calls(NamedTuple):
     always: tuple[str, ...]
     #: with some arguments.
     sometimes: tuple[str, ...]
-    #: the torch release whose Python was run to see it.
+    #: the torch release whose Python was run to see it, or whose library was read.
     torch: str
+    read: bool = False
 
     @property
     def both(self) -> tuple[str, ...]:
@@ -78,7 +79,7 @@ class Knowledge:
         own = {op, last}
         always = tuple(name for name in found.always if name not in own)
         sometimes = tuple(name for name in found.sometimes if name not in own)
-        return Calls(always, sometimes, found.torch)
+        return Calls(always, sometimes, found.torch, found.read)
 
     def deciding(self, op: str, line: str) -> tuple[str, ...]:
         """The overload and all those that its verdict can rest on."""

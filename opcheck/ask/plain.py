@@ -165,7 +165,8 @@ class Asker:
         for name in (worst_of(calls.sometimes),) if calls.sometimes else ():
             if outcome(judged[name]).severity > outcome(worst).severity:
                 because += f"; with some arguments it calls {name}: {judged[name].because}"
-        seen = f"it calls {', '.join(sorted(calls.both))} (seen with torch {calls.torch})"
+        how = "read in the library of" if calls.read else "seen with"
+        seen = f"it calls {', '.join(sorted(calls.both))} ({how} torch {calls.torch})"
         return msgspec.structs.replace(
             worst,
             because=because,

@@ -34,8 +34,10 @@ class Body(NamedTuple):
     always: tuple[str, ...]
     #: in some: it depends on the arguments
     sometimes: tuple[str, ...]
-    #: the torch release that the body was run with
+    #: the torch release that the body was run with, or read in the wheel of
     torch: str
+    #: it was read, in the library's machine code, and not run
+    read: bool = False
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +46,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     #: release line of the registrations -> the torch release that ran
     torch: dict[str, str]
+    #: release line -> the torch release whose wheel was read, for lines older than all that ran
+    read: dict[str, str]
     apis: dict[str, tuple[str, ...]]
     #: overload -> (release line, always, sometimes) wherever it changes; null: no sample reached it
     composites: dict[str, tuple[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None], ...]]
@@ -58,24 +62,27 @@ class _Names(msgspec.Struct, frozen=True):
 def body(op: str, line: str, directory: Path | None = None) -> Body | None:
     """What ``op`` was seen to call with the registrations of a release line.
 
-    None where no sample reached it.  A line older or newer than all that were run is answered by the nearest:
-    the body is that release's, the verdicts on what it calls are the line's own.
+    None where no sample reached it.  A line newer than all that were run is answered by the newest.  For an older
+    one the body of the oldest stands, except where the library in its wheel was seen to call something else
+    (bodies.yaml); the verdicts on what is called are the line's own.
 
     Raises:
         OpListError: the data file is missing or damaged.
     """
     table = _table(directory or data_directory())
     version = Version.parse(line)
-    oldest = min(table.torch, key=Version.parse)
-    version = max(version, Version.parse(oldest))
-    ran = max(
-        (known for known in table.torch if Version.parse(known) <= version), key=Version.parse
-    )
-    found = None
-    for since, always, sometimes in table.composites.get(op, ()):
-        if Version.parse(since) <= version:
-            found = None if always is None else Body(always, sometimes or (), table.torch[ran])
-    return found
+    lines = sorted(map(Version.parse, table.torch))
+    run = max(version, lines[0])
+    rows = table.composites.get(op, ())
+    recorded = [row for row in rows if Version.parse(row[0]) <= run]
+    earlier = [row for row in rows if version < run and Version.parse(row[0]) <= version]
+    _, always, sometimes = (earlier or recorded or [("", None, None)])[-1]
+    if always is None:
+        return None
+    if earlier and earlier[-1][1:] != recorded[-1][1:]:
+        return Body(always, sometimes or (), table.read[line], read=True)
+    ran = max(known for known in lines if known <= run)
+    return Body(always, sometimes or (), table.torch[str(ran)])
 
 
 def called_by(op: str, line: str, directory: Path | None = None) -> tuple[str, ...] | None:

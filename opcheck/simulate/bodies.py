@@ -133,6 +133,44 @@ EARLIER: dict[str, tuple[tuple[Span, tuple[str, ...]], ...]] = {
             ),
         ),
     ),
+    # Loss.cpp: log_sigmoid, whose forward had no kernel for MPS before 2.1, from 2.3 on.
+    "aten::binary_cross_entropy_with_logits": (
+        (
+            Span(until=Version(2, 3)),
+            (
+                "aten::neg",
+                "aten::clamp_min_",
+                # 1 - target
+                "aten::empty_strided",
+                "aten::fill_.Scalar",
+                "aten::sub_.Tensor",
+                "aten::mul_.Tensor",
+                "aten::exp_",
+                "aten::sub.Tensor",
+                "aten::add_.Tensor",
+                "aten::log_",
+            ),
+        ),
+    ),
+    # group_norm.cpp, math_group_norm: a batch norm, where 2.13 takes var_mean.  Python kernels from 2.0 to 2.12.
+    "aten::native_group_norm": (
+        (Span(until=Version(2, 0)), ("aten::view", "aten::native_batch_norm")),
+    ),
+    # UnaryOps.cpp: from 2.10 on the form with ``out=``, which had no kernel for MPS before 2.12.
+    "aten::mvlgamma_": (
+        (
+            Span(until=Version(2, 10)),
+            (
+                "aten::empty.memory_format",
+                "aten::arange.start_out",
+                "aten::as_strided",
+                "aten::add.Tensor",
+                "aten::lgamma_",
+                "aten::sum.dim_IntList",
+                "aten::add_.Tensor",
+            ),
+        ),
+    ),
 }
 
 

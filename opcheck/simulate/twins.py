@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.simulate import attention, branches, recurrent
+from opcheck.simulate import attention, branches, former, recurrent
 from opcheck.simulate.branches import composite
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.shapes import NotSimulatedError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 
-_V2_1, _V2_3, _V2_5, _V2_7 = (Version(2, minor) for minor in (1, 3, 5, 7))
+_V2_1, _V2_3, _V2_5, _V2_7, _V2_10 = (Version(2, minor) for minor in (1, 3, 5, 7, 10))
 
 
 class Twin(NamedTuple):
@@ -128,6 +128,18 @@ TWINS: tuple[Twin, ...] = (
         Span(until=_V2_1),
         _always(branches.kl_div),
         "native/Loss.cpp: log and a product where others take xlogy",
+    ),
+    Twin(
+        "aten::cosine_similarity",
+        Span(until=_V2_1),
+        _always(former.cosine_similarity),
+        "native/Distance.cpp: the norms from squares, before linalg_vector_norm",
+    ),
+    Twin(
+        "aten::take_along_dim",
+        Span(until=_V2_10),
+        _always(former.take_along_dim),
+        "native/TensorAdvancedIndexing.cpp: the indices as they are, before remainder wraps them",
     ),
     Twin(
         "aten::tensordot",

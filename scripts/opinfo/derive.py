@@ -16,6 +16,8 @@ from scripts.opinfo.store import MACOS, PASSES, SIMULATED_MACOS, Info, Recording
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from opcheck.oplists.earlier import EarlierBody
+
 SCHEMA = 1
 _OTHER_MACOS = tuple(macos for macos in MACOS if macos != SIMULATED_MACOS)
 
@@ -88,8 +90,16 @@ def _reached(info: Info) -> dict[str, set[str]]:
     return found
 
 
-def composites(recordings: Sequence[Recording]) -> str:
-    """The text of op_lists/composites.json.  An entry stands where the value changes."""
+def composites(
+    recordings: Sequence[Recording], read: Mapping[str, str], earlier: Sequence[EarlierBody]
+) -> str:
+    """The text of op_lists/composites.json.  An entry stands where the value changes.
+
+    Args:
+        recordings: one a release line.
+        read: release line -> release, of the wheels that the earlier bodies were read from.
+        earlier: the bodies of releases before the oldest recording.
+    """
     by_line = {
         line: (recording.torch, bodies)
         for recording in recordings
@@ -110,9 +120,14 @@ def composites(recordings: Sequence[Recording]) -> str:
                 continue
             if not rows or rows[-1][1:] != value:
                 rows.append([line, *value])
-        tables[name] = rows
+        older = [one for one in earlier if one.op == name]
+        tables[name] = [*_before(older, rows[0]), *rows] if older else rows
     apis = _apis(recordings)
-    head = {"schema": SCHEMA, "torch": {line: by_line[line][0] for line in lines}}
+    head = {
+        "schema": SCHEMA,
+        "torch": {line: by_line[line][0] for line in lines},
+        "read": dict(sorted(read.items(), key=lambda item: Version.parse(item[0]))),
+    }
     parts = [
         f"{json.dumps(title)}:{{\n"
         + ",\n".join(
@@ -122,6 +137,18 @@ def composites(recordings: Sequence[Recording]) -> str:
         for title, table in (("apis", apis), ("composites", tables))
     ]
     return f"{_compact(head)[:-1]},\n" + ",\n".join(parts) + "}\n"
+
+
+def _before(older: Iterable[EarlierBody], recorded: Sequence[Any]) -> list[list[Any]]:
+    """The rows in front of the oldest recorded one, which stands again where it holds before its own line."""
+    rows: list[list[Any]] = []
+    for one in sorted(older, key=lambda one: Version.parse(one.since)):
+        if rows and rows[-1][0] == one.since:
+            rows.pop()
+        rows.append([one.since, sorted(one.always), sorted(one.sometimes)])
+        if one.until != recorded[0]:
+            rows.append([one.until, *recorded[1:]])
+    return rows
 
 
 def _apis(recordings: Sequence[Recording]) -> dict[str, list[str]]:

@@ -37,6 +37,18 @@ def test_what_no_sample_reached_is_not_known() -> None:
     assert called_by("aten::nonsense", "2.13") is None
 
 
+def test_an_older_body_is_the_one_that_its_wheel_shows() -> None:
+    before, after, run = (body("aten::_safe_softmax", line) for line in ("2.5", "2.6", "2.8"))
+    assert before is not None
+    assert (before.read, before.torch) == (True, "2.5.1")
+    assert "aten::eq.Tensor" in before.always
+    assert "aten::isneginf" not in before.always
+    # 2.6 calls what 2.8 calls, with which it was run.
+    assert after == run
+    assert run is not None
+    assert (run.read, run.torch) == (False, "2.8.0")
+
+
 def test_a_line_that_was_not_run_is_answered_by_the_nearest() -> None:
     assert body("aten::conv3d", "2.3") == body("aten::conv3d", "2.8")
     assert body("aten::conv3d", "2.99") == body("aten::conv3d", "2.15")

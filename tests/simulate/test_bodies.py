@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
 from opcheck.simulate.bodies import EARLIER
 from tests.simulate.mac import recorded
@@ -24,6 +28,36 @@ def test_safe_softmax_compares_in_2_5_and_asks_from_2_6_on(release: str, calls: 
     (softmax,) = (one.call for one in made if one.call.route.name == "aten::_safe_softmax")
     assert softmax.inner is not None
     assert calls in softmax.inner
+
+
+def _inner(op: str, run: Callable[..., Any], *inputs: torch.Tensor, release: str) -> set[str]:
+    found = [one.call for one in recorded(run, *inputs, release=release).calls]
+    (call,) = (one for one in found if one.route.name == op)
+    return set(call.inner or ())
+
+
+@pytest.mark.parametrize(("release", "sigmoid"), [("2.0", False), ("2.2", False), ("2.3", True)])
+def test_cross_entropy_with_logits_takes_log_sigmoid_from_2_3_on(
+    release: str, *, sigmoid: bool
+) -> None:
+    x = torch.rand(2, 3)
+    op = "aten::binary_cross_entropy_with_logits"
+    called = _inner(op, F.binary_cross_entropy_with_logits, x, x, release=release)
+    assert ("aten::log_sigmoid_forward" in called) is sigmoid
+    assert ("aten::log_" in called) is not sigmoid
+
+
+def test_group_norm_of_1_13_is_a_batch_norm() -> None:
+    x = torch.rand(1, 4, 3, 3)
+    called = _inner("aten::native_group_norm", lambda x: F.group_norm(x, 2), x, release="1.13")
+    assert "aten::native_batch_norm" in called
+    assert "aten::var_mean.correction" not in called
+
+
+@pytest.mark.parametrize(("release", "out"), [("2.9", False), ("2.10", True)])
+def test_mvlgamma_in_place_calls_its_out_form_from_2_10_on(release: str, *, out: bool) -> None:
+    called = _inner("aten::mvlgamma_", lambda x: x.mvlgamma_(2), torch.ones(3) * 4, release=release)
+    assert ("aten::mvlgamma.out" in called) is out
 
 
 def test_the_spans_of_one_body_do_not_overlap() -> None:

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
 from opcheck.oplists.registrations import load
+from opcheck.simulate import former
 from opcheck.simulate.questions import Questions
 from opcheck.simulate.twins import TWINS, twins_of
 from tests.simulate.mac import names, recorded, target
@@ -207,3 +208,36 @@ def test_a_python_decomposition_is_no_composite_kernel() -> None:
     x = torch.randn(1, 2, 2, 4, 4)
     called = names(lambda x: F.interpolate(x, scale_factor=2, mode="nearest"), x, release="1.13")
     assert called == ["upsample_nearest3d"]
+
+
+@pytest.mark.parametrize(("release", "norm"), [("1.13", False), ("2.0", False), ("2.1", True)])
+def test_cosine_similarity_takes_a_norm_from_2_1_on(release: str, *, norm: bool) -> None:
+    x = torch.randn(3, 4)
+    called = names(F.cosine_similarity, x, x, release=release)
+    assert ("linalg_vector_norm" in called) is norm
+    assert ("pow.Tensor_Scalar" in called) is not norm
+
+
+def test_the_former_cosine_similarity_computes_the_same() -> None:
+    one, other = torch.randn(3, 4, 5), torch.randn(4, 5)
+    for dim in (1, -1):
+        assert torch.allclose(
+            former.cosine_similarity(one, other, dim), F.cosine_similarity(one, other, dim)
+        )
+
+
+@pytest.mark.parametrize(("release", "wraps"), [("2.9", False), ("2.10", True)])
+def test_take_along_dim_wraps_its_indices_from_2_10_on(release: str, *, wraps: bool) -> None:
+    def take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return torch.take_along_dim(x, index, 1)
+
+    called = names(take, torch.randn(3, 4), torch.zeros(1, 2, dtype=torch.int64), release=release)
+    assert "gather" in called
+    assert ("remainder.Scalar" in called) is wraps
+
+
+def test_the_former_take_along_dim_takes_the_same() -> None:
+    x, index = torch.randn(3, 4), torch.tensor([[0, 2], [1, 3], [0, 0]])
+    assert torch.equal(former.take_along_dim(x, index, -1), torch.take_along_dim(x, index, -1))
+    assert torch.equal(former.take_along_dim(x, index[:1], 1), x.gather(1, index[:1].expand(3, 2)))
+    assert torch.equal(former.take_along_dim(x, index), torch.take_along_dim(x, index))

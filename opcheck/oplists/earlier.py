@@ -1,0 +1,55 @@
+"""What composites called in releases that nobody recorded: read from the libraries in the wheels (bodies.yaml)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opcheck.errors import OpListError
+from opcheck.model import Record
+from opcheck.oplists.strict_yaml import read_entries
+from opcheck.versions import Span, Version
+
+FILE = "bodies.yaml"
+
+
+class EarlierBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry: a composite, the releases, and what its body called there."""
+
+    op: str
+    #: release lines: from, and up to but without.
+    since: str
+    until: str
+    #: operators with a verdict of their own: whatever the arguments, and with some.
+    always: tuple[str, ...]
+    sometimes: tuple[str, ...]
+    #: what the C++ body calls directly, and what the later body calls and this one does not.
+    calls: tuple[str, ...]
+    without: tuple[str, ...]
+    #: the composite whose body differs, where it is one that ``op`` calls.
+    body: str = ""
+
+    @property
+    def torch(self) -> Span:
+        """The releases."""
+        return Span(since=Version.parse(self.since), until=Version.parse(self.until))
+
+    @property
+    def differing(self) -> str:
+        """The composite whose body is another in these releases."""
+        return self.body or self.op
+
+
+def earlier_bodies(directory: Path) -> tuple[EarlierBody, ...]:
+    """The entries of the file, in its order.
+
+    Raises:
+        OpListError: it is damaged.
+    """
+    entries, document = read_entries(directory / FILE, "bodies", EarlierBody)
+    if document.problems:
+        raise OpListError(
+            "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
+            context=str(directory / FILE),
+            hint="correct the file",
+        )
+    return tuple(entry for _, entry in entries)
