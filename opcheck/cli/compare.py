@@ -45,7 +45,7 @@ _BORROWED = (
     "--repro",
     default="opcheck-repro",
     show_default=True,
-    metavar="DIR",
+    metavar="FOLDER",
     help="Where the first wrong call is written, with its inputs, if there is one; '' for nowhere.",
 )
 @click.option(

@@ -56,7 +56,7 @@ from opcheck.versions import Target
     help="Where the model runs on this machine.",
 )
 @flags.timeout(120.0, "Time that a variant may take.")
-@click.option("--emit-metal", default="", metavar="DIR", help="Write the Metal kernels there.")
+@click.option("--emit-metal", default="", metavar="FOLDER", help="Write the Metal kernels there.")
 @click.option("--check-metal", is_flag=True, help="Have Clang read the kernels (extra: metal).")
 @click.option(
     "--run-metal", is_flag=True, help="Experimental: run the kernels, on this machine's CPU."

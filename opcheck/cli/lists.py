@@ -11,6 +11,11 @@ from opcheck.errors import UsageError
 from opcheck.oplists.registrations import OpLists, data_directory, load
 from opcheck.wording import plural
 
+_folder = click.Path(path_type=Path)
+_directory = click.option(
+    "--directory", type=_folder, metavar="FOLDER", help="The op lists.  [default: opcheck's own]"
+)
+
 
 @click.group("lists", help=VERBS["lists"], invoke_without_command=True)
 @click.pass_context
@@ -21,17 +26,15 @@ def command(ctx: click.Context) -> int:
     return 0
 
 
-@command.command("info")
+@command.command("info", short_help="Show the releases in the lists, the age and the digest.")
 def info() -> int:
     """Show the releases in the lists: their counts, the age and the digest of the data."""
     output.emit(_table(load()))
     return 0
 
 
-@command.command("lint")
-@click.option(
-    "--directory", type=click.Path(path_type=Path), help="The op lists.  [default: the own ones]"
-)
+@command.command("lint", short_help="Check the curated statements.")
+@_directory
 def lint(directory: Path | None) -> int:
     """Check the curated limitations and advisories against each other and the registrations."""
     from opcheck.oplists.lint import lint as check  # noqa: PLC0415  (only this verb needs it)
@@ -40,12 +43,10 @@ def lint(directory: Path | None) -> int:
     return 0
 
 
-@command.command("merge")
+@command.command("merge", short_help="Review proposed statements, or write them.")
 @click.argument("proposal", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("--apply", "applied", is_flag=True, help="Write the change; without it, it is shown.")
-@click.option(
-    "--directory", type=click.Path(path_type=Path), help="The op lists.  [default: the own ones]"
-)
+@_directory
 def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
     """Review proposed statements: what they change in the lists, and what the lint says of it.
 
@@ -67,10 +68,8 @@ def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
 
 @command.command("build")
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
-@click.option(
-    "--directory", type=click.Path(path_type=Path), help="The op lists.  [default: the own ones]"
-)
-@click.option("--cache", type=click.Path(path_type=Path), help="Where wheels are kept.")
+@_directory
+@click.option("--cache", type=_folder, metavar="FOLDER", help="Where wheels are kept.")
 def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) -> int:
     """Read macOS wheels into the lists.
 

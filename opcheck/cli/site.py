@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from opcheck.cli import VERBS, output
+from opcheck.cli import VERBS, flags, output
 from opcheck.wording import plural
 
 
@@ -19,6 +19,7 @@ def command() -> None:
 
 @command.command(
     "build",
+    short_help="Write all pages, with a search that works offline.",
     epilog="The pages need no server: open index.html. docs/site.md says what they hold, and how to publish them.",
 )
 @click.option(
@@ -27,7 +28,7 @@ def command() -> None:
     "folder",
     required=True,
     type=click.Path(path_type=Path),
-    metavar="DIR",
+    metavar="FOLDER",
     help="A new or an empty folder, or an earlier site, which is replaced once the new one is whole.",
 )
 @click.option(
@@ -37,7 +38,7 @@ def command() -> None:
     metavar="FOLDER",
     help="Results of opcheck sweep, for the pages of models.",
 )
-@click.option("--quiet", "-q", is_flag=True, envvar="OPCHECK_QUIET", help="No progress.")
+@flags.quiet()
 def build(*, folder: Path, swept: Path | None, quiet: bool) -> int:
     """Write a page for every operator, release, rule and model, with a search that works offline."""
     from opcheck.site.build import build as written  # noqa: PLC0415  (not for --help)

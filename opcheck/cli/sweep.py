@@ -81,7 +81,7 @@ def command() -> None:
 @flags.flag(
     "--mode", "modes", multiple=True, type=click.Choice(MODES), default=MODES, help="Repeatable."
 )
-@flags.flag("--folder", default="sweep", metavar="DIR", help="Where results are kept.")
+@flags.flag("--folder", default="sweep", metavar="FOLDER", help="Where results are kept.")
 @flags.flag("--fresh", is_flag=True, help="Forget what the folder holds.")
 @flags.flag("--small/--as-is", default=True, help="Library models with fewer layers and experts.")
 @flags.jobs(None, "Processes at once.  [default: one a core]")
