@@ -12,21 +12,16 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from opcheck.capture.blame import one_line
-from opcheck.capture.build import OnMps
 from opcheck.capture.imports import without_compiler
-from opcheck.capture.inputs import inputs_for
-from opcheck.capture.load import load
-from opcheck.capture.run import AsModule, raised_at, uncompiled
-from opcheck.capture.train_labels import with_labels
-from opcheck.capture.train_loss import NothingToTrainError, loss_of
-from opcheck.capture.watchdog import TimeLimitReached, out_of_memory, rest
+from opcheck.capture.run import raised_at, uncompiled
+from opcheck.capture.watchdog import out_of_memory, rest
 from opcheck.compare import devices, reproducer
 from opcheck.compare.beside import Beside
 from opcheck.compare.records import NOT_WRITTEN, SHOWS_NOT, TOLERANCES, Comparison, Plan, Reproducer
 from opcheck.compare.tally import DevicePlaces, Tally
 from opcheck.compare.timing import Clock
 from opcheck.errors import CaptureError, UsageError
+from opcheck.precision import real
 
 if TYPE_CHECKING:
     from opcheck.capture.protocol import Say
@@ -48,18 +43,10 @@ def compare(request: CaptureRequest, say: Say) -> Comparison:
     """
     plan = msgspec.convert(request.plan, Plan)
     device = devices.require(plan.device)
-    said: list[Any] = []
-    train = request.mode == "train"
-    say("building the model with its weights")
-    with OnMps(), uncompiled(said):
-        loaded = load(request.model, request.config, dtype=request.dtype, real=True)
-        inputs = inputs_for(loaded, request.inputs, dtype=request.dtype, files=request.input_files)
-        inputs = with_labels(loaded, inputs) if train else inputs
-    model = loaded.model if isinstance(loaded.model, nn.Module) else AsModule(loaded.model)
-    model.train(train)
+    model, inputs = real.built(request, say)
     say(f"running on {device} beside float64 on the CPU")
     on_device = _Run(model, device, Clock(device, plan.times) if plan.times else None)
-    with uncompiled(said), full_precision(), torch.random.fork_rng(devices=()):
+    with uncompiled([]), full_precision(), torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
         on_device(inputs.args, inputs.kwargs, request)
     rest()
@@ -72,7 +59,7 @@ def compare(request: CaptureRequest, say: Say) -> Comparison:
         mode=request.mode,
         inputs=inputs.specs,
         inputs_note=inputs.note,
-        loss=on_device.loss,
+        loss=on_device.places.loss,
         calls=tally.calls,
         outcomes=dict(tally.outcomes),
         elsewhere=mode.elsewhere,
@@ -124,7 +111,7 @@ class _Run:
         self.places = DevicePlaces()
         self.tally = Tally(self.places)
         self.mode = Beside(device, self.tally.add, clock.time if clock else None)
-        self.loss = self.problem = ""
+        self.problem = ""
 
     def __call__(self, args: Any, kwargs: Any, request: CaptureRequest) -> None:
         train = request.mode == "train"
@@ -141,11 +128,12 @@ class _Run:
             ):
                 output = self.model(*args, **kwargs)
                 if train:
-                    self._backward(output)
+                    self.places.backward(output)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # user code: anything, SystemExit included
-            text = self._broke_off(error)
+            op = f", in {self.mode.running}" if self.mode.running else ""
+            text = f"{real.broke_off(error)}{op}"
             place = raised_at(error)
             if not self.tally.calls or out_of_memory(error):
                 doing = "the run" if moved else "moving the model"
@@ -159,23 +147,6 @@ class _Run:
 
     def _move(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().to(self.device).requires_grad_(tensor.requires_grad)
-
-    def _backward(self, output: Any) -> None:
-        try:
-            with self.places.inside("loss"):
-                loss = loss_of(output)
-        except NothingToTrainError as error:
-            self.loss = f"none: {error}"
-            return
-        self.loss = loss.said
-        self.places.phase = "backward"
-        torch.autograd.backward(loss.value)
-
-    def _broke_off(self, error: BaseException) -> str:
-        if isinstance(error, TimeLimitReached):
-            return f"{error}, in {self.mode.running}" if self.mode.running else str(error)
-        op = f", in {self.mode.running}" if self.mode.running else ""
-        return f"{type(error).__name__}: {one_line(error)}{op}"
 
 
 def _dtype(model: nn.Module) -> str:

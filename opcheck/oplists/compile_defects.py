@@ -10,7 +10,8 @@ from opcheck.model import Record
 from opcheck.oplists.registrations import data_directory
 from opcheck.oplists.statement_model import EVIDENCE_KINDS, StatementEvidence
 from opcheck.oplists.strict_yaml import Document, Path_, read_as
-from opcheck.versions import Span, Version
+from opcheck.oplists.written_span import WrittenSpan
+from opcheck.versions import Span
 
 FILE = "compile.yaml"
 #: What a defect does to a program: Inductor or Metal refuses it, it computes something else, or it fails as a whole.
@@ -55,14 +56,9 @@ class Defect(Record, frozen=True, kw_only=True):
     evidence: tuple[StatementEvidence, ...]
 
 
-class _Versions(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    since: str | None
-    until: str | None
-
-
 class _Defect(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: str
-    torch: _Versions
+    torch: WrittenSpan
     effect: str
     summary: str
     when: When
@@ -90,7 +86,7 @@ def _load(directory: Path) -> tuple[Defect, ...]:
     return tuple(
         Defect(
             id=one.id,
-            torch=_span(one.torch),
+            torch=one.torch.span(),
             effect=one.effect,
             summary=one.summary.strip(),
             when=one.when,
@@ -123,12 +119,11 @@ def _check(document: Document, written: _File) -> None:
                 document.report((*path, "evidence"), f"unknown kind: {entry.kind}")
 
 
-def _check_span(document: Document, path: Path_, torch: _Versions) -> None:
-    ends = [end for end in (torch.since, torch.until) if end is not None]
-    wrong = [end for end in ends if not _LINE.fullmatch(end)]
+def _check_span(document: Document, path: Path_, torch: WrittenSpan) -> None:
+    wrong = [end for end in torch.ends if not _LINE.fullmatch(end)]
     for end in wrong:
         document.report(path, f"not a release line: {end}")
-    if not wrong and len(ends) == 2 and Version.parse(ends[0]) >= Version.parse(ends[1]):
+    if not wrong and torch.span().empty:
         document.report(path, "the span is empty")
 
 
@@ -147,10 +142,3 @@ def _not_a_pattern(text: str) -> str:
     except re.error as error:
         return str(error)
     return ""
-
-
-def _span(torch: _Versions) -> Span:
-    return Span(
-        since=Version.parse(torch.since) if torch.since else None,
-        until=Version.parse(torch.until) if torch.until else None,
-    )

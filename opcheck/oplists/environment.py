@@ -15,6 +15,7 @@ from opcheck.model import Record
 from opcheck.oplists.registrations import data_directory
 from opcheck.oplists.statement_model import EVIDENCE_KINDS, StatementEvidence
 from opcheck.oplists.strict_yaml import Document, read
+from opcheck.oplists.written_span import WrittenSpan
 from opcheck.versions import Span, Version
 
 FILE = "environment.yaml"
@@ -130,13 +131,8 @@ def load_environment(directory: Path | None = None) -> Environment:
     return _load((directory or data_directory()).resolve())
 
 
-class _Versions(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    since: str | None
-    until: str | None
-
-
 class _Variable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    torch: _Versions
+    torch: WrittenSpan
     meaning: str
     values: str
     default: str
@@ -193,8 +189,8 @@ def _entries(document: Document, value: Any, key: str, kind: type[_Kind]) -> dic
 
 
 def _check(document: Document, path: tuple[str, ...], variable: _Variable) -> None:
-    for end in (variable.torch.since, variable.torch.until):
-        if end is not None and not _LINE.fullmatch(end):
+    for end in variable.torch.ends:
+        if not _LINE.fullmatch(end):
             document.report((*path, "torch"), f"not a release line: {end}")
     for entry in variable.evidence:
         if entry.kind not in EVIDENCE_KINDS:
@@ -204,13 +200,9 @@ def _check(document: Document, path: tuple[str, ...], variable: _Variable) -> No
 
 
 def _variable(name: str, written: _Variable) -> Variable:
-    since, until = written.torch.since, written.torch.until
     return Variable(
         name=name,
-        torch=Span(
-            since=Version.parse(since) if since else None,
-            until=Version.parse(until) if until else None,
-        ),
+        torch=written.torch.span(),
         meaning=written.meaning,
         values=written.values,
         default=written.default,

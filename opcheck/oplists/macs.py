@@ -9,6 +9,7 @@ from opcheck.model import Record
 from opcheck.oplists.registrations import data_directory
 from opcheck.oplists.statement_model import EVIDENCE_KINDS, StatementEvidence
 from opcheck.oplists.strict_yaml import Document, Path_, read_as
+from opcheck.oplists.written_span import WrittenSpan
 from opcheck.versions import MACOS_MAJORS, Span, Version
 
 FILE = "macs.yaml"
@@ -39,17 +40,6 @@ class Mac(Record, frozen=True, kw_only=True):
         return next(one for one in self.working_sets if macos in one.macos)
 
 
-class _Versions(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    since: str | None
-    until: str | None
-
-    def span(self) -> Span:
-        return Span(
-            since=Version.parse(self.since) if self.since else None,
-            until=Version.parse(self.until) if self.until else None,
-        )
-
-
 class _Buffer(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     numerator: int
     denominator: int
@@ -58,7 +48,7 @@ class _Buffer(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Set(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    macos: _Versions
+    macos: WrittenSpan
     mib: int
     basis: str
     evidence: tuple[StatementEvidence, ...]

@@ -10,6 +10,7 @@ from pathlib import Path
 from opcheck.model import Record
 from opcheck.oplists.registrations import data_directory
 from opcheck.oplists.strict_yaml import Document, read_as
+from opcheck.oplists.written_span import WrittenSpan
 from opcheck.versions import Span, Version
 
 FILE = "pythons.yaml"
@@ -30,22 +31,11 @@ class Wheels(Record, frozen=True, kw_only=True):
         return tuple(sorted(one for one, span in self.by_python.items() if torch in span))
 
 
-class _Versions(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    since: str | None
-    until: str | None
-
-    def span(self) -> Span:
-        return Span(
-            since=Version.parse(self.since) if self.since else None,
-            until=Version.parse(self.until) if self.until else None,
-        )
-
-
 class _File(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema: int
     date: str
-    intel: _Versions
-    pythons: dict[str, _Versions]
+    intel: WrittenSpan
+    pythons: dict[str, WrittenSpan]
 
 
 def load_wheels(directory: Path | None = None) -> Wheels:
@@ -70,8 +60,8 @@ def _check(document: Document, written: _File) -> None:
     if written.schema != 1:
         document.report(("schema",), "the schema must be 1")
     for name, versions in {"intel": written.intel, **written.pythons}.items():
-        ends = [end for end in (versions.since, versions.until) if end is not None]
-        if not all(map(_LINE.fullmatch, ends)) or (name != "intel" and not _LINE.fullmatch(name)):
+        numbers = versions.ends if name == "intel" else (*versions.ends, name)
+        if not all(map(_LINE.fullmatch, numbers)):
             document.report(("pythons", name), "versions are written as 2.13 or 3.11")
         elif versions.span().empty:
             document.report(("pythons", name), "no release lies in this span")

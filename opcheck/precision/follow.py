@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from opcheck.capture.recorder import Recorder
+from opcheck.capture.train_loss import NothingToTrainError, loss_of
 from opcheck.precision import kernels
 from opcheck.precision.distance import Distance, distance, vanishes
 from opcheck.precision.kernels import tensors
@@ -20,9 +21,24 @@ from opcheck.precision.tally import Seen, Tally
 class Places(Recorder):
     """Where calls are made; keeps none of them."""
 
+    #: what a training step took backward; empty: there was none
+    loss = ""
+
     def here(self) -> tuple[Any, str, str]:
         """Line, module and phase of the call that is being made."""
         return self._where()
+
+    def backward(self, output: Any) -> None:
+        """Take the loss of an output backward, if it has one."""
+        try:
+            with self.inside("loss"):
+                loss = loss_of(output)
+        except NothingToTrainError as error:
+            self.loss = f"none: {error}"
+            return
+        self.loss = loss.said
+        self.phase = "backward"
+        torch.autograd.backward(loss.value)
 
 
 class Follow(TorchDispatchMode):

@@ -10,18 +10,14 @@ import torch
 from torch import nn
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
 
-from opcheck.capture.blame import one_line
 from opcheck.capture.build import OnMps
 from opcheck.capture.imports import without_compiler
-from opcheck.capture.inputs import inputs_for
 from opcheck.capture.lines import locate
-from opcheck.capture.load import load
-from opcheck.capture.run import AsModule, raised_at, uncompiled
-from opcheck.capture.train_labels import with_labels
-from opcheck.capture.train_loss import NothingToTrainError, loss_of
-from opcheck.capture.watchdog import TimeLimitReached, out_of_memory, rest
+from opcheck.capture.run import raised_at, uncompiled
+from opcheck.capture.watchdog import out_of_memory, rest
 from opcheck.errors import CaptureError
 from opcheck.model import Precision
+from opcheck.precision import real
 from opcheck.precision.accumulators import NOTE, WITHOUT_DOUBLE
 from opcheck.precision.distance import distance
 from opcheck.precision.follow import Follow, Places
@@ -51,21 +47,14 @@ def compare(request: CaptureRequest, say: Say) -> tuple[Precision, ...]:
         InputError: the inputs do not parse, or none could be derived.
         CaptureError: the run broke off.
     """
-    said: list[Any] = []
-    train = request.mode == "train"
-    say("building the model with its weights")
-    with OnMps(), uncompiled(said):
-        loaded = load(request.model, request.config, dtype=request.dtype, real=True)
-        inputs = inputs_for(loaded, request.inputs, dtype=request.dtype, files=request.input_files)
-        inputs = with_labels(loaded, inputs) if train else inputs
-    model = loaded.model if isinstance(loaded.model, nn.Module) else AsModule(loaded.model)
-    model.train(train)
+    model, inputs = real.built(request, say)
     found = []
     for name in request.precision:
         say(f"running in {name} beside float64")
-        with OnMps(), uncompiled(said), torch.random.fork_rng(devices=()):
+        with OnMps(), uncompiled([]), torch.random.fork_rng(devices=()):
             torch.manual_seed(0)
-            found.append(_Run(model, name, train=train)(inputs.args, inputs.kwargs, request.model))
+            run = _Run(model, name, train=request.mode == "train")
+            found.append(run(inputs.args, inputs.kwargs, request.model))
     rest()
     return tuple(found)
 
@@ -82,7 +71,6 @@ class _Run:
         self.places = Places()
         self.tally = Tally(name)
         self.modules = Modules(model, self.shadows)
-        self.loss = ""
 
     def __call__(self, args: Any, kwargs: Any, title: str) -> Precision:
         with self._cast():
@@ -101,7 +89,7 @@ class _Run:
             events=tuple(self.tally.events(locate)),
             outputs=tuple(outputs),
             gradients=tuple(gradients)[:_GRADIENTS],
-            loss=self.loss,
+            loss=self.places.loss,
             complete=not problem,
             notes=(*problem, *self._notes()),
         )
@@ -119,11 +107,11 @@ class _Run:
             ):
                 output = self.model(*args, **kwargs)
                 if self.train:
-                    self._backward(output)
+                    self.places.backward(output)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # user code: anything, SystemExit included
-            text = _broke_off(error)
+            text = real.broke_off(error)
             place = raised_at(error)
             if not self.tally.calls or out_of_memory(error):
                 raise CaptureError(
@@ -135,17 +123,6 @@ class _Run:
             where = f" at {place}" if place else ""
             return output, (f"broke off{where}: {text}; what follows was not seen",)
         return output, ()
-
-    def _backward(self, output: Any) -> None:
-        try:
-            with self.places.inside("loss"):
-                loss = loss_of(output)
-        except NothingToTrainError as error:
-            self.loss = f"none: {error}"
-            return
-        self.loss = loss.said
-        self.places.phase = "backward"
-        torch.autograd.backward(loss.value)
 
     @contextlib.contextmanager
     def _cast(self) -> Iterator[None]:
@@ -209,9 +186,3 @@ def _errors(output: Any, shadows: Shadows) -> Iterator[tuple[str, float]]:
     for path, leaf in tree_flatten_with_path(output)[0]:
         if followed(leaf):
             yield keystr(path) or "output", digits(shadows.error(leaf))
-
-
-def _broke_off(error: BaseException) -> str:
-    if isinstance(error, TimeLimitReached):
-        return str(error)
-    return f"{type(error).__name__}: {one_line(error)}"

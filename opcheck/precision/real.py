@@ -1,0 +1,44 @@
+"""A model with its weights, as both runs beside float64 take it.  In the child process: user code runs here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from opcheck.capture.blame import one_line
+from opcheck.capture.build import OnMps
+from opcheck.capture.inputs import Inputs, inputs_for
+from opcheck.capture.load import load
+from opcheck.capture.run import AsModule, uncompiled
+from opcheck.capture.train_labels import with_labels
+from opcheck.capture.watchdog import TimeLimitReached
+
+if TYPE_CHECKING:
+    from opcheck.capture.protocol import Say
+    from opcheck.capture.request import CaptureRequest
+
+
+def built(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
+    """The model in the mode that is asked for, and what it is called with: labels too, to train it.
+
+    Raises:
+        ModelLoadError: the model cannot be imported or built.
+        InputError: the inputs do not parse, or none could be derived.
+    """
+    train = request.mode == "train"
+    say("building the model with its weights")
+    with OnMps(), uncompiled([]):
+        loaded = load(request.model, request.config, dtype=request.dtype, real=True)
+        inputs = inputs_for(loaded, request.inputs, dtype=request.dtype, files=request.input_files)
+        inputs = with_labels(loaded, inputs) if train else inputs
+    model = loaded.model if isinstance(loaded.model, nn.Module) else AsModule(loaded.model)
+    model.train(train)
+    return model, inputs
+
+
+def broke_off(error: BaseException) -> str:
+    """Why a run ended before its end, in a line."""
+    if isinstance(error, TimeLimitReached):
+        return str(error)
+    return f"{type(error).__name__}: {one_line(error)}"
