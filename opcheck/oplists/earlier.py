@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 from opcheck.errors import OpListError
 from opcheck.model import Record
@@ -10,6 +11,8 @@ from opcheck.oplists.strict_yaml import read_entries
 from opcheck.versions import Span, Version
 
 FILE = "bodies.yaml"
+
+Entry = TypeVar("Entry", "EarlierBody", "Reviewed")
 
 
 class EarlierBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,17 +42,37 @@ class EarlierBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return self.body or self.op
 
 
-def earlier_bodies(directory: Path) -> tuple[EarlierBody, ...]:
-    """The entries of the file, in its order.
+class Reviewed(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A composite whose body differs without a consequence, and why."""
+
+    op: str
+    why: str
+
+
+def reviewed(directory: Path) -> dict[str, str]:
+    """Why the other body of a composite does not matter, by overload.
 
     Raises:
-        OpListError: it is damaged.
+        OpListError: the file is damaged.
     """
-    entries, document = read_entries(directory / FILE, "bodies", EarlierBody)
+    return {entry.op: entry.why for entry in _read(directory, "reviewed", Reviewed)}
+
+
+def earlier_bodies(directory: Path) -> tuple[EarlierBody, ...]:
+    """The bodies, in the file's order.
+
+    Raises:
+        OpListError: the file is damaged.
+    """
+    return tuple(_read(directory, "bodies", EarlierBody))
+
+
+def _read(directory: Path, key: str, kind: type[Entry]) -> list[Entry]:
+    entries, document = read_entries(directory / FILE, key, kind)
     if document.problems:
         raise OpListError(
             "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
             context=str(directory / FILE),
             hint="correct the file",
         )
-    return tuple(entry for _, entry in entries)
+    return [entry for _, entry in entries]

@@ -1,0 +1,199 @@
+"""Find composites whose body in an older release calls what the body that opcheck knows does not, where a verdict hangs on it.
+
+python -m scripts.compare_bodies [--audit] [RELEASE ...]: reads the macOS wheels (from the cache, else downloaded) and
+prints a table; 1 if something is neither mended nor reviewed, or if op_lists/bodies.yaml contradicts a wheel.
+
+`opcheck op` knows the bodies of 2.8 and later (composites.json), an audit that of the installed torch (--audit: 2.13).
+A body is compared by what it calls through the dispatcher, all of its branches together; what a difference comes to is
+judged by the older release's registrations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+from opcheck.files import write_text
+from opcheck.oplists.earlier import earlier_bodies, reviewed
+from opcheck.oplists.registrations import OpLists, data_directory, load
+from opcheck.oplists.wheel.archive import default_cache, obtain, read_archive
+from opcheck.oplists.wheel.bodies import bodies
+from opcheck.oplists.wheel.image import Image
+from opcheck.simulate.bodies import CALLS, EARLIER
+from opcheck.simulate.twins import TWINS
+from opcheck.versions import Version
+
+RECORDED, INSTALLED = "2.8", "2.13"
+
+#: Calls that no dense tensor of MPS leads to: sparse, quantized and nested tensors, other devices' kernels.
+ELSEWHERE = re.compile(
+    r"aten::_?(values|indices|\w+_indices|nnz|sparse_dim|dense_dim|is_coalesced|coalesce\w*|to_sparse\w*|sparse_\w+"
+    r"|validate_\w+|q_\w+|qscheme|dequantize|quantize\w*|empty_quantized|to_padded_tensor|nested\w*|mkldnn\w*|cudnn\w*"
+    r"|miopen\w*|scaled_dot_product_(cudnn|flash|efficient|fused)\w*)(\.\w+)?"
+)
+
+
+class Found(NamedTuple):
+    """One composite in one release."""
+
+    op: str
+    line: str
+    #: without a kernel there: what only the newer body calls, and what only the older one does.
+    newer: tuple[str, ...]
+    older: tuple[str, ...]
+
+
+class Bodies:
+    """What each release's composites call, and what that comes to."""
+
+    def __init__(self, lists: OpLists, calls: dict[str, dict[str, tuple[str, ...]]]) -> None:
+        self.lists = lists
+        #: by release line
+        self.calls = calls
+
+    def compared(self, line: str, base: str) -> list[str]:
+        """The composites of a release that the newer one has a body of, too."""
+        return [
+            op
+            for op in self.calls[line]
+            if op in self.calls[base]
+            and self.lists.resolve(op, line).status == "composite"
+            and self.lists.resolve(op, line).chain[-1] == op
+        ]
+
+    def differing(self, line: str, base: str) -> list[str]:
+        """Those that call something else."""
+        old, new = self.calls[line], self.calls[base]
+        return [op for op in self.compared(line, base) if set(old[op]) != set(new[op])]
+
+    def found(self, op: str, line: str, base: str) -> Found:
+        """What decides in the difference: both bodies' calls, followed in the older release."""
+        older, newer = (self._reached(self.calls[of][op], line) for of in (line, base))
+        return Found(
+            op, line, self._lacking(newer - older, line), self._lacking(older - newer, line)
+        )
+
+    def _reached(self, calls: tuple[str, ...], line: str) -> set[str]:
+        seen: set[str] = set()
+        left = list(calls)
+        while left:
+            op = left.pop()
+            if op in seen:
+                continue
+            seen.add(op)
+            resolution = self.lists.resolve(op, line)
+            left += resolution.chain[1:]
+            if resolution.status == "composite":
+                left += self.calls[line].get(op, ())
+        return seen
+
+    def _lacking(self, ops: set[str], line: str) -> tuple[str, ...]:
+        fine = ("native", "composite")
+        return tuple(
+            op
+            for op in sorted(ops)
+            if self.lists.resolve(op, line).status not in fine and not ELSEWHERE.fullmatch(op)
+        )
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--audit", action="store_true", help=f"compare with {INSTALLED}'s bodies")
+    parser.add_argument("releases", nargs="*", help="such as 2.5.1; all before the newer one")
+    options = parser.parse_args()
+    lists = load()
+    base = INSTALLED if options.audit else RECORDED
+    asked = [Version.parse(release) for release in options.releases]
+    lines = [
+        release.line
+        for release in lists.releases
+        if Version.parse(release.line) < Version.parse(base)
+        and (not asked or Version.parse(release.line) in asked)
+    ]
+    releases = {release.line: release.torch for release in lists.releases}
+    read = Bodies(lists, {line: calls_of(releases[line], lists) for line in (*lines, base)})
+    rows: dict[str, list[Found]] = defaultdict(list)
+    for line in lines:
+        differing = read.differing(line, base)
+        print(f"{line}: {len(read.compared(line, base))} composites, {len(differing)} differ")
+        for op in differing:
+            found = read.found(op, line, base)
+            if (found.newer or found.older) and not op.endswith(("out", "_copy")):
+                rows[op].append(found)
+    mended = mended_by_audit if options.audit else mended_by_table
+    reasons = reviewed(data_directory())
+    table: dict[str, list[str]] = defaultdict(list)
+    for op, every in sorted(rows.items()):
+        for found in every:
+            reason = f"reviewed: {reasons[op]}" if op in reasons else "OPEN"
+            parts = [f"newer calls {', '.join(found.newer)}"] if found.newer else []
+            parts += [f"older calls {', '.join(found.older)}"] if found.older else []
+            row = f"{op}: {'; '.join(parts)} -> {mended(op, found.line) or reason}"
+            table[row].append(found.line)
+    for row, held in table.items():
+        print(f"{held[0]} to {held[-1]}  {row}")
+    is_open = any(row.endswith("OPEN") for row in table)
+    wrong = [] if options.audit else list(contradictions(read, lines, base))
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if is_open or wrong else 0
+
+
+def contradictions(read: Bodies, lines: list[str], base: str) -> list[str]:
+    """Where bodies.yaml says what a wheel does not."""
+    found = []
+    for entry in earlier_bodies(data_directory()):
+        name = entry.differing
+        for line in lines:
+            calls = read.calls[line].get(name)
+            if calls is None or Version.parse(line) not in entry.torch:
+                continue
+            found += [
+                f"{entry.op} {line}: {name} calls no {c}" for c in entry.calls if c not in calls
+            ]
+            found += [f"{entry.op} {line}: {name} calls {c}" for c in entry.without if c in calls]
+        later = read.calls[base][name]
+        found += [
+            f"{entry.op}: {name} of {base} calls no {c}" for c in entry.without if c not in later
+        ]
+    return found
+
+
+def mended_by_table(op: str, line: str) -> str:
+    """Whether bodies.yaml has the release's body."""
+    entries = (one for one in earlier_bodies(data_directory()) if one.differing == op)
+    return "bodies.yaml" if any(Version.parse(line) in one.torch for one in entries) else ""
+
+
+def mended_by_audit(op: str, line: str) -> str:
+    """Whether an audit runs something else than the installed torch's body."""
+    version = Version.parse(line)
+    if any(version in span for span, _ in EARLIER.get(op, ())):
+        return "simulate/bodies.py"
+    if any(twin.op == op and version in twin.torch for twin in TWINS):
+        return "a twin"
+    return "simulate/bodies.py" if op in CALLS else ""
+
+
+def calls_of(release: str, lists: OpLists) -> dict[str, tuple[str, ...]]:
+    """What the composites of a release call; a wheel is read once and kept beside the wheels."""
+    kept = default_cache().parent / "bodies" / f"{release}.json"
+    if not kept.exists():
+        print(f"reading torch {release}", file=sys.stderr)
+        archive = read_archive(obtain(release, default_cache()))
+        with tempfile.TemporaryDirectory() as folder:
+            archive.unpack(Path(folder))
+            image = Image.parse(Path(folder) / "torch/lib/libtorch_cpu.dylib")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_text(kept, json.dumps(bodies(image, lists.names()), indent=1))
+    return {op: tuple(calls) for op, calls in json.loads(kept.read_text("utf-8")).items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
