@@ -62,6 +62,13 @@ DIFFERENCES = (
         "host; where is recorded",
     ),
     Difference(
+        _of("masked_scatter", "masked_scatter_"),
+        backward=True,
+        torch=Span(until=Version(2, 2)),
+        text="the calls of masked_scatter's gradient: before 2.2 it took masked_select, and masked_scatter_backward, "
+        "which is recorded, did not exist",
+    ),
+    Difference(
         _of("max_pool2d_with_indices"),
         backward=False,
         torch=Span(until=Version(2, 0)),

@@ -152,6 +152,12 @@ EARLIER: dict[str, tuple[tuple[Span, tuple[str, ...]], ...]] = {
             ),
         ),
     ),
+    # EmbeddingBag.cpp: a kernel of its own from 2.5 on; with sparse gradients MPS ends earlier.
+    "aten::_embedding_bag_backward": (
+        (Span(until=Version(2, 5)), ("aten::_embedding_bag_dense_backward",)),
+    ),
+    # BatchLinearAlgebra.cpp: a kernel of its own from 2.3 on.
+    "aten::linalg_eigvals.out": ((Span(until=Version(2, 3)), ("aten::linalg_eig",)),),
     # group_norm.cpp, math_group_norm: a batch norm, where 2.13 takes var_mean.  Python kernels from 2.0 to 2.12.
     "aten::native_group_norm": (
         (Span(until=Version(2, 0)), ("aten::view", "aten::native_batch_norm")),

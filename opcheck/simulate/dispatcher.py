@@ -182,7 +182,8 @@ class Simulator(TorchDispatchMode):
         """Compute a call that no Python of ours takes apart, and hand it to the sink."""
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
         refusal = self._refusal(route, kwargs, found, on_mps)
-        inner = self._inner_calls(route, args, kwargs, found) if route.composite else ()
+        is_composite = route.composite or route.bodiless
+        inner = self._inner_calls(route, args, kwargs, found) if is_composite else ()
         if self.ask is not None:
             self.ask(Call(route, key, tuple(found), (), inner, refusal))
         try:
@@ -275,6 +276,8 @@ class Simulator(TorchDispatchMode):
             calls = FLIGHT.ask(bodies.earlier, route.name)
             if calls is not None:
                 return calls
+        if route.bodiless:
+            return None
         kind = (route.func, *(tensor.dtype for tensor in found), *kwargs)
         if kind not in self._inner:
             self._inner[kind] = None  # a body that calls itself is not followed twice

@@ -41,6 +41,7 @@ def make_route(func: HigherOrderOperator) -> Route:
         factory=False,
         has_device=False,
         composite=None,
+        bodiless=False,
         arguments=(),
         takes_tensor=(),
         registrations=(),

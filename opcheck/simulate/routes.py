@@ -85,6 +85,8 @@ class Route(NamedTuple):
     has_device: bool
     #: the composite kernel below autograd, for overloads that the target has no kernel for
     composite: DispatchKey | None
+    #: a composite on the target and none in the installed torch: its body is not here
+    bodiless: bool
     arguments: tuple[str, ...]
     #: positions that take a tensor and no number: a number there was a wrapped one to C++
     takes_tensor: tuple[int, ...]
@@ -194,6 +196,7 @@ def make_route(
         factory=not any("Tensor" in str(argument.type) for argument in schema.arguments),
         has_device=any(argument.name == "device" for argument in schema.arguments),
         composite=composite,
+        bodiless=kind is Kind.LEAF and way == "composite" and composite is None,
         arguments=tuple(argument.name for argument in schema.arguments),
         takes_tensor=()
         if torch._C._should_allow_numbers_as_tensors(func._schema.name.partition("::")[2])

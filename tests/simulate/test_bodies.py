@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
+from opcheck.oplists.registrations import load
 from opcheck.simulate.bodies import EARLIER
+from opcheck.simulate.routes import make_route
 from tests.simulate.mac import recorded
 
 
@@ -45,6 +47,25 @@ def test_cross_entropy_with_logits_takes_log_sigmoid_from_2_3_on(
     called = _inner(op, F.binary_cross_entropy_with_logits, x, x, release=release)
     assert ("aten::log_sigmoid_forward" in called) is sigmoid
     assert ("aten::log_" in called) is not sigmoid
+
+
+def test_embedding_bag_had_a_composite_backward_before_2_5() -> None:
+    def train(weight: torch.Tensor) -> None:
+        index = torch.tensor([0, 1, 0, 2]).to(weight.device)
+        F.embedding_bag(index, weight, index.new_tensor([0, 2]), mode="sum").sum().backward()
+
+    weight = torch.randn(5, 3, requires_grad=True)
+    op = "aten::_embedding_bag_backward"
+    for release, calls in (("2.4", ("aten::_embedding_bag_dense_backward",)), ("2.5", ())):
+        made = recorded(train, weight, release=release, grad=True).calls
+        assert [one.call.inner for one in made if one.call.route.name == op] == [calls]
+
+
+def test_a_composite_that_the_installed_torch_has_no_body_of_is_not_said_to_call_nothing() -> None:
+    registrations = dict(load().operators("2.4"))
+    op = torch.ops.aten._embedding_bag_backward.default
+    assert make_route(op, registrations, {}, {}).bodiless
+    assert not make_route(op, dict(load().operators("2.5")), {}, {}).bodiless
 
 
 def test_group_norm_of_1_13_is_a_batch_norm() -> None:
