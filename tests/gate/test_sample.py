@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -115,7 +114,6 @@ def started(project: Path) -> Callable[..., subprocess.Popen[str]]:
             command,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(SAMPLE.parents[2])},
             **options,  # type: ignore[call-overload]
         )
         return process
