@@ -26,7 +26,7 @@ _OPERATOR = re.compile(r"__ZN2at4_ops(?P<length>\d+)(?P<rest>\w+)")
 #: the kernel that the dispatcher enters with unboxed arguments.
 _ENTRY = "wrap_kernel_functor_unboxed_"
 #: a function of ATen, also a static one, a lambda, a method of Tensor; what the compiler splits off.
-_FOLLOWED = re.compile(r"__ZZ?NK?R?2at|_OUTLINED_FUNCTION|OUTLINED_FUNCTION")
+_FOLLOWED = re.compile(r"__ZZ?NK?R?2at|_?OUTLINED_FUNCTION")
 #: they call operators for reasons of their own, the same in every body, or only on other devices.
 _LEFT = re.compile(
     r"TensorIterator|DispatchStub|2at3cpu|2at4meta|2at8internal|2at7Context|2at7tracer|2at4impl|Functionalization"
