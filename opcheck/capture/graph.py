@@ -165,7 +165,7 @@ class _Builder:
             location=location,
             module=module,
             phase=phase,
-            inner=call.inner if route.composite is not None else None,
+            inner=call.inner if route.has_body else None,
             refusal=call.refusal,
             registrations=route.registrations,
         )

@@ -195,7 +195,7 @@ class _Names:
 
     def record(self, call: Call) -> None:
         """Take the name; a composite inside of a composite stands for what it calls itself."""
-        followed = call.route.composite is not None and call.inner is not None
+        followed = call.route.has_body and call.inner is not None
         for name in call.inner or () if followed else (call.route.name,):
             self.names.setdefault(name)
 

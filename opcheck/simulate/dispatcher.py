@@ -182,8 +182,7 @@ class Simulator(TorchDispatchMode):
         """Compute a call that no Python of ours takes apart, and hand it to the sink."""
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
         refusal = self._refusal(route, kwargs, found, on_mps)
-        is_composite = route.composite or route.bodiless
-        inner = self._inner_calls(route, args, kwargs, found) if is_composite else ()
+        inner = self._inner_calls(route, args, kwargs, found) if route.has_body else ()
         if self.ask is not None:
             self.ask(Call(route, key, tuple(found), (), inner, refusal))
         try:

@@ -93,6 +93,11 @@ class Route(NamedTuple):
     #: dispatch keys with a kernel, for namespaces that the lists do not describe
     registrations: tuple[str, ...]
 
+    @property
+    def has_body(self) -> bool:
+        """Whether what it calls decides on the target: a composite that is recorded as a call."""
+        return self.composite is not None or self.bodiless
+
 
 def is_implicit(name: str) -> bool:
     """Whether the installed torch has a CompositeImplicitAutograd kernel for an overload, in C++.
