@@ -31,7 +31,7 @@ def test_a_status_that_came_back_is_not_older_than_its_return() -> None:
     assert (row.since, row.first_native) == ("2.14", "2.12")
 
 
-@pytest.mark.parametrize("torch", ["2.3", "2.15"])
+@pytest.mark.parametrize("torch", [pytest.param("2.3", marks=pytest.mark.slow), "2.15"])
 def test_rows_say_what_single_answers_say(torch: str, lists: OpLists) -> None:
     asker = Asker(lists)
     found = matrix(torch, asker=asker)

@@ -141,7 +141,7 @@ FOLLOWED = {
 CAPSTONE_IS_WRONG = {"cmp", "cmn", "tst", "st1", "st2", "st3", "st4"}
 
 
-@settings(max_examples=3000)
+@settings(max_examples=1000)
 @given(st.integers(0, 2**32 - 1))
 def test_the_decoder_agrees_with_capstone(word: int) -> None:
     machine = disassembler()
