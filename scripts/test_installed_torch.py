@@ -98,7 +98,12 @@ def environment(release: str, place: Path, *, fresh: bool) -> str:
         ["--no-deps", f"torchvision=={torchvision_for(release)}"],
         [*constrained, "hatchling"],
         # Always: the dependencies and entry points of pyproject.toml may have changed.
-        [*constrained, "--no-build-isolation", "--editable", f"{ROOT}[models,site,sweep,wheels,dev]"],
+        [
+            *constrained,
+            "--no-build-isolation",
+            "--editable",
+            f"{ROOT}[models,site,sweep,wheels,dev]",
+        ],
     )
     for wanted in steps[-1:] if made else steps:
         subprocess.run([*pip, *wanted], check=True)  # noqa: S603 - releases come from the table or the user

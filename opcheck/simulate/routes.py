@@ -166,7 +166,9 @@ def make_route(
         kind = Kind.DECOMPOSE if way == "decompose" else Kind.LEAF
     schema = func._schema
     composite = None
-    if kind is Kind.LEAF and (func.namespace in LIBRARIES or way == "composite"):
+    # torch 2.9 knows aten::dim, which jagged tensors call, only in Python.
+    known = torch._C._dispatch_has_kernel(name)
+    if known and kind is Kind.LEAF and (func.namespace in LIBRARIES or way == "composite"):
         composite = next(
             (
                 key

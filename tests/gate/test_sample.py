@@ -155,7 +155,7 @@ def test_ctrl_c_shows_what_was_finished(
         if "importing torch" in line:
             break
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "interrupted before slow" in out
     assert "encoder  torch 2.9, macOS 15.0" in out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
 from opcheck.capture.recorder import Recorder
@@ -12,6 +13,15 @@ from opcheck.oplists.registrations import load
 from opcheck.simulate.mac import simulated_mac
 from opcheck.simulate.tensor import to_mps
 from opcheck.versions import Target, Version
+
+#: The installed torch's own bodies changed in 2.10.
+from_2_10 = pytest.param(
+    "2.10",
+    True,
+    marks=pytest.mark.skipif(
+        Version.parse(torch.__version__) < Version(2, 10), reason="the installed body is older"
+    ),
+)
 
 
 def target(release: str = "2.13", macos: str = "15.0") -> Target:

@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from opcheck.oplists.registrations import load
 from opcheck.simulate.bodies import EARLIER
 from opcheck.simulate.routes import make_route
-from tests.simulate.mac import recorded
+from tests.simulate.mac import from_2_10, recorded
 
 
 def attend(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -75,7 +75,7 @@ def test_group_norm_of_1_13_is_a_batch_norm() -> None:
     assert "aten::var_mean.correction" not in called
 
 
-@pytest.mark.parametrize(("release", "out"), [("2.9", False), ("2.10", True)])
+@pytest.mark.parametrize(("release", "out"), [("2.9", False), from_2_10])
 def test_mvlgamma_in_place_calls_its_out_form_from_2_10_on(release: str, *, out: bool) -> None:
     called = _inner("aten::mvlgamma_", lambda x: x.mvlgamma_(2), torch.ones(3) * 4, release=release)
     assert ("aten::mvlgamma.out" in called) is out

@@ -10,7 +10,7 @@ from opcheck.oplists.registrations import load
 from opcheck.simulate import former
 from opcheck.simulate.questions import Questions
 from opcheck.simulate.twins import TWINS, twins_of
-from tests.simulate.mac import names, recorded, target
+from tests.simulate.mac import from_2_10, names, recorded, target
 
 FUSED = "_scaled_dot_product_attention_math_for_mps"
 LINES = [release.line for release in load().releases]
@@ -226,7 +226,7 @@ def test_the_former_cosine_similarity_computes_the_same() -> None:
         )
 
 
-@pytest.mark.parametrize(("release", "wraps"), [("2.9", False), ("2.10", True)])
+@pytest.mark.parametrize(("release", "wraps"), [("2.9", False), from_2_10])
 def test_take_along_dim_wraps_its_indices_from_2_10_on(release: str, *, wraps: bool) -> None:
     def take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         return torch.take_along_dim(x, index, 1)
