@@ -53,6 +53,8 @@ _UNKNOWABLE = {
     "socket.getaddrinfo": "it uses the network",
     "sqlite3.connect": "it reads a database",
 }
+#: Modules of Python whose programs tell of the machine alone: ``find_library`` asks ldconfig.
+_OF_THE_MACHINE = frozenset({"ctypes.util", "platform"})
 #: Libraries whose native code opens files by itself.
 _NATIVE_READERS = frozenset(
     {"av", "cv2", "decord", "duckdb", "h5py", "lmdb", "netCDF4", "pyarrow", "sentencepiece"}
@@ -129,7 +131,8 @@ class _Notes:
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _UNKNOWABLE:
-            self.write("unknowable", _UNKNOWABLE[event])
+            if not _asks_about_the_machine():
+                self.write("unknowable", _UNKNOWABLE[event])
         elif event == "open":
             self._opened(*arguments)
         elif event in _FOLDERS:
@@ -149,7 +152,8 @@ class _Notes:
             return
         if flags & _WRITES:
             whole = os.path.abspath(os.fsdecode(path))  # noqa: PTH100
-            if flags & os.O_RDWR and not flags & _ANEW and os.path.exists(whole):  # noqa: PTH110
+            # Of files: torch 2.15 opens the null device to read and write as it is imported.
+            if flags & os.O_RDWR and not flags & _ANEW and os.path.isfile(whole):  # noqa: PTH113
                 self.write("unknowable", "it changes a file")
             self._written.add(whole)
             return
@@ -219,6 +223,14 @@ def _looks_for_modules() -> bool:
     frame: Any = sys._getframe(4)  # who called what raised the event
     file = frame.f_code.co_filename
     return "importlib" in file and file.startswith(("<frozen", *_INSTALLED))
+
+
+def _asks_about_the_machine() -> bool:
+    """Whether one of the modules that do nothing else has started it."""
+    frame: Any = sys._getframe(3)  # who raised the event
+    while frame is not None and frame.f_globals.get("__name__") == "subprocess":
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__") in _OF_THE_MACHINE
 
 
 def _looks_through_all() -> bool:

@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 
@@ -69,7 +68,7 @@ class _Running:
         context = multiprocessing.get_context("spawn")
         self.answers, theirs = context.Pipe(duplex=False)
         self.process = context.Process(target=_child, args=(job, theirs), daemon=False)
-        with _deaf():
+        with _ctrl_c_waits():
             self.process.start()
         theirs.close()
 
@@ -110,23 +109,24 @@ def _hear(
 
 def _child(job: Job, answers: Connection) -> None:
     """What the process of a job does."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         answers.send(msgspec.msgpack.encode(work(job, answers.send)))
 
 
 @contextlib.contextmanager
-def _deaf() -> Iterator[None]:
-    """Not hearing Ctrl-C, nor does what is started: it hears it again as soon as it knows what to do."""
-    if threading.current_thread() is not threading.main_thread():
+def _ctrl_c_waits() -> Iterator[None]:
+    """Ctrl-C is heard behind the block; what is started in it hears it as soon as it knows what to do."""
+    if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _died(code: int | None) -> Result:

@@ -105,6 +105,19 @@ def test_what_nobody_can_know_is_said(folder: Path, program: str, why: str) -> N
     assert any(line[0] == "unknowable" and why in line[1] for line in notes(program))
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import ctypes.util\nctypes.util.find_library('c')",
+        "import platform\nplatform.processor()",
+        "open('/dev/null', 'r+').close()",
+    ],
+)
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="this system has no null device")
+def test_what_tells_of_the_machine_alone_is_known(folder: Path, program: str) -> None:
+    assert not [line for line in notes(program) if line[0] == "unknowable"]
+
+
 def test_safetensors_opens_files_without_python_and_is_noted(folder: Path) -> None:
     pytest.importorskip("safetensors")
     found = notes(

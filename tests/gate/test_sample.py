@@ -104,6 +104,14 @@ def test_a_file_that_it_does_not_read_is_no_change(
 
 
 @pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """Signals for what is started here, also where a shell has started the tests in the background, deaf."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
 def started(project: Path) -> Callable[..., subprocess.Popen[str]]:
     """Starts ``opcheck gate`` as a user does; everything is kept already."""
 
@@ -145,6 +153,7 @@ def test_a_full_disk_is_said_in_three_lines(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_shows_what_was_finished(
     started: Callable[..., subprocess.Popen[str]], project: Path
 ) -> None:

@@ -121,7 +121,7 @@ def test_with_the_variable_the_same_call_warns() -> None:
 
 @pytest.mark.usefixtures("tried_here")
 def test_an_operator_takes_the_first_filling_with_which_the_cpu_runs_it(missing: Saved) -> None:
-    tried = make(made_op(missing, "aten::cholesky"))
+    tried = make(made_op(missing, "aten::linalg_cholesky"))
     assert tried.on_cpu
     # What randn, rand and ones give is not positive definite.
     assert "torch.eye(3, 3, dtype=torch.float32)" in tried.text
