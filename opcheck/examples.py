@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from opcheck.model import OpCall, Scalar, TensorSpec, Verdict
+from opcheck.model import OpCall, TensorSpec, Verdict
 
 
 def example_of(calls: Sequence[OpCall], verdict: Verdict) -> OpCall | None:
@@ -15,11 +15,7 @@ def example_of(calls: Sequence[OpCall], verdict: Verdict) -> OpCall | None:
     if verdict.status == "native" and not (verdict.limitations or verdict.advisories):
         return None
     smallest = min(calls, key=lambda call: sum(math.prod(one.shape) for one in call.inputs))
-    # JSON has no inf and nan, and an example travels as JSON.
-    arguments = {name: _finite(value) for name, value in smallest.arguments.items()}
-    return msgspec.structs.replace(
-        smallest, arguments=arguments, location=None, module="", outputs=(), inner=None
-    )
+    return msgspec.structs.replace(smallest, location=None, module="", outputs=(), inner=None)
 
 
 def example_content(call: OpCall) -> dict[str, object]:
@@ -41,17 +37,6 @@ def example_content(call: OpCall) -> dict[str, object]:
             for name, value in call.arguments.items()
         },
     }
-
-
-def _finite(value: Scalar | tuple[Scalar, ...]) -> Scalar | tuple[Scalar, ...]:
-    """The value, with the words for inf and nan."""
-    if isinstance(value, tuple):
-        return tuple(str(one) if _endless(one) else one for one in value)
-    return str(value) if _endless(value) else value
-
-
-def _endless(value: Scalar | tuple[Scalar, ...]) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _contiguous(spec: TensorSpec) -> bool:

@@ -19,6 +19,9 @@ CONFIDENCES = ("observed", "test list", "source check", "registration", "inferre
 
 Scalar = bool | int | float | str | None
 
+#: What JSON, as which calls travel, has no numbers for: these words stand for them in a call's arguments.
+ENDLESS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
 
 class Record(msgspec.Struct, frozen=True):
     """Base of all records: frozen and picklable (keyword-only is not inherited: each says so)."""

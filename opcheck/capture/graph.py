@@ -6,6 +6,7 @@ The graph is the interchange: one ``call_function`` node a call, in the order of
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections import Counter
@@ -239,10 +240,15 @@ def _scalars(key: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
             continue
         value = decode(part)
         if type(value) in _SCALARS:
-            result[name] = value
+            result[name] = _written(value)
         elif type(value) in (list, tuple):
             if all(type(item) in _SCALARS for item in value):
-                result[name] = tuple(value)
+                result[name] = tuple(map(_written, value))
         elif isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
             result[name] = str(value).removeprefix("torch.")
     return result
+
+
+def _written(value: Any) -> Any:
+    """A word for what is no number in JSON (model.ENDLESS)."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from opcheck.model import OpCall, TensorSpec
+from opcheck.model import ENDLESS, OpCall, TensorSpec
 from opcheck.oplists.conditions import RESULT
 from opcheck.oplists.statement_model import Arguments, Statement
 from opcheck.versions import Target
@@ -110,7 +110,8 @@ def values(call: OpCall, names: Collection[str], arguments: Arguments) -> Mappin
         if tensors:
             found[name] = _tensors(tensors, is_list=known is not None and known.tensors)
         elif name in call.arguments:
-            found[name] = call.arguments[name]
+            value = call.arguments[name]
+            found[name] = ENDLESS.get(value, value) if isinstance(value, str) else value
         elif known is not None and known.optional and (call.inputs or call.outputs):
             default = known.default
             found[name] = tuple(default) if isinstance(default, list) else default

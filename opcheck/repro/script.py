@@ -7,7 +7,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from opcheck.model import Record
+from opcheck.model import ENDLESS, Record
 from opcheck.names import DTYPES
 from opcheck.oplists.extensions import LIBRARIES
 from opcheck.repro.saved import Chosen, Example, Tensor, Value
@@ -20,8 +20,6 @@ _WIDTH = 88
 #: Operators that draw numbers: no two devices draw the same.
 _RANDOM = ("bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "native_dropout", "normal",
            "rand", "uniform")  # fmt: skip
-_ENDLESS = 'float("-inf")'
-_WORDS = {"inf", "-inf", "nan"}
 
 
 class Parameter(Record, frozen=True, kw_only=True):
@@ -36,11 +34,6 @@ class Parameter(Record, frozen=True, kw_only=True):
     def tensors(self) -> bool:
         """Whether it takes a list of tensors."""
         return self.type.startswith(("List[Tensor", "List[Optional[Tensor", "Optional[List[Tensor"))
-
-    @property
-    def number(self) -> bool:
-        """Whether it takes a number, and must be given one."""
-        return self.type in {"number", "float"}
 
 
 def write(
@@ -137,8 +130,6 @@ def _call(op: str, example: Example, schema: Sequence[Parameter], fill: str) -> 
         for name, names in given.items()
     }
     texts |= {name: _value(name, value) for name, value in example.arguments.items()}
-    # A capture travels as JSON, in which inf and nan are null: which of them it was, nobody knows.
-    texts |= {one.name: _ENDLESS for one in schema if one.number and texts.get(one.name) == "None"}
     yield from _invocation(op, texts, schema)
 
 
@@ -208,7 +199,7 @@ def _value(name: str, value: Value | tuple[Value, ...]) -> str:
         return f"[{', '.join(_value(name, one) for one in value)}]"
     if not isinstance(value, str):
         return repr(value)
-    if value in _WORDS:
+    if value in ENDLESS:
         return f'float("{value}")'
     if name == "device":
         return "device" if value.startswith("mps") else json.dumps(value)

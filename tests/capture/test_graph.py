@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -58,6 +59,12 @@ def test_arguments_go_by_their_names() -> None:
     )
     (call,) = op_calls(graph)
     assert call.arguments == {"dim": (0, 1), "keepdim": True, "dtype": "float16"}
+
+
+def test_endless_numbers_are_words() -> None:
+    graph, _ = _graph(lambda x: x.norm(float("inf")) + x.clamp(-math.inf, 1.0).sum(), torch.ones(2))
+    asked = [call.arguments for call in op_calls(graph)]
+    assert {"-inf", "inf"} <= {value for arguments in asked for value in arguments.values()}
 
 
 def test_the_code_names_lines() -> None:

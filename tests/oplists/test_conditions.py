@@ -19,7 +19,14 @@ CALL = OpCall(
     op="aten::made",
     inputs=(SELF, TURNED, spec(3, argument="tensors"), spec(4, argument="tensors", shape=(5,))),
     outputs=(spec(5, shape=(70000,), stride=(1,)),),
-    arguments={"dim": 1, "sizes": (4, 6), "mode": "mean", "bias": None, "training": True},
+    arguments={
+        "dim": 1,
+        "sizes": (4, 6),
+        "mode": "mean",
+        "bias": None,
+        "training": True,
+        "p": "inf",
+    },
 )
 SCHEMA = {
     "alpha": Argument(optional=True, default=1),
@@ -55,6 +62,7 @@ def answer(text: str, call: OpCall = CALL) -> bool | None:
         ("any(sizes[i] > 5 for i in range(len(sizes)) if i > 0)", True),
         ("mode in ('mean', 'sum') and mode not in ['none']", True),
         ("bias is None", True),
+        ("p > 1000 and -p < 0", True),
         ("bias is not None and bias.dim == 3", False),
         ("alpha == 1 and pad == (0, 0)", True),
         ("(1 if training else 0) + dim ** 2 - 7 // 2 == -1", True),

@@ -104,15 +104,6 @@ def test_by_position_as_far_as_there_is_no_gap() -> None:
     assert invocation(example, *schema).endswith("op.out(x, other=other, alpha=2)")
 
 
-def test_a_number_that_json_lost_is_not_none() -> None:
-    example = Example(inputs=(), arguments={"value": None, "other": None})
-    schema = (
-        Parameter(name="value", type="number"),
-        Parameter(name="other", type="Optional[number]"),
-    )
-    assert invocation(example, *schema).endswith('op.out(float("-inf"), None)')
-
-
 def test_what_is_on_the_cpu_stays_there() -> None:
     text = invocation(Example(inputs=(tensor(device="cpu"),), arguments={}))
     assert ".to(device)" not in text
