@@ -11,7 +11,6 @@ from typing import TypeVar
 import msgspec
 
 from opcheck.cli import flags, output
-from opcheck.errors import UsageError
 from opcheck.files import write_text
 from opcheck.model import Report
 from opcheck.report import FORMATS as REPORT_FORMATS
@@ -20,8 +19,6 @@ from opcheck.report.asked import FORMATS, write
 from opcheck.report.asked.document import Document
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
-
-_STDOUT = {"", "-"}
 
 #: The exit code where nothing is known: unknown never passes for an answer.
 COULD_NOT_TELL = 3
@@ -58,30 +55,11 @@ def put(text: str, output_path: str) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    if output_path in _STDOUT:
+    if output_path in flags.STDOUT:
         output.emit(text)
     else:
         write_text(Path(output_path), text)
         output.note(f"written to {output_path}")
-
-
-def file_of(output_path: str) -> Path | None:
-    """The file of ``--output``; None: stdout.
-
-    Raises:
-        UsageError: it cannot be one; said before the work is done.
-    """
-    if output_path in _STDOUT:
-        return None
-    path = Path(output_path)
-    if path.is_dir() or not path.parent.is_dir():
-        wrong = "it is a directory" if path.is_dir() else "no such directory"
-        raise UsageError(
-            f"cannot write the report: {wrong}",
-            context=output_path,
-            hint="name a file in a directory that exists",
-        )
-    return path
 
 
 def deliver_report(
@@ -93,7 +71,7 @@ def deliver_report(
         UsageError: the file cannot be written.
     """
     name = chosen(format_name, output_path, REPORT_FORMATS)
-    if output_path in _STDOUT:
+    if output_path in flags.STDOUT:
         output.emit(shown(report, name, color=color, full=full))
     else:
         write_text(Path(output_path), render(report, name))

@@ -187,7 +187,6 @@ def command(
         timeout=timeout,
         memory_limit=memory_limit,
     )
-    asking.file_of(output_path)
     policy = Policy(fail_on=fail_on, strict=strict, limits=dict(limit(text) for text in limits))
     ignores = config.ignores(Path.cwd())
 

@@ -13,6 +13,9 @@ from opcheck.errors import UsageError
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Flag = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+#: What ``--output`` says for stdout.
+STDOUT = ("", "-")
+
 #: How severe a finding is, the worst first, as ``--fail-on`` of the verbs that judge by it.
 SEVERITIES = ("error", "warning", "note", "never")
 
@@ -69,8 +72,28 @@ def form(names: Iterable[str]) -> _Flag:
 
 
 def output(text: str = "Write the report there, not to stdout.") -> _Flag:
-    """``--output FILE``."""
-    return flag("--output", "-o", "output_path", default="", metavar="FILE", help=text)
+    """``--output FILE``; one that cannot be a file is said before the work is done."""
+    return flag(
+        "--output",
+        "-o",
+        "output_path",
+        default="",
+        metavar="FILE",
+        callback=_possible_file,
+        help=text,
+    )
+
+
+def _possible_file(_ctx: click.Context, _flag: click.Parameter, value: str) -> str:
+    path = Path(value)
+    if value in STDOUT or (path.parent.is_dir() and not path.is_dir()):
+        return value
+    wrong = "it is a directory" if path.is_dir() else "no such directory"
+    raise UsageError(
+        f"cannot write the report: {wrong}",
+        context=value,
+        hint="name a file in a directory that exists",
+    )
 
 
 def fail_on(levels: Iterable[str], default: str | None, more: str = ".") -> _Flag:

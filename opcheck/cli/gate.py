@@ -99,7 +99,6 @@ def command(
         )
     lists = load()
     plan = _plan(ctx, names, given, lists)
-    path = asking.file_of(given["output_path"])
     known = _baseline(given["baseline"], may_be_missing=update_baseline)
 
     from opcheck.gate import assemble  # noqa: PLC0415  (a wrong flag need not wait for it)
@@ -131,11 +130,11 @@ def command(
         output.note(f"{plural(count, 'finding')} known now, in {given['baseline']}")
         report = assembled(known)
     name = asking.chosen(given["format_name"], given["output_path"], FORMATS)
-    if path:
-        write_text(path, render(report, name))
-        output.note(f"the report is in {given['output_path']}")
-    else:
+    if given["output_path"] in flags.STDOUT:
         output.emit(render(report, name))
+    else:
+        write_text(Path(given["output_path"]), render(report, name))
+        output.note(f"the report is in {given['output_path']}")
     output.add_to_summary(lambda: _step_summary(report), name)
     return _INTERRUPTED if interrupted else report.code
 

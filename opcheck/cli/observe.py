@@ -46,7 +46,6 @@ def command(
     color: str,
 ) -> int:
     """Read the logs, write the report, return the exit code."""
-    asking.file_of(output_path)
     texts = [(name if name != "-" else "stdin", _text(name)) for name in logs]
 
     from opcheck.observe.log_report import read  # noqa: PLC0415  (a wrong flag need not wait for it)

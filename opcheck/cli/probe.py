@@ -80,7 +80,7 @@ def command(  # noqa: D103
     from opcheck.report.asked import FORMATS, write  # noqa: PLC0415
     from opcheck.report.asked import probed as page  # noqa: PLC0415
 
-    path = Path(output_path) if output_path not in {"", "-"} else None
+    path = Path(output_path) if output_path not in flags.STDOUT else None
     is_evidence = path is not None and path.suffix.lower() in _FILES
     if resume and not is_evidence:
         raise UsageError(

@@ -63,7 +63,6 @@ def command(
     program: Sequence[str],
 ) -> int:
     """Run the program, write the report, return the exit code."""
-    asking.file_of(output_path)
     name, arguments = _program(module, program)
     if sys.platform == "darwin" and not emulate:
         ended = _observed(name, arguments, module, (torch, macos), fallback=fallback, strict=strict)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import click
 import pytest
 
 from opcheck.cli import VERBS, opcheck, run
+from opcheck.errors import UsageError
 
 #: The parameters that mean the same in each verb.
 SHARED = (
@@ -73,3 +75,15 @@ def test_no_time_is_refused(verb: str, capsys: pytest.CaptureFixture[str]) -> No
         "  in: --timeout",
         f"  help: try {60 if verb.startswith('probe') else 120}",
     ]
+
+
+def test_an_output_that_cannot_be_a_file_is_said_before_the_work_whichever_verb_has_it(
+    tmp_path: Path,
+) -> None:
+    for option in flags()["output_path"]:
+        context = click.Context(click.Command("verb"))
+        assert option.process_value(context, "") == ""
+        assert option.process_value(context, "-") == "-"
+        for wrong in (tmp_path, tmp_path / "missing" / "report.json"):
+            with pytest.raises(UsageError, match="cannot write the report"):
+                option.process_value(context, str(wrong))
