@@ -222,6 +222,18 @@ def _repeat_interleave(given: Arguments, keep: int) -> Guess:
     )
 
 
+def _repeat_interleave_of(given: Arguments, _keep: int) -> Guess:
+    shape, dim, size = list(given["self"].shape), given.get("dim"), given.get("output_size")
+    if dim is None:
+        shape, dim = [given["self"].numel()], 0
+    repeats = _values(given["repeats"])
+    if repeats is not None:
+        size = int(repeats.expand(shape[dim]).sum())
+    assumed = "" if size is not None else "as if each were repeated once"
+    shape[dim] = shape[dim] if size is None else size
+    return Guess((contiguous(tuple(shape), given["self"].dtype),), assumed)
+
+
 def _lstsq(given: Arguments, _keep: int) -> Guess:
     # native/BatchLinearAlgebra.cpp, linalg_lstsq_out: residuals are there if the rank is full and m > n.
     a, b = given["self"], given["b"]
@@ -257,6 +269,7 @@ _RULES: dict[str, Callable[[Arguments, int], Guess]] = {
     "aten::_unique": _unique_and_inverse,
     "aten::bincount": _bincount,
     "aten::repeat_interleave.Tensor": _repeat_interleave,
+    "aten::repeat_interleave.self_Tensor": _repeat_interleave_of,
     "aten::linalg_lstsq": _lstsq,
     "torchvision::nms": _nms,
     "torchvision::qnms": _nms,

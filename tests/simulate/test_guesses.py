@@ -74,6 +74,22 @@ def test_unknown_counts(run: Callable[..., Any], shape: tuple[int, ...], said: s
     assert said in message
 
 
+@pytest.mark.parametrize("release", ["1.13", "2.0"])
+def test_how_often_each_is_repeated(release: str) -> None:
+    # torch 1.13 registers the CPU fallback for the composite itself.
+    def run(x: torch.Tensor, repeats: torch.Tensor, unknown: torch.Tensor) -> None:
+        assert x.repeat_interleave(repeats, 0).shape == (5, 200)
+        assert x[:2, :2].repeat_interleave(repeats, 1).shape == (2, 5)
+        assert repeats.repeat_interleave(repeats).tolist() == [2, 2, 3, 3, 3]
+        made = unknown.repeat_interleave(unknown)
+        assert (made.shape, made.dtype) == ((40_000,), torch.int64)
+
+    repeats = torch.tensor([2, 3])
+    recorder = recorded(run, BIG[:2].expand(2, 200), repeats, INTS, release=release)
+    (problem,) = recorder.problems()
+    assert "as if each were repeated once" in problem.message
+
+
 def test_what_a_known_mask_selects_of_unknown_values_is_no_guess() -> None:
     def run(x: torch.Tensor, mask: torch.Tensor) -> None:
         assert x[mask].shape == (2, 200)
