@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
-from opcheck.simulate import indexing
+from opcheck.simulate import indexing, optimizers
 from opcheck.simulate.crossing import copied, swap
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, parse_to
@@ -21,7 +21,11 @@ _DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach
 _TO = {torch.Tensor.to}
 _PIN = {torch.Tensor.pin_memory}
 _TO_MPS = {getattr(torch.Tensor, name) for name in ("mps",) if hasattr(torch.Tensor, name)}
-_INDEXING: dict[Any, Callable[..., Any]] = {indexing.GET: indexing.get, indexing.SET: indexing.put}
+_REPLACED: dict[Any, Callable[..., Any]] = {
+    indexing.GET: indexing.get,
+    indexing.SET: indexing.put,
+    **optimizers.REPLACED,
+}
 #: make a tensor of Python data, in which C++ would read the numbers of tensors below the simulation's key
 _FROM_DATA = {torch.tensor, torch.as_tensor}
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]  # a descriptor
@@ -73,7 +77,7 @@ class DeviceMode(TorchFunctionMode):
                 FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine = before
                 raise RuntimeError("Expected a 'cpu' device type for generator but found 'mps'")
         try:
-            result = _INDEXING.get(func, func)(*args, **kwargs)
+            result = _REPLACED.get(func, func)(*args, **kwargs)
         finally:
             FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine = before
             FLIGHT.draws_on_cpu = False

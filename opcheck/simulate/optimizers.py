@@ -1,0 +1,67 @@
+"""The steps of torch.optim as earlier releases wrote them, where the installed ones call other operators.
+
+``torch/optim/*.py`` of the macOS wheels of 1.13 to 2.15, each run beside the installed one: scripts/compare_optimizers.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from opcheck.simulate.flight import FLIGHT
+from opcheck.versions import Target, Version
+
+Tensor = torch.Tensor
+
+#: Modes of user code, as torch.set_default_device's, stand between the optimizer's frame and the replacement's.
+_FRAMES = 6
+
+
+def lerp_(self: Tensor, end: Any, weight: Any) -> Tensor:
+    """adam.py, adamw.py, nadam.py, radam.py, adamax.py and rmsprop.py up to 2.0: a product and a sum."""
+    if _is_step("torch.optim.", Version(2, 1)):
+        return self.mul_(1 - weight).add_(end, alpha=weight)
+    return Tensor.lerp_(self, end, weight)
+
+
+def foreach_lerp_(self: Sequence[Tensor], ends: Sequence[Tensor], weight: Any) -> Any:
+    """The same with ``foreach=True``."""
+    if _is_step("torch.optim.", Version(2, 1)):
+        torch._foreach_mul_(self, 1 - weight)
+        return torch._foreach_add_(self, ends, alpha=weight)
+    return torch._foreach_lerp_(self, ends, weight)
+
+
+def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:  # noqa: A002 - torch's name
+    """adamax.py up to 2.2: the largest of both, laid side by side."""
+    if out is not None and _is_step("torch.optim.adamax", Version(2, 3)):
+        both = torch.cat([input.unsqueeze(0), other.unsqueeze_(0)], 0)
+        return torch.amax(both, 0, keepdim=False, out=out)
+    return torch.maximum(input, other, out=out)
+
+
+#: what is called in place of torch's own
+REPLACED: dict[Any, Callable[..., Any]] = {
+    Tensor.lerp_: lerp_,
+    torch._foreach_lerp_: foreach_lerp_,
+    torch.maximum: maximum,
+}
+
+
+def _is_step(module: str, until: Version) -> bool:
+    """Whether a module whose name begins so calls, and the target is older than ``until``."""
+    frame: Any = sys._getframe(2)
+    for _ in range(_FRAMES):
+        if frame is None:
+            return False
+        if str(frame.f_globals.get("__name__")).startswith(module):
+            return FLIGHT.ask(_is_before, until)
+        frame = frame.f_back
+    return False
+
+
+def _is_before(target: Target, until: Version) -> bool:
+    return target.torch < until
