@@ -120,7 +120,7 @@ def calls(kind: Any, case: Case, target: Target, lists: OpLists) -> Counter[str]
         def closure() -> torch.Tensor:
             optimizer.zero_grad(set_to_none=True)
             loss = (weight * weight).sum()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             return loss
 
         for _ in range(2):

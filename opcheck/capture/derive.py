@@ -58,6 +58,31 @@ def derive(model: Callable[..., Any], family: str) -> Derived:
     return _from_first_layer(model)
 
 
+def normalizes_batches(model: Callable[..., Any]) -> bool:
+    """Whether a layer of it normalizes by the statistics of the batch."""
+    if not isinstance(model, nn.Module):
+        return False
+    # Also timm's and torchvision's layers of their own, which derive from these.
+    return any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in model.modules())
+
+
+def twice(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A batch of two, if each argument is one of one; else the arguments as they are."""
+    if not all(map(_is_batch_of_one, (*args, *kwargs.values()))):
+        return args, kwargs
+    return tuple(map(_doubled, args)), {name: _doubled(value) for name, value in kwargs.items()}
+
+
+def _is_batch_of_one(value: Any) -> bool:
+    is_tensor = isinstance(value, torch.Tensor) and value.dim() > 1
+    # torchvision's detectors take a list of images.
+    return (is_tensor or isinstance(value, list)) and len(value) == 1
+
+
+def _doubled(value: Any) -> Any:
+    return torch.cat([value, value]) if isinstance(value, torch.Tensor) else value * 2
+
+
 def highest_index(model: Callable[..., Any], name: str = "") -> int:
     """One more than the largest integer that every model input of that name may hold."""
     if not isinstance(model, nn.Module):

@@ -48,9 +48,13 @@ def _timm(model: Any) -> tuple[Any, ...]:
 
 
 def _torchvision(model: nn.Module) -> tuple[Any, ...]:
-    homes = (base.__module__ for base in type(model).__mro__)
+    homes = [base.__module__ for base in type(model).__mro__]
     home = next(home for home in homes if home.startswith("torchvision."))
-    shape = next(shape for prefix, shape in _TORCHVISION.items() if home.startswith(prefix))
+    shape = next(
+        shape
+        for prefix, shape in _TORCHVISION.items()
+        if any(base.startswith(prefix) for base in homes)
+    )
     size = getattr(model, "image_size", None)
     if home == "torchvision.models.vision_transformer" and isinstance(size, int):
         shape = (1, 3, size, size)

@@ -49,7 +49,12 @@ class Inputs:
 
 
 def inputs_for(
-    loaded: Loaded, written: Sequence[str] = (), *, dtype: str = "", files: Sequence[str] = ()
+    loaded: Loaded,
+    written: Sequence[str] = (),
+    *,
+    dtype: str = "",
+    files: Sequence[str] = (),
+    train: bool = False,
 ) -> Inputs:
     """The inputs of the model: given ones, else those that came with it, else derived ones.
 
@@ -58,6 +63,7 @@ def inputs_for(
         written: ``--input`` specs in the order of the arguments.
         dtype: what floating inputs are cast to; empty leaves them.
         files: ``--input-file``; with ``written``, the arguments of both.
+        train: derived ones are a batch of two if the model has BatchNorm, whose statistics of one sample may be none.
 
     Raises:
         InputError: a spec or a file does not parse, or nothing is known that the model could be called with.
@@ -73,6 +79,8 @@ def inputs_for(
         note = "the inputs that came with the model"
     else:
         args, kwargs, note = derive.derive(loaded.model, loaded.family)
+        if train and derive.normalizes_batches(loaded.model):
+            args, kwargs = derive.twice(args, kwargs)
     if dtype:
         number = getattr(torch, parse_dtype(dtype))
         args, kwargs = tree_map_only(

@@ -43,8 +43,8 @@ def plain(request: CaptureRequest, *, build_only: bool = False) -> str:
 
 def _run(request: CaptureRequest) -> None:
     loaded = load(request.model, request.config)
-    inputs = inputs_for(loaded, request.inputs)
     trains = request.mode == "train"
+    inputs = inputs_for(loaded, request.inputs, train=trains)
     inputs = with_labels(loaded, inputs) if trains else inputs
     model, args, kwargs = _ready(request, loaded, inputs)
     if isinstance(model, torch.nn.Module):

@@ -133,7 +133,13 @@ def prepare(
     births = Births()
     with mps_backend(target.macos), uncompiled(eager), births.while_loading():
         loaded = live or load(request.model, request.config, dtype=request.dtype)
-        inputs = inputs_for(loaded, request.inputs, dtype=request.dtype, files=request.input_files)
+        inputs = inputs_for(
+            loaded,
+            request.inputs,
+            dtype=request.dtype,
+            files=request.input_files,
+            train=step is not None,
+        )
         inputs = with_labels(loaded, inputs) if step else inputs
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else AsModule(loaded.model)
     model.train(step is not None)

@@ -39,7 +39,8 @@ def run(request: CaptureRequest, say: Say) -> Compiled:
     say(f"loading {request.model}")
     _refuse_if_large(request)
     loaded = load(request.model, request.config, real=True)
-    inputs = inputs_for(loaded, request.inputs)
+    train = any(variant.training for variant in plan.variants)
+    inputs = inputs_for(loaded, request.inputs, train=train)
     program = variants.Program(_module(loaded.model), inputs.args, inputs.kwargs)
     # Looking for the backends imports Dynamo, which every fork then has.
     known = tuple(sorted(torch._dynamo.list_backends(exclude_tags=())))

@@ -30,7 +30,9 @@ def built(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
     say("building the model with its weights")
     with OnMps(), uncompiled([]):
         loaded = load(request.model, request.config, dtype=request.dtype, real=True)
-        inputs = inputs_for(loaded, request.inputs, dtype=request.dtype, files=request.input_files)
+        inputs = inputs_for(
+            loaded, request.inputs, dtype=request.dtype, files=request.input_files, train=train
+        )
         inputs = with_labels(loaded, inputs) if train else inputs
     model = loaded.model if isinstance(loaded.model, nn.Module) else AsModule(loaded.model)
     model.train(train)

@@ -1,12 +1,14 @@
-"""The steps of torch.optim as earlier releases wrote them, where the installed ones call other operators.
+"""The steps of torch.optim, and the clipping before them, as earlier releases wrote them.
 
-``torch/optim/*.py`` of the macOS wheels of 1.13 to 2.15, each run beside the installed one: scripts/compare_optimizers.py.
+That is, where the installed ones call other operators: ``torch/optim/*.py`` of the macOS wheels of 1.13 to 2.15, each run
+beside the installed one (scripts/compare_optimizers.py), and ``torch/nn/utils/clip_grad.py``.
 """
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,14 +24,14 @@ _FRAMES = 6
 
 def lerp_(self: Tensor, end: Any, weight: Any) -> Tensor:
     """adam.py, adamw.py, nadam.py, radam.py, adamax.py and rmsprop.py up to 2.0: a product and a sum."""
-    if _is_step("torch.optim.", Version(2, 1)):
+    if _calls("torch.optim.", Version(2, 1)):
         return self.mul_(1 - weight).add_(end, alpha=weight)
     return Tensor.lerp_(self, end, weight)
 
 
-def foreach_lerp_(self: Sequence[Tensor], ends: Sequence[Tensor], weight: Any) -> Any:
+def foreach_lerp_(self: list[Tensor], ends: list[Tensor], weight: Any) -> Any:
     """The same with ``foreach=True``."""
-    if _is_step("torch.optim.", Version(2, 1)):
+    if _calls("torch.optim.", Version(2, 1)):
         torch._foreach_mul_(self, 1 - weight)
         return torch._foreach_add_(self, ends, alpha=weight)
     return torch._foreach_lerp_(self, ends, weight)
@@ -37,10 +39,17 @@ def foreach_lerp_(self: Sequence[Tensor], ends: Sequence[Tensor], weight: Any) -
 
 def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:  # noqa: A002 - torch's name
     """adamax.py up to 2.2: the largest of both, laid side by side."""
-    if out is not None and _is_step("torch.optim.adamax", Version(2, 3)):
+    if out is not None and _calls("torch.optim.adamax", Version(2, 3)):
         both = torch.cat([input.unsqueeze(0), other.unsqueeze_(0)], 0)
         return torch.amax(both, 0, keepdim=False, out=out)
     return torch.maximum(input, other, out=out)
+
+
+def vector_norm(x: Tensor, ord: Any = 2, *args: Any, **kwargs: Any) -> Tensor:  # noqa: A002 - torch's name
+    """clip_grad.py up to 2.0: torch.norm, which has a kernel where linalg_vector_norm has none; maxima for infinity."""
+    if not args and not kwargs and _calls("torch.nn.utils.clip_grad", Version(2, 1)):
+        return x.abs().max() if ord == math.inf else torch.norm(x, ord)
+    return torch.linalg.vector_norm(x, ord, *args, **kwargs)
 
 
 #: what is called in place of torch's own
@@ -48,10 +57,11 @@ REPLACED: dict[Any, Callable[..., Any]] = {
     Tensor.lerp_: lerp_,
     torch._foreach_lerp_: foreach_lerp_,
     torch.maximum: maximum,
+    torch.linalg.vector_norm: vector_norm,
 }
 
 
-def _is_step(module: str, until: Version) -> bool:
+def _calls(module: str, until: Version) -> bool:
     """Whether a module whose name begins so calls, and the target is older than ``until``."""
     frame: Any = sys._getframe(2)
     for _ in range(_FRAMES):

@@ -31,6 +31,11 @@ class Known(NamedTuple):
 #: and so is one with inputs that opcheck made.
 KNOWN: tuple[Known, ...] = (
     Known(
+        r"Training is not implemented|does not support training",
+        MODELS,
+        "it refuses to be trained",
+    ),
+    Known(
         r"values were guessed before",
         OURS,
         "a guess about values that nobody knows does not fit the program",
@@ -58,6 +63,9 @@ KNOWN: tuple[Known, ...] = (
 )
 
 
+_WRITTEN_OVER = "has been modified by an inplace operation"
+
+
 def attribute(spec: str, result: Failed) -> Attribution:
     """Whose failure it is, of a model that has no verdict."""
     text = f"{spec}: {result.message}"
@@ -72,6 +80,8 @@ def attribute(spec: str, result: Failed) -> Attribution:
         return Attribution(
             MODELS, "the library does not build it from its own default configuration"
         )
+    if _WRITTEN_OVER in result.message and _same(result):
+        return Attribution(MODELS, "it writes over what its own backward reads, on a CPU, too")
     if result.stage == "inputs":
         return Attribution(OURS, "nothing here says what it is called with")
     if _same(result):

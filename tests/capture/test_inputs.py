@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from opcheck.capture import derive_diffusers_special, derive_transformers
-from opcheck.capture.derive import derive, highest_index
+from opcheck.capture.derive import derive, highest_index, twice
 from opcheck.capture.inputs import InputSpec, describe, inputs_for, parse_input
 from opcheck.capture.load import Arguments, Loaded, load
 from opcheck.errors import InputError, UsageError
@@ -455,6 +455,23 @@ def test_a_torchvision_model(name: str, specs: tuple[str, ...]) -> None:
     assert inputs.specs == specs
     if not isinstance(inputs.args[0], list):  # its boxes depend on the values
         run(made.model, inputs.args, inputs.kwargs, device="meta")
+
+
+def test_batch_norm_is_trained_with_more_than_one_sample() -> None:
+    normed = loaded(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
+    assert inputs_for(normed, train=True).specs == ("2x3:float32",)
+    assert inputs_for(normed).specs == ("1x3:float32",)
+    assert inputs_for(normed, ["1x3:float32"], train=True).specs == ("1x3:float32",)
+    plain = loaded(nn.Linear(3, 2))
+    assert inputs_for(plain, train=True).specs == ("1x3:float32",)
+
+
+def test_what_is_no_batch_is_not_doubled() -> None:
+    time, sequence, images = torch.ones(1), torch.ones(5, 1, 3), [torch.ones(3, 4, 4)]
+    assert twice((images,), {})[0][0] == images * 2
+    for other in (time, sequence):
+        args, _ = twice((images, other), {})
+        assert [len(arg) for arg in args] == [1, len(other)]
 
 
 UNET: dict[str, Any] = {

@@ -259,8 +259,10 @@ CASES: dict[str, Case] = {
         _adamw(),
         # One parameter after the other, and no _foreach_ operator.  ``step`` is a tensor of the CPU.
         {
-            "1.13": "zeros_like zeros_like mul_.Tensor lerp_.Scalar mul_.Tensor addcmul_ sqrt div.Tensor "
-            "add_.Tensor addcdiv_"
+            "1.13": "zeros_like zeros_like mul_.Tensor mul_.Tensor add_.Tensor mul_.Tensor addcmul_ sqrt "
+            "div.Tensor add_.Tensor addcdiv_",
+            "2.1": "zeros_like zeros_like mul_.Tensor lerp_.Scalar mul_.Tensor addcmul_ sqrt div.Tensor "
+            "add_.Tensor addcdiv_",
         },
     ),
     "AdamW, fused": Case(
@@ -270,8 +272,11 @@ CASES: dict[str, Case] = {
     "clip_grad_norm_": Case(
         _clip,
         {
-            "1.13": "linalg_vector_norm linalg_vector_norm stack linalg_vector_norm add.Tensor reciprocal "
-            "mul.Tensor clamp mul_.Tensor mul_.Tensor"
+            # torch.norm, whose Python leaves MPS out of what it sends to linalg_vector_norm (torch/functional.py).
+            "1.13": "norm.ScalarOpt_dim norm.ScalarOpt_dim stack norm.ScalarOpt_dim add.Tensor reciprocal "
+            "mul.Tensor clamp mul_.Tensor mul_.Tensor",
+            "2.1": "linalg_vector_norm linalg_vector_norm stack linalg_vector_norm add.Tensor reciprocal "
+            "mul.Tensor clamp mul_.Tensor mul_.Tensor",
         },
     ),
 }

@@ -17,6 +17,9 @@ RAISED = Failed(
 )
 
 
+OVERWRITTEN = "backward raised RuntimeError: one has been modified by an inplace operation"
+
+
 def library(**settings: object) -> Any:
     """A library whose one model class has this configuration."""
     found = SimpleNamespace(
@@ -62,6 +65,9 @@ def test_of_layers_that_share_weights_two_are_kept() -> None:
         ({"stage": "load", "plain": "runs"}, OURS),
         ({"message": "raises ImportError: A requires the natten library"}, MODELS),
         ({"problem": "nothing_to_train"}, MODELS),
+        ({"message": "the model raised NotImplementedError: Training is not implemented"}, MODELS),
+        ({"message": OVERWRITTEN, "plain": "runs"}, OURS),
+        ({"message": OVERWRITTEN, "plain": "RuntimeError: one of the variables [x.py:1]"}, MODELS),
     ],
 )
 def test_a_failure_is_ours_unless_the_model_does_not_build_without_us(
