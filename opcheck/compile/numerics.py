@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _TIMES = 4.0
 #: and so many units of the dtype's own precision, where eager happens to be nearer
 _UNITS = 8.0
-#: Where eager itself is this far from float64, in units or at all, the two draw other random numbers (dropout):
-#: then the compiled program, which draws as eager does, is held against eager, within so many units.
+#: Where eager itself is this far from float64, in units or at all, and the program draws random numbers (dropout), the two
+#: drew others: then the compiled program, which draws as eager does, is held against eager, within so many units.
 _DRAWS_OTHERS = (32.0, 0.05)
 _OF_EAGER = (512.0, 0.1)
 
@@ -36,6 +36,8 @@ class Results(NamedTuple):
 
     outputs: list[torch.Tensor]
     gradients: list[torch.Tensor]
+    #: random numbers were drawn
+    draws: bool = False
 
 
 def placed(program: Program, dtype: torch.dtype, device: str) -> Program:
@@ -75,16 +77,32 @@ def once(program: Program, *, training: bool) -> Results:
     torch.manual_seed(0)
     program.module.train(training)
     program.module.zero_grad(set_to_none=True)
+    before = _generators(program)
     with torch.set_grad_enabled(training):
         result = program.module(*program.args, **program.kwargs)
     outputs = [leaf for leaf in tree_leaves(_plain(result)) if isinstance(leaf, torch.Tensor)]
     if not training:
-        return Results(outputs, [])
+        return Results(outputs, [], _moved(before, _generators(program)))
     losses = [_mean_square(output) for output in outputs if output.requires_grad]
     if losses:
         sum(losses[1:], start=losses[0]).backward()
     gradients = [p.grad for p in program.module.parameters() if p.grad is not None]
-    return Results([output.detach() for output in outputs], gradients)
+    draws = _moved(before, _generators(program))
+    return Results([output.detach() for output in outputs], gradients, draws)
+
+
+def _generators(program: Program) -> list[torch.Tensor]:
+    """The states of the default generators that the program may draw from."""
+    leaves = (*program.module.parameters(), *tree_leaves((program.args, program.kwargs)))
+    kinds = {leaf.device.type for leaf in leaves if isinstance(leaf, torch.Tensor)} - {"cpu"}
+    return [
+        torch.get_rng_state(),
+        *(torch.get_device_module(k).get_rng_state() for k in sorted(kinds)),
+    ]
+
+
+def _moved(before: list[torch.Tensor], after: list[torch.Tensor]) -> bool:
+    return not all(map(torch.equal, before, after))
 
 
 def _plain(result: Any) -> Any:
@@ -101,25 +119,35 @@ def difference(
     eager: Sequence[torch.Tensor],
     exact: Sequence[torch.Tensor],
     dtype: torch.dtype,
+    *,
+    draws: bool = False,
 ) -> Difference | None:
-    """The largest over the tensors; None where there is none to compare."""
+    """The largest over the tensors; None where there is none to compare.
+
+    Args:
+        compiled: what the compiled program came to.
+        eager: what it comes to without torch.compile.
+        exact: the same in float64.
+        dtype: of the first two.
+        draws: the program draws random numbers, which are others in float64.
+    """
     worst = None
     for one, other, reference in zip(compiled, eager, exact, strict=False):
         if not (reference.is_floating_point() or reference.is_complex()):
             continue
         if one.shape != reference.shape:
             continue
-        found = _of(one, other, reference, torch.finfo(dtype).eps)
+        found = _of(one, other, reference, torch.finfo(dtype).eps, draws=draws)
         if worst is None or not found.share <= worst.share:
             worst = found
     return worst
 
 
 def _of(
-    compiled: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, unit: float
+    compiled: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, unit: float, *, draws: bool
 ) -> Difference:
     its = _distance(eager, exact)
-    if its > max(_DRAWS_OTHERS[0] * unit, _DRAWS_OTHERS[1]):
+    if draws and its > max(_DRAWS_OTHERS[0] * unit, _DRAWS_OTHERS[1]):
         allowed = min(_OF_EAGER[0] * unit, _OF_EAGER[1])
         return Difference(compiled=_distance(compiled, eager), eager=0.0, allowed=allowed)
     allowed = max(_TIMES * its, _UNITS * unit)

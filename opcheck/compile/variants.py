@@ -94,8 +94,12 @@ def _compiled(
         dtype = getattr(torch, variant.dtype)
         found = msgspec.structs.replace(
             found,
-            outputs=difference(result.outputs, eager.outputs, exact.outputs, dtype),
-            gradients=difference(result.gradients, eager.gradients, exact.gradients, dtype),
+            outputs=difference(
+                result.outputs, eager.outputs, exact.outputs, dtype, draws=eager.draws
+            ),
+            gradients=difference(
+                result.gradients, eager.gradients, exact.gradients, dtype, draws=eager.draws
+            ),
         )
     return msgspec.structs.replace(found, outcome=_outcome(found, first_calls=failure is None))
 

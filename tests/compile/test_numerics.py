@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 
 from opcheck.compile.numerics import Program, difference, once, placed
@@ -34,12 +35,29 @@ def test_a_program_that_draws_others_in_float64_is_held_against_eager_and_still_
     # CUDA's dropout: the CPU's draws the same in both.
     keep = torch.arange(64) % 2 == 0
     eager, exact = [X * keep], [(X * ~keep).double()]
-    same = difference(eager, eager, exact, torch.float32)
-    wrong = difference([eager[0] + 0.01], eager, exact, torch.float32)
+    same = difference(eager, eager, exact, torch.float32, draws=True)
+    wrong = difference([eager[0] + 0.01], eager, exact, torch.float32, draws=True)
     assert same is not None
     assert wrong is not None
     assert (same.agrees, same.eager) == (True, 0.0)
     assert not wrong.agrees
+
+
+def test_where_eager_is_far_off_by_itself_so_may_the_compiled_program_be() -> None:
+    # A gradient that cancels, in a convolution's TF32: no random numbers, and no digits either.
+    exact = [X.double()]
+    near = difference([X * 1.2], [X * 0.9], exact, torch.float32)
+    far = difference([X * 2.0], [X * 0.9], exact, torch.float32)
+    assert near is not None
+    assert far is not None
+    assert (near.agrees, far.agrees) == (True, False)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_it_is_known_whether_a_program_draws(training: bool) -> None:
+    drops = Program(torch.nn.Dropout(), (torch.ones(4),), {})
+    assert once(drops, training=training).draws is training
+    assert not once(Program(torch.nn.Linear(4, 4), (torch.ones(4),), {}), training=training).draws
 
 
 def test_a_run_in_two_dtypes_is_near() -> None:
