@@ -31,6 +31,11 @@ class Known(NamedTuple):
 #: and so is one with inputs that opcheck made.
 KNOWN: tuple[Known, ...] = (
     Known(
+        r"unsupported autocast device_type 'mps'",
+        PYTORCH,
+        "the release has no autocast for MPS, and raises this on a Mac, too",
+    ),
+    Known(
         r"Training is not implemented|does not support training",
         MODELS,
         "it refuses to be trained",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.sweep.attribution import MODELS, OURS, attribute
+from opcheck.sweep.attribution import MODELS, OURS, PYTORCH, attribute
 from opcheck.sweep.records import Failed, Model
 from opcheck.sweep.shrink import small
 
@@ -66,6 +66,7 @@ def test_of_layers_that_share_weights_two_are_kept() -> None:
         ({"message": "raises ImportError: A requires the natten library"}, MODELS),
         ({"problem": "nothing_to_train"}, MODELS),
         ({"message": "the model raised NotImplementedError: Training is not implemented"}, MODELS),
+        ({"message": "RuntimeError: unsupported autocast device_type 'mps'"}, PYTORCH),
         ({"message": OVERWRITTEN, "plain": "runs"}, OURS),
         ({"message": OVERWRITTEN, "plain": "RuntimeError: one of the variables [x.py:1]"}, MODELS),
     ],
