@@ -1,4 +1,4 @@
-"""Times judging beside capturing: ``python scripts/bench_judge.py MODEL ...``, for all releases on three macOS versions.
+"""Times judging beside capturing: ``python scripts/bench_judge.py [--train] MODEL ...``, for all releases on three macOS versions.
 
 Prints for each model how many captures serve all targets, and the milliseconds a target takes to be judged, by the
 short way (opcheck/outcomes.py) and as a whole report, with their ratio.
@@ -38,7 +38,7 @@ def _shortly(classes: list[tuple[Trace, list[Target]]], lists: OpLists) -> None:
         outcomes(trace, targets, lists)
 
 
-def main(models: list[str]) -> None:
+def main(models: list[str], mode: str) -> None:
     """Time each model."""
     lists = load()
     targets = [
@@ -47,7 +47,7 @@ def main(models: list[str]) -> None:
         for major in MACOS
     ]
     for model in models:
-        request = CaptureRequest(model=model, torch="", macos="")
+        request = CaptureRequest(model=model, torch="", macos="", mode=mode)
         classes: dict[int, tuple[Trace, list[Target]]] = {}
         for trace, target in zip(capture_many(request, targets), targets, strict=True):
             if isinstance(trace, Trace):
@@ -63,4 +63,5 @@ def main(models: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["timm:resnet18"])
+    named = [name for name in sys.argv[1:] if name != "--train"]
+    main(named or ["timm:resnet18"], "train" if "--train" in sys.argv else "inference")
