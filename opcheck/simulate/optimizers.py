@@ -18,8 +18,8 @@ from opcheck.versions import Target, Version
 
 Tensor = torch.Tensor
 
-#: Modes of user code, as torch.set_default_device's, stand between the optimizer's frame and the replacement's.
-_FRAMES = 6
+#: Modules that hand a call on, and so stand between who calls and the replacement: this device, torch.set_default_device's.
+_HAND_ON = frozenset({"opcheck.simulate.device", "torch.overrides", "torch.utils._device"})
 
 
 def lerp_(self: Tensor, end: Any, weight: Any) -> Tensor:
@@ -64,13 +64,10 @@ REPLACED: dict[Any, Callable[..., Any]] = {
 def _calls(module: str, until: Version) -> bool:
     """Whether a module whose name begins so calls, and the target is older than ``until``."""
     frame: Any = sys._getframe(2)
-    for _ in range(_FRAMES):
-        if frame is None:
-            return False
-        if str(frame.f_globals.get("__name__")).startswith(module):
-            return FLIGHT.ask(_is_before, until)
+    while frame is not None and frame.f_globals.get("__name__") in _HAND_ON:
         frame = frame.f_back
-    return False
+    caller = str(frame.f_globals.get("__name__")) if frame is not None else ""
+    return caller.startswith(module) and FLIGHT.ask(_is_before, until)
 
 
 def _is_before(target: Target, until: Version) -> bool:

@@ -64,3 +64,27 @@ def test_it_computes_the_same(kind: str) -> None:
 def test_a_program_s_own_lerp_is_its_own() -> None:
     called = names(lambda x: x.lerp_(x + 1, 0.5), torch.ones(3), release="2.0")
     assert called[-1] == "lerp_.Scalar"
+
+
+def test_nor_is_one_that_an_optimizer_s_closure_makes_the_optimizer_s() -> None:
+    def run(x: torch.Tensor) -> None:
+        weight = torch.nn.Parameter(x)
+
+        def closure() -> float:
+            weight.detach().lerp_(x, 0.5)
+            weight.grad = torch.ones_like(weight)
+            return 1.0
+
+        torch.optim.LBFGS([weight]).step(closure)
+
+    assert "lerp_.Scalar" in names(run, torch.ones(3), release="2.0")
+
+
+def test_a_default_device_does_not_hide_the_optimizer() -> None:
+    def run(x: torch.Tensor) -> None:
+        weight = torch.nn.Parameter(x)
+        weight.grad = torch.ones_like(weight)
+        with torch.device("mps"):
+            torch.optim.Adam([weight]).step()
+
+    assert "lerp_.Scalar" not in names(run, torch.ones(3), release="2.0")
