@@ -6,8 +6,8 @@ short way (opcheck/outcomes.py) and as a whole report, with their ratio.
 
 from __future__ import annotations
 
+import argparse
 import functools
-import sys
 import time
 from collections.abc import Callable
 
@@ -63,5 +63,8 @@ def main(models: list[str], mode: str) -> None:
 
 
 if __name__ == "__main__":
-    named = [name for name in sys.argv[1:] if name != "--train"]
-    main(named or ["timm:resnet18"], "train" if "--train" in sys.argv else "inference")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", default=["timm:resnet18"], metavar="MODEL")
+    parser.add_argument("--train", action="store_true", help="a training step of each")
+    asked = parser.parse_args()
+    main(asked.models, "train" if asked.train else "inference")

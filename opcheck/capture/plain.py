@@ -9,11 +9,11 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from opcheck.capture.blame import one_line
-from opcheck.capture.inputs import Inputs, inputs_for
+from opcheck.capture.inputs import Inputs
 from opcheck.capture.lines import display_path
 from opcheck.capture.load import Loaded, load
 from opcheck.capture.request import CaptureRequest
-from opcheck.capture.train_labels import with_labels
+from opcheck.capture.run import called_with
 from opcheck.capture.train_loss import loss_of
 
 #: Parameters up to which the model gets real weights.
@@ -44,8 +44,7 @@ def plain(request: CaptureRequest, *, build_only: bool = False) -> str:
 def _run(request: CaptureRequest) -> None:
     loaded = load(request.model, request.config)
     trains = request.mode == "train"
-    inputs = inputs_for(loaded, request.inputs, train=trains)
-    inputs = with_labels(loaded, inputs) if trains else inputs
+    inputs = called_with(loaded, request)
     model, args, kwargs = _ready(request, loaded, inputs)
     if isinstance(model, torch.nn.Module):
         model.train(trains)

@@ -133,14 +133,7 @@ def prepare(
     births = Births()
     with mps_backend(target.macos), uncompiled(eager), births.while_loading():
         loaded = live or load(request.model, request.config, dtype=request.dtype)
-        inputs = inputs_for(
-            loaded,
-            request.inputs,
-            dtype=request.dtype,
-            files=request.input_files,
-            train=step is not None,
-        )
-        inputs = with_labels(loaded, inputs) if step else inputs
+        inputs = called_with(loaded, request)
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else AsModule(loaded.model)
     model.train(step is not None)
     say(f"tracing with {request.tracer}")
@@ -247,6 +240,19 @@ def _seed() -> None:
     torch.manual_seed(0)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(0)
+
+
+def called_with(loaded: Loaded, request: CaptureRequest) -> Inputs:
+    """What the model is called with: labels too, to train it.
+
+    Raises:
+        InputError: the inputs do not parse, or none could be derived.
+    """
+    train = request.mode == "train"
+    inputs = inputs_for(
+        loaded, request.inputs, dtype=request.dtype, files=request.input_files, train=train
+    )
+    return with_labels(loaded, inputs) if train else inputs
 
 
 def _step(request: CaptureRequest) -> TrainStep | None:

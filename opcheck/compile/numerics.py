@@ -80,13 +80,11 @@ def once(program: Program, *, training: bool) -> Results:
     with torch.set_grad_enabled(training):
         result = program.module(*program.args, **program.kwargs)
     outputs = [leaf for leaf in tree_leaves(_plain(result)) if isinstance(leaf, torch.Tensor)]
-    if not training:
-        return Results(outputs, [], _moved(before, _generators(program)))
     losses = [_mean_square(output) for output in outputs if output.requires_grad]
-    if losses:
+    if losses and training:
         sum(losses[1:], start=losses[0]).backward()
     gradients = [p.grad for p in program.module.parameters() if p.grad is not None]
-    draws = _moved(before, _generators(program))
+    draws = not all(map(torch.equal, before, _generators(program)))
     return Results([output.detach() for output in outputs], gradients, draws)
 
 
@@ -98,10 +96,6 @@ def _generators(program: Program) -> list[torch.Tensor]:
         torch.get_rng_state(),
         *(torch.get_device_module(k).get_rng_state() for k in sorted(kinds)),
     ]
-
-
-def _moved(before: list[torch.Tensor], after: list[torch.Tensor]) -> bool:
-    return not all(map(torch.equal, before, after))
 
 
 def _plain(result: Any) -> Any:

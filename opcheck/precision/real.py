@@ -8,13 +8,12 @@ from torch import nn
 
 from opcheck.capture.blame import one_line
 from opcheck.capture.build import OnMps
-from opcheck.capture.inputs import Inputs, inputs_for
 from opcheck.capture.load import load
-from opcheck.capture.run import AsModule, uncompiled
-from opcheck.capture.train_labels import with_labels
+from opcheck.capture.run import AsModule, called_with, uncompiled
 from opcheck.capture.watchdog import TimeLimitReached
 
 if TYPE_CHECKING:
+    from opcheck.capture.inputs import Inputs
     from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
 
@@ -26,16 +25,12 @@ def built(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
         ModelLoadError: the model cannot be imported or built.
         InputError: the inputs do not parse, or none could be derived.
     """
-    train = request.mode == "train"
     say("building the model with its weights")
     with OnMps(), uncompiled([]):
         loaded = load(request.model, request.config, dtype=request.dtype, real=True)
-        inputs = inputs_for(
-            loaded, request.inputs, dtype=request.dtype, files=request.input_files, train=train
-        )
-        inputs = with_labels(loaded, inputs) if train else inputs
+        inputs = called_with(loaded, request)
     model = loaded.model if isinstance(loaded.model, nn.Module) else AsModule(loaded.model)
-    model.train(train)
+    model.train(request.mode == "train")
     return model, inputs
 
 

@@ -25,6 +25,8 @@ class Known(NamedTuple):
     pattern: str
     owner: str
     why: str
+    #: only where the model fails without opcheck, too
+    reproduced: bool = False
 
 
 #: The first that fits decides.  Without an entry a failure that is not reproduced without opcheck is ours,
@@ -44,6 +46,12 @@ KNOWN: tuple[Known, ...] = (
         r"values were guessed before",
         OURS,
         "a guess about values that nobody knows does not fit the program",
+    ),
+    Known(
+        r"has been modified by an inplace operation",
+        MODELS,
+        "it writes over what its own backward reads, on a CPU, too",
+        reproduced=True,
     ),
     Known(
         r"requires the \w+ library",
@@ -68,14 +76,11 @@ KNOWN: tuple[Known, ...] = (
 )
 
 
-_WRITTEN_OVER = "has been modified by an inplace operation"
-
-
 def attribute(spec: str, result: Failed) -> Attribution:
     """Whose failure it is, of a model that has no verdict."""
     text = f"{spec}: {result.message}"
     for known in KNOWN:
-        if re.search(known.pattern, text):
+        if re.search(known.pattern, text) and (_same(result) or not known.reproduced):
             return Attribution(known.owner, known.why)
     if result.problem == "nothing_to_train":
         return Attribution(
@@ -85,8 +90,6 @@ def attribute(spec: str, result: Failed) -> Attribution:
         return Attribution(
             MODELS, "the library does not build it from its own default configuration"
         )
-    if _WRITTEN_OVER in result.message and _same(result):
-        return Attribution(MODELS, "it writes over what its own backward reads, on a CPU, too")
     if result.stage == "inputs":
         return Attribution(OURS, "nothing here says what it is called with")
     if _same(result):
