@@ -57,7 +57,7 @@ def main() -> int:
     run = Emulation(target, lists, name)
     code = 0
     own = os.getpid()
-    with run.running():
+    with run.running(), program.first_import_of_torch(run.read_variables):
         try:
             program.execute(request.program, is_module=request.is_module)
         except SystemExit as error:

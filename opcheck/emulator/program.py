@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import os
 import runpy
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 #: torch's own files that stand between the program and the emulation, and between its parts.
 _OVERRIDES = str(Path("torch", "overrides.py"))
@@ -46,6 +49,28 @@ def execute(program: str, *, is_module: bool) -> None:
     sys.modules["__main__"] = module
     code = compile(path.read_bytes(), program, "exec", dont_inherit=True)
     exec(code, module.__dict__)  # noqa: S102 - this is what it is for
+
+
+@contextlib.contextmanager
+def first_import_of_torch(calls: Callable[[], None]) -> Iterator[None]:
+    """For the length of the block, call this before the program's first ``import torch`` returns.
+
+    A Mac's torch reads its variables then; here torch is imported before the program starts.
+    """
+    original = builtins.__import__
+
+    def watched(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.partition(".")[0] == "torch" and builtins.__import__ is watched:
+            builtins.__import__ = original
+            calls()
+        return original(name, *args, **kwargs)
+
+    builtins.__import__ = watched
+    try:
+        yield
+    finally:
+        if builtins.__import__ is watched:
+            builtins.__import__ = original
 
 
 def code_of(error: SystemExit) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +23,7 @@ from opcheck.model import Problem, Report, SourceLocation, Trace
 from opcheck.oplists.registrations import OpLists, load
 from opcheck.pipeline import HEADLINES, assemble
 from opcheck.rules.rule import Audited
+from opcheck.simulate import told
 from opcheck.simulate.mac import simulated_mac
 from opcheck.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 
@@ -114,6 +116,15 @@ class Emulation:
                 yield
         finally:
             _ACTIVE.clear()
+
+    def read_variables(self) -> None:
+        """Take the fallback variable as the program has set it: MPSFallback.mm reads it once, at import."""
+        # std::stoi takes the number that the text begins with.
+        number = re.match(r"\s*[+-]?\d+", os.environ.get(told.FALLBACK_VARIABLE, ""))
+        on = number is not None and int(number[0]) != 0
+        if on is not self.target.cpu_fallback:
+            self.target = msgspec.structs.replace(self.target, cpu_fallback=on)
+            self._tally.retarget(self.target)
 
     def broke_off(self, error: BaseException) -> None:
         """Note that an exception ended the program."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from opcheck.emulator.modules import Modules
     from opcheck.emulator.verdicts import Judged, Verdicts
     from opcheck.simulate.dispatcher import Call
+    from opcheck.versions import Target
 
     Site = tuple[CodeType, int] | None
 
@@ -62,6 +63,10 @@ class Tally:
         self.allocated = 0
         #: the Mac's error that was raised last
         self.raised: BaseException | None = None
+
+    def retarget(self, target: Target) -> None:
+        """Judge the calls from here on for this target."""
+        self._verdicts.retarget(target)
 
     def followed(self) -> AbstractContextManager[None]:
         """For the length of the block the modules of each call are known."""

@@ -50,13 +50,19 @@ class Verdicts:
         self._details: dict[str, bool] = {}
         self._same: dict[Verdict, Verdict] = {}
 
+    def retarget(self, target: Target) -> None:
+        """Judge for another target from here on."""
+        self._target = target
+        for kept in (self._by_key, self._by_kind, self._details):
+            kept.clear()
+
     def before(self, call: Call) -> Judged | None:
         """The verdict of a call that has not been computed; None where its result may yet decide.
 
         Raises:
             OpListError: the lists are damaged.
         """
-        known = self._by_key.get((call.key, call.refusal))
+        known = self._by_key.get(_key(call))
         if known is not None:
             return known
         judged = self._judge(call)
@@ -68,7 +74,7 @@ class Verdicts:
         Raises:
             OpListError: the lists are damaged.
         """
-        key = (call.key, call.refusal)
+        key = _key(call)
         known = self._by_key.get(key)
         if known is None:
             if len(self._by_key) >= _KEPT:
@@ -104,6 +110,11 @@ class Verdicts:
             tuple(sorted({spec.dtype for spec in specs})),
             record,
         )
+
+
+def _key(call: Call) -> tuple[Any, ...]:
+    """All that a verdict depends on: the default dtype decides what a factory without a dtype makes."""
+    return (call.key, call.refusal, call.inner, torch.get_default_dtype())
 
 
 def _kinds(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.nodes import Nodes
 from opcheck.simulate.routes import Kind, Route, make_route, unwrapped
 from opcheck.simulate.shapes import NotSimulatedError
-from opcheck.simulate.specs import DICT, LIST, Spec, encode, spec_of
+from opcheck.simulate.specs import DICT, LIST, Spec, ambient, encode, spec_of
 from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, wrap
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class Simulator(TorchDispatchMode):
                 return calls
         if route.bodiless:
             return None
-        kind = (route.func, *(tensor.dtype for tensor in found), *kwargs)
+        kind = (route.func, ambient(), *(tensor.dtype for tensor in found), *kwargs)
         if kind not in self._inner:
             self._inner[kind] = None  # a body that calls itself is not followed twice
             self._inner[kind] = bodies.follow(self, route, args, kwargs)
@@ -334,9 +334,11 @@ class Simulator(TorchDispatchMode):
     def _result_of(
         self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any
     ) -> shapes.Result:
-        result = self._results.get(key)
+        # Factories without a dtype and divisions of integers take the default one.
+        kept = (torch.get_default_dtype(), key)
+        result = self._results.get(kept)
         if result is None:
-            result = self._results[key] = shapes.result_of(route, args, kwargs)
+            result = self._results[kept] = shapes.result_of(route, args, kwargs)
         return result
 
     def _tell(self, route: Route, assumed: str) -> None:

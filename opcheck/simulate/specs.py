@@ -103,6 +103,22 @@ def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> Spec:
     return intern(tuple(shape), tuple(reversed(stride)), dtype)
 
 
+def ambient() -> tuple[Any, ...]:
+    """The state of the process that a composite's body may branch on, hashable.
+
+    The default dtype alone decides the metadata of a leaf call's results: what is kept of those goes by it (as in
+    torch/_subclasses/fake_tensor.py, ``_cache_key``).
+    """
+    cast = torch.get_autocast_dtype("mps") if torch.is_autocast_enabled("mps") else None
+    return (
+        torch.get_default_dtype(),
+        cast,
+        torch.is_inference_mode_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+
+
 class Boxed:
     """Marks floats, bools and sequences in a key: ``1 == 1.0 == True`` would share one otherwise."""
 
