@@ -36,7 +36,7 @@ LAYERS = (
     ("oplists", "messages", "differences", "evidence"),
     ("examples",),
     ("model", "files", "wording", "traits", "fingerprint", "ignores"),
-    ("names", "versions"),
+    ("names", "versions", "documents"),
     ("errors",),
     ("__init__",),
 )
