@@ -21,8 +21,9 @@ from opcheck.wording import plural
 if TYPE_CHECKING:
     from opcheck.sweep.run import Progress, Tell
 
-#: Where joblib runs the work.
-BACKENDS = ("local", "dask", "ray")
+#: Where joblib runs the work.  Its backends that return no generator cannot be here: results are kept as they come, and
+#: ray's (ray 2.60, util/joblib/ray_backend.py) returns a list at the end, and nothing if a worker dies.
+BACKENDS = ("local", "dask")
 #: What the extra brings, and what it is for.
 _NEEDED = {"joblib": "", "pyarrow": "", "distributed": "dask"}
 

@@ -76,12 +76,9 @@ class Engine:
     def _backend(self) -> AbstractContextManager[Any]:
         if self.backend == "local":
             return _config("loky", inner_max_num_threads=1)
-        if self.backend == "dask":
-            return _config(
-                "dask", client=self._connected(), wait_for_workers_timeout=_WORKERS, pure=False
-            )
-        _start_ray(self.scheduler)
-        return _config("ray")
+        return _config(
+            "dask", client=self._connected(), wait_for_workers_timeout=_WORKERS, pure=False
+        )
 
     def _connected(self) -> Any:
         """A client of the scheduler.
@@ -152,16 +149,3 @@ def _config(backend: str, **options: Any) -> AbstractContextManager[Any]:
 
     made: AbstractContextManager[Any] = parallel_config(backend, **options)
     return made
-
-
-def _start_ray(address: str) -> None:
-    try:
-        import ray  # noqa: PLC0415 - not in the extra: it has no wheels for some Pythons
-        from ray.util.joblib import register_ray  # noqa: PLC0415
-    except ImportError as error:
-        raise UsageError(
-            "ray is not installed", context="--backend ray", hint="pip install 'ray[default]'"
-        ) from error
-    if not ray.is_initialized():
-        ray.init(address=address or None)
-    register_ray()

@@ -14,6 +14,7 @@ from opcheck.cli import run
         (["--torch", "3.0"], "newer than the op lists"),
         (["--jobs", "0"], "--jobs"),
         (["--mode", "dream"], "--mode"),
+        (["--backend", "ray"], "'ray' is not one of 'local', 'dask'"),
     ],
 )
 def test_what_cannot_be_swept_is_said_in_three_lines(
