@@ -1,0 +1,59 @@
+"""Saved reports that are damaged, for the verbs that read them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from opcheck.repro import check
+from tests.fuzz.documents import as_json, damaged
+from tests.fuzz.effort import fuzzed
+from tests.fuzz.trial import Trial
+
+GOLDEN = Path(__file__).parent.parent / "report" / "golden"
+REPORTS = [
+    json.loads((GOLDEN / f"{name}.json").read_text()) for name in ("native", "broken", "everything")
+]
+WHOLE = as_json(REPORTS[2])
+DAMAGED = damaged(REPORTS)
+ASKED = ("text", "markdown", "json", "yaml")
+
+
+@fuzzed(st.tuples(DAMAGED, st.booleans(), st.sampled_from(ASKED)), quick=60, long=6000)
+def test_two_reports_are_compared(trial: Trial, content: tuple[bytes, bool, str]) -> None:
+    report, first, name = content
+    files = {"old.json": report, "new.json": WHOLE}
+    if not first:
+        files = {"old.json": WHOLE, "new.json": report}
+    trial(["diff", "old.json", "new.json", "-f", name], files)
+
+
+@fuzzed(st.tuples(DAMAGED, st.booleans(), st.sampled_from(ASKED)), quick=60, long=6000)
+def test_a_prediction_is_verified(trial: Trial, content: tuple[bytes, bool, str]) -> None:
+    report, first, name = content
+    files = {"said.json": report, "seen.json": WHOLE}
+    if not first:
+        files = {"said.json": WHOLE, "seen.json": report}
+    trial(["verify", "said.json", "seen.json", "-f", name, "--propose", "new.yaml"], files)
+
+
+@fuzzed(DAMAGED, quick=40, long=4000)
+def test_findings_are_listed(trial: Trial, content: bytes) -> None:
+    trial(["repro", "report.yaml"], {"report.yaml": content})
+
+
+@fuzzed(
+    st.tuples(DAMAGED, st.sampled_from(("repro", "issue")), st.sampled_from(("1", "2", "3", "OC102", "aten::svd", "0", "-1", "99", "9" * 5000, "x\x1b[2J"))),
+    quick=60,
+    long=4000,
+)
+def test_a_program_is_written(trial: Trial, content: tuple[bytes, str, str]) -> None:
+    report, verb, which = content
+    with pytest.MonkeyPatch.context() as patch:
+        # The program is written; nothing runs it.
+        patch.setattr(check, "_run", lambda *_args: (1, "", "Error: no process is started here"))
+        trial([verb, "report.json", which, "-o", "repro.txt"], {"report.json": report})
