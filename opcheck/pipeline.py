@@ -11,6 +11,7 @@ import msgspec
 from opcheck import __version__, flow
 from opcheck.callgraph import graph_calls
 from opcheck.capture.request import DEFAULT_TRACER, MODES, TRACERS, CaptureRequest
+from opcheck.catalogue import SEVERITIES
 from opcheck.differences import differing
 from opcheck.examples import example_of
 from opcheck.judge import OUTCOMES, judge_all, outcome
@@ -31,7 +32,7 @@ from opcheck.oplists.registrations import OpLists
 from opcheck.oplists.statement_model import about
 from opcheck.partition import partition
 from opcheck.rules import RULES
-from opcheck.rules.rule import SEVERITIES, Audited
+from opcheck.rules.rule import Audited
 from opcheck.versions import Target, Version
 from opcheck.wording import any_layer
 

@@ -35,6 +35,7 @@ LAYERS = (
     ("simulate",),
     ("oplists", "messages", "differences", "evidence"),
     ("examples",),
+    ("catalogue",),
     ("model", "files", "wording", "traits", "fingerprint", "ignores"),
     ("names", "versions", "documents"),
     ("errors",),

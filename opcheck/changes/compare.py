@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck import __version__
+from opcheck.catalogue import SEVERITIES
 from opcheck.changes.records import Comparison, Difference, Entry, Side
 from opcheck.fingerprint import without_quantities
-from opcheck.rules.rule import SEVERITIES
 
 NOT_CHECKED = (
     "nothing was observed on a Mac: both sides follow from what the releases register",

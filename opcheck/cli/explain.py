@@ -17,8 +17,7 @@ SCHEMA = "schema"
 @click.argument("rule_id", metavar="[ID|schema]", required=False)
 def command(rule_id: str | None) -> int:
     """Print the page of one rule or remedy, or a line for each."""
-    from opcheck import remedies  # noqa: PLC0415  (not for --help)
-    from opcheck.report import pages  # noqa: PLC0415
+    from opcheck import catalogue, remedies  # noqa: PLC0415  (not for --help)
 
     if rule_id is None:
         output.emit("\n".join(_all()))
@@ -32,7 +31,7 @@ def command(rule_id: str | None) -> int:
     if remedy is not None:
         output.emit(f"# {remedy.id}: {remedy.title}\n\n{remedy.page.strip()}\n")
         return 0
-    known = pages.by_id()
+    known = catalogue.by_id()
     rule = known.get(rule_id.upper())
     if rule is None:
         raise UsageError(
@@ -40,16 +39,15 @@ def command(rule_id: str | None) -> int:
             context="opcheck explain",
             hint=f"known: {', '.join(known)}; opcheck explain lists the remedies, too",
         )
-    output.emit(pages.text(rule))
+    output.emit(f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page}\n")
     return 0
 
 
 def _all() -> Iterator[str]:
     """The rules by the verb that finds them, the remedies, and what else has a page."""
-    from opcheck import remedies  # noqa: PLC0415  (not for --help)
-    from opcheck.report import pages  # noqa: PLC0415
+    from opcheck import catalogue, remedies  # noqa: PLC0415  (not for --help)
 
-    for title, rules in pages.groups():
+    for title, rules in catalogue.groups().items():
         yield title
         yield from (f"  {rule.id}  {rule.severity:<8} {rule.title}" for rule in rules)
         yield ""

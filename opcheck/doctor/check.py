@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from opcheck.catalogue import Rule
 from opcheck.doctor.environment import Environment
 from opcheck.doctor.wanted import Requirement
 from opcheck.model import Finding
@@ -81,17 +82,11 @@ FACTS: dict[str, Callable[[Examined], bool]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
-    """One thing that can be wrong: what finds it, and its page in ``opcheck explain``."""
+class DoctorRule(Rule):
+    """A rule of ``opcheck doctor``."""
 
-    id: str
-    slug: str
-    title: str
-    severity: str
-    #: Markdown: what, why, before, after, evidence, since.
-    page: str
     check: Callable[[Examined], Iterator[Finding]]
-    #: names of FACTS without which it says nothing
+    #: the names of the FACTS that the check cannot do without
     needs: tuple[str, ...] = ()
 
     def missing(self, examined: Examined) -> str:
@@ -101,31 +96,6 @@ class Check:
 
 #: A finding whose code and severity are those of its check.
 found = functools.partial(Finding, rule="", severity="")
-
-
-def page(*, what: str, why: str, before: str, after: str, evidence: str) -> str:
-    """The page of a check; ``before`` and ``after`` are what a shell or a file holds."""
-    return f"""
-**What.** {what}
-
-**Why.** {why}
-
-**Before.**
-
-```
-{before}
-```
-
-**After.**
-
-```
-{after}
-```
-
-**Evidence.** {evidence}
-
-**Since.** opcheck 0.1.
-"""
 
 
 def install(line: Version) -> str:

@@ -9,20 +9,14 @@ from pathlib import Path
 import msgspec
 
 from opcheck import __version__
-from opcheck.doctor import installation, machine, packages, variables, wanted
-from opcheck.doctor.check import GIVEN, Check, Examined
+from opcheck.catalogue import SEVERITIES
+from opcheck.doctor import wanted
+from opcheck.doctor.check import GIVEN, DoctorRule, Examined
+from opcheck.doctor.checks import RULES
 from opcheck.doctor.environment import Environment
 from opcheck.model import Finding, Record
 from opcheck.oplists.registrations import OpLists
-from opcheck.rules.rule import SEVERITIES
 from opcheck.versions import MACOS_MAJORS, Target, Version
-
-CHECKS: tuple[Check, ...] = tuple(
-    sorted(
-        (*machine.CHECKS, *installation.CHECKS, *variables.CHECKS, *packages.CHECKS),
-        key=lambda check: check.id,
-    )
-)
 
 #: No check needs them answered: they say what this is not.
 _NEVER_CHECKED = (
@@ -78,7 +72,7 @@ def examine(
     unknown: dict[str, list[str]] = {}
     checked: list[str] = []
     found: list[Finding] = []
-    for check in CHECKS:
+    for check in RULES:
         missing = check.missing(examined)
         if missing in GIVEN:
             continue
@@ -98,6 +92,6 @@ def examine(
     )
 
 
-def _named(finding: Finding, check: Check) -> Finding:
+def _named(finding: Finding, check: DoctorRule) -> Finding:
     severity = finding.severity or check.severity
     return msgspec.structs.replace(finding, rule=check.id, severity=severity)

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from opcheck.catalogue import Rule, by_id
 from opcheck.model import Report
 from opcheck.report import summary
-from opcheck.report.pages import Page, by_id
 from opcheck.report.where import Hit, group_of, hits
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
@@ -56,9 +56,9 @@ def render(report: Report) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
 
 
-def rule_content(rule: Page) -> dict[str, Any]:
+def rule_content(rule: Rule) -> dict[str, Any]:
     """A rule as a reporting descriptor (3.49)."""
-    page = rule.page.strip()
+    page = rule.page
     what = " ".join(_PARAGRAPHS.split(page)[0].removeprefix(_WHAT).split())
     return {
         "id": rule.id,

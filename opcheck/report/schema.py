@@ -10,11 +10,11 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
+from opcheck.catalogue import SEVERITIES
 from opcheck.judge import OUTCOMES
 from opcheck.model import CONFIDENCES, PHASES, STATUSES
 from opcheck.pipeline import HEADLINES
 from opcheck.rules import BY_ID
-from opcheck.rules.rule import SEVERITIES
 
 FILE = "opcheck-report-1.schema.json"
 

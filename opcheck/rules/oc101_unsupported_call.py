@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opcheck.model import CallGroup, Finding
 from opcheck.rules.oc105_unsupported_dtype import refused_dtype
-from opcheck.rules.rule import Audited, Rule, about, sentences, upgrade
+from opcheck.rules.rule import Audited, AuditRule, about, sentences, upgrade
 
 #: What to do about a refusal, by its limitation's id.
 _NEXT = {
@@ -37,38 +37,8 @@ def _hint(audited: Audited, group: CallGroup) -> str:
     return _NEXT.get(refusal, _ON_THE_CPU)
 
 
-RULE = Rule(
+RULE = AuditRule(
     id="OC101",
-    slug="unsupported_call",
-    title="A call raises on the Mac, even with the fallback variable",
     severity="error",
     check=check,
-    page="""
-**What.** The call raises on the target Mac. `PYTORCH_ENABLE_MPS_FALLBACK=1` does not help.
-
-**Why.** Its registration leads nowhere: a stub that only raises, a function that has no MPS
-version, an operator that has no CPU kernel to fall back to. Or its tensors are on two devices.
-A kernel that is registered and refuses the call has findings of its own: OC105 where the dtype
-is the cause, OC106 for the rest.
-
-**Before.**
-
-```python
-# table is on the CPU: both devices in one call
-y = x.to("mps") + table
-```
-
-**After.**
-
-```python
-y = x.to("mps") + table.to("mps")
-```
-
-**Way out.** Use the torch release that the hint names; or move the inputs of the call to the CPU
-and its result back (`f(x.cpu()).to("mps")`); or write the step with other operators.
-
-**Evidence.** The registration in the release's macOS wheel.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opcheck.model import CallGroup, Finding
 from opcheck.rules.oc122_composite_not_followed import not_followed
-from opcheck.rules.rule import Audited, Rule, about, sentences
+from opcheck.rules.rule import Audited, AuditRule, about, sentences
 from opcheck.versions import Version
 
 
@@ -33,37 +33,8 @@ def _describes(audited: Audited, op: str, line: str) -> bool:
     return audited.lists.resolve(op, line).status != "unknown"
 
 
-RULE = Rule(
+RULE = AuditRule(
     id="OC104",
-    slug="unknown_operator",
-    title="Nothing is known about an operator",
     severity="warning",
     check=check,
-    page="""
-**What.** The op lists do not say what this call does on the target. It may run, fall back or
-raise; opcheck does not guess, and never counts it as native.
-
-**Why.** The operator belongs to an extension library, or to a torch release other than the
-target, or one of its inputs has a layout (sparse, nested) for which MPS registers no kernel.
-
-**Before.**
-
-```python
-y = torch.ops.mylib.rotate(x)
-```
-
-**After.**
-
-```python
-y = torch.ops.mylib.rotate(x.cpu()).to("mps")
-```
-
-**Way out.** Register an MPS kernel for it; or run it on the CPU
-(`f(x.cpu()).to("mps")`); or audit a release whose list has it. `--strict` makes such a result
-exit with 3.
-
-**Evidence.** The absence of the operator from the release's list.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from opcheck.model import CallGroup, Finding
-from opcheck.rules.rule import Audited, Rule, about
+from opcheck.rules.rule import Audited, AuditRule, about
 from opcheck.wording import plural
 
 #: What to cast to instead, where there is one answer.
@@ -71,37 +71,8 @@ def _hint(audited: Audited, groups: Sequence[CallGroup]) -> str:
     return "cast before the move to MPS" + (f": {', '.join(casts)}" if casts else "")
 
 
-RULE = Rule(
+RULE = AuditRule(
     id="OC105",
-    slug="unsupported_dtype",
-    title="A dtype is refused",
     severity="error",
     check=check,
-    page="""
-**What.** The call makes or uses a tensor of a dtype that MPS, or this kernel, does not take. It
-raises, with or without the fallback variable.
-
-**Why.** Kernels take only some of the dtypes that their CPU twins take, and bfloat16 needs macOS 14
-in older releases. Of float64, complex and other rare dtypes, OC140 to OC142 find the origin.
-
-**Before.**
-
-```python
-# image is uint8
-small = F.interpolate(image, size=(224, 224), mode="bicubic", antialias=True)
-```
-
-**After.**
-
-```python
-small = F.interpolate(image.float(), size=(224, 224), mode="bicubic", antialias=True)
-small = small.round().clamp(0, 255).to(torch.uint8)
-```
-
-**Way out.** Cast before the call: `f(x.float())`.
-
-**Evidence.** The check in the MPS sources that the finding's limitation cites.
-
-**Since.** opcheck 0.1.
-""",
 )

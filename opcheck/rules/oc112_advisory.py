@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.model import Finding
-from opcheck.rules.rule import Audited, Rule, of_statement
+from opcheck.rules.rule import Audited, AuditRule, of_statement
 from opcheck.wording import plural
 
 
@@ -32,41 +32,8 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 _EFFECTS = ("aborts", "raises", "falls_back", "wrong_result", "narrows", "warns")
 
-RULE = Rule(
+RULE = AuditRule(
     id="OC112",
-    slug="advisory",
-    title="A known wrong result or crash",
     severity="warning",
     check=check,
-    page="""
-**What.** The call meets the conditions of a known fault of the target release: it runs, and its
-result is silently wrong, or the process ends.
-
-**Why.** The fault is in the MPS kernel or below it. The advisory says for which calls, from which
-release to which, and how sure it is known where it was mended.
-
-**Before.**
-
-```python
-# torch 2.13: adding into a slice that does not start at the beginning does nothing
-totals[:, 4:].scatter_add_(1, index, values)
-```
-
-**After.**
-
-```python
-part = totals[:, 4:].clone()
-part.scatter_add_(1, index, values)
-totals[:, 4:] = part
-```
-
-**Way out.** What the hint says; else a release outside the advisory's span, or the CPU for this
-call: `f(x.cpu()).to("mps")`. A note lists advisories whose condition depends on values, on
-earlier calls or on the hardware, which a run on shapes does not have: compare with the CPU.
-
-**Evidence.** The advisory that the finding names, with the reports and changes that it rests on.
-Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.model import Finding, GroupLocation
-from opcheck.rules.rule import Audited, Rule, sentences, upgrade
+from opcheck.rules.rule import Audited, AuditRule, sentences, upgrade
 
 
 def check(audited: Audited) -> Iterator[Finding]:
@@ -35,42 +35,8 @@ def check(audited: Audited) -> Iterator[Finding]:
         )
 
 
-RULE = Rule(
+RULE = AuditRule(
     id="OC113",
-    slug="gradient_lost",
-    title="A gradient is silently lost",
     severity="warning",
     check=check,
-    page="""
-**What.** Backward went through an operator that has no derivative on the target. The run goes on,
-a warning is all that torch prints, and what the operator was computed from gets no gradient by it.
-
-**Why.** `aten::linalg_svd` calls other operators on every device, and these have derivatives. Up to
-torch 2.13 the MPS backend registers the CPU fallback for it (`MPSFallback.mm`), and an operator with
-a kernel of its own is not taken apart any more: without a derivative of its own, autograd's fallback
-serves it. An extension's operator without a derivative ends the same way, on any device.
-
-**Before.**
-
-```python
-# torch 2.13 and older: no gradient comes to x
-loss = torch.linalg.svd(x).S.sum()
-```
-
-**After.**
-
-```python
-loss = torch.linalg.svd(x.cpu()).S.sum().to("mps")
-```
-
-**Way out.** A release whose operator has a derivative; or the CPU for this call:
-`f(x.cpu()).to("mps")`, whose copies pass gradients on.
-
-**Evidence.** The registrations of the release's wheel in this machine's dispatcher, whose rule is in
-`aten/src/ATen/core/dispatch/OperatorEntry.cpp`; the warning is of
-`torch/csrc/autograd/autograd_not_implemented_fallback.cpp`. Before torch 2.1 nothing is printed.
-Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

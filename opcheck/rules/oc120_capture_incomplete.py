@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opcheck.model import Finding, GroupLocation, Problem
-from opcheck.rules.rule import Audited, Rule
+from opcheck.rules.rule import Audited, AuditRule
 
 _NEXT = {
     "too_many_calls": "give it less to do: smaller inputs with --input, fewer steps with --config",
@@ -83,38 +83,8 @@ def _location(problem: Problem) -> tuple[GroupLocation, ...]:
     return (GroupLocation(location=problem.location, module=problem.module, count=problem.count),)
 
 
-RULE = Rule(
+RULE = AuditRule(
     id="OC120",
-    slug="capture_incomplete",
-    title="The captured run is not the whole truth",
     severity="error",
     check=check,
-    page="""
-**What.** The model raised, hung or died before its end, or the capture had to guess a value that
-only a real run has. What lies behind a raise was not judged; what lies behind a guess rests on it. A
-guess that the program only checks (an assertion, an `if` that raises) is a note.
-
-**Why.** The inputs do not fit the model, the time limit is too short, or the model's way depends
-on the values of tensors, which a run without weights does not have. In a training step, what
-backward or the optimizer raises is said so: `capturable=True` raises on a Mac, for one.
-
-**Before.**
-
-```sh
-opcheck audit model.py:Net
-```
-
-**After.**
-
-```sh
-opcheck audit model.py:Net --input 1x3x224x224 --timeout 900
-```
-
-**Way out.** Give inputs with `--input`, settings with `--config`, time with `--timeout`. The
-finding's message is the model's own.
-
-**Evidence.** The captured run.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from opcheck.model import Finding
-from opcheck.rules.rule import Audited, Rule
+from opcheck.rules.rule import Audited, AuditRule
 from opcheck.wording import any_layer, plural
 
 _SHOWN = 5
@@ -30,34 +30,8 @@ def check(audited: Audited) -> Iterator[Finding]:
     )
 
 
-RULE = Rule(
+RULE = AuditRule(
     id="OC121",
-    slug="module_not_called",
-    title="Modules were never called",
     severity="note",
     check=check,
-    page="""
-**What.** The model has modules that this run did not call. Nothing is said about them.
-
-**Why.** They belong to another mode (training, another task head, another modality), or are not
-used at all.
-
-**Before.**
-
-```sh
-opcheck audit model.py:Net  # its loss is a module that forward does not call
-```
-
-**After.**
-
-```sh
-opcheck audit model.py:Net --mode train
-```
-
-**Way out.** Give inputs or settings that reach them. Every name is in the report's `capture`.
-
-**Evidence.** The captured run.
-
-**Since.** opcheck 0.1.
-""",
 )

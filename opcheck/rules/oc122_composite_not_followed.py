@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opcheck.judge import NOT_FOLLOWED
 from opcheck.model import Finding, Verdict
-from opcheck.rules.rule import Audited, Rule, about
+from opcheck.rules.rule import Audited, AuditRule, about
 
 
 def check(audited: Audited) -> Iterator[Finding]:
@@ -28,34 +28,8 @@ def not_followed(verdict: Verdict) -> bool:
     )
 
 
-RULE = Rule(
+RULE = AuditRule(
     id="OC122",
-    slug="composite_not_followed",
-    title="A composite operator was not looked into",
     severity="warning",
     check=check,
-    page="""
-**What.** The operator is a composite: it has no kernel of its own and calls others, which decide.
-The capture did not see them.
-
-**Why.** The tracer stopped above the composite, or the body cannot be run without data.
-
-**Before.**
-
-```sh
-opcheck audit model.py:Net --tracer export
-```
-
-**After.**
-
-```sh
-opcheck audit model.py:Net --tracer dispatch
-```
-
-**Way out.** Capture with `--tracer dispatch`.
-
-**Evidence.** The registration in the release's macOS wheel, and the captured run.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.model import Finding, GroupLocation, OpCall, TensorSpec
-from opcheck.rules.rule import Audited, Rule
+from opcheck.rules.rule import Audited, AuditRule
 from opcheck.versions import Span, Version
 
 _MOST_OF_A_DIMENSION = 2**31 - 1
@@ -70,39 +70,8 @@ def _finding(audited: Audited, op: str, calls: list[tuple[OpCall, TensorSpec]]) 
     )
 
 
-RULE = Rule(
+RULE = AuditRule(
     id="OC131",
-    slug="tensor_too_large",
-    title="A tensor larger than MPSGraph takes",
     severity="warning",
     check=check,
-    page="""
-**What.** A call on MPS has a tensor with a dimension above 2**31 - 1, or of more than 2**32 bytes, and no
-statement of the op lists says what its kernel does then. Where one does, that statement decides.
-
-**Why.** Kernels that go through MPSGraph describe their tensors to it as `MPSNDArray`, which has these
-limits. PyTorch checks the dimension from 2.9 on and raises RuntimeError; before, and for the bytes, an
-assertion in Metal ends the process. Kernels written in Metal have no such limit. Which kernels of a
-release go through MPSGraph with a tensor of this size is not known here.
-
-**Before.**
-
-```python
-y = layer(x)  # x has more than 2**32 bytes
-```
-
-**After.**
-
-```python
-y = [layer(part).cpu() for part in x.chunk(4)]
-```
-
-**Way out.** Smaller pieces: a smaller batch, `torch.chunk` along the largest dimension, attention in
-slices.
-
-**Evidence.** `aten/src/ATen/native/mps/OperationUtils.mm` and its texts in the wheels of 2.9 to 2.15;
-https://github.com/pytorch/pytorch/issues/149325.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opcheck.judge import judge
 from opcheck.model import Birth, Finding, OpCall, TensorSpec
 from opcheck.rules.births import INSTEAD
-from opcheck.rules.rule import Audited, Rule
+from opcheck.rules.rule import Audited, AuditRule
 from opcheck.wording import plural
 
 
@@ -43,39 +43,8 @@ def _load(dtype: str) -> OpCall:
     return OpCall(op="aten::_to_copy", outputs=(made,), inner=("aten::empty_strided",))
 
 
-RULE = Rule(
+RULE = AuditRule(
     id="OC143",
-    slug="checkpoint_dtype",
-    title="A checkpoint holds tensors that cannot be loaded onto MPS",
     severity="warning",
     check=check,
-    page="""
-**What.** The file given with `--checkpoint` holds tensors of a dtype of which none can be made on
-the target.
-
-**Why.** `torch.load(file, map_location="mps")` makes each storage on MPS in the dtype that it was
-saved in, and raises for float64 before the model's own dtype has a say. Optimizer states,
-statistics kept in double precision and tensors saved from NumPy are the usual ones.
-
-**Before.**
-
-```python
-model.load_state_dict(torch.load("model.pt", map_location="mps"))
-```
-
-**After.**
-
-```python
-state = torch.load("model.pt", map_location="cpu")
-model.load_state_dict(state)  # copies into the parameters' own dtype
-model.to("mps")
-```
-
-**Way out.** Load to the CPU, as above; cast what does not go through `load_state_dict`.
-
-**Evidence.** torch/serialization.py moves each storage by its location; the check on allocation is
-that of OC140. Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from opcheck.catalogue import Rule
 from opcheck.flow import Origin
 from opcheck.model import CallGroup, Finding, Memory, Partition, Precision, Trace, Verdict
 from opcheck.oplists.registrations import OpLists
 from opcheck.oplists.statement_model import Statement
 from opcheck.upgrade import Upgrade, smallest
 from opcheck.versions import Target, Version
-
-#: Of findings, the most severe first.
-SEVERITIES = ("error", "warning", "note")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,15 +75,9 @@ class Audited:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
-    """One kind of finding: what finds it, and its page in ``opcheck explain``."""
+class AuditRule(Rule):
+    """A rule of ``opcheck audit``."""
 
-    id: str
-    slug: str
-    title: str
-    severity: str
-    #: Markdown: what, why, way out, evidence.
-    page: str
     check: Callable[[Audited], Iterator[Finding]]
 
 

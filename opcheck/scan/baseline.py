@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck.catalogue import SEVERITIES
 from opcheck.errors import UsageError
 from opcheck.fingerprint import VERSION, fingerprints
 from opcheck.model import Record
-from opcheck.rules.rule import SEVERITIES
 from opcheck.scan.records import ScanReport
 
 SCHEMA = "opcheck-scan-baseline/1"

@@ -10,10 +10,10 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from opcheck import __version__
+from opcheck.catalogue import SEVERITIES
 from opcheck.errors import UsageError
 from opcheck.ignores import Comment, Entry, Ignores, of_lines, of_python
 from opcheck.model import Finding, GroupLocation, Problem, SourceLocation
-from opcheck.rules.rule import SEVERITIES
 from opcheck.scan import requirements, source
 from opcheck.scan.mac import Mac
 from opcheck.scan.program import Program

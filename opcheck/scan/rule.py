@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from opcheck.catalogue import Rule
 from opcheck.scan.mac import Mac
 from opcheck.scan.program import Program
 from opcheck.versions import Target
@@ -47,15 +48,9 @@ class Hit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScanRule:
-    """One kind of finding in source: what finds it, and its page in ``opcheck explain``."""
+class ScanRule(Rule):
+    """A rule of ``opcheck scan``."""
 
-    id: str
-    slug: str
-    title: str
-    severity: str
-    #: Markdown: what, why, before, after, way out, evidence.
-    page: str
     #: the kinds of node that it is asked about; none: the scan itself finds it.
     nodes: tuple[type[ast.AST], ...] = ()
     check: Callable[[ast.AST, Scanned], Iterator[Hit]] = lambda _node, _scanned: iter(())

@@ -7,20 +7,20 @@ from typing import Literal
 
 from opcheck import remedies
 from opcheck.ask.notes import notes
+from opcheck.catalogue import groups
 from opcheck.oplists.registrations import OpLists
-from opcheck.report.pages import groups
 from opcheck.site.records import Operator, Rule, Statement, Statements
 
 
 def rules() -> Iterator[Rule]:
     """A page for every finding and remedy, as ``opcheck explain`` has it and in its order."""
-    for group in groups():
-        for rule in group.rules:
+    for title, rules_of_verb in groups().items():
+        for rule in rules_of_verb:
             yield Rule(
                 sort="finding",
                 id=rule.id,
                 title=rule.title,
-                found_by=group.title,
+                found_by=title,
                 severity=rule.severity,
                 page=rule.page,
             )

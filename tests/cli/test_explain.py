@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from opcheck.catalogue import Rule, by_id, groups
 from opcheck.remedies import REMEDIES, Remedy
-from opcheck.report.pages import Page, by_id, groups
 from tests.cli.conftest import CommandLine
 
 
 @pytest.mark.parametrize("rule", by_id().values(), ids=lambda rule: rule.id)
-def test_every_finding_has_a_page(opcheck: CommandLine, rule: Page) -> None:
+def test_every_finding_has_a_page(opcheck: CommandLine, rule: Rule) -> None:
     result = opcheck("explain", rule.id.lower())
     assert result.code == 0
     assert result.out.startswith(f"# {rule.id} {rule.slug}: {rule.title}\n\n**What.** ")
@@ -17,10 +17,10 @@ def test_every_finding_has_a_page(opcheck: CommandLine, rule: Page) -> None:
 def test_without_an_id_every_rule_has_a_line_below_its_verb(opcheck: CommandLine) -> None:
     text = opcheck("explain").out
     blocks = text.partition("\n\nRemedies\n")[0].split("\n\n")
-    for group, block in zip(groups(), blocks, strict=True):
-        title, *lines = block.splitlines()
-        assert title == group.title
-        assert [line.split()[0] for line in lines] == [rule.id for rule in group.rules]
+    for (title, rules), block in zip(groups().items(), blocks, strict=True):
+        heading, *lines = block.splitlines()
+        assert heading == title
+        assert [line.split()[0] for line in lines] == [rule.id for rule in rules]
     assert all(len(line) <= 100 for line in text.splitlines())
 
 

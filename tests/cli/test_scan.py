@@ -12,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from opcheck.rules.rule import SEVERITIES
+from opcheck.catalogue import SEVERITIES
 from tests.cli.conftest import CommandLine
 from tests.cli.test_command_line import modules_after
 from tests.report.sarif_schema import LOG

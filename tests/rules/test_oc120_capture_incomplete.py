@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from opcheck.catalogue import SEVERITIES
 from opcheck.model import Finding, Problem, SourceLocation
-from opcheck.rules.rule import SEVERITIES
 from tests.made import call, problem
 from tests.rules.found import found
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import opcheck.rules
+from opcheck.catalogue import SEVERITIES, Rule
 from opcheck.rules import BY_ID, RULES
-from opcheck.rules.rule import SEVERITIES, Rule
 from tests.made import make_report
 
 

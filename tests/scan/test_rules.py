@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import opcheck.scan.rules
-from opcheck.rules.rule import SEVERITIES
+from opcheck.catalogue import SEVERITIES
 from opcheck.scan.rule import ScanRule
 from opcheck.scan.rules import BY_ID, RULES
 from opcheck.versions import Target, Version

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from opcheck.catalogue import by_id
 from opcheck.gate.records import GateReport
 from opcheck.report import sarif
 from opcheck.report.gated.merged import Merged, broken, merged, on
-from opcheck.report.pages import by_id
 
 
 def render(gate: GateReport, _format_name: str = "sarif") -> str:

@@ -73,38 +73,7 @@ def _is_elsewhere(node: ast.Call, scanned: Scanned) -> bool:
 
 RULE = ScanRule(
     id="OC202",
-    slug="cuda_device",
-    title='The text "cuda" where a device is asked for',
     severity="error",
     nodes=(ast.Call,),
     check=check,
-    page="""
-**What.** A device is written as `"cuda"` or `"cuda:0"`: in `torch.device(...)`, `.to(...)`, `device=` or
-`map_location=`, directly or through a name of the same file; or a tensor type such as `torch.cuda.FloatTensor`.
-The finding stands where the text is written, and names where it is used.
-
-**Why.** torch for macOS is built without CUDA: making or moving a tensor there raises
-`AssertionError: Torch not compiled with CUDA enabled`. `torch.device("cuda")` alone raises nothing; what uses it does.
-
-**Before.**
-
-```python
-device = torch.device("cuda")
-state = torch.load("model.pt", map_location="cuda")
-```
-
-**After.**
-
-```python
-device = torch.accelerator.current_accelerator() or torch.device("cpu")  # torch 2.6 and newer
-state = torch.load("model.pt", map_location="cpu")
-```
-
-**Way out.** Choose the device in one place; load checkpoints to the CPU and move the model.
-
-**Evidence.** torch/cuda/__init__.py, `_lazy_init`; torch/serialization.py for `map_location`. Nothing was tried on a
-Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

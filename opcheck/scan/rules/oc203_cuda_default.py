@@ -44,35 +44,7 @@ def _said(value: Value | None, what: str) -> Iterator[Hit]:
 
 RULE = ScanRule(
     id="OC203",
-    slug="cuda_default",
-    title="The default of an option or a parameter is CUDA",
     severity="warning",
     nodes=(ast.Call, ast.arguments, ast.AnnAssign),
     check=check,
-    page="""
-**What.** An option of a command line, a parameter of a function or a field of a class is `"cuda"` unless said otherwise.
-
-**Why.** On a Mac the default fails with `AssertionError: Torch not compiled with CUDA enabled`. Whoever knows of it can
-say `--device mps`, which is why this is a warning.
-
-**Before.**
-
-```python
-parser.add_argument("--device", default="cuda")
-```
-
-**After.**
-
-```python
-parser.add_argument("--device", default=None)
-...
-device = args.device or torch.accelerator.current_accelerator() or "cpu"  # torch 2.6 and newer
-```
-
-**Way out.** Let the default be what the machine has.
-
-**Evidence.** torch/cuda/__init__.py, `_lazy_init`. Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -53,34 +53,7 @@ def _ends(statement: ast.stmt, scanned: Scanned) -> bool:
 
 RULE = ScanRule(
     id="OC204",
-    slug="cuda_required",
-    title="The program refuses to go on without CUDA",
     severity="error",
     nodes=(ast.Assert, ast.If),
     check=check,
-    page="""
-**What.** An assertion, or a check that raises or exits, asks for CUDA and leaves a Mac no way on.
-
-**Why.** `torch.cuda.is_available()` and `x.is_cuda` are False on a Mac, with every release and every setting.
-
-**Before.**
-
-```python
-assert torch.cuda.is_available(), "a GPU is needed"
-```
-
-**After.**
-
-```python
-assert torch.accelerator.is_available(), "a GPU is needed"  # torch 2.6 and newer
-```
-
-**Way out.** Ask for an accelerator, or for what the code really needs; then go through what follows the check: it was
-written for CUDA, and the scan reads it as well.
-
-**Evidence.** torch/cuda/__init__.py, `is_available`: False where torch was compiled without CUDA. Nothing was tried on
-a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -36,35 +36,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 RULE = ScanRule(
     id="OC205",
-    slug="torch_cuda_raises",
-    title="A function of torch.cuda that raises without CUDA",
     severity="error",
     nodes=(ast.Call,),
     check=check,
-    page="""
-**What.** Streams, events, graphs, devices, NVTX ranges or memory counters of `torch.cuda` are used without a guard.
-
-**Why.** In a torch without CUDA these raise. Others of `torch.cuda` do nothing there: see OC206.
-
-**Before.**
-
-```python
-torch.cuda.synchronize()
-start = torch.cuda.Event(enable_timing=True)
-```
-
-**After.**
-
-```python
-torch.accelerator.synchronize()  # torch 2.6 and newer
-start = torch.Event(device, enable_timing=True)
-```
-
-**Way out.** What torch.accelerator or torch.mps has of the same; else a guard `if torch.cuda.is_available():`.
-
-**Evidence.** Each was called on a build of torch 2.13.0 without CUDA, and the finding has what it raised. A Mac's torch
-is another build of the same Python code; nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -24,33 +24,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 RULE = ScanRule(
     id="OC206",
-    slug="torch_cuda_idle",
-    title="A function of torch.cuda that does nothing without CUDA",
     severity="note",
     nodes=(ast.Call,),
     check=check,
-    page="""
-**What.** A call of `torch.cuda` that raises nothing in a torch without CUDA, and has no effect on MPS: seeds, the
-allocator's cache, memory counters (which answer 0).
-
-**Why.** The program runs, but what was meant does not happen: memory is not given back, a report says 0 bytes.
-
-**Before.**
-
-```python
-torch.cuda.empty_cache()
-```
-
-**After.**
-
-```python
-torch.mps.empty_cache()
-```
-
-**Way out.** The function of torch.mps where there is one. `torch.manual_seed` seeds MPS, too.
-
-**Evidence.** Each was called on a build of torch 2.13.0 without CUDA. Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -44,38 +44,7 @@ def _scales_cuda(node: ast.Call, scanned: Scanned) -> bool:
 
 RULE = ScanRule(
     id="OC207",
-    slug="cuda_amp",
-    title="Mixed precision for CUDA only",
     severity="warning",
     nodes=(ast.Call,),
     check=check,
-    page="""
-**What.** `torch.cuda.amp.autocast`, `torch.cuda.amp.GradScaler`, `torch.autocast("cuda")` or
-`torch.amp.GradScaler("cuda")`, which is also what `GradScaler()` without a device means.
-
-**Why.** Without CUDA they warn and turn themselves off. The program runs, in float32: slower, and in more memory than
-its author measured.
-
-**Before.**
-
-```python
-with torch.cuda.amp.autocast():
-    loss = model(x)
-```
-
-**After.**
-
-```python
-with torch.autocast(x.device.type, dtype=torch.float16):  # MPS: torch 2.5 and newer
-    loss = model(x)
-```
-
-**Way out.** Give the type of the device. bfloat16 needs macOS 14 and torch 2.6, and no GradScaler; the scaler has its kernels on
-MPS since torch 2.8.
-
-**Evidence.** torch/amp/autocast_mode.py and torch/amp/grad_scaler.py: the warning that CUDA is not available, and what is
-disabled with it. Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -50,36 +50,7 @@ def _said(value: Value | None, message: str, severity: str, use: ast.AST | None)
 
 RULE = ScanRule(
     id="OC208",
-    slug="nccl",
-    title="Processes that talk through NCCL",
     severity="error",
     nodes=(ast.Call, ast.arguments),
     check=check,
-    page="""
-**What.** A process group is made with the backend `nccl`, or that is the default of an option or a parameter.
-
-**Why.** torch for macOS is built without NCCL: making the group raises
-`RuntimeError: Distributed package doesn't have NCCL built in`. There is no other backend for MPS: gloo takes CPU tensors,
-and an operator of torch.distributed on MPS raises NotImplementedError, which no fallback mends.
-
-**Before.**
-
-```python
-torch.distributed.init_process_group("nccl")
-```
-
-**After.**
-
-```python
-if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-    torch.distributed.init_process_group()  # the backend that the machine has
-```
-
-**Way out.** Run as one process, without a group; a Mac has one GPU.
-
-**Evidence.** torch/distributed/distributed_c10d.py; the text about MPS in the release's libraries, from 2.11 on. Nothing
-was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -35,36 +35,7 @@ def _cuda_sources(node: ast.Call) -> bool:
 
 RULE = ScanRule(
     id="OC209",
-    slug="cuda_extension",
-    title="Kernels of one's own that are written in CUDA",
     severity="error",
     nodes=(ast.Call,),
     check=check,
-    page="""
-**What.** The program builds an extension from CUDA sources.
-
-**Why.** Xcode has no CUDA compiler, and a Mac no GPU that would run the result.
-
-**Before.**
-
-```python
-ops = torch.utils.cpp_extension.load("ops", ["ops.cpp", "ops.cu"])
-```
-
-**After.**
-
-```python
-if torch.cuda.is_available():
-    ops = torch.utils.cpp_extension.load("ops", ["ops.cpp", "ops.cu"])
-else:
-    ops = plain_torch_ops
-```
-
-**Way out.** The same in plain torch; or a Metal kernel through `torch.mps.compile_shader` (torch 2.7 and newer).
-
-**Evidence.** torch/utils/cpp_extension.py looks for nvcc and raises where there is no CUDA_HOME. Nothing was tried on a
-Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

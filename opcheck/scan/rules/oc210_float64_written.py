@@ -99,35 +99,7 @@ def _is_cpu(node: ast.expr, scanned: Scanned) -> bool:
 
 RULE = ScanRule(
     id="OC210",
-    slug="float64_written",
-    title="float64 or complex128 is asked of a tensor",
     severity="warning",
     nodes=(ast.Call,),
     check=check,
-    page="""
-**What.** `.double()`, `.to(torch.float64)`, `dtype=torch.float64` or one of their spellings, on a tensor that the code does
-not put on the CPU itself. Where the line makes a tensor and gives no device, the finding is a note.
-
-**Why.** Metal has no float64. On MPS it raises `TypeError: Cannot convert a MPS Tensor to float64 dtype as the MPS
-framework doesn't support float64. Please use float32 instead.` complex128 is refused when it is used, from torch 2.15 on
-when it is made. What stays on the CPU is fine, and the source alone does not tell: `opcheck audit` does (OC140).
-
-**Before.**
-
-```python
-mean = x.double().mean()
-```
-
-**After.**
-
-```python
-mean = x.cpu().double().mean()  # or x.float().mean()
-```
-
-**Way out.** float32, or the CPU for that step. `opcheck explain` lists remedies for what loses digits.
-
-**Evidence.** aten/src/ATen/mps/EmptyTensor.cpp, in all releases from 1.13 to 2.15. Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

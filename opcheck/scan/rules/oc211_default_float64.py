@@ -29,34 +29,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 RULE = ScanRule(
     id="OC211",
-    slug="default_float64",
-    title="float64 as the default dtype of all tensors",
     severity="error",
     nodes=(ast.Call,),
     check=check,
-    page="""
-**What.** `torch.set_default_dtype(torch.float64)`, or the older `set_default_tensor_type`.
-
-**Why.** From there on every tensor, parameter and buffer without a dtype of its own is float64. Metal has none: making
-one on MPS, or moving it there, raises `TypeError`.
-
-**Before.**
-
-```python
-torch.set_default_dtype(torch.float64)
-```
-
-**After.**
-
-```python
-if device.type != "mps":
-    torch.set_default_dtype(torch.float64)
-```
-
-**Way out.** Leave the default; ask for float64 where it is needed, on the CPU.
-
-**Evidence.** aten/src/ATen/mps/EmptyTensor.cpp, in all releases from 1.13 to 2.15. Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

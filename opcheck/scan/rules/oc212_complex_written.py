@@ -45,35 +45,7 @@ def _with_torch(node: ast.AST, scanned: Scanned) -> bool:
 
 RULE = ScanRule(
     id="OC212",
-    slug="complex_written",
-    title="Complex numbers, for a Mac whose torch or macOS has none",
     severity="warning",
     nodes=(ast.Call, ast.Constant),
     check=check,
-    page="""
-**What.** An imaginary literal in an expression of tensors, or `dtype=torch.complex64`, while the target is older than torch
-2.3 or macOS 14.
-
-**Why.** Before those, MPS has no complex dtype: the operators raise, and some end the process. From both on a literal is
-cast to complex64 and works; complex128 never does (OC210).
-
-**Before.**
-
-```python
-wave = torch.exp(1j * phase)
-```
-
-**After.**
-
-```python
-wave_real, wave_imag = torch.cos(phase), torch.sin(phase)
-```
-
-**Way out.** A newer torch and macOS; or two real tensors. `opcheck explain` lists remedies for complex numbers.
-
-**Evidence.** `MPS complex types are only supported on MacOS 14.0 or newer.` in the libraries of torch 2.3 to 2.8;
-`Complex types are unsupported on MPS` in 2.1 and 2.2. Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -33,34 +33,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 RULE = ScanRule(
     id="OC213",
-    slug="pin_memory",
-    title="Pinned memory",
     severity="note",
     nodes=(ast.Call,),
     check=check,
-    page="""
-**What.** `pin_memory=True`, as for a DataLoader, or `.pin_memory()` on a tensor.
-
-**Why.** A Mac's GPU shares the memory of its CPU. A DataLoader leaves pinning out on a Mac, silently up to torch 2.6 and with
-a UserWarning from 2.7 on. `.pin_memory()` on a tensor asks for CUDA in old releases, and raises.
-
-**Before.**
-
-```python
-loader = DataLoader(data, pin_memory=True)
-```
-
-**After.**
-
-```python
-loader = DataLoader(data, pin_memory=torch.cuda.is_available())
-```
-
-**Way out.** As above.
-
-**Evidence.** torch/utils/data/dataloader.py of 2.6 and of 2.9 to 2.15; pytorch#86060 for the tensor's method. Nothing was
-tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

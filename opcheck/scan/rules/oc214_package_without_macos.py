@@ -92,37 +92,7 @@ def requirement(path: Path) -> bool:
 
 RULE = ScanRule(
     id="OC214",
-    slug="package_without_macos",
-    title="A package that has no wheel for macOS",
     severity="error",
     nodes=(ast.Import, ast.ImportFrom),
     check=check,
-    page="""
-**What.** A package is imported, or required by requirements*.txt or pyproject.toml, that pip does not find for a Mac.
-
-**Why.** `pip install` fails, or builds from sources that need CUDA; an import at the top of a file then ends the program. In
-a function it fails when that runs, so that it is a warning there; under a condition or in a `try` nothing is said.
-
-**Before.**
-
-```python
-from flash_attn import flash_attn_func
-```
-
-**After.**
-
-```python
-try:
-    from flash_attn import flash_attn_func
-except ImportError:
-    flash_attn_func = None  # scaled_dot_product_attention instead
-```
-
-**Way out.** What the finding names, or the package for CUDA machines only:
-`flash-attn; sys_platform == "linux"` in the requirements.
-
-**Evidence.** op_lists/packages.yaml: what the package index had for macOS arm64, with the date.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -25,33 +25,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 RULE = ScanRule(
     id="OC215",
-    slug="cudnn_setting",
-    title="A setting of cuDNN, or of CUDA's matrix products",
     severity="note",
     nodes=(ast.Assign,),
     check=check,
-    page="""
-**What.** `torch.backends.cudnn.benchmark`, `.deterministic`, `.enabled`, `torch.backends.cuda.matmul.allow_tf32` and others are
-set.
-
-**Why.** They are settings of libraries that a Mac's torch does not have. Setting them raises nothing and does nothing there.
-
-**Before.**
-
-```python
-torch.backends.cudnn.deterministic = True
-```
-
-**After.**
-
-```python
-torch.backends.cudnn.deterministic = True  # CUDA only
-```
-
-**Way out.** None is needed, unless a run on the Mac was meant to be deterministic: this does not make it so.
-
-**Evidence.** torch/backends/cudnn/__init__.py and torch/backends/cuda/__init__.py. Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -100,38 +100,7 @@ def _torch_import(node: ast.AST, scanned: Scanned) -> ast.stmt | None:
 
 RULE = ScanRule(
     id="OC216",
-    slug="environment_variable",
-    title="An environment variable that does not do what was meant",
     severity="warning",
     nodes=(ast.Assign, ast.Call),
     check=check,
-    page="""
-**What.** The program sets a variable for MPS that no release of torch reads, that the target release does not read, that is
-set too late, or to something that is not a number.
-
-**Why.** A name that nobody reads does nothing, and says nothing. `PYTORCH_ENABLE_MPS_FALLBACK` is read once, while torch is
-imported, as a number: `"true"` is none.
-
-**Before.**
-
-```python
-import torch
-
-os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"
-```
-
-**After.**
-
-```python
-os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"
-import torch
-```
-
-**Way out.** The variable that the finding names; set it in the shell, or in the first lines of the program.
-
-**Evidence.** op_lists/environment.yaml, held against the wheels of all releases; aten/src/ATen/mps/MPSFallback.mm for when
-and how it is read.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -31,33 +31,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 RULE = ScanRule(
     id="OC217",
-    slug="compile_backend",
-    title="A backend of torch.compile that a Mac does not have",
     severity="error",
     nodes=(ast.Call,),
     check=check,
-    page="""
-**What.** `torch.compile(..., backend="mps")`, or a backend that needs CUDA.
-
-**Why.** There is no backend of the name mps: the call raises InvalidBackend when the compiled function first runs, or before.
-Inductor, the default, writes Metal kernels for tensors on MPS by itself.
-
-**Before.**
-
-```python
-model = torch.compile(model, backend="mps")
-```
-
-**After.**
-
-```python
-model = torch.compile(model)
-```
-
-**Way out.** `opcheck compile MODEL` tries the variants for a release.
-
-**Evidence.** torch/_dynamo/backends/registry.py of 2.13.0: the names that are registered. Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

@@ -29,32 +29,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 RULE = ScanRule(
     id="OC218",
-    slug="deprecated_check",
-    title="An old way of asking whether there is MPS",
     severity="warning",
     nodes=(ast.Attribute, ast.Call),
     check=check,
-    page="""
-**What.** `torch.has_mps` is asked whether MPS can be used.
-
-**Why.** It is deprecated and warns since torch 2.1. It is True in every macOS build, on a Mac whose macOS is too old as well.
-
-**Before.**
-
-```python
-device = "mps" if torch.has_mps else "cpu"
-```
-
-**After.**
-
-```python
-device = "mps" if torch.backends.mps.is_available() else "cpu"
-```
-
-**Way out.** As above.
-
-**Evidence.** torch/__init__.py, the deprecated attributes. Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

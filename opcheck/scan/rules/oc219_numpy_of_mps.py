@@ -34,34 +34,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 RULE = ScanRule(
     id="OC219",
-    slug="numpy_of_mps",
-    title=".numpy() on a tensor that is on MPS",
     severity="error",
     nodes=(ast.Call,),
     check=check,
-    page="""
-**What.** One expression puts a tensor on MPS and asks it for a NumPy array. Where the source does not tell where the tensor is,
-nothing is said.
-
-**Why.** NumPy reads the CPU's memory only; the call raises `TypeError: can't convert mps:0 device type tensor to numpy. Use
-Tensor.cpu() to copy the tensor to host memory first.`
-
-**Before.**
-
-```python
-array = model(x.to("mps")).to("mps").numpy()
-```
-
-**After.**
-
-```python
-array = model(x.to("mps")).cpu().numpy()
-```
-
-**Way out.** As above.
-
-**Evidence.** torch/csrc/utils/tensor_numpy.cpp. Nothing was tried on a Mac.
-
-**Since.** opcheck 0.1.
-""",
 )

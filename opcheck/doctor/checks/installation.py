@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from opcheck.doctor.check import Check, Examined, found, install, page
+from opcheck.doctor.check import DoctorRule, Examined, found, install
 from opcheck.model import Finding
 from opcheck.oplists.pythons import load_wheels
 from opcheck.versions import Version
@@ -130,114 +130,47 @@ def _not_listed(examined: Examined) -> Iterator[Finding]:
     )
 
 
-CHECKS = (
-    Check(
+RULES = (
+    DoctorRule(
         id="OC310",
-        slug="torch_missing",
-        title="No torch is installed",
         severity="error",
         needs=("the version of Python",),
         check=_missing,
-        page=page(
-            what="The Python that runs opcheck has no torch.",
-            why="Often it is another Python than the one that has it: opcheck looks at its own.",
-            before="$ opcheck doctor    # from another environment",
-            after="$ .venv/bin/python -m pip install opcheck torch && .venv/bin/python -m opcheck doctor",
-            evidence="the metadata of the installed packages; op_lists/pythons.yaml for what pip would find.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC311",
-        slug="python_without_wheel",
-        title="A Python for which no such torch has a macOS wheel",
         severity="error",
         needs=("a Mac", "the version of Python"),
         check=_no_wheel,
-        page=page(
-            what="pip finds no wheel for macOS: no release has one for this Python, or none that the requirements allow.",
-            why="Each release has wheels for a few versions of Python; a newer Python comes some months before the torch for "
-            "it, an older one is dropped.",
-            before='$ python3.10 -m pip install "torch==2.15.*"\nERROR: No matching distribution found for torch',
-            after="$ uv venv --python 3.13 && uv pip install torch",
-            evidence="op_lists/pythons.yaml: what the package index had for macOS arm64, with the date.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC312",
-        slug="torch_without_mps",
-        title="A torch that was built without MPS",
         severity="error",
         needs=("a Mac", "an import of torch"),
         check=_without_mps,
-        page=page(
-            what="torch.backends.mps.is_built() is False.",
-            why="A build for the CPU alone: of a distribution such as conda, or from source with USE_MPS=0. No setting "
-            "brings the backend back.",
-            before="$ python -c 'import torch; print(torch.backends.mps.is_built())'\nFalse",
-            after="$ pip install --force-reinstall torch",
-            evidence="torch.backends.mps.is_built(), asked in a process of its own.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC313",
-        slug="mps_unavailable",
-        title="MPS says that it is not available, for no reason that is known",
         severity="error",
         needs=("a Mac", "an import of torch"),
         check=_unavailable,
-        page=page(
-            what="The build has MPS, macOS and chip are those that it asks for, and torch.backends.mps.is_available() is False.",
-            why="torch found no Metal device. Where a process may not use the GPU, there is none for it.",
-            before="$ ssh mac python train.py    # nobody is logged in at its screen",
-            after="$ python -c 'import torch; torch.zeros(1, device=\"mps\")'    # prints torch's own reason",
-            evidence="torch.backends.mps.is_available(); what opcheck proposes follows from how macOS gives out GPUs, and was "
-            "not observed on a Mac.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC314",
-        slug="torch_import_fails",
-        title="torch is installed and cannot be imported",
         severity="error",
         needs=("an installed torch",),
         check=_fails,
-        page=page(
-            what="`import torch` raised or ended its process, in a child process of opcheck's.",
-            why="A library of another architecture (OC304), an installation that broke off, a file named torch.py beside the "
-            "program, or a variable that torch could not read (OC322).",
-            before="ImportError: dlopen(.../torch/_C.cpython-311-darwin.so): ... incompatible architecture",
-            after="$ pip install --force-reinstall torch",
-            evidence="the last line that the child process printed.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC315",
-        slug="torch_nightly",
-        title="A torch that is no release",
         severity="note",
         needs=("an installed torch",),
         check=_nightly,
-        page=page(
-            what="The version has .dev in it, or is that of a checkout.",
-            why="Registrations change from day to day between releases; opcheck reads released wheels.",
-            before="$ pip install --pre torch --index-url https://download.pytorch.org/whl/nightly/cpu",
-            after="$ pip install torch",
-            evidence="the version in the metadata of the package.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC316",
-        slug="torch_not_listed",
-        title="A torch that the op lists do not know",
         severity="warning",
         needs=("an installed torch",),
         check=_not_listed,
-        page=page(
-            what="The lists hold no such release line.",
-            why="Nothing is known of it: the checks of the pair of torch and macOS are left out.",
-            before="$ opcheck doctor    # torch 1.12",
-            after="$ opcheck lists info; opcheck lists build 2.15.0    # or a newer opcheck",
-            evidence="op_lists/releases.yaml.",
-        ),
     ),
 )

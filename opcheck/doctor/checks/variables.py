@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from opcheck.doctor.check import Check, Examined, found, page
+from opcheck.doctor.check import DoctorRule, Examined, found
 from opcheck.memory.macs import ratio
 from opcheck.model import Finding
 from opcheck.oplists.environment import Explanation, load_environment, number
@@ -149,108 +149,41 @@ def _whole(value: str) -> int | None:
         return None
 
 
-CHECKS = (
-    Check(
+RULES = (
+    DoctorRule(
         id="OC320",
-        slug="invented_variable",
-        title="A variable that no release of torch reads",
         severity="error",
         check=_invented,
-        page=page(
-            what="The name occurs in no wheel of any release.",
-            why="It does nothing, and says nothing. PYTORCH_MPS_LOG_LEVEL, which many guides set, is one.",
-            before="$ export PYTORCH_MPS_LOG_LEVEL=1",
-            after="$ export PYTORCH_MPS_LOG_PROFILE_INFO=4    # prints every CPU fallback",
-            evidence="op_lists/environment.yaml, held against the strings of all wheels.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC321",
-        slug="variable_of_another_release",
-        title="A variable that another release of torch reads",
         severity="warning",
         needs=("an installed torch that the lists hold",),
         check=_other_release,
-        page=page(
-            what="The variable is real, and came with a newer torch than the installed one, or went before it.",
-            why="The installed torch does not look at it, and does not say so.",
-            before="$ PYTORCH_MPS_FAST_MATH=1 python train.py    # torch 2.4",
-            after='$ pip install "torch>=2.5"',
-            evidence="op_lists/environment.yaml: the first and last wheel that has the name.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC322",
-        slug="value_is_no_number",
-        title="A variable whose value is no number",
         severity="error",
         check=_no_number,
-        page=page(
-            what="torch reads the variable as a number, and its value is none, or empty.",
-            why="PYTORCH_ENABLE_MPS_FALLBACK goes through std::stoi, which takes no `true`. PYTORCH_MPS_LOG_PROFILE_INFO "
-            "goes through strtol, which makes 0 of it: nothing is printed, and nothing says why.",
-            before="$ export PYTORCH_ENABLE_MPS_FALLBACK=true",
-            after="$ export PYTORCH_ENABLE_MPS_FALLBACK=1",
-            evidence="aten/src/ATen/mps/MPSFallback.mm; op_lists/environment.yaml for what each takes.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC323",
-        slug="watermarks",
-        title="Watermarks of memory that torch refuses",
         severity="error",
         check=_watermarks,
-        page=page(
-            what="The high ratio is not within 0.0 and 2.0, or the low ratio is above it.",
-            why="The low one is 1.4 where it is not set: who lowers the high one below that must lower both. The first "
-            "tensor on MPS raises otherwise.",
-            before="$ export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.7\nRuntimeError: invalid low watermark ratio 1.4",
-            after="$ export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.7 PYTORCH_MPS_LOW_WATERMARK_RATIO=0.6",
-            evidence="aten/src/ATen/mps/MPSAllocator.h; https://github.com/kohya-ss/sd-scripts/issues/603.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC324",
-        slug="no_memory_limit",
-        title="No limit of memory",
         severity="warning",
         check=_no_limit,
-        page=page(
-            what="PYTORCH_MPS_HIGH_WATERMARK_RATIO is 0.",
-            why="The message of an allocation that fails proposes it. It sets no limit at all: macOS swaps, and "
-            "torch itself warns of a failure of the system.",
-            before="$ export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
-            after="$ opcheck audit app.model:Net --memory 16    # which lines hold the memory, and what lowers it",
-            evidence="the text of the error in every wheel; op_lists/environment.yaml.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC325",
-        slug="bits",
-        title="A sum of bits that means nothing",
         severity="warning",
         check=_bits,
-        page=page(
-            what="The value has bits that the variable does not have, or only such as say how to print, and not what.",
-            why="PYTORCH_MPS_LOG_PROFILE_INFO above 1023 raises when the profiler starts; what else a bit that does not exist does was not read.",
-            before="$ export PYTORCH_MPS_LOG_PROFILE_INFO=128    # INCLUDE_GPU_TIME, of what?",
-            after="$ export PYTORCH_MPS_LOG_PROFILE_INFO=129    # each operation, with its time on the GPU",
-            evidence="aten/src/ATen/mps/MPSProfiler.h, MPSAllocator.h: the bits in op_lists/environment.yaml.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC326",
-        slug="contradiction",
-        title="Variables that contradict each other",
         severity="note",
         check=_contradiction,
-        page=page(
-            what="The profiler is to print CPU fallbacks alone, and fallbacks are off.",
-            why="Without PYTORCH_ENABLE_MPS_FALLBACK=1 an operator that has no kernel raises; what is left to print are "
-            "the few that always fall back.",
-            before="$ PYTORCH_MPS_LOG_PROFILE_INFO=4 python train.py",
-            after="$ PYTORCH_ENABLE_MPS_FALLBACK=1 PYTORCH_MPS_LOG_PROFILE_INFO=4 python train.py",
-            evidence="aten/src/ATen/mps/MPSFallback.mm: what is registered with and without the variable.",
-        ),
     ),
 )

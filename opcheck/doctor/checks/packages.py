@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 from packaging.version import Version as Release
 
-from opcheck.doctor.check import Check, Examined, found, page
+from opcheck.doctor.check import DoctorRule, Examined, found
 from opcheck.errors import UsageError
 from opcheck.model import Finding
 from opcheck.oplists.extensions import LIBRARIES, paired_line
@@ -74,68 +74,29 @@ def _in_script(examined: Examined) -> Iterator[Finding]:
         yield msgspec.structs.replace(finding, rule="")
 
 
-CHECKS = (
-    Check(
+RULES = (
+    DoctorRule(
         id="OC327",
-        slug="set_in_script",
-        title="A script that sets a variable in vain",
         severity="warning",
         needs=("a script to read (--script)",),
         check=_in_script,
-        page=page(
-            what="The script sets a variable for MPS too late, to no number, or one that this release does not read.",
-            why="PYTORCH_ENABLE_MPS_FALLBACK is read once, while torch is imported; every import that imports torch comes after "
-            "it. Only the script tells: from outside, the process looks as if the variable was never set.",
-            before='import torch\nos.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"',
-            after='os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"\nimport torch',
-            evidence="the script, read and not run: opcheck scan's OC216.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC330",
-        slug="extension_mismatch",
-        title="torchvision or torchaudio for another torch",
         severity="error",
         needs=("an installed torch",),
         check=_mismatch,
-        page=page(
-            what="The installed torchvision or torchaudio was released with another torch than the installed one.",
-            why="Their libraries are built against one release: with another the import fails, or their operators are missing "
-            "(`operator torchvision::nms does not exist`).",
-            before="$ pip install --upgrade torch    # torchvision stays as it was",
-            after='$ pip install "torch==2.13.*" "torchvision==0.28.*"',
-            evidence="op_lists/extensions.yaml: what each wheel requires; the tables in the READMEs of pytorch/vision and "
-            "pytorch/audio.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC331",
-        slug="cuda_package_installed",
-        title="A package of the CUDA world is installed on this Mac",
         severity="note",
         needs=("a Mac",),
         check=_installed,
-        page=page(
-            what="A package is installed that has no wheel for macOS, in any version or in this one.",
-            why="It was built from source, or installed without what it is for; code that finds it takes its way for CUDA.",
-            before="$ pip install --no-build-isolation deepspeed",
-            after="$ pip uninstall deepspeed",
-            evidence="op_lists/packages.yaml: what the package index had for macOS arm64, with the date.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC332",
-        slug="package_without_macos",
-        title="A required package that has no wheel for macOS",
         severity="error",
         needs=("requirements to read (--requirements)",),
         check=_required,
-        page=page(
-            what="requirements.txt or pyproject.toml asks for a package that pip does not find for a Mac.",
-            why="pip install fails, or builds from sources that need CUDA.",
-            before="flash-attn>=2.5",
-            after='flash-attn>=2.5; sys_platform == "linux"',
-            evidence="op_lists/packages.yaml: what the package index had for macOS arm64, with the date.",
-        ),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opcheck.doctor.check import Check, Examined, found, install, page
+from opcheck.doctor.check import DoctorRule, Examined, found, install
 from opcheck.memory.macs import ratio
 from opcheck.model import Finding
 from opcheck.oplists.macs import load_macs
@@ -149,123 +149,47 @@ def _not_listed(examined: Examined) -> Iterator[Finding]:
 
 _PAIR = ("a Mac", "the macOS version", "an installed torch that the lists hold")
 
-CHECKS = (
-    Check(
+RULES = (
+    DoctorRule(
         id="OC301",
-        slug="macos_too_old",
-        title="The macOS is older than the one that this torch asks for",
         severity="error",
         needs=_PAIR,
         check=_too_old,
-        page=page(
-            what="torch.backends.mps.is_available() is False: this release starts its MPS backend on a newer "
-            "macOS only.",
-            why="Each release has a minimum of its own: 12.3 up to torch 2.5, 13.0 up to 2.8, 14.0 up to 2.14, 15.0 "
-            "in 2.15. The platform in a wheel's name is not it: pip installs torch 2.9 on macOS 11.",
-            before='$ pip install "torch==2.15.*"    # on macOS 14',
-            after='$ pip install "torch==2.14.*"',
-            evidence="`minimum_macos_text` in op_lists/releases.yaml: the sentence in each wheel's library.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC302",
-        slug="known_wrong_results",
-        title="This torch on this macOS is known for wrong results that another pair has not",
         severity="warning",
         needs=(*_PAIR, "the version of Python"),
         check=_wrong_results,
-        page=page(
-            what="Advisories hold for this torch release on this macOS, a newer torch or macOS is without them, and "
-            "pip can install that torch.",
-            why="Some faults are in Apple's graph library, and come with a macOS until torch goes around them. "
-            "They raise nothing. What a pair cannot avoid is not told here; the audit of a model tells all of "
-            "what its own calls meet (OC112).",
-            before='$ pip install "torch==2.9.*"    # on macOS 26',
-            after='$ pip install "torch==2.15.*"',
-            evidence="op_lists/advisories, each statement with its issue; `opcheck audit` names them.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC303",
-        slug="intel_mac",
-        title="A Mac with an Intel processor",
         severity="error",
         needs=("a Mac", "the chip"),
         check=_intel,
-        page=page(
-            what="The processor is Intel's.",
-            why="PyTorch stopped to build for Intel Macs after 2.2: pip finds no newer torch, and what the op lists say was "
-            "read out of the wheels for Apple silicon.",
-            before="$ pip install --upgrade torch    # 2.2.2, or no matching distribution",
-            after='$ pip install "torch==2.2.*"      # and device = "cpu"',
-            evidence="op_lists/pythons.yaml, asked of the package index; "
-            "https://github.com/pytorch/pytorch/pull/141182",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC304",
-        slug="x86_python",
-        title="A Python for Intel processors on Apple silicon",
         severity="error",
         needs=("a Mac", "the chip"),
         check=_rosetta,
-        page=page(
-            what="The Mac has Apple's processor, and this Python is built for Intel's: Rosetta translates it.",
-            why="pip installs what fits the interpreter: the torch of Intel Macs, whose last release is 2.2. The usual cause is "
-            "a conda or Homebrew that came from an Intel Mac (its folder is /usr/local, not /opt/homebrew).",
-            before="$ python3 -c 'import platform; print(platform.machine())'\nx86_64",
-            after="$ /opt/homebrew/bin/python3 -m venv .venv && . .venv/bin/activate\n"
-            "$ python3 -c 'import platform; print(platform.machine())'\narm64",
-            evidence="sysctl.proc_translated and machdep.cpu.brand_string beside platform.machine().",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC305",
-        slug="virtual_machine",
-        title="macOS in a virtual machine",
         severity="warning",
         needs=("a Mac",),
         check=_virtual,
-        page=page(
-            what="kern.hv_vmm_present is 1, the model is a VirtualMac, or a variable says that it is a runner hosted "
-            "by GitHub.",
-            why="GitHub's documentation says that MPS does not work there, because of Apple's Virtualization Framework. "
-            "People report that it says to be available, and that the first tensor raises: out of memory, with none allocated.",
-            before="runs-on: macos-15\nsteps: [{run: pytest -m mps}]",
-            after="runs-on: ubuntu-latest\nsteps: [{run: opcheck audit app.model:Net}]",
-            evidence="https://github.com/actions/runner-images/issues/9918, "
-            "https://github.com/actions/runner-images/issues/11899, and GitHub's documentation of arm64 macOS runners.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC306",
-        slug="little_memory",
-        title="Little memory for a GPU",
         severity="note",
         needs=("a Mac", "the macOS version", "the memory"),
         check=_memory,
-        page=page(
-            what="The Mac has 8 GB of memory or less.",
-            why="The GPU shares the memory with everything else. Metal recommends a part of it; torch gives cached memory back "
-            "from 1.4 times that on and raises above 1.7 times.",
-            before="$ opcheck audit app.model:Net",
-            after="$ opcheck audit app.model:Net --memory 8    # which line holds the memory, and what would lower it",
-            evidence="op_lists/macs.yaml: what Macs reported; torch.mps.recommended_max_memory() where torch has it.",
-        ),
     ),
-    Check(
+    DoctorRule(
         id="OC307",
-        slug="macos_not_listed",
-        title="A macOS that the op lists do not know",
         severity="note",
         needs=("a Mac", "the macOS version"),
         check=_not_listed,
-        page=page(
-            what="The macOS is newer than the newest that a statement in the lists speaks of.",
-            why="Nothing is known of it, which is not the same as nothing being wrong.",
-            before="$ opcheck doctor    # macOS 99",
-            after="$ pip install --upgrade opcheck",
-            evidence="the macOS versions in op_lists/limitations and op_lists/advisories.",
-        ),
     ),
 )
