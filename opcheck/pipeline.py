@@ -58,6 +58,12 @@ _OF_A_RUN = (
     "that the program runs there"
 )
 
+#: opcheck/simulate/machine.py answers the rest
+_OF_THE_MACHINE = (
+    "what a Mac answers beside torch and platform: sys.platform, os.name, sysconfig, its memory and "
+    "processors are this machine's; libraries read platform.system() and machine() of this machine, too"
+)
+
 #: set as guides tell people to; in none of the macOS wheels of 1.13 to 2.15 (op_lists/environment.yaml)
 _NOT_READ = "PYTORCH_MPS_LOG_LEVEL"
 
@@ -335,6 +341,8 @@ def headline(trace: Trace, outcomes: Collection[tuple[str, str | None]], target:
 def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
     yield from _NEVER_CHECKED
     yield TRACERS.get(trace.tracer, _OF_A_RUN)
+    if trace.mode == "run":
+        yield _OF_THE_MACHINE
     if trace.mode == "train":
         yield "steps after the first, and losses other than this one" + (
             f": {trace.loss}" if trace.loss else ""

@@ -131,7 +131,7 @@ def prepare(
     # transformers asks once, at import, whether there is an MPS device.
     eager: list[Problem] = []
     births = Births()
-    with mps_backend(target.macos), uncompiled(eager), births.while_loading():
+    with mps_backend(target), uncompiled(eager), births.while_loading():
         loaded = live or load(request.model, request.config, dtype=request.dtype)
         inputs = called_with(loaded, request)
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else AsModule(loaded.model)

@@ -57,9 +57,6 @@ _BACKEND_SINCE: dict[str, Version] = {
 _PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS now"
 _V2_7 = Version(2, 7)
 
-#: a Mac with 16 GB lets torch recommend about two thirds of it; this stands in for it.
-_RECOMMENDED = 10_922_666_666
-
 _MISSING = object()
 
 
@@ -153,9 +150,6 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
     def bytes_now(*_: Any, **__: Any) -> int:
         return allocated()
 
-    def recommended() -> int:
-        return _RECOMMENDED
-
     def the_stream(*_: Any, **__: Any) -> MacStream:
         return stream
 
@@ -166,7 +160,6 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         (torch.mps, "set_rng_state", _set_rng_state),
         (torch.mps, "current_allocated_memory", bytes_now),
         (torch.mps, "driver_allocated_memory", bytes_now),
-        (torch.mps, "recommended_max_memory", recommended),
         (torch.mps, "set_per_process_memory_fraction", _nothing()),
         (torch.mps, "compile_shader", _no_metal),
         (torch.mps, "load_metallib", _no_metal),

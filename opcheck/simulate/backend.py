@@ -9,12 +9,13 @@ import torch
 
 from opcheck.simulate import told
 from opcheck.simulate.events import AnyEvent
+from opcheck.simulate.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-    from opcheck.versions import Version
+    from opcheck.versions import Target
 
 
 class _Replacement(NamedTuple):
@@ -27,6 +28,10 @@ def _yes(*_args: Any, **_kwargs: Any) -> bool:
     return True
 
 
+def _no(*_args: Any, **_kwargs: Any) -> bool:
+    return False
+
+
 def _one(*_args: Any, **_kwargs: Any) -> int:
     return 1
 
@@ -37,6 +42,18 @@ def _zero(*_args: Any, **_kwargs: Any) -> int:
 
 def _nothing(*_args: Any, **_kwargs: Any) -> None:
     return None
+
+
+def _name() -> str:
+    return CHIP
+
+
+def _cores() -> int:
+    return GPU_CORES
+
+
+def _recommended() -> int:
+    return WORKING_SET
 
 
 def _stream(*_args: Any) -> torch.Stream:
@@ -97,6 +114,11 @@ _ALWAYS = (
     _Replacement(torch, "Generator", _Generator),
     _Replacement(torch, "Event", AnyEvent),
     _Replacement(torch._C, "_group_tensors_by_device_and_dtype", _group),
+    _Replacement(torch.version, "cuda", None),
+    _Replacement(torch.backends.cuda, "is_built", _no),
+    _Replacement(torch.backends.mps, "get_name", _name),
+    _Replacement(torch.backends.mps, "get_core_count", _cores),
+    _Replacement(torch.mps, "recommended_max_memory", _recommended),
     _Replacement(torch.mps, "is_available", _yes),
     _Replacement(torch.mps, "device_count", _one),
     _Replacement(torch.mps, "synchronize", _nothing),
@@ -115,14 +137,14 @@ _ALWAYS = (
 
 
 @contextlib.contextmanager
-def mps_backend(macos: Version) -> Iterator[None]:
-    """For the length of the block this process seems to run on a Mac of this version.
+def mps_backend(target: Target) -> Iterator[None]:
+    """For the length of the block this process seems to run on that Mac.
 
     transformers reads ``is_available`` once, at import (integrations/sdpa_attention.py): enter this before.
     """
 
     def newer(major: int, minor: int = 0) -> bool:
-        return told.is_newer(macos, major, minor)
+        return told.ask(told.is_newer, major, minor)
 
     def newer_than_13(minor: int = 0) -> bool:
         return newer(13, minor)
@@ -139,7 +161,7 @@ def mps_backend(macos: Version) -> Iterator[None]:
     try:
         for each in present:
             setattr(each.place, each.name, each.value)
-        with told.environment_noted():
+        with told.telling(target), told.environment_noted(), mac_machine():
             yield
     finally:
         for each in before:

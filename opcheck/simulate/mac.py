@@ -63,7 +63,7 @@ def simulated_mac(
     try:
         device = DeviceMode(on_cpu)
         with (
-            mps_backend(target.macos),
+            mps_backend(target),
             autocast,
             simulator,
             device,

@@ -7,33 +7,58 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
-    from opcheck.versions import Target, Version
+    from opcheck.versions import Target
+
+    Answer = TypeVar("Answer")
 
 FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 
-#: (major, minor, whether the Mac is as new)
-_macos: set[tuple[int, int, bool]] = set()
+#: the Mac that this process seems to be, the innermost last
+_targets: list[Target] = []
+_answers: dict[tuple[Callable[..., Any], tuple[Hashable, ...]], Any] = {}
 #: what the variable was read as
 _fallback: set[str | None] = set()
 
 
-def is_newer(macos: Version, major: int, minor: int) -> bool:
-    """What ``torch.backends.mps.is_macos_or_newer`` says on that Mac."""
-    answer = (macos.major, macos.minor) >= (major, minor)
-    _macos.add((major, minor, answer))
+@contextlib.contextmanager
+def telling(target: Target) -> Iterator[None]:
+    """For the length of the block it is this target that Python is told of."""
+    _targets.append(target)
+    try:
+        yield
+    finally:
+        _targets.pop()
+
+
+def is_telling() -> bool:
+    """Whether this process seems to be a Mac."""
+    return bool(_targets)
+
+
+def ask(decide: Callable[..., Answer], *details: Hashable) -> Answer:
+    """``decide(target, *details)``: a function at the top of a module, of these arguments alone."""
+    target = _targets[-1]
+    key = (decide, details)
+    answer: Answer = decide(target, *details)
+    # A fork for another target answers anew: that the answers are alike is what it was made for.
+    _answers.setdefault(key, answer)
     return answer
+
+
+def is_newer(target: Target, major: int, minor: int) -> bool:
+    """What ``torch.backends.mps.is_macos_or_newer`` says on that Mac."""
+    return (target.macos.major, target.macos.minor) >= (major, minor)
 
 
 def fits(target: Target) -> bool:
     """Whether the target would have been told of in the same words."""
-    macos = (target.macos.major, target.macos.minor)
     return _fallback <= {_value(target)} and all(
-        (macos >= (major, minor)) is answer for major, minor, answer in _macos
+        decide(target, *details) == answer for (decide, details), answer in list(_answers.items())
     )
 
 

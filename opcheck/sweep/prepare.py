@@ -14,7 +14,7 @@ from opcheck.capture.vision import prepare_torchvision
 from opcheck.oplists.registrations import load
 from opcheck.simulate.backend import mps_backend
 from opcheck.sweep.records import LIBRARIES
-from opcheck.versions import MACOS_MAJORS, Version
+from opcheck.versions import MACOS_MAJORS, Target, Version
 
 #: What transformers asks once, at import: whether there is an MPS device.
 _MACOS = Version(MACOS_MAJORS[-1])
@@ -41,7 +41,7 @@ def preload(library: str, name: str = "") -> None:
     """
     if library not in LIBRARIES:
         return
-    with mps_backend(_MACOS):
+    with mps_backend(Target(torch=Version.parse(load().releases[-1].line), macos=_MACOS)):
         found = find(library, f"{library}:{name}")
         getattr(found, name, None)
 

@@ -16,7 +16,7 @@ import torch
 from torch.testing._internal import common_methods_invocations, common_utils
 
 from opcheck.simulate.backend import mps_backend
-from opcheck.versions import Version
+from opcheck.versions import Target, Version
 from scripts.opinfo.store import DTYPES, PASSES
 
 _GATE = "if torch.backends.mps.is_available():"
@@ -56,7 +56,8 @@ def expectations(macos: str) -> dict[str, dict[str, dict[str, str]]]:
     """OpInfo -> pass -> dtype -> ``pass``, ``xfail`` or ``skip``; the dtypes that the CI runs and no others."""
     module = lists(macos)
     # 2.8 asks torch.backends.mps for the version, too.
-    with mps_backend(Version.parse(macos)):
+    here = Target(torch=Version.parse(torch.__version__), macos=Version.parse(macos))
+    with mps_backend(here):
         forward = list(module.mps_ops_modifier(_copies()))
         # The gradient test runs under the forward expectations too: without them 14 OpInfos of 2.13 would
         # "pass" whose kernels do not exist.
