@@ -98,9 +98,7 @@ def mutated(draw: st.DrawFn, documents: Sequence[Any]) -> Any:
     return document
 
 
-def _change(
-    draw: st.DrawFn, parent: Any, key: Any, document: Any, every: list[Path_]
-) -> None:
+def _change(draw: st.DrawFn, parent: Any, key: Any, document: Any, every: list[Path_]) -> None:
     """Change the value of a key of its parent."""
     how = draw(st.sampled_from(("replace", "remove", "rename", "repeat", "wrap", "move", "add")))
     if how == "remove":
@@ -177,7 +175,18 @@ _YAML_VALUES = (
     "9" * 5000,
     "1:" * 2000 + "1",
 )
-_BYTES = (b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\x1b", b"\xc3", b"\n\n", b"\xe2\x80\xa8", b"{", b'"')
+_BYTES = (
+    b"\x00",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf",
+    b"\r",
+    b"\x1b",
+    b"\xc3",
+    b"\n\n",
+    b"\xe2\x80\xa8",
+    b"{",
+    b'"',
+)
 
 
 @st.composite

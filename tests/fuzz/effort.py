@@ -23,6 +23,7 @@ def fuzzed(
     quick: int,
     long: int,
     kept: Sequence[Any] = (),
+    mending: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a test of a property that takes a trial and an example.
 
@@ -31,6 +32,7 @@ def fuzzed(
         quick: how many of them ``make test`` tries; always the same.
         long: how many new ones the marker ``fuzz`` tries.
         kept: examples that failed once; both begin with them.
+        mending: whether what it finds is not mended yet, so that ``make test`` leaves it out.
     """
     efforts = {
         "quick": settings(max_examples=quick, derandomize=True, **_ALWAYS),
@@ -38,8 +40,14 @@ def fuzzed(
     }
 
     def decorate(holds: Callable[..., None]) -> Callable[..., None]:
+        quickly = pytest.mark.fuzz if mending else ()
+
         @pytest.mark.parametrize(
-            "effort", ["quick", pytest.param("long", marks=pytest.mark.fuzz)]
+            "effort",
+            [
+                pytest.param("quick", marks=quickly),
+                pytest.param("long", marks=pytest.mark.fuzz),
+            ],
         )
         def test(effort: str, trial: Any) -> None:
             def tried(content: Any) -> None:

@@ -16,12 +16,53 @@ from tests.fuzz.trial import Trial
 LEFT_OUT = {"lists build", "site build"}
 
 NUMBERS = ("0", "1", "-1", "2", "1e999", "nan", "inf", "9" * 5000, "0x10", "1_0", "", "٣")
-VERSIONS = ("2.13", "2.4", "1.13", "1.12", "9.9", "2", "2.13.1", "2.13.0+cpu", "v2.13", "15", "14.4", "26", "newest", "all", "last 2", "last 0", "last " + "9" * 5000, ">=2.9", ">=2.9,<2.9", "1." * 2000 + "1", "9" * 5000, "2.13.0.dev1", "")
+VERSIONS = (
+    "2.13",
+    "2.4",
+    "1.13",
+    "1.12",
+    "9.9",
+    "2",
+    "2.13.1",
+    "2.13.0+cpu",
+    "v2.13",
+    "15",
+    "14.4",
+    "26",
+    "newest",
+    "all",
+    "last 2",
+    "last 0",
+    "last " + "9" * 5000,
+    ">=2.9",
+    ">=2.9,<2.9",
+    "1." * 2000 + "1",
+    "9" * 5000,
+    "2.13.0.dev1",
+    "",
+)
 WORDS = (
-    *("aten::mm", "torch.fft.rfft", "isin", "F.gelu", "OC102", "complex_mul", "schema", "2.9", "2.13"),
+    *(
+        "aten::mm",
+        "torch.fft.rfft",
+        "isin",
+        "F.gelu",
+        "OC102",
+        "complex_mul",
+        "schema",
+        "2.9",
+        "2.13",
+    ),
     *("models.py:encoder", "models.py", "torch.nn:Linear", "timm:resnet50", "timm:", "x.pt2", ":"),
     *("transformers:Bert*", "report.json", "train.py", ".", "missing.json", "/dev/null", "-"),
-    *("torch=2.9,macos=14", "torch=2.13,macos=15,fallback=1", "torch=", "=,=", "a=1", "x=1x2:float32"),
+    *(
+        "torch=2.9,macos=14",
+        "torch=2.13,macos=15,fallback=1",
+        "torch=",
+        "=,=",
+        "a=1",
+        "x=1x2:float32",
+    ),
     *("1x3x4:float32", "float16", "float64", "fallback=3", "bytes=10MB", "bytes=" + "9" * 5000),
     *("sgd:momentum=0.9", "1" + "x1" * 500, "-1x2", "1x2:nothing", "a='[1, 2'", "a=" + "[" * 200),
 )
@@ -79,7 +120,7 @@ def _value(flag: click.Option) -> st.SearchStrategy[str]:
     return st.one_of(*([st.sampled_from(near)] * 4), st.sampled_from(NASTY))
 
 
-@fuzzed(command_lines(), quick=400, long=20000)
+@fuzzed(command_lines(), quick=400, long=20000, mending=True)
 def test_a_command_line(trial: Trial, content: list[str]) -> None:
     with swept():
         trial(content, {**FILES, "report.json": WHOLE})

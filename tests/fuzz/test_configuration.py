@@ -129,9 +129,7 @@ def _text(value: str) -> str:
     return json.dumps(value, ensure_ascii=True).replace("\\ud", "\\u0").replace("\x7f", " ")
 
 
-DAMAGED = st.one_of(
-    mutated([CONFIGURATION]).map(as_toml), bytes_mutated([as_toml(CONFIGURATION)])
-)
+DAMAGED = st.one_of(mutated([CONFIGURATION]).map(as_toml), bytes_mutated([as_toml(CONFIGURATION)]))
 
 
 @fuzzed(st.tuples(DAMAGED, st.sampled_from(VERBS)), quick=100, long=8000)
@@ -148,6 +146,7 @@ def test_an_own_configuration(trial: Trial, content: tuple[bytes, list[str]]) ->
     ),
     quick=50,
     long=4000,
+    mending=True,
 )
 def test_a_table_of_pyproject(trial: Trial, content: tuple[Any, list[str]]) -> None:
     document, arguments = content
@@ -175,6 +174,7 @@ def test_a_baseline_of_a_scan(trial: Trial, content: bytes) -> None:
     ),
     quick=60,
     long=4000,
+    mending=True,
 )
 def test_a_list_of_models(trial: Trial, content: tuple[bytes, str]) -> None:
     text, suffix = content
@@ -214,4 +214,3 @@ class _undone:  # noqa: N801 - a context manager
 
     def __exit__(self, *_error: object) -> None:
         self._patch.undo()
-

@@ -45,7 +45,19 @@ LOGS = st.one_of(
     ),
     st.binary(max_size=200),
 )
-ASKED = ("text", "json", "yaml", "sarif", "junit", "github", "gitlab", "csv", "jsonl", "markdown", "html")
+ASKED = (
+    "text",
+    "json",
+    "yaml",
+    "sarif",
+    "junit",
+    "github",
+    "gitlab",
+    "csv",
+    "jsonl",
+    "markdown",
+    "html",
+)
 
 
 @fuzzed(st.tuples(LOGS, st.sampled_from(ASKED), st.booleans()), quick=80, long=8000)

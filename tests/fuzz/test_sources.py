@@ -13,7 +13,7 @@ from tests.fuzz.documents import NASTY, TEXTS, bytes_mutated, damaged
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.trial import Trial
 
-PYTHON = b'''# -*- coding: utf-8 -*-
+PYTHON = b"""# -*- coding: utf-8 -*-
 import os, torch
 import torch.nn as nn
 from torch.cuda.amp import autocast, GradScaler
@@ -36,7 +36,7 @@ torch.utils.data.DataLoader([], pin_memory=True, **{"a": 1})
 torch.distributed.init_process_group(backend="nccl")
 async def f(a, /, b): return [await c async for c in (lambda: 1)() if (d := c)]
 torch.compile(Net(), backend="cudagraphs")
-'''
+"""
 NOTEBOOK = {
     "nbformat": 4,
     "nbformat_minor": 5,
@@ -128,13 +128,15 @@ PROGRAMS = st.one_of(
 ASKED = ("text", "json", "yaml", "sarif", "junit", "github", "gitlab", "csv", "jsonl", "markdown")
 
 
-@fuzzed(st.tuples(PROGRAMS, st.sampled_from(ASKED)), quick=120, long=10000)
+@fuzzed(st.tuples(PROGRAMS, st.sampled_from(ASKED)), quick=120, long=10000, mending=True)
 def test_a_program_is_scanned(trial: Trial, content: tuple[bytes, str]) -> None:
     program, name = content
     trial(["scan", ".", "-f", name], {"train.py": program, "fine.py": PYTHON})
 
 
-@fuzzed(st.tuples(damaged([NOTEBOOK], with_yaml=False), st.sampled_from(ASKED)), quick=80, long=6000)
+@fuzzed(
+    st.tuples(damaged([NOTEBOOK], with_yaml=False), st.sampled_from(ASKED)), quick=80, long=6000
+)
 def test_a_notebook_is_scanned(trial: Trial, content: tuple[bytes, str]) -> None:
     notebook, name = content
     trial(["scan", "a.ipynb", "-f", name], {"a.ipynb": notebook})
@@ -144,7 +146,9 @@ def test_a_notebook_is_scanned(trial: Trial, content: tuple[bytes, str]) -> None
     st.tuples(
         st.one_of(
             bytes_mutated([REQUIREMENTS, PYPROJECT]),
-            st.lists(TEXTS, max_size=5).map(lambda lines: "\n".join(lines).encode(errors="replace")),
+            st.lists(TEXTS, max_size=5).map(
+                lambda lines: "\n".join(lines).encode(errors="replace")
+            ),
         ),
         st.sampled_from(("requirements.txt", "pyproject.toml")),
         st.booleans(),

@@ -55,7 +55,9 @@ def members(draw: st.DrawFn) -> dict[str, bytes]:
     elif how == "empty":
         found[name] = b""
     elif how == "rename":
-        outside = st.sampled_from(("../out.py", "/tmp/out.py", "torchgen/../../out.py", "torch/é.py"))
+        outside = st.sampled_from(
+            ("../out.py", "/tmp/out.py", "torchgen/../../out.py", "torch/é.py")
+        )
         found[draw(outside)] = content
     elif how == "text":
         found[name] = draw(TEXTS).encode("utf-8", errors="replace")
@@ -92,4 +94,3 @@ limitations:
 @fuzzed(st.one_of(yaml_mutated([PROPOSAL]), bytes_mutated([PROPOSAL])), quick=12, long=300)
 def test_a_proposal_is_reviewed(trial: Trial, content: bytes) -> None:
     trial(["lists", "merge", "new.yaml"], {"new.yaml": content})
-

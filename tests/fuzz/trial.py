@@ -60,9 +60,7 @@ class Trial:
         self._home = root / "home"
         self._temporary = root / "tmp"
 
-    def __call__(
-        self, args: Sequence[str], files: dict[str, bytes], *, stdin: bytes = b""
-    ) -> Run:
+    def __call__(self, args: Sequence[str], files: dict[str, bytes], *, stdin: bytes = b"") -> Run:
         """Run it among these files, and hold what it did against the oracle."""
         done = self._done(args, files, stdin)
         _judge(args, done, allowed=_outputs(args))
@@ -165,9 +163,7 @@ class _Stream(io.TextIOWrapper):
 def _streams(stdin: bytes) -> Iterator[tuple[_Stream, _Stream]]:
     # stderr is written as Python itself opens it: what cannot be encoded is escaped.
     out = _Stream(io.BytesIO(), encoding="utf-8", write_through=True)
-    err = _Stream(
-        io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True
-    )
+    err = _Stream(io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
     before = sys.stdin
     sys.stdin = _Stream(io.BytesIO(stdin), encoding="utf-8")
     try:
