@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from opcheck import documents
+from opcheck.documents import DocumentError
 from opcheck.errors import InputError
 from opcheck.model import Record
 from opcheck.names import DTYPES
@@ -146,10 +148,13 @@ def _json(path: Path) -> Document:
     """A JSON file; YAML would read 1e-05 as a text."""
     document = Document(path.name)
     try:
-        document.value = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        document.report((), f"cannot be read: {error.strerror}")
-    except msgspec.DecodeError as error:
+        content = documents.read(path)
+    except DocumentError as error:
+        document.report((), f"cannot be read: {error}")
+        return document
+    try:
+        document.value = documents.from_json(content)
+    except DocumentError as error:
         document.report((), str(error))
     return document
 

@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from opcheck.documents import brief
 from opcheck.errors import OpcheckError, UnknownTargetError, UsageError
 from opcheck.oplists.registrations import OpLists
 from opcheck.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
@@ -39,7 +40,7 @@ _OPERATORS: dict[str, Callable[[Version, Version], bool]] = {
     "<": operator.lt,
 }
 _CONDITION = re.compile(rf"({'|'.join(_OPERATORS)})\s*(\d[\w.+]*)")
-_LAST = re.compile(r"last\s+(\d+)")
+_LAST = re.compile(r"last\s+(\d{1,9})")
 _FORMS = 'write "2.13", ">=2.9", ">=2.9,<2.12", "last 3", "newest" or "all", or a list of them'
 
 
@@ -133,7 +134,7 @@ def _named(
     try:
         return _one(text.strip().lower(), what, known, single)
     except OpcheckError as error:
-        error.context = "; ".join(filter(None, (f"{what} {text!r}", error.context)))
+        error.context = "; ".join(filter(None, (f"{what} {brief(text)}", error.context)))
         raise
 
 

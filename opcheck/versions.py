@@ -6,10 +6,12 @@ import re
 
 import msgspec
 
+from opcheck.documents import brief
 from opcheck.errors import NewerThanListsError, UnknownTargetError, UsageError
 
-_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:[.\-+a-z].*)?")
-_MACOS = re.compile(r"(\d+)(?:\.(\d+))?(?:\.\d+)?")
+# As many digits as a version can have: Python reads no integer of more than 4,300.
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:[.\-+a-z].*)?")
+_MACOS = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?(?:\.\d{1,9})?")
 
 #: macOS majors that exist, up to the newest one that a statement in the lists speaks of.
 #: Apple renumbered after 15: the next was 26.
@@ -37,7 +39,9 @@ class Version(msgspec.Struct, frozen=True, order=True):
         """
         match = _VERSION.fullmatch(text) or _MACOS.fullmatch(text)
         if match is None:
-            raise UsageError(f"not a version: {text!r}", hint="write it as 2.13, 2.13.1 or 15.1")
+            raise UsageError(
+                f"not a version: {brief(text)}", hint="write it as 2.13, 2.13.1 or 15.1"
+            )
         return cls(int(match[1]), int(match[2] or 0))
 
 

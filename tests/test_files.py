@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.errors import UsageError
-from opcheck.files import write_text
+from opcheck.files import is_file, write_text
 
 
 def test_a_file_is_written_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -20,13 +20,38 @@ def test_a_file_is_written_and_nothing_beside_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_link_is_followed(tmp_path: Path) -> None:
-    file, link = tmp_path / "file", tmp_path / "link"
+def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    file, link, circle = tmp_path / "file", tmp_path / "link", tmp_path / "circle"
     file.write_text("old")
     link.symlink_to(file)
-    write_text(link, "new")
-    assert link.is_symlink()
-    assert file.read_text() == "new"
+    circle.symlink_to(circle)
+    for path in (link, circle):
+        write_text(path, "new")
+        assert not path.is_symlink()
+        assert path.read_text() == "new"
+    assert file.read_text() == "old"
+
+
+def test_a_link_to_a_pipe_is_written_to(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    link = tmp_path / "stdout"
+    link.symlink_to(f"/dev/fd/{writing}")
+    write_text(link, "text")
+    os.close(writing)
+    assert os.read(reading, 10) == b"text"
+    os.close(reading)
+
+
+def test_half_a_character_is_written_as_its_number(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "\udcff")
+    assert (tmp_path / "file").read_text() == "\\udcff"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 5000, "\ud800"])
+def test_a_name_that_the_system_refuses_is_a_usage_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        write_text(tmp_path / name, "text")
+    assert not is_file(tmp_path / name)
 
 
 def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from opcheck.errors import InputError
+from opcheck.files import is_file
 from opcheck.model import Birth
 from opcheck.traits import WATCHED
 
@@ -38,7 +39,7 @@ def births(file: str) -> tuple[Birth, ...]:
         InputError: no such file, or it cannot be read as one of the two.
     """
     path = Path(file)
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(
             f"there is no file {file}",
             context=f"--checkpoint {file}, working directory {Path.cwd()}",

@@ -11,6 +11,7 @@ import torch
 
 from opcheck.capture.blame import one_line
 from opcheck.errors import InputError
+from opcheck.files import is_file
 
 GRAMMAR = "write FILE or NAME=FILE, with a suffix of "
 
@@ -42,7 +43,7 @@ def read(texts: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _content(path: Path, text: str) -> Any:
     reader = _READERS.get(path.suffix.lower())
-    if reader is None or not path.is_file():
+    if reader is None or not is_file(path):
         raise InputError(
             f"there is no file {path}" if reader else f"cannot read inputs from {path.name}",
             context=f"--input-file {text}",

@@ -14,10 +14,13 @@ from torch.utils._pytree import tree_map_only
 from opcheck.capture import derive, input_files
 from opcheck.capture.build import values
 from opcheck.capture.load import Arguments, Loaded
+from opcheck.documents import brief
 from opcheck.errors import InputError, UsageError
 from opcheck.names import parse_dtype
 
 GRAMMAR = "write 1x3x224x224:float32, name=1x128:int64, or scalar:float32"
+#: of a size: no 64-bit number has more.
+_DIGITS = 19
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +115,8 @@ def parse_input(text: str) -> InputSpec:
         return InputSpec(name=name, shape=(), dtype=kind)
     shape = []
     for size in sizes.split("x"):
-        if not (size.isascii() and size.isdigit()):
-            raise _unreadable(text, start, f"expected a size, found {size!r}")
+        if not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
+            raise _unreadable(text, start, f"expected a size, found {brief(size)}")
         shape.append(int(size))
         start += len(size) + 1
     return InputSpec(name=name, shape=tuple(shape), dtype=kind)
@@ -141,7 +144,9 @@ def _describe(path: str, value: Any) -> Iterator[str]:
 
 def _unreadable(text: str, position: int, why: str) -> InputError:
     return InputError(
-        f"cannot read the input {text!r}: {why}", context=f"character {position + 1}", hint=GRAMMAR
+        f"cannot read the input {brief(text)}: {why}",
+        context=f"character {position + 1}",
+        hint=GRAMMAR,
     )
 
 

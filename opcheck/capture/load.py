@@ -19,6 +19,7 @@ from opcheck.capture.blame import one_line, own_line
 from opcheck.capture.build import OnMps, building, fill_meta
 from opcheck.capture.vision import prepare_torchvision
 from opcheck.errors import ModelLoadError, OpcheckError
+from opcheck.files import is_file
 from opcheck.names import parse_dtype
 
 T = TypeVar("T")
@@ -164,7 +165,7 @@ def _hint(error: Exception) -> str:
 
 
 def _exported(spec: str) -> tuple[nn.Module, Arguments | None]:
-    if not Path(spec).is_file():
+    if not is_file(spec):
         raise ModelLoadError(
             f"there is no file {spec}", context=_place(spec), hint="torch.export.save() writes one"
         )

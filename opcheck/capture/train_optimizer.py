@@ -8,8 +8,8 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-import yaml
 
+from opcheck.documents import DocumentError, brief, from_yaml
 from opcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def _argument(text: str, context: str) -> tuple[str, Any]:
             f"not an argument: {text.strip()!r}", context=context, hint="write it as NAME=VALUE"
         )
     try:
-        return name.strip(), yaml.safe_load(value)
-    except yaml.YAMLError as error:
+        return name.strip(), from_yaml(value)
+    except DocumentError as error:
         raise UsageError(
-            f"not a YAML value: {value!r}", context=context, hint="write it as NAME=VALUE"
+            f"not a YAML value: {brief(value)}", context=context, hint="write it as NAME=VALUE"
         ) from error

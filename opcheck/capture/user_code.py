@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from opcheck.errors import ModelLoadError
+from opcheck.files import is_file
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -36,7 +37,7 @@ def load(spec: str, config: dict[str, Any]) -> tuple[Callable[..., Any], Argumen
 
 def _from_file(file: Path, spec: str) -> ModuleType:
     """Run the file as ``python file.py`` does, but for ``__name__``."""
-    if not file.is_file():
+    if not is_file(file):
         names = [path.name for path in file.parent.glob("*.py")]
         near = difflib.get_close_matches(file.name, names, cutoff=0.75)  # all end in .py
         raise ModelLoadError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import sys
 from collections.abc import Callable, Iterable
 from datetime import date
 from importlib import import_module
@@ -13,13 +12,10 @@ from typing import Any
 
 import click
 
+from opcheck import documents
+from opcheck.documents import DocumentError
 from opcheck.errors import UsageError
 from opcheck.ignores import Entry, Ignores
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FILE, OWN_FILE = "pyproject.toml", "opcheck.toml"
 
@@ -128,10 +124,10 @@ def today() -> date:
 def _toml(path: Path) -> dict[str, Any] | None:
     """What a file holds; None: there is none."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
+        return documents.from_toml(documents.read(path))
+    except DocumentError as error:
+        if error.missing:
+            return None
         raise UsageError(
             f"cannot read the configuration: {error}", context=path.name, hint="correct the file"
         ) from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from opcheck.cli import VERBS, asking, capturing, flags, output
 from opcheck.errors import UsageError
+from opcheck.files import is_file
 
 if TYPE_CHECKING:
     from opcheck.changes.records import Comparison
@@ -71,7 +72,7 @@ def command(
 
 
 def _is_report(text: str) -> bool:
-    return PurePath(text).suffix.lower() in _REPORTS or Path(text).is_file()
+    return PurePath(text).suffix.lower() in _REPORTS or is_file(text)
 
 
 def _misused(message: str) -> UsageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -85,10 +86,11 @@ def output(text: str = "Write the report there, not to stdout.") -> _Flag:
 
 
 def _possible_file(_ctx: click.Context, _flag: click.Parameter, value: str) -> str:
-    path = Path(value)
-    if value in STDOUT or (path.parent.is_dir() and not path.is_dir()):
+    # Not Path.is_dir: it raises for names that the system refuses.
+    is_folder = os.path.isdir(value)  # noqa: PTH112
+    if value in STDOUT or (os.path.isdir(Path(value).parent) and not is_folder):  # noqa: PTH112
         return value
-    wrong = "it is a directory" if path.is_dir() else "no such directory"
+    wrong = "it is a directory" if is_folder else "no such directory"
     raise UsageError(
         f"cannot write the report: {wrong}",
         context=value,
@@ -121,19 +123,31 @@ def verbose(text: str = "Nothing cut in the text.") -> _Flag:
     return flag("--verbose", "-v", is_flag=True, help=text)
 
 
+#: processes at once
+MOST_JOBS = 1024
+
+
 def jobs(default: int | None, text: str) -> _Flag:
     """``--jobs N``."""
-    return flag("--jobs", "-j", type=click.IntRange(min=1), default=default, metavar="N", help=text)
+    return flag(
+        "--jobs", "-j", type=click.IntRange(1, MOST_JOBS), default=default, metavar="N", help=text
+    )
+
+
+#: seconds of a --timeout: a year
+LONGEST = 365 * 86400
 
 
 def timeout(default: float, text: str) -> _Flag:
-    """``--timeout SECONDS``, of which there must be some."""
+    """``--timeout SECONDS``: more than none, and no more than the timers of every platform take."""
 
     def positive(_ctx: click.Context, _flag: click.Parameter, value: float) -> float:
-        if value > 0:
+        if 0 < value <= LONGEST:
             return value
         raise UsageError(
-            "the timeout must be more than nothing",
+            "the timeout must be more than nothing"
+            if value <= 0
+            else f"the timeout must be a number of at most {LONGEST:,} seconds",
             context="--timeout",
             hint=f"try {default:g}",
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
 from opcheck.cli import VERBS, asking, flags, output, requested
 from opcheck.errors import UsageError
+from opcheck.files import is_file
 from opcheck.gate import FAIL_ON, exit_code
 from opcheck.model import Report
 from opcheck.oplists.registrations import load
@@ -154,7 +154,7 @@ def _program(module: str, program: Sequence[str]) -> tuple[str, Sequence[str]]:
         raise UsageError(
             "no program to run", context="opcheck run", hint="opcheck run train.py, or -m package"
         )
-    if not Path(program[0]).is_file():
+    if not is_file(program[0]):
         raise UsageError(
             f"no such file: {program[0]}",
             context="opcheck run",

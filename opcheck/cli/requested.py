@@ -6,11 +6,15 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from opcheck.capture.request import AUTOCAST, DEFAULT_TRACER, PRECISIONS, CaptureRequest
+from opcheck.documents import DocumentError, brief, from_yaml
 from opcheck.errors import OpcheckError, UsageError
 from opcheck.model import Scalar
 from opcheck.names import parse_dtype
 from opcheck.oplists.registrations import OpLists
 from opcheck.versions import MACOS_MAJORS, Version, parse_macos, parse_torch
+
+#: GB of a --memory-limit: more than any machine has
+MOST_MEMORY = 1_000_000
 
 
 def request_of(
@@ -128,14 +132,14 @@ def setting(text: str) -> tuple[str, Scalar | list[object] | dict[str, object]]:
     Raises:
         UsageError: no name, or no YAML.
     """
-    import yaml  # noqa: PLC0415  (only where a setting is given)
-
     name, equals, value = text.partition("=")
     try:
-        content = yaml.safe_load(value)
-    except yaml.YAMLError as error:
+        content = from_yaml(value)
+    except DocumentError as error:
         raise UsageError(
-            f"not a YAML value: {value!r}", context=f"--config {text}", hint="quote it: a='[1, 2]'"
+            f"not a YAML value: {brief(value)}",
+            context=f"--config {text}",
+            hint="quote it: a='[1, 2]'",
         ) from error
     if not (equals and name.strip()):
         raise UsageError(
@@ -147,6 +151,9 @@ def setting(text: str) -> tuple[str, Scalar | list[object] | dict[str, object]]:
 
 
 def _not_negative(limit: float) -> float:
-    if limit >= 0:
+    if 0 <= limit <= MOST_MEMORY:
         return limit
-    raise UsageError("the memory must not be negative", context="--memory-limit", hint="try 8")
+    wrong = (
+        "must not be negative" if limit < 0 else f"must be a number of at most {MOST_MEMORY:,} GB"
+    )
+    raise UsageError(f"the memory {wrong}", context="--memory-limit", hint="try 8")

@@ -13,6 +13,7 @@ import click
 
 from opcheck.capture.request import MODES
 from opcheck.cli import VERBS, asking, flags, output
+from opcheck.cli.requested import MOST_MEMORY
 from opcheck.errors import UsageError
 from opcheck.oplists.registrations import load
 from opcheck.ranges import pairs
@@ -98,7 +99,7 @@ def command() -> None:
 @flags.timeout(120.0, "Time that a model may take in a mode.")
 @flags.flag(
     "--memory-limit",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(0, MOST_MEMORY, min_open=True),
     default=4.0,
     metavar="GB",
     help="Memory that a model may take.",

@@ -9,7 +9,7 @@ import click
 from opcheck.capture.request import CaptureRequest
 from opcheck.cli import VERBS, asking, flags, output
 from opcheck.errors import UsageError
-from opcheck.files import write_text
+from opcheck.files import is_file, write_text
 from opcheck.gate import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.observe import told
 from opcheck.observe.propose import proposed
@@ -80,7 +80,7 @@ def _predicted(name: str, seen: told.Told, inputs: tuple[str, ...], lists: OpLis
                 hint="name a model, or leave them out",
             )
         return told.read(name)
-    if Path(name).is_file() and not name.endswith(".pt2"):
+    if is_file(name) and not name.endswith(".pt2"):
         raise UsageError(
             "neither a report nor a model",
             context=name,

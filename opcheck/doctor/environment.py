@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck import documents
+from opcheck.documents import DocumentError, brief
 from opcheck.errors import UsageError
 from opcheck.model import Record
 from opcheck.versions import Version
@@ -112,23 +114,29 @@ def read(path: Path) -> Environment:
     """
     hint = "write it on the machine in question: opcheck doctor --gather > environment.json"
     try:
-        environment = msgspec.json.decode(path.read_bytes(), type=Environment)
+        environment = _decoded(documents.read(path))
         # Versions are parsed by the checks: what is none is refused here, once.
         texts = [environment.machine.macos, environment.python.version]
         texts += [environment.torch.version] if environment.torch else []
         for text in filter(None, texts):
             Version.parse(text)
-    except OSError as error:
-        reason = error.strerror or str(error)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        reason = f"not a gathered environment: {error}"
+    except DocumentError as error:
+        reason = str(error)
     except UsageError as error:
         reason = error.message
     else:
         if environment.schema == SCHEMA:
             return environment
-        reason = f"its schema is {environment.schema!r}, not {SCHEMA!r}"
+        reason = f"its schema is {brief(environment.schema)}, not {SCHEMA!r}"
     raise UsageError(reason, context=f"--from {path}", hint=hint)
+
+
+def _decoded(content: bytes) -> Environment:
+    try:
+        return documents.from_json(content, Environment)
+    except DocumentError as error:
+        message = f"not a gathered environment: {error}"
+        raise UsageError(message) from error
 
 
 def dump(environment: Environment) -> str:

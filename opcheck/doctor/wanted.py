@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from opcheck import documents
 from opcheck.errors import UsageError
 from opcheck.model import Finding, GroupLocation, Record, SourceLocation
 from opcheck.scan.engine import scan
@@ -28,12 +29,11 @@ def requirements(path: Path) -> tuple[Requirement, ...]:
         UsageError: the file cannot be read.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = documents.read_text(path)
         listed = list(in_pyproject(text) if path.suffix == ".toml" else in_lines(text.splitlines()))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+    except ValueError as error:
         raise UsageError(
-            f"cannot read the requirements: {reason}",
+            f"cannot read the requirements: {error}",
             context=f"--requirements {path}",
             hint="name a requirements.txt or a pyproject.toml",
         ) from error

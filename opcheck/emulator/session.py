@@ -120,7 +120,7 @@ class Emulation:
     def read_variables(self) -> None:
         """Take the fallback variable as the program has set it: MPSFallback.mm reads it once, at import."""
         # std::stoi takes the number that the text begins with.
-        number = re.match(r"\s*[+-]?\d+", os.environ.get(told.FALLBACK_VARIABLE, ""))
+        number = re.match(r"\s*[+-]?\d{1,4000}", os.environ.get(told.FALLBACK_VARIABLE, ""))
         on = number is not None and int(number[0]) != 0
         if on is not self.target.cpu_fallback:
             self.target = msgspec.structs.replace(self.target, cpu_fallback=on)

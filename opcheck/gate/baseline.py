@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
-from opcheck import __version__
+from opcheck import __version__, documents
+from opcheck.documents import DocumentError, brief
 from opcheck.errors import UsageError
 from opcheck.files import write_text
 from opcheck.fingerprint import VERSION, fingerprints
@@ -24,13 +24,8 @@ from opcheck.gate.records import Cell, Known
 from opcheck.model import Record, Report
 from opcheck.report.yaml import dump
 
-try:
-    from yaml import CSafeLoader as _Loader
-except ImportError:  # a PyYAML that was built without libyaml
-    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
-
 SCHEMA = "opcheck-baseline/1"
-_NUMBERED = re.compile(r"opcheck-baseline/(\d+)")
+_NUMBERED = re.compile(r"opcheck-baseline/(\d{1,9})")
 _AGAIN = "write it anew: opcheck gate --baseline FILE --update-baseline"
 
 
@@ -57,19 +52,17 @@ def read(path: Path) -> Baseline:
         UsageError: it cannot be read, is damaged, or is of another schema or of other fingerprints.
     """
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        missing = isinstance(error, FileNotFoundError)
+        content = documents.from_yaml(documents.read(path))
+    except DocumentError as error:
         raise UsageError(
-            f"cannot read the baseline: {reason}",
+            f"cannot read the baseline: {error}",
             context=str(path),
-            hint="write the first one by --update-baseline" if missing else _AGAIN,
+            hint="write the first one by --update-baseline" if error.missing else _AGAIN,
         ) from error
     _check(content, path)
     try:
-        return msgspec.convert(content, Baseline)
-    except msgspec.ValidationError as error:
+        return documents.convert(content, Baseline)
+    except DocumentError as error:
         raise UsageError(
             f"the baseline is damaged: {error}", context=str(path), hint=_AGAIN
         ) from error
@@ -80,7 +73,7 @@ def _check(content: Any, path: Path) -> None:
     found = _NUMBERED.fullmatch(schema) if isinstance(schema, str) else None
     if found is None:
         raise UsageError(
-            f"this is no baseline: its schema is {schema!r}", context=str(path), hint=_AGAIN
+            f"this is no baseline: its schema is {brief(schema)}", context=str(path), hint=_AGAIN
         )
     if schema != SCHEMA:
         newer = int(found[1]) > 1
@@ -91,7 +84,7 @@ def _check(content: Any, path: Path) -> None:
         )
     if content.get("fingerprints") != VERSION:
         raise UsageError(
-            f"the baseline knows findings by other fingerprints: {content.get('fingerprints')!r}",
+            f"the baseline knows findings by other fingerprints: {brief(content.get('fingerprints'))}",
             context=f"{path}; this is opcheck {__version__}, whose are {VERSION!r}",
             hint=f"none of its findings would be found again; {_AGAIN}",
         )
@@ -186,4 +179,4 @@ def _order(entry: Known) -> tuple[str, ...]:
 
 def _numbers(target: str) -> tuple[list[int], str]:
     """Puts torch 2.9 before torch 2.10."""
-    return [int(number) for number in re.findall(r"\d+", target)], target
+    return [int(number) for number in re.findall(r"\d{1,9}", target)], target

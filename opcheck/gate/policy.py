@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from opcheck.documents import brief
 from opcheck.errors import UsageError
 from opcheck.fingerprint import fingerprints
 from opcheck.memory.macs import asked
@@ -46,7 +47,7 @@ _SPEAKS = {
 #: Those that speak of calls that raise at another place: where their dtype comes from.
 _ORIGINS = ("OC140", "OC141", "OC142")
 
-_SIZE = re.compile(r"(\d+)\s*(?:([kmg])(i?)b)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,18})\s*(?:([kmg])(i?)b)?", re.IGNORECASE)
 
 
 class Policy(Record, frozen=True, kw_only=True):
@@ -137,13 +138,13 @@ def limit(text: str) -> tuple[str, int]:
     found = _SIZE.fullmatch(value)
     if name not in LIMITS:
         raise UsageError(
-            f"nothing to limit: {name!r}",
+            f"nothing to limit: {brief(name)}",
             context=f"--max {text}",
             hint=f"known: {', '.join(LIMITS)}",
         )
     if found is None or (found[2] and name != "bytes"):
         raise UsageError(
-            f"not a limit: {value!r}",
+            f"not a limit: {brief(value)}",
             context=f"--max {text}",
             hint="write it as bytes=10MB" if name == "bytes" else f"write it as {name}=3",
         )

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import yaml
 
+from opcheck import documents
+from opcheck.documents import DocumentError
 from opcheck.errors import OpListError
 
 #: Where a value stands in a file: the keys and indices that lead to it.
@@ -16,7 +18,6 @@ Path_ = tuple[str | int, ...]
 
 Kind = TypeVar("Kind")
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _CONVERTED = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null")}
 
@@ -63,17 +64,17 @@ def read(path: Path, name: str) -> Document:
     """
     document = Document(name)
     try:
-        node = yaml.compose(path.read_bytes(), Loader=_LOADER)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        document.problems.append(Problem(name, line, "", f"not YAML: {error.problem}"))
-    except yaml.YAMLError as error:
-        document.problems.append(Problem(name, 1, "", f"not YAML: {error}"))
-    except OSError as error:
-        document.problems.append(Problem(name, 0, "", f"cannot be read: {error.strerror}"))
-    else:
-        if node is not None:
-            document.value = _value(node, (), document)
+        content = documents.read(path)
+    except DocumentError as error:
+        document.problems.append(Problem(name, 0, "", f"cannot be read: {error}"))
+        return document
+    try:
+        node = documents.compose(content)
+    except DocumentError as error:
+        document.problems.append(Problem(name, error.line or 1, "", f"not YAML: {error}"))
+        return document
+    if node is not None:
+        document.value = _value(node, (), document)
     return document
 
 
@@ -118,7 +119,11 @@ def _value(node: Any, path: Path_, document: Document) -> Any:
         return node.value
     if node.tag == f"{_TAG}str":
         return node.value
-    return yaml.load(node.value, Loader=_LOADER)  # noqa: S506  (a safe loader)
+    try:
+        return documents.from_yaml(node.value)
+    except DocumentError as error:
+        document.report(path, str(error))
+        return node.value
 
 
 def _mapping(node: yaml.MappingNode, path: Path_, document: Document) -> dict[str, Any]:

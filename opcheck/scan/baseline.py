@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck import documents
 from opcheck.catalogue import SEVERITIES
+from opcheck.documents import DocumentError, brief
 from opcheck.errors import UsageError
 from opcheck.fingerprint import VERSION, fingerprints
 from opcheck.model import Record
@@ -61,18 +63,20 @@ def read(path: Path) -> frozenset[str]:
         UsageError: it cannot be read, is damaged, or of another version.
     """
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_Baseline)
-    except OSError as error:
+        content = documents.read(path)
+    except DocumentError as error:
         raise UsageError(
-            f"cannot read the baseline: {error.strerror}",
+            f"cannot read the baseline: {error}",
             context=str(path),
             hint="make it with --update-baseline",
         ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    try:
+        found = documents.from_json(content, _Baseline)
+    except DocumentError as error:
         raise UsageError(f"a damaged baseline: {error}", context=str(path), hint=_AGAIN) from error
     if (found.schema, found.fingerprints) != (SCHEMA, VERSION):
         raise UsageError(
-            f"a baseline of another version: {found.schema}, fingerprints {found.fingerprints}",
+            f"a baseline of another version: {brief(found.schema)}, fingerprints {brief(found.fingerprints)}",
             context=f"{path}; this opcheck reads {SCHEMA}, fingerprints {VERSION}",
             hint=_AGAIN,
         )

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Iterator
-from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from opcheck.documents import from_toml
 from opcheck.scan.packages import packages
 from opcheck.scan.rule import Hit
 from opcheck.scan.rules.oc214_package_without_macos import RULE, describe
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 #: What a marker asks about on a Mac; what is not here is as on this machine.
 _MAC = {
@@ -62,7 +56,7 @@ def in_pyproject(text: str) -> Iterator[tuple[str, int, str]]:
     Raises:
         ValueError: it is not TOML.
     """
-    content: dict[str, Any] = tomllib.loads(text)
+    content = from_toml(text)
     project = content.get("project", {})
     lines = text.splitlines()
     for one in project.get("dependencies", []):

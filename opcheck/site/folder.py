@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck import documents
+from opcheck.documents import DocumentError
 from opcheck.errors import UsageError
 
 #: By this file an earlier site is known, and by what it lists, that nobody put anything else there.
@@ -42,8 +44,8 @@ def check(output: Path) -> None:
             return
         if MARKER not in present:
             raise _refused("the folder is not empty, and no earlier site", output)
-        ours = msgspec.json.decode((output / MARKER).read_bytes(), type=_Files)
-    except (OSError, msgspec.DecodeError) as error:
+        ours = documents.from_json(documents.read(output / MARKER), _Files)
+    except (OSError, DocumentError) as error:
         raise _refused(f"the folder cannot be read: {error}", output) from error
     others = sorted(present - {*ours.files, MARKER})
     if ours.schema != SCHEMA or others:

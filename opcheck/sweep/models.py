@@ -10,8 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck import documents
 from opcheck.capture.parent import environment
 from opcheck.capture.request import CaptureRequest
+from opcheck.documents import DocumentError
 from opcheck.errors import ModelLoadError, UsageError
 from opcheck.sweep.records import LIBRARIES, Config, Model, library_of
 
@@ -68,18 +70,17 @@ def _entries(text: str) -> Iterator[_Entry]:
         return
     path = Path(text)
     try:
-        content = path.read_text(encoding="utf-8")
+        content = documents.read_text(path)
+    except DocumentError as error:
+        raise UsageError(
+            f"cannot read the list of models: {error}", context=text, hint="name a file"
+        ) from error
+    try:
         for each in _parsed(content, path.suffix):
             yield each if isinstance(each, _Entry) else _Entry(each)
-    except OSError as error:
+    except DocumentError as error:
         raise UsageError(
-            f"cannot read the list of models: {error.strerror}", context=text, hint="name a file"
-        ) from error
-    except (ValueError, msgspec.ValidationError) as error:
-        raise UsageError(
-            f"not a list of models: {' '.join(str(error).split())}",
-            context=text,
-            hint=f"each is {_FORM}",
+            f"not a list of models: {error}", context=text, hint=f"each is {_FORM}"
         ) from error
 
 
@@ -87,11 +88,9 @@ def _parsed(content: str, suffix: str) -> list[str | _Entry]:
     if suffix == ".txt":
         lines = (line.partition("#")[0].strip() for line in content.splitlines())
         return [line for line in lines if line]
-    if suffix == ".toml":
-        return msgspec.toml.decode(content, type=_File).models
-    raw = msgspec.yaml.decode(content)
+    raw = documents.from_toml(content) if suffix == ".toml" else documents.from_yaml(content)
     whole = {"models": raw} if isinstance(raw, list) else raw
-    return msgspec.convert(whole, _File).models
+    return documents.convert(whole, _File).models
 
 
 def _listed(patterns: list[str]) -> dict[str, list[Model]]:

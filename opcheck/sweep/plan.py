@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from opcheck.files import is_file
 from opcheck.oplists.registrations import OpLists
 from opcheck.sweep.folder import About, Folder, key_of, sources
 from opcheck.sweep.records import Model, Task, target_name
@@ -74,6 +75,6 @@ def plan(
 
 def _content(spec: str) -> str:
     """Digest of the file that a model is named in; empty where it is named in none."""
-    name = spec if Path(spec).is_file() else spec.rpartition(":")[0]
+    name = spec if is_file(spec) else spec.rpartition(":")[0]
     file = Path(name)
-    return hashlib.sha256(file.read_bytes()).hexdigest() if name and file.is_file() else ""
+    return hashlib.sha256(file.read_bytes()).hexdigest() if name and is_file(file) else ""

@@ -78,6 +78,12 @@ def test_an_input_that_does_not_parse(text: str, why: str, position: int) -> Non
     ]
 
 
+def test_a_size_has_no_more_digits_than_a_64_bit_number() -> None:
+    with pytest.raises(InputError, match="expected a size") as caught:
+        parse_input("9" * 5000)
+    assert len(str(caught.value)) < 500
+
+
 class Two(nn.Module):
     def __init__(self) -> None:
         super().__init__()
