@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-_ALWAYS = {
-    "deadline": None,
-    "database": None,
-    "suppress_health_check": list(HealthCheck),
-    "print_blob": False,
-}
+_ALWAYS = settings(
+    deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=False
+)
 
 
 def fuzzed(
@@ -35,8 +32,8 @@ def fuzzed(
         mending: whether what it finds is not mended yet, so that ``make test`` leaves it out.
     """
     efforts = {
-        "quick": settings(max_examples=quick, derandomize=True, **_ALWAYS),
-        "long": settings(max_examples=long, phases=[Phase.explicit, *_PHASES], **_ALWAYS),
+        "quick": settings(_ALWAYS, max_examples=quick, derandomize=True),
+        "long": settings(_ALWAYS, max_examples=long),
     }
 
     def decorate(holds: Callable[..., None]) -> Callable[..., None]:
@@ -61,9 +58,7 @@ def fuzzed(
         test.__name__ = holds.__name__
         test.__doc__ = holds.__doc__
         test.__module__ = holds.__module__
-        return test
+        made: Callable[..., None] = test
+        return made
 
     return decorate
-
-
-_PHASES = (Phase.generate, Phase.shrink)

@@ -98,7 +98,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
     count = draw(st.integers(0, 3))
     words = st.one_of(st.sampled_from(WORDS), st.sampled_from(WORDS), st.sampled_from(NASTY))
     parts += [[draw(words)] for _ in range(count)]
-    if name == "doctor" or name == "sweep models":
+    if name in {"doctor", "sweep models"}:
         # Where a sweep keeps its results, and what a machine is, is its own.
         parts = [part for part in parts if part[0] not in {"--folder", "--gather"}]
     ordered = draw(st.permutations(parts))

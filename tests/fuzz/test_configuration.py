@@ -205,7 +205,7 @@ def swept() -> Any:
     return _undone(patch)
 
 
-class _undone:  # noqa: N801 - a context manager
+class _undone:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
 

@@ -111,7 +111,7 @@ PIECES = st.one_of(
             "\\",
             "'''",
             "x = b'\xff'",
-            "𝐱.cuda()",
+            "\U0001d431.cuda()",
             "%%bash\nls",
             "!ls",
             "x?",

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -76,11 +77,13 @@ class Trial:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         before = self._files()
-        with _streams(stdin) as (out, err), _surroundings(self._home, self._temporary, self.work):
-            with _ended_in_time():
-                code = run(list(args))
-            texts = [stream.buffer.getvalue().decode("utf-8") for stream in (out, err)]
-        return Run(code, *texts, self._files() - before)
+        with (
+            _streams(stdin) as (out, err),
+            _surroundings(self._home, self._temporary, self.work),
+            _ended_in_time(),
+        ):
+            code = run(list(args))
+        return Run(code, _written(out), _written(err), self._files() - before)
 
     def _files(self) -> frozenset[str]:
         return frozenset(
@@ -116,11 +119,9 @@ def _judge_error(done: Run, about: str) -> None:
 
 def _format(args: Sequence[str]) -> str:
     """The format that stdout is asked for; empty: a text."""
-    found = ""
-    for flag, value in zip(args, [*args[1:], ""], strict=True):
-        if flag in {"-f", "--format"} and value in _FORMATS:
-            found = value
-    return "" if _outputs(args) else found
+    asked = [value for flag, value in pairwise(args) if flag in {"-f", "--format"}]
+    name = asked[-1] if asked else ""
+    return name if name in _FORMATS and not _outputs(args) else ""
 
 
 def _outputs(args: Sequence[str]) -> frozenset[str]:
@@ -128,7 +129,7 @@ def _outputs(args: Sequence[str]) -> frozenset[str]:
     flags = {"-o", "--output", "--propose", "--save-graph", "--baseline"}
     return frozenset(
         os.path.normpath(value)
-        for flag, value in zip(args, args[1:], strict=False)
+        for flag, value in pairwise(args)
         if flag in flags and value not in {"", "-"}
     )
 
@@ -153,19 +154,20 @@ def _refuse(word: str) -> None:
     raise AssertionError(word)
 
 
-class _Stream(io.TextIOWrapper):
-    """What takes the place of a standard stream."""
-
-    buffer: io.BytesIO  # type: ignore[assignment]
+def _written(stream: io.TextIOWrapper) -> str:
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue().decode("utf-8")
 
 
 @contextlib.contextmanager
-def _streams(stdin: bytes) -> Iterator[tuple[_Stream, _Stream]]:
+def _streams(stdin: bytes) -> Iterator[tuple[io.TextIOWrapper, io.TextIOWrapper]]:
     # stderr is written as Python itself opens it: what cannot be encoded is escaped.
-    out = _Stream(io.BytesIO(), encoding="utf-8", write_through=True)
-    err = _Stream(io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    err = io.TextIOWrapper(
+        io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True
+    )
     before = sys.stdin
-    sys.stdin = _Stream(io.BytesIO(stdin), encoding="utf-8")
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             yield out, err
