@@ -14,28 +14,34 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import site
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from opcheck import __version__
+from opcheck import __version__, documents
 from opcheck.capture.noting import digest, names_in
 from opcheck.capture.parent import environment
 from opcheck.capture.request import CaptureRequest
+from opcheck.documents import DocumentError
+from opcheck.files import replaced
 from opcheck.model import Record, Report
 from opcheck.oplists.registrations import data_directory
 
 #: A change of what is kept, or of how, is another version: older entries are not found.
-_VERSION = "opcheck-cache/1"
+_VERSION = "opcheck-cache/2"
 _OWN = Path(__file__).parent
 #: What an entry begins with: the SHA-256 of the rest.
 _CHECKSUM = 32
+#: The names of entries, and of what is not an entry yet.
+_OWN_NAME = re.compile(
+    r"[0-9a-f]{8,64}\.msgpack|\.[0-9a-f]{8,64}\.msgpack\.[0-9a-f]{12}\.tmp|tmp\w{8}\.tmp"
+)
 #: Days after which an entry that nobody asked for goes.
 _KEPT = 30.0
 
@@ -61,6 +67,8 @@ class Dependencies(Record, frozen=True, kw_only=True):
 
 
 class _Entry(Record, frozen=True, kw_only=True):
+    #: the key that it was made for: a file that was given another name is no entry.
+    key: str
     dependencies: Dependencies
     report: Report
 
@@ -89,24 +97,25 @@ class Cache:
         """The report of this request and its target, if all that it depends on is as it was."""
         path = self._path(request)
         try:
-            content = path.read_bytes()
+            content = documents.read(path, follow=False)
             checksum, body = content[:_CHECKSUM], content[_CHECKSUM:]
             entry = _ENTRY.decode(body) if checksum == _checksum(body) else None
-        except (OSError, msgspec.MsgspecError):
+        except (DocumentError, msgspec.MsgspecError, RecursionError):
             return None
-        if entry is None or not _as_it_was(entry.dependencies, request):
+        if entry is None or entry.key != path.stem or not _as_it_was(entry.dependencies, request):
             return None
         with contextlib.suppress(OSError):
-            os.utime(path)
+            os.utime(path, follow_symlinks=False)
         return entry.report
 
     def keep(self, request: CaptureRequest, report: Report, found: Dependencies) -> None:
         """Keep a report, if it may be kept: it is whole, and what it depends on is known."""
         if found.unknowable or not report.capture["complete"]:
             return
-        body = msgspec.msgpack.encode(_Entry(dependencies=found, report=report))
+        path = self._path(request)
+        body = msgspec.msgpack.encode(_Entry(key=path.stem, dependencies=found, report=report))
         with contextlib.suppress(OSError):
-            self._write(self._path(request), _checksum(body) + body)
+            self._write(path, _checksum(body) + body)
 
     def _path(self, request: CaptureRequest) -> Path:
         key = _key(request)
@@ -114,14 +123,10 @@ class Cache:
 
     def _write(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            Path(beside).replace(path)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
+        if path.parent.is_symlink():
+            return
+        with replaced(path) as file:
+            file.write(content)
         _forget_old(path.parent)
 
 
@@ -293,5 +298,5 @@ def _forget_old(folder: Path) -> None:
     before = time.time() - _KEPT * 86400
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime < before:
+            if _OWN_NAME.fullmatch(path.name) and path.lstat().st_mtime < before:
                 path.unlink()

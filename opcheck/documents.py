@@ -47,15 +47,21 @@ class DocumentError(ValueError):
         self.missing = missing
 
 
-def read(path: str | Path, most: int = MOST) -> bytes:
+def read(path: str | Path, most: int = MOST, *, follow: bool = True) -> bytes:
     """The bytes of a regular file, or of a pipe that some process writes into.
+
+    Args:
+        path: the file.
+        most: bytes that it may have.
+        follow: whether the path may be a link.
 
     Raises:
         DocumentError: it does not exist, may not be read, is longer than ``most``, or is a folder or a device.
     """
     try:
         # Opening a pipe without a writer would wait for one.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+        descriptor = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
         try:
             _check_kind(descriptor)
             return _bytes(descriptor, most)

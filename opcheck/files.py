@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from opcheck.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+    from typing import BinaryIO
 
 
 def write_text(path: Path, text: str) -> None:
@@ -25,24 +27,38 @@ def write_text(path: Path, text: str) -> None:
     """
     # Half a character, as in a file's name that is no UTF-8, as the six characters of its number.
     content = text.encode("utf-8", "backslashreplace")
-    beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
         if _is_device(path):
             # Renaming over /dev/null would leave a file there.
             path.write_bytes(content)
             return
-        try:
-            _create(beside, content)
-            beside.replace(path)
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink()
+        with replaced(path) as file:
+            file.write(content)
     except (OSError, ValueError) as error:  # a ValueError: there is a null character in the name
         raise UsageError(
             f"cannot write the file: {getattr(error, 'strerror', None) or error}",
             context=str(path),
             hint="name a file in a directory that exists and that you may write to",
         ) from error
+
+
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """A new file beside the path, to be written to; it takes the place of the path at the end of the block.
+
+    Raises:
+        OSError: it cannot be made, or cannot take that place; whatever is raised, nothing of it stays.
+    """
+    # A name that nobody can have put a link at; and even then the link is not followed.
+    beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
+            yield file
+        beside.replace(path)
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            beside.unlink()
 
 
 def is_file(path: str | Path) -> bool:
@@ -55,10 +71,3 @@ def _is_device(path: Path) -> bool:
         return not stat.S_ISREG(path.stat().st_mode)
     except OSError:  # it does not exist, or its links go round in a circle
         return False
-
-
-def _create(path: Path, content: bytes) -> None:
-    """Write a file that was not there before."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
-        file.write(content)

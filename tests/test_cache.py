@@ -55,6 +55,39 @@ def test_nothing_changed_is_the_same_report(kept: Cache) -> None:
     assert kept.find(REQUEST) == REPORT
 
 
+def test_an_entry_that_was_made_for_another_key_is_none(kept: Cache) -> None:
+    (entry,) = kept.folder.rglob("*.msgpack")
+    other = msgspec.structs.replace(REQUEST, torch="2.12")
+    place = kept._path(other)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(entry.read_bytes())
+    assert kept.find(other) is None
+    assert kept.find(REQUEST) == REPORT
+
+
+def test_no_link_in_the_cache_is_followed(kept: Cache, tmp_path: Path) -> None:
+    (entry,) = kept.folder.rglob("*.msgpack")
+    elsewhere = tmp_path / "elsewhere"
+    entry.rename(elsewhere)
+    entry.symlink_to(elsewhere)
+    before = elsewhere.read_bytes()
+    assert kept.find(REQUEST) is None
+    kept.keep(REQUEST, REPORT, Dependencies(absent=("/no/such",)))
+    assert elsewhere.read_bytes() == before
+    assert kept.find(REQUEST) == REPORT
+
+
+def test_only_entries_are_forgotten(kept: Cache) -> None:
+    (entry,) = kept.folder.rglob("*.msgpack")
+    old, mine = entry.with_name(f"{'0' * 32}.msgpack"), entry.with_name("thesis.tex")
+    for file in (old, mine):
+        file.write_text("years")
+        os.utime(file, (1, 1))
+    kept.keep(REQUEST, REPORT, Dependencies())
+    assert mine.read_text() == "years"
+    assert not old.exists()
+
+
 def test_a_file_that_was_written_anew_with_the_same_content_is_no_change(kept: Cache) -> None:
     Path("net.py").write_text("import helper\n")
     os.utime("net.py", (1, 1))

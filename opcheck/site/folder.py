@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -65,8 +65,9 @@ def write(output: Path, files: Mapping[str, str]) -> None:
     """
     check(output)
     place = output.resolve()
-    beside = place.with_name(f".{place.name}.{os.getpid()}.new")
-    earlier = place.with_name(f".{place.name}.{os.getpid()}.old")
+    token = secrets.token_hex(6)
+    beside = place.with_name(f".{place.name}.{token}.new")
+    earlier = place.with_name(f".{place.name}.{token}.old")
     try:
         with _removed(beside):
             _fill(beside, files)

@@ -5,28 +5,32 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import hashlib
 import os
+import re
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opcheck import __version__
+from opcheck import __version__, documents
+from opcheck.documents import DocumentError
 from opcheck.errors import UsageError
 from opcheck.files import write_text
 from opcheck.model import Record
 from opcheck.sweep.records import Model, Result, target_name
-from opcheck.sweep.schema import FORMAT
+from opcheck.sweep.schema import FORMAT, TABLES
 from opcheck.versions import Target
 
 if TYPE_CHECKING:
     from typing import Self
 
 ABOUT, LOCK, RESULTS = "sweep.json", "sweep.lock", "results"
+_PART, _RESULT = re.compile("[0-9a-f]{2}"), re.compile(r"[0-9a-f]{32}\.json")
 
 #: What a result follows from, within opcheck; a test holds it against the imports of ``sweep/measure.py``.
 SOURCES = (
@@ -87,7 +91,9 @@ class Folder:
             raise _cannot_write(self.path, error) from error
         self._lock.take()
         try:
-            if not self._fresh:
+            if self._fresh:
+                _check_ours(self.path)
+            else:
                 about(self.path)
         except UsageError:
             self._lock.give()
@@ -133,33 +139,63 @@ def about(path: Path) -> About | None:
         UsageError: another version wrote it, or nothing of ours did.
     """
     file = path / ABOUT
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        if any(each.name != LOCK for each in path.iterdir()):
-            raise UsageError(
-                "this folder is not that of a sweep, and not empty",
-                context=str(path),
-                hint="name another folder with --folder; it is made where there is none",
-            ) from None
+    marker = _marker(path)
+    if marker is None:
         return None
-    except OSError as error:
-        raise UsageError(f"cannot read the folder: {error.strerror}", context=str(file)) from error
     try:
-        number = msgspec.json.decode(content, type=dict[str, object]).get("format")
-        if number == FORMAT:
-            return msgspec.json.decode(content, type=About)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        if marker["format"] == FORMAT:
+            return documents.convert(marker, About)
+    except DocumentError as error:
         raise UsageError(
             f"the folder's description is damaged: {error}",
             context=str(file),
             hint="begin anew with --fresh",
         ) from error
     raise UsageError(
-        f"the folder was written by another version of opcheck: its format is {number}, this one's {FORMAT}",
+        f"the folder was written by another version of opcheck: its format is {marker['format']}, this one's {FORMAT}",
         context=str(file),
         hint="sweep into another folder, or begin this one anew with --fresh",
     )
+
+
+def _marker(path: Path) -> dict[str, Any] | None:
+    """What a folder says of itself, whatever version wrote it; None: it is empty.
+
+    Raises:
+        UsageError: it is not the folder of a sweep.
+    """
+    file = path / ABOUT
+    try:
+        content = documents.read(file, follow=False)
+        found: dict[str, Any] = documents.from_json(content, dict[str, Any])
+    except DocumentError as error:
+        if error.missing and all(each.name == LOCK for each in path.iterdir()):
+            return None
+        if error.missing:
+            message = "this folder is not that of a sweep, and not empty"
+        else:
+            message = f"the folder's description is damaged: {error}"
+        raise _not_ours(message, path) from error
+    if type(found.get("format")) is not int or not isinstance(found.get("opcheck"), str):
+        raise _not_ours(f"{ABOUT} does not describe a sweep", path)
+    return found
+
+
+def _not_ours(message: str, path: Path) -> UsageError:
+    return UsageError(
+        message,
+        context=str(path),
+        hint="name another folder with --folder; it is made where there is none",
+    )
+
+
+def _check_ours(path: Path) -> None:
+    """See that what --fresh deletes is of a sweep.
+
+    Raises:
+        UsageError: it is not.
+    """
+    _marker(path)
 
 
 def read(path: Path) -> tuple[About, Iterator[Result]]:
@@ -181,15 +217,16 @@ def read(path: Path) -> tuple[About, Iterator[Result]]:
 def _results(path: Path, keys: Iterable[str]) -> Iterator[Result]:
     for key in keys:
         place = _place(path, key)
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                yield msgspec.json.decode(place.read_bytes(), type=Result)
-            except (msgspec.DecodeError, msgspec.ValidationError) as error:
-                raise UsageError(
-                    f"a result is damaged: {error}",
-                    context=str(place),
-                    hint="remove the file, and run the sweep again: it makes what is missing",
-                ) from error
+        try:
+            yield documents.from_json(documents.read(place, follow=False), Result)
+        except DocumentError as error:
+            if error.missing:
+                continue
+            raise UsageError(
+                f"a result is damaged: {error}",
+                context=str(place),
+                hint="remove the file, and run the sweep again: it makes what is missing",
+            ) from error
 
 
 def key_of(model: Model, mode: str, targets: Iterable[Target], settings: dict[str, object]) -> str:
@@ -214,10 +251,20 @@ def _place(path: Path, key: str) -> Path:
 
 
 def _forget(path: Path) -> None:
-    for place in (path / RESULTS).glob("??/*.json"):
-        place.unlink()
-    for table in path.glob("*.parquet"):
-        table.unlink()
+    """Delete the results and the tables, by the names that a sweep gives them; no link is followed."""
+    for folder in _below(path / RESULTS, _PART):
+        for result in folder.iterdir():
+            if _RESULT.fullmatch(result.name) and result.name.startswith(folder.name):
+                result.unlink()
+    for name in TABLES:
+        (path / f"{name}.parquet").unlink(missing_ok=True)
+
+
+def _below(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
+    """The folders of such names, of which none is a link."""
+    for each in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
+        if name.fullmatch(each.name) and each.is_dir() and not each.is_symlink():
+            yield each
 
 
 def _json(what: msgspec.Struct) -> str:
@@ -230,6 +277,15 @@ def _cannot_write(path: Path, error: OSError) -> UsageError:
         context=str(path),
         hint="what is finished stays; run the same command again once there is room, or name another --folder",
     )
+
+
+def _open_own(path: Path) -> int:
+    """A regular file, made if need be; a link is not followed."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no file")
+    return descriptor
 
 
 class _Lock:
@@ -248,7 +304,7 @@ class _Lock:
         import fcntl  # noqa: PLC0415 - POSIX only
 
         try:
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._file = _open_own(self._path)
         except OSError as error:
             raise _cannot_write(self._path, error) from error
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from opcheck.errors import UsageError
+from opcheck.files import replaced
 from opcheck.pipeline import HEADLINES
 from opcheck.sweep.attribution import attribute
 from opcheck.sweep.folder import About, read
@@ -46,10 +46,9 @@ def _write(path: Path, columns: tuple[Column, ...], rows: Iterable[Row], what: A
         [(column.name, _type(pa, column.type)) for column in columns],
         metadata={"opcheck": msgspec.json.encode(about)},
     )
-    beside = path.with_name(f".{path.name}.tmp")
     count = 0
     try:
-        with pq.ParquetWriter(beside, schema, compression="zstd") as writer:
+        with replaced(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for part in _parts(rows):
                 arrays = [
                     pa.array(values, type=field.type)
@@ -57,10 +56,7 @@ def _write(path: Path, columns: tuple[Column, ...], rows: Iterable[Row], what: A
                 ]
                 writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
                 count += len(part)
-        beside.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
         raise UsageError(
             f"cannot write the table: {error.strerror or error}",
             context=str(path),

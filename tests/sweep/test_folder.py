@@ -17,6 +17,8 @@ ROOT = Path(opcheck.__file__).parent
 #: Imported with the pipeline, of which a sweep takes the headline and the totals alone.
 WITHOUT_A_PART = {
     "callgraph.py",
+    "catalogue.py",
+    "documents.py",
     "errors.py",
     "examples.py",
     "files.py",
@@ -55,7 +57,7 @@ def test_a_second_sweep_into_one_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_another_version_is_refused_with_a_way_out(tmp_path: Path) -> None:
-    (tmp_path / ABOUT).write_text('{"format": 0}')
+    (tmp_path / ABOUT).write_text('{"format": 0, "opcheck": "0.1.0"}')
     with (
         pytest.raises(UsageError, match="its format is 0, this one's 1") as caught,
         Folder(tmp_path),
@@ -83,6 +85,55 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").read_text() == "years"
 
 
+@pytest.mark.parametrize("marker", [None, "{", "[]", '{"format": "1"}', '{"format": 1}'])
+def test_fresh_deletes_nothing_in_a_folder_of_something_else(
+    tmp_path: Path, marker: str | None
+) -> None:
+    kept = [tmp_path / "years.parquet", tmp_path / "results" / "ab" / "thesis.json"]
+    kept[1].parent.mkdir(parents=True)
+    for file in kept:
+        file.write_text("years")
+    if marker is not None:
+        (tmp_path / ABOUT).write_text(marker)
+    with pytest.raises(UsageError) as caught, Folder(tmp_path, fresh=True) as folder:
+        folder.begin(about([]))
+    assert "another folder" in caught.value.hint
+    assert [file.read_text() for file in kept] == ["years", "years"]
+
+
+def test_fresh_deletes_only_what_a_sweep_names_so_and_follows_no_link(tmp_path: Path) -> None:
+    sweep, elsewhere = tmp_path / "sweep", tmp_path / "elsewhere"
+    with Folder(sweep) as folder:
+        folder.begin(about(["a" * 32]))
+        folder.keep(runs())
+    kept = [
+        elsewhere / "bb" / f"{'b' * 32}.json",
+        sweep / "results" / "aa" / "notes.json",
+        sweep / "results" / "aa" / f"{'c' * 32}.json",
+        sweep / "mine.parquet",
+    ]
+    for file in kept:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("years")
+    (sweep / "results" / "bb").symlink_to(elsewhere / "bb")
+    (sweep / "outcomes.parquet").symlink_to(kept[0])
+    with Folder(sweep, fresh=True) as folder:
+        folder.begin(about(["a" * 32]))
+        assert not folder.has("a" * 32)
+    assert not (sweep / "outcomes.parquet").is_symlink()
+    assert [file.read_text() for file in kept] == ["years"] * 4
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("years")
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "sweep.lock").symlink_to(target)
+    with pytest.raises(UsageError, match="cannot write"), Folder(tmp_path / "sweep"):
+        pass
+    assert target.read_text() == "years"
+
+
 def test_a_damaged_description_and_result_are_named(tmp_path: Path) -> None:
     with Folder(tmp_path) as folder:
         folder.begin(about(["a" * 32]))
@@ -99,14 +150,12 @@ def test_a_damaged_description_and_result_are_named(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, text: str, **_: object) -> int:
-        with path.open("w") as file:
-            file.write(text[: len(text) // 2])
+    def full(_self: object, _to: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with Folder(tmp_path) as folder:
         folder.begin(about(["a" * 32]))
-        monkeypatch.setattr(Path, "write_text", full)
+        monkeypatch.setattr(Path, "replace", full)
         with pytest.raises(UsageError, match="No space left on device"):
             folder.keep(runs())
         monkeypatch.undo()
