@@ -10,7 +10,7 @@ import msgspec
 
 from opcheck import __version__, flow
 from opcheck.callgraph import graph_calls
-from opcheck.capture.request import DEFAULT_TRACER, MODES, TRACERS, CaptureRequest
+from opcheck.capture.request import DEFAULT_TRACER, FIXED, MODES, TRACERS, CaptureRequest
 from opcheck.catalogue import SEVERITIES
 from opcheck.differences import differing
 from opcheck.examples import example_of
@@ -340,7 +340,7 @@ def headline(trace: Trace, outcomes: Collection[tuple[str, str | None]], target:
 
 def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
     yield from _NEVER_CHECKED
-    yield TRACERS.get(trace.tracer, _OF_A_RUN)
+    yield {**TRACERS, **FIXED}.get(trace.tracer, _OF_A_RUN)
     if trace.mode == "run":
         yield _OF_THE_MACHINE
     if trace.mode == "train":

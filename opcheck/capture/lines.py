@@ -17,7 +17,16 @@ from opcheck.model import SourceLocation
 if TYPE_CHECKING:
     from types import CodeType
 
-_TRACE_ENTRY = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+_TRACE_ENTRY = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)(?:\n {4}(?P<text>[^\n]+))?'
+)
+#: A path of another machine below its installed packages, and one of its Python or its torch.
+_INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\](?P<path>.+)", re.DOTALL)
+_NOT_USERS = re.compile(
+    r".*[/\\](?:site|dist)-packages[/\\]torch[/\\]"
+    r"|.*[/\\]lib[/\\]python3\.\d+[/\\](?!(?:site|dist)-packages[/\\])",
+    re.DOTALL,
+)
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _OPCHECK = str(Path(__file__).parents[1]) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
@@ -47,15 +56,21 @@ def locate(site: tuple[CodeType, int] | None) -> SourceLocation | None:
 
 
 def innermost(stack_trace: str | None) -> SourceLocation | None:
-    """The innermost line that is neither torch's nor ours in a stack trace as torch.fx keeps it."""
+    """The innermost line that is neither torch's nor ours in a stack trace as torch.fx keeps it.
+
+    A program that was exported on another machine has that machine's paths, and the text of the line as it was.
+    """
     for match in reversed([*_TRACE_ENTRY.finditer(stack_trace or "")]):
-        if is_user_code(match["file"]):
+        file, line = match["file"], int(match["line"])
+        if is_user_code(file) and not _NOT_USERS.match(file):
+            here = linecache.getline(file, line).strip()
+            text = (match["text"] or here).strip()
             return SourceLocation(
-                file=display_path(match["file"]),
-                line=int(match["line"]),
+                file=display_path(file),
+                line=line,
                 function=match["function"],
-                text=linecache.getline(match["file"], int(match["line"])).strip(),
-                statement=_statement(match["file"], int(match["line"])),
+                text=text,
+                statement=_statement(file, line) if text == here else "",
             )
     return None
 
@@ -70,4 +85,5 @@ def display_path(filename: str) -> str:
     for root in (*_SITE, str(Path.cwd()) + os.sep):
         if filename.startswith(root):
             return Path(filename[len(root) :]).as_posix()
-    return Path(filename).name
+    installed = _INSTALLED.match(filename)
+    return installed["path"].replace("\\", "/") if installed else Path(filename).name

@@ -11,7 +11,7 @@ import msgspec
 import torch
 from torch.utils import _pytree as pytree
 
-from opcheck.capture import installed, run, watchdog
+from opcheck.capture import exported, installed, run, watchdog
 from opcheck.capture.forked import EndedError, forked
 from opcheck.capture.load import as_loaded
 from opcheck.capture.parent import environment, error_of
@@ -49,6 +49,9 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
         model, "_orig_mod", model
     )  # torch.compile's wrapper: what it compiles runs as it is
     arguments = None if inputs is None else _arguments(inputs)
+    if isinstance(model, torch.export.ExportedProgram):
+        arguments = arguments or exported.arguments(model)
+        model = exported.as_module(model)
     _on_cpu(request.model, model, arguments)
     if not hasattr(os, "fork"):
         model, arguments = copy.deepcopy((model, arguments))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from opcheck.capture import libraries, user_code
+from opcheck.capture import exported, libraries, user_code
 from opcheck.capture.audio import prepare_torchaudio
 from opcheck.capture.blame import one_line, own_line
 from opcheck.capture.build import OnMps, building, fill_meta
@@ -63,6 +63,8 @@ class Loaded:
     #: transformers, timm, torchvision, diffusers, export or user: who knows what its inputs are.
     family: str
     packages: dict[str, str]
+    #: an exported program whose tensors were on an accelerator.
+    accelerated: bool = False
 
 
 def load(
@@ -99,6 +101,8 @@ def load(
         )
     elif spec.endswith(".pt2"):
         model, inputs = _exported(spec)
+        if number is not None:
+            model = model.to(number)
     elif colon:
         model, inputs = _construct(lambda: user_code.load(spec, config), spec, real=real)
         if number is not None and isinstance(model, nn.Module):
@@ -171,14 +175,14 @@ def _exported(spec: str) -> tuple[nn.Module, Arguments | None]:
         )
     try:
         program = torch.export.load(spec)
-        model = program.module()
+        model = exported.as_module(program)
     except Exception as error:
         raise ModelLoadError(
             f"torch.export.load cannot read {spec}: {type(error).__name__}: {one_line(error)}",
             context=f"torch {torch.__version__}",
             hint="save it again, with this torch, by torch.export.save()",
         ) from error
-    return model, program.example_inputs
+    return model, exported.arguments(program)
 
 
 def _place(spec: str) -> str:

@@ -12,6 +12,7 @@ from opcheck.capture.blame import one_line
 from opcheck.capture.inputs import Inputs
 from opcheck.capture.lines import display_path
 from opcheck.capture.load import Loaded, load
+from opcheck.capture.modes import set_training
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.run import called_with
 from opcheck.capture.train_loss import loss_of
@@ -47,7 +48,7 @@ def _run(request: CaptureRequest) -> None:
     inputs = called_with(loaded, request)
     model, args, kwargs = _ready(request, loaded, inputs)
     if isinstance(model, torch.nn.Module):
-        model.train(trains)
+        set_training(model, request.model, training=trains)
     with torch.set_grad_enabled(trains):
         output = model(*args, **kwargs)
         if trains:

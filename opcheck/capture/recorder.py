@@ -115,7 +115,10 @@ class Recorder:
             return None, entry.module
         node = list(graph.graph.nodes)[index]
         stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
-        return innermost(node.stack_trace), stack[-1][0] or entry.module
+        path, kind = stack[-1]
+        # torch/_export/utils.py: "@1" marks the second call of a module.
+        name = path.partition("@")[0] or str(getattr(kind, "__name__", kind)).rpartition(".")[2]
+        return innermost(node.stack_trace), name or entry.module
 
     def problems(self) -> tuple[Problem, ...]:
         """The guesses, as problems of the trace."""

@@ -13,6 +13,19 @@ TRACERS = {
 }
 DEFAULT_TRACER = "dispatch"
 
+#: Of programs that were fixed before: what is not in them any more.
+FIXED = {
+    "exported program": (
+        "what torch.export fixed in the program: branches on values, on the device and on grad mode, training or "
+        "evaluation; its device constants are read as torch.export.passes.move_to_device_pass(program, 'mps') "
+        "writes them, without which they stay what they were"
+    ),
+    "TorchScript": (
+        "what TorchScript fixed in the program: in a traced one branches, and devices as constants; and the "
+        "interpreter's own optimizations, which replace operators after some runs"
+    ),
+}
+
 #: What the model is run for: one forward pass, or one training step.
 MODES = ("inference", "train")
 

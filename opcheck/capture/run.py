@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import torch
 
-from opcheck.capture import blame, checkpoint, lost_gradients, refused, tracers
+from opcheck.capture import blame, checkpoint, exported, lost_gradients, refused, tracers
 from opcheck.capture.births import Births
 from opcheck.capture.graph import Numbers, code, op_calls, to_graph
 from opcheck.capture.imports import without_compiler
@@ -19,8 +19,10 @@ from opcheck.capture.inputs import inputs_for
 from opcheck.capture.lifetimes import lifetimes
 from opcheck.capture.lines import display_path, is_user_code
 from opcheck.capture.load import Loaded, load
+from opcheck.capture.modes import fixed, set_training
 from opcheck.capture.move import Mover
 from opcheck.capture.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
+from opcheck.capture.request import DEFAULT_TRACER
 from opcheck.capture.train import TrainStep, autocast
 from opcheck.capture.train_labels import with_labels
 from opcheck.capture.train_loss import NothingToTrainError
@@ -88,6 +90,8 @@ class Prepared(NamedTuple):
     saved: list[Birth]
     eager: list[Problem]
     packages: dict[str, str]
+    #: how it was followed: one of TRACERS, or of FIXED
+    tracer: str
 
 
 def run(request: CaptureRequest, say: Say) -> Captured:
@@ -135,15 +139,18 @@ def prepare(
         loaded = live or load(request.model, request.config, dtype=request.dtype)
         inputs = called_with(loaded, request)
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else AsModule(loaded.model)
-    model.train(step is not None)
+    exported.check_inputs(model, inputs.args, inputs.kwargs, request.model)
+    exported.read_on_mps(model, accelerated=loaded.accelerated)
+    set_training(model, request.model, training=step is not None)
+    tracer = (fixed(model) if request.tracer == DEFAULT_TRACER else "") or request.tracer
     say(f"tracing with {request.tracer}")
     model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
-    return Prepared(model, inputs, step, births, saved, eager, loaded.packages)
+    return Prepared(model, inputs, step, births, saved, eager, loaded.packages, tracer)
 
 
 def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say) -> Captured:
     """Run what was prepared once on the simulated Mac, and turn what was recorded into a trace."""
-    model, inputs, step, births, saved, eager, packages = prepared
+    model, inputs, step, births, saved, eager, packages, tracer = prepared
     registrations = dict(load_lists().operators(str(target.torch)))
     recorder, mover = Recorder(births), Mover(KEEP_ELEMENTS, births)
     mover.module(model)
@@ -176,7 +183,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
             recorder.calls, recorder.ledger.freed, mover.placed, numbers, len(moves)
         ),
         births=(*mover.births(numbers), *recorder.ledger.births(numbers), *saved),
-        tracer=request.tracer,
+        tracer=tracer,
         mode=request.mode,
         optimizer=str(step.optimizer) if step else "",
         autocast=request.autocast,

@@ -9,8 +9,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from opcheck.capture import blame
+from opcheck.capture.exported import as_module, read_on_mps
 from opcheck.errors import CaptureError
-from opcheck.simulate.tensor import MPS_DEVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,18 +39,15 @@ def _symbolic(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Modu
 
 def _exported(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
     try:
-        exported: Any = _export(model, args, kwargs)
+        exported = _export(model, args, kwargs)
     except Exception as error:  # user code runs in there
         raise CaptureError(
             f"torch.export cannot export this model: {blame.one_line(error)}",
             context=blame.own_line(error),
             hint="use --tracer dispatch, which asks less of a model",
         ) from error
-    for node in exported.graph.nodes:
-        # The device that the export ran on is baked into every factory call.
-        if "device" in node.kwargs:
-            node.kwargs = {**node.kwargs, "device": MPS_DEVICE}
-    exported.recompile()
+    # The device that the export ran on is baked into every factory call.
+    read_on_mps(exported)
     return exported
 
 
@@ -73,7 +70,7 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
     }
     args, kwargs = tree_map_only(torch.Tensor, fake, (args, kwargs))
     with torch.nn.utils.stateless._reparametrize_module(model, state):
-        exported = torch.export.export(model, args, kwargs, strict=False).module()
+        exported = as_module(torch.export.export(model, args, kwargs, strict=False))
     for name, _ in list(_tensors(exported)):
         if name in own:
             path, _, leaf = name.rpartition(".")

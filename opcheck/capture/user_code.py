@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcheck.capture import exported
 from opcheck.errors import ModelLoadError
 from opcheck.files import is_file
 
@@ -109,7 +110,7 @@ def _attribute(module: ModuleType, path: str, spec: str) -> Any:
 def _made(
     value: Any, spec: str, config: dict[str, Any]
 ) -> tuple[Callable[..., Any], Arguments | None]:
-    if isinstance(value, nn.Module) or not callable(value):
+    if isinstance(value, (nn.Module, torch.export.ExportedProgram)) or not callable(value):
         made = value
         if config:
             raise ModelLoadError(
@@ -121,11 +122,11 @@ def _made(
         return value, None
     else:
         made = value(**config)
-    if isinstance(made, torch.export.ExportedProgram):
-        return made.module(), made.example_inputs
     inputs = None
     if isinstance(made, tuple) and len(made) == 2:
         made, inputs = made[0], _arguments(made[1])
+    if isinstance(made, torch.export.ExportedProgram):
+        return exported.as_module(made), inputs or exported.arguments(made)
     if not callable(made):
         raise ModelLoadError(
             f"{spec} is no model: {_kind(value, made)}",

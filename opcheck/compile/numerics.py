@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from opcheck.capture.modes import set_training
 from opcheck.compile.records import Difference
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _has_batch(value: Any) -> bool:
 def once(program: Program, *, training: bool) -> Results:
     """Forward and, in training, backward of the mean square of what comes out."""
     torch.manual_seed(0)
-    program.module.train(training)
+    set_training(program.module, type(program.module).__name__, training=training)
     program.module.zero_grad(set_to_none=True)
     before = _generators(program)
     with torch.set_grad_enabled(training):

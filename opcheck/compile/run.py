@@ -10,6 +10,7 @@ import torch
 from opcheck.capture.forked import EndedError, forked
 from opcheck.capture.inputs import inputs_for
 from opcheck.capture.load import load
+from opcheck.capture.modes import fixed, refuse_fixed
 from opcheck.capture.run import AsModule
 from opcheck.compile import inductor_metal, variants
 from opcheck.compile.execute import NOT_PROVEN, compiler, inductor
@@ -39,6 +40,7 @@ def run(request: CaptureRequest, say: Say) -> Compiled:
     say(f"loading {request.model}")
     _refuse_if_large(request)
     loaded = load(request.model, request.config, real=True)
+    plan, untrained = _without_training(plan, _module(loaded.model), request.model)
     train = any(variant.training for variant in plan.variants)
     inputs = inputs_for(loaded, request.inputs, train=train)
     program = variants.Program(_module(loaded.model), inputs.args, inputs.kwargs)
@@ -66,8 +68,26 @@ def run(request: CaptureRequest, say: Say) -> Compiled:
         inputs_note=inputs.note,
         backends=known,
         tried=tuple(tried),
-        not_checked=(NOT_PROVEN,) if run_metal else (),
+        not_checked=(*untrained, *((NOT_PROVEN,) if run_metal else ())),
     )
+
+
+def _without_training(
+    plan: Plan, model: torch.nn.Module, name: str
+) -> tuple[Plan, tuple[str, ...]]:
+    """The plan without its training steps for a program that has none, and what is left out.
+
+    Raises:
+        ModelLoadError: nothing but training is asked for.
+    """
+    kind = fixed(model)
+    left = tuple(variant for variant in plan.variants if not variant.training)
+    if not kind or len(left) == len(plan.variants):
+        return plan, ()
+    if not left:
+        refuse_fixed(model, name)
+    left_out = f"training: the model is fixed for inference ({kind})"
+    return msgspec.structs.replace(plan, variants=left), (left_out,)
 
 
 def _module(model: Callable[..., Any]) -> torch.nn.Module:

@@ -9,6 +9,7 @@ from torch import nn
 from opcheck.capture.blame import one_line
 from opcheck.capture.build import OnMps
 from opcheck.capture.load import load
+from opcheck.capture.modes import set_training
 from opcheck.capture.run import AsModule, called_with, uncompiled
 from opcheck.capture.watchdog import TimeLimitReached
 
@@ -30,7 +31,7 @@ def built(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
         loaded = load(request.model, request.config, dtype=request.dtype, real=True)
         inputs = called_with(loaded, request)
     model = loaded.model if isinstance(loaded.model, nn.Module) else AsModule(loaded.model)
-    model.train(request.mode == "train")
+    set_training(model, request.model, training=request.mode == "train")
     return model, inputs
 
 

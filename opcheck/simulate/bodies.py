@@ -100,6 +100,8 @@ CALLS: dict[str, Callable[[Any, Any], tuple[str, ...] | None]] = {
     "aten::lift_fresh": _only(),
     "aten::_conj": _only(),
     "aten::_neg_view": _only(),
+    # ComparisonUtils.cpp: compares metadata, and raises where it differs.  torch.export writes it before each cast.
+    "aten::_assert_tensor_metadata": _only(),
     # aten/src/ATen/native/Resize.cpp and TensorFactories.cpp: allocation only.
     "aten::empty_like": _only("aten::empty_strided"),
     "aten::new_empty": _only("aten::empty.memory_format"),
