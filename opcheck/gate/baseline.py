@@ -27,6 +27,7 @@ from opcheck.report.yaml import dump
 SCHEMA = "opcheck-baseline/1"
 _NUMBERED = re.compile(r"opcheck-baseline/(\d{1,9})")
 _AGAIN = "write it anew: opcheck gate --baseline FILE --update-baseline"
+_FIRST = "write the first one, and commit it: opcheck gate --baseline FILE --update-baseline"
 
 
 class Baseline(Record, frozen=True, kw_only=True):
@@ -57,7 +58,7 @@ def read(path: Path) -> Baseline:
         raise UsageError(
             f"cannot read the baseline: {error}",
             context=str(path),
-            hint="write the first one by --update-baseline" if error.missing else _AGAIN,
+            hint=_FIRST if error.missing else _AGAIN,
         ) from error
     _check(content, path)
     try:

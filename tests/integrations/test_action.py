@@ -160,6 +160,7 @@ def test_the_job_fails_as_the_gate_does_after_all_was_written(
     assert runner.step("Gate") == 0
     assert runner.outputs["exit-code"] == code
     assert ("sarif-file" in runner.outputs) == (code != "2")
+    assert ("wrote no report" in runner.summary) == (code == "2")
     monkeypatch.delenv("CODE")
     assert runner.step("Result") == int(code)
 

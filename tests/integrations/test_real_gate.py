@@ -57,3 +57,37 @@ def test_the_job_fails_with_annotations_sarif_and_a_summary(project: Path) -> No
     # The same once more, as pre-commit would before a push.
     failed = run("opcheck-gate", project)
     assert (failed.returncode, "OC102" in failed.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "code", "said"),
+    [
+        (
+            {"baseline": "opcheck-baseline.yaml"},
+            2,
+            [
+                "    cannot read the baseline: No such file or directory",
+                "      in: opcheck-baseline.yaml",
+                "      help: write the first one, and commit it: opcheck gate --baseline FILE --update-baseline",
+            ],
+        ),
+        (
+            {"arguments": "--torch 99.1"},
+            3,
+            ["    torch 99.1 is newer than the op lists: nothing is known about it"],
+        ),
+    ],
+)
+def test_a_job_without_a_report_says_why_in_its_summary(
+    project: Path, inputs: dict[str, str], code: int, said: list[str]
+) -> None:
+    # What an earlier run left is not this one's.
+    (project / "opcheck.sarif").write_text("{}", encoding="utf-8")
+    runner = Runner(project, inputs, [Path(sys.executable).parent])
+    assert runner.step("Gate") == 0, runner.log
+    assert runner.outputs == {"exit-code": str(code)}
+    assert runner.step("Result") == code
+    lines = runner.summary.splitlines()
+    assert lines[:2] == ["### opcheck gate wrote no report", ""]
+    assert lines[2 : 2 + len(said)] == said
+    assert len(lines) == 5
