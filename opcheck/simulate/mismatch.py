@@ -22,7 +22,11 @@ _PLAIN = (
 )
 #: mps/OperationUtils.mm, ``Placeholder``
 _PLACEHOLDER = "Placeholder storage has not been allocated on MPS device!"
-_V2_2, _V2_4 = Version(2, 2), Version(2, 4)
+#: mps/OperationUtils.h, ``mtl_setBuffer``
+_PASSED = "Passed CPU tensor to MPS op"
+_V2_2, _V2_4, _V2_14 = Version(2, 2), Version(2, 4), Version(2, 14)
+
+_SELECTING = ("aten::embedding", "aten::index_select")
 
 
 class _Text(NamedTuple):
@@ -75,10 +79,14 @@ def _convolution(tensors: Any) -> str:
 
 def _kind(tensor: torch.Tensor) -> str:
     """ATen/core/DeprecatedTypeProperties.cpp, ``toString``: a CPU type goes by its Python name."""
+    name = _scalar_type(tensor)
+    return f"torch.{name}Tensor" if _on_cpu(tensor) else f"MPS{name}Type"
+
+
+def _scalar_type(tensor: torch.Tensor) -> str:
+    """c10/core/ScalarType.h: ``Long`` for int64."""
     name = torch.empty(0, dtype=tensor.dtype, device="cpu").type()
-    if _on_cpu(tensor):
-        return name
-    return f"MPS{name.removeprefix('torch.').removesuffix('Tensor')}Type"
+    return name.removeprefix("torch.").removesuffix("Tensor")
 
 
 def _masked_fill(tensors: Any) -> str:
@@ -98,15 +106,31 @@ def _always(text: str) -> Callable[[Any], str]:
     return lambda _tensors: text
 
 
+#: PackedSequence.cpp: the lengths, or the sizes of the batches, are their second tensor.
+_TAKES_LENGTHS = frozenset({"aten::_pack_padded_sequence", "aten::_pad_packed_sequence"})
+
 _TEXTS = (
     _Text(("aten::linear",), Span(since=_V2_4), _linear),
-    _Text(("aten::linear", "aten::embedding"), Span(until=_V2_4), _always(_PLACEHOLDER)),
+    _Text(("aten::linear",), Span(until=_V2_4), _always(_PLACEHOLDER)),
+    # Indexing.mm, index_select_out_mps: a kernel of MPSGraph, and since 2.14 one of Metal's.
+    _Text(_SELECTING, Span(until=_V2_14), _always(_PLACEHOLDER)),
+    _Text(_SELECTING, Span(since=_V2_14), _always(_PASSED)),
     _Text(("aten::mm",), Span(), _checked("mm", "mat1", "mat2")),
     _Text(("aten::addmm",), Span(), _checked("addmm_out_mps_impl", "self", "mat1", "mat2")),
     _Text(("aten::convolution",), Span(), _convolution),
     _Text(("aten::masked_fill_.Scalar", "aten::masked_fill_.Tensor"), Span(), _masked_fill),
     _Text(("aten::dot", "aten::vdot"), Span(since=_V2_2), _dot),
 )
+
+
+def misplaced_lengths(op: str, tensors: Sequence[torch.Tensor]) -> str | None:
+    """What PackedSequence.cpp, ``checkLongTensor``, says of lengths that are not on the CPU."""
+    if op not in _TAKES_LENGTHS or _on_cpu(tensors[1]):
+        return None
+    return (
+        "'lengths' argument should be a 1D CPU int64 tensor, but got "
+        f"{tensors[1].dim()}D mps:0 {_scalar_type(tensors[1])} tensor"
+    )
 
 
 def text_of(op: str, tensors: Sequence[torch.Tensor]) -> str:
