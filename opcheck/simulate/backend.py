@@ -6,8 +6,9 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.optim import optimizer
 
-from opcheck.simulate import told
+from opcheck.simulate import optimizers, told
 from opcheck.simulate.events import AnyEvent
 from opcheck.simulate.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
 
@@ -119,6 +120,7 @@ _ALWAYS = (
     _Replacement(torch.backends.mps, "get_name", _name),
     _Replacement(torch.backends.mps, "get_core_count", _cores),
     _Replacement(torch.mps, "recommended_max_memory", _recommended),
+    _Replacement(optimizer, "_get_fused_kernels_supported_devices", optimizers.fused_devices),
     _Replacement(torch.mps, "is_available", _yes),
     _Replacement(torch.mps, "device_count", _one),
     _Replacement(torch.mps, "synchronize", _nothing),

@@ -1,7 +1,8 @@
 """The steps of torch.optim, and the clipping before them, as earlier releases wrote them.
 
 That is, where the installed ones call other operators: ``torch/optim/*.py`` of the macOS wheels of 1.13 to 2.15, each run
-beside the installed one (scripts/compare_optimizers.py), and ``torch/nn/utils/clip_grad.py``.
+beside the installed one (scripts/compare_optimizers.py), ``torch/nn/utils/clip_grad.py`` and
+``torch/amp/grad_scaler.py``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.optim import optimizer
 
 from opcheck.simulate.flight import FLIGHT
 from opcheck.versions import Target, Version
@@ -52,9 +54,30 @@ def vector_norm(x: Tensor, ord: Any = 2, *args: Any, **kwargs: Any) -> Tensor:  
     return torch.linalg.vector_norm(x, ord, *args, **kwargs)
 
 
+def reciprocal(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """grad_scaler.py up to 2.7: ``unscale_`` takes the reciprocal in float64 on every device."""
+    if _calls("torch.amp.grad_scaler", Version(2, 8)):
+        return self.double().reciprocal().float()
+    return Tensor.reciprocal(self, *args, **kwargs)
+
+
+def fused_devices() -> list[str]:
+    """torch/utils/_foreach_utils.py: what ``fused=True`` is for; MPS since 2.5, and the CPU since 2.4."""
+    devices = _installed_fused_devices()
+    if FLIGHT.ask(_is_before, Version(2, 5)):
+        # The fused kernels of hpu and mtia came later, too.
+        devices = [name for name in devices if name not in {"mps", "hpu", "mtia"}]
+    if FLIGHT.ask(_is_before, Version(2, 4)):
+        devices.remove("cpu")
+    return devices
+
+
+_installed_fused_devices = optimizer._get_fused_kernels_supported_devices
+
 #: what is called in place of torch's own
 REPLACED: dict[Any, Callable[..., Any]] = {
     Tensor.lerp_: lerp_,
+    Tensor.reciprocal: reciprocal,
     torch._foreach_lerp_: foreach_lerp_,
     torch.maximum: maximum,
     torch.linalg.vector_norm: vector_norm,
