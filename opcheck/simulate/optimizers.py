@@ -72,7 +72,7 @@ def fused_devices() -> list[str]:
     return devices
 
 
-_installed_fused_devices = optimizer._get_fused_kernels_supported_devices
+_installed_fused_devices = optimizer._get_fused_kernels_supported_devices  # type: ignore[attr-defined]  # imported there
 
 #: what is called in place of torch's own
 REPLACED: dict[Any, Callable[..., Any]] = {
