@@ -21,6 +21,7 @@ Nothing is lost: an ignored finding stays where it is, marked.
 from __future__ import annotations
 
 import ast
+import bisect
 import io
 import re
 import tokenize
@@ -31,9 +32,14 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck import documents
 from opcheck.model import Finding, GroupLocation, Record
+from opcheck.python_source import decode, split_lines
 
 _COMMENT = re.compile(r"#\s*opcheck:\s*ignore\[([^\]]*)\](.*)")
+
+#: The first and the last line of a statement.
+_Lines = tuple[int, int]
 
 #: What ``Finding.ignored`` says where nobody said why.
 NO_REASON = "no reason given"
@@ -84,13 +90,59 @@ def of_python(text: str, file: str = "") -> tuple[Comment, ...]:
     """The comments of a Python source; a text that looks like one is none."""
     if "opcheck" not in text:
         return ()
-    heads = list(_statements(text))
-    return tuple(_found(_comments(text), file, heads))
+    return tuple(_found(_comments(text), file, _statements(text)))
 
 
 def of_lines(lines: Iterable[str], file: str = "") -> tuple[Comment, ...]:
     """The comments of a file in which ``#`` always begins one; each speaks for its line."""
     return tuple(_found(enumerate(lines, 1), file, []))
+
+
+class Silencers:
+    """The comments of one file, and which codes of theirs have silenced a finding.
+
+    A file may have 50,000 comments and as many findings, so a finding looks only at the comments of its own lines.
+    """
+
+    def __init__(self, comments: Sequence[Comment]) -> None:
+        self._comments = comments
+        self._codes = [frozenset(comment.codes) for comment in comments]
+        #: the comments by their line, and those lines in order
+        self._by_line: dict[int, list[int]] = {}
+        #: the codes of the comments by the statement that they speak for, and the statements by line
+        self._statements: dict[_Lines, set[str]] = {}
+        self._around: dict[int, list[_Lines]] = {}
+        for number, comment in enumerate(comments):
+            self._by_line.setdefault(comment.line, []).append(number)
+            statement = (comment.first, comment.last)
+            if statement not in self._statements:
+                self._statements[statement] = set()
+                for line in range(comment.first, comment.last + 1):
+                    self._around.setdefault(line, []).append(statement)
+            self._statements[statement] |= self._codes[number]
+        self._in_order = sorted(self._by_line)
+        self._used: set[tuple[int | _Lines, str]] = set()
+
+    def silence(self, code: str, first: int, last: int) -> bool:
+        """Whether a comment in these lines, or in the statement that they begin in, ignores the code."""
+        numbers: list[int | _Lines] = []
+        place = bisect.bisect_left(self._in_order, first)
+        while place < len(self._in_order) and self._in_order[place] <= last:
+            here = self._by_line[self._in_order[place]]
+            numbers += [number for number in here if code in self._codes[number]]
+            place += 1
+        around = self._around.get(first, ())
+        numbers += [statement for statement in around if code in self._statements[statement]]
+        self._used |= {(number, code) for number in numbers}
+        return bool(numbers)
+
+    def unused(self, number: int) -> Iterator[str]:
+        """The codes of the comment of that number that have silenced nothing."""
+        comment = self._comments[number]
+        statement = (comment.first, comment.last)
+        for code in comment.codes:
+            if not {(number, code), (statement, code)} & self._used:
+                yield code
 
 
 class Ignores:
@@ -221,22 +273,22 @@ class Ignores:
         if self._root is None or not file.endswith(".py"):
             return None
         try:
-            with tokenize.open(self._root / file) as opened:
-                return of_python(opened.read(), file)
-        except (OSError, SyntaxError, ValueError):
+            text = decode(documents.read(self._root / file))
+        except ValueError:
             return None
+        return of_python("\n".join(split_lines(text)), file)
 
 
 def _found(
-    comments: Iterable[tuple[int, str]], file: str, heads: Sequence[tuple[int, int]]
+    comments: Iterable[tuple[int, str]], file: str, heads: Iterable[_Lines]
 ) -> Iterator[Comment]:
+    # The innermost statement of a line begins last.
+    innermost = {line: head for head in sorted(heads) for line in range(head[0], head[1] + 1)}
     for line, text in comments:
         match = _COMMENT.search(text)
         if match:
             codes = tuple(code.strip().upper() for code in match[1].split(",") if code.strip())
-            # The innermost statement begins last.
-            around = [head for head in heads if head[0] <= line <= head[1]]
-            first, last = max(around, default=(line, line))
+            first, last = innermost.get(line, (line, line))
             reason = match[2].strip(" \t:-")
             yield Comment(file=file, line=line, codes=codes, reason=reason, first=first, last=last)
 
@@ -246,15 +298,15 @@ def _comments(text: str) -> Iterator[tuple[int, str]]:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
                 yield token.start[0], token.string
-    except (tokenize.TokenError, SyntaxError):  # what came before it is right
+    except (tokenize.TokenError, SyntaxError, ValueError):  # what came before it is right
         return
 
 
-def _statements(text: str) -> Iterator[tuple[int, int]]:
+def _statements(text: str) -> Iterator[_Lines]:
     """First and last line of each statement; of one with a body, of its head."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt):

@@ -118,7 +118,7 @@ def number(text: str) -> float | None:
     """The value of such a variable as a number, decimal or 0x...; None: it is none."""
     try:
         return float(int(text, 0)) if text.lower().startswith("0x") else float(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

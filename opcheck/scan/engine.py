@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
@@ -12,8 +15,9 @@ import msgspec
 from opcheck import __version__
 from opcheck.catalogue import SEVERITIES
 from opcheck.errors import UsageError
-from opcheck.ignores import Comment, Entry, Ignores, of_lines, of_python
+from opcheck.ignores import Comment, Entry, Ignores, Silencers, of_lines, of_python
 from opcheck.model import Finding, GroupLocation, Problem, SourceLocation
+from opcheck.python_source import split_lines
 from opcheck.scan import requirements, source
 from opcheck.scan.mac import Mac
 from opcheck.scan.program import Program
@@ -59,11 +63,12 @@ def scan(
     chosen = _chosen(select)
     entries = [entry for entry in ignores if entry.rule in chosen]
     reader = _Reader(target, chosen, Ignores(entries, today=today or date.today()))  # noqa: DTZ011  (the user's day)
-    for found in source.find(paths, reader.skipped):
-        if _excluded(found, exclude):
-            reader.skipped[_EXCLUDED] += 1
-        else:
-            reader.read(found)
+    with _without_collector():
+        for found in source.find(paths, reader.skipped, reader.problems):
+            if _excluded(found, exclude):
+                reader.skipped[_EXCLUDED] += 1
+            else:
+                reader.read(found)
     if not reader.counts and not reader.problems and not reader.skipped[_EXCLUDED]:
         raise UsageError(
             "there is no Python source below these paths",
@@ -87,6 +92,18 @@ def scan(
         skipped=dict(sorted(reader.skipped.items())),
         not_checked=NOT_CHECKED,
     )
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """No search for cycles: syntax trees have none, and the search takes half of the time of a large file."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _chosen(select: Sequence[str]) -> frozenset[str]:
@@ -135,8 +152,13 @@ class _Reader:
                 self._program(source.python(content, shown), found, shown)
         except UnreadableError as error:
             self.problems.append(error.problem)
-        except RecursionError:  # an expression of thousands of terms
+        except (RecursionError, MemoryError):  # an expression of thousands of terms
             self.problems.append(source.problem("too_deep", "nested too deeply", shown))
+        except Exception as error:  # noqa: BLE001  (the other files are read, and the exit code says it)
+            reason = (
+                f"opcheck failed at this file, please report it: {type(error).__name__}: {error}"
+            )
+            self.problems.append(source.problem("failed", reason, shown))
         else:
             self.counts[found.kind] += 1
 
@@ -150,7 +172,8 @@ class _Reader:
             raise UnreadableError(source.problem("undecodable", str(error), shown)) from error
         except ValueError as error:
             raise UnreadableError(source.problem("syntax_error", str(error), shown)) from error
-        lines = text.splitlines()
+        # The lines of a requirements.txt are those that pip sees (pip 25.3, req/req_file.py, preprocess).
+        lines = split_lines(text) if is_toml else text.splitlines()
         comments = of_lines(lines, shown)
         self._add([(requirements.RULE, hit) for hit in hits], comments, lines, [], None, shown)
 
@@ -179,20 +202,25 @@ class _Reader:
     ) -> None:
         def place(line: int, function: str = "") -> GroupLocation:
             file, number = places[line - 1] if places else (shown, line)
-            text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-            location = SourceLocation(file=file, line=number, function=function, text=text[:200])
+            location = SourceLocation(file=file, line=number, function=function, text=quoted(line))
             return GroupLocation(location=location, module="", count=1)
 
+        @functools.cache
+        def quoted(line: int) -> str:
+            # Once a line: 100,000 findings may be in one line of a million characters.
+            return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else ""
+
         found: list[tuple[int, Finding]] = []
-        used: set[tuple[Comment, str]] = set()
+        silencers = Silencers(comments)
         for (rule, hit), uses in _joined(hits):
             if rule.id not in self.chosen:
                 continue
             line = getattr(hit.node, "lineno", 1)
             last = getattr(hit.node, "end_lineno", None) or line
-            silencing = _silencing(comments, rule.id, line, last)
-            used |= {(comment, rule.id) for comment in silencing}
-            if silencing or self.ignores.reason(rule.id, file=shown) is not None:
+            if (
+                silencers.silence(rule.id, line, last)
+                or self.ignores.reason(rule.id, file=shown) is not None
+            ):
                 self.ignored += 1
                 continue
             function = program.function(hit.node) if program else ""
@@ -207,19 +235,19 @@ class _Reader:
                 count=max(1, len(uses)),
             )
             found.append((line, finding))
-        found += [(one.line, msgspec.structs.replace(finding, locations=(place(one.line),)))
-                  for one in comments for finding in self._about(one, used)]  # fmt: skip
+        for number, comment in enumerate(comments):
+            for finding in self._about(comment, silencers.unused(number)):
+                located = msgspec.structs.replace(finding, locations=(place(comment.line),))
+                found.append((comment.line, located))
         self.findings += [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
 
-    def _about(self, comment: Comment, used: set[tuple[Comment, str]]) -> Iterator[Finding]:
+    def _about(self, comment: Comment, without_use: Iterable[str]) -> Iterator[Finding]:
         """The findings about a comment itself."""
         # What is not looked for is not unused: rules that were not chosen, and those of the audit.
         unused = [
             code
-            for code in comment.codes
-            if (comment, code) not in used
-            and not code.startswith("OC1")
-            and (code in self.chosen or code not in BY_ID)
+            for code in without_use
+            if not code.startswith("OC1") and (code in self.chosen or code not in BY_ID)
         ]
         if "OC221" in self.chosen and (unused or not comment.codes):
             yield Finding(
@@ -270,16 +298,6 @@ def _joined(
         if hit.use is not None:
             entry[1].append(hit.use)
     yield from together.values()
-
-
-def _silencing(comments: Iterable[Comment], code: str, first: int, last: int) -> list[Comment]:
-    """The comments in these lines, or in the statement that begins before them, that name the code."""
-    return [
-        comment
-        for comment in comments
-        if code in comment.codes
-        and (first <= comment.line <= last or comment.first <= first <= comment.last)
-    ]
 
 
 _BY_KIND = {

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from opcheck.scan import tables
 from opcheck.scan.packages import packages
-from opcheck.scan.program import Function, Program
+from opcheck.scan.program import Binding, Place, Program
 from opcheck.scan.words import (
     UNKNOWN,
     begins,
@@ -25,6 +25,12 @@ from opcheck.scan.words import (
     leaves,
     names,
 )
+
+Answer = TypeVar("Answer")
+Part = TypeVar("Part", bound=ast.AST)
+
+#: The fields of a statement, a handler or a case that hold statements, one after the other.
+_BLOCKS = ("body", "orelse", "handlers", "finalbody")
 
 
 class Value(NamedTuple):
@@ -50,31 +56,67 @@ _COMPARE: dict[type[ast.cmpop], Callable[[object, object], object]] = {
 _MOST = 8
 #: A handler around more lines than these is there for other errors.
 _SHORT_TRY = 12
+#: An expression that hangs on as many others in a row is not known; each takes about eight of Python's 1000 frames.
+_DEEPEST = 60
 
 
 class Mac:
-    """The answers for one file; each is found once."""
+    """The answers for one file; each is found once.
+
+    Where an answer hangs on itself (``n = n + 1``), a provisional answer is used until the final one is found.
+    An answer that used a provisional one is not kept, unless it is the one that the cycle began with.
+    """
 
     def __init__(self, program: Program, torch: str) -> None:
         self.program = program
         self._known: dict[str, object] = {"torch.__version__": f"{torch}.0", **tables.ON_A_MAC}
         self._values: dict[ast.AST, tuple[Value, ...]] = {}
         self._reached: dict[tuple[ast.AST, bool], bool] = {}
+        #: the questions whose answers are provisional, and how often such an answer was used
+        self._open: set[object] = set()
+        self._provisional = 0
+        #: the answers that used no provisional one, by question
+        self._settled: dict[tuple[object, ...], object] = {}
+        #: by block, or by expression: how many of its parts are known not to stop the program
+        self._passed: dict[tuple[ast.AST, str], int] = {}
+
+    def _once(
+        self, question: tuple[object, ...], find: Callable[..., Answer], *given: object
+    ) -> Answer:
+        """The answer, looked for once unless it used a provisional one."""
+        if question in self._settled:
+            return self._settled[question]  # type: ignore[return-value]  # what find returned
+        before = self._provisional
+        answer = find(*given)
+        if self._provisional == before:
+            self._settled[question] = answer
+        return answer
 
     # What an expression comes to
 
     def values(self, node: ast.expr) -> tuple[Value, ...]:
         """What it may come to on a Mac; UNKNOWN is among them where the source does not tell all."""
-        if node not in self._values:
-            # What depends on itself (``n = n + 1``) is not known.
-            self._values[node] = (Value(UNKNOWN, node),)
-            found = self._find(node)
-            self._values[node] = found if len(found) <= _MOST else (Value(UNKNOWN, node),)
+        if node in self._values:
+            self._provisional += node in self._open
+            return self._values[node]
+        unknown = (Value(UNKNOWN, node),)
+        if len(self._open) >= _DEEPEST:
+            self._provisional += 1
+            return unknown
+        # What depends on itself (``n = n + 1``) is not known.
+        self._values[node] = unknown
+        self._open.add(node)
+        found = self._find(node)
+        self._open.discard(node)
+        self._values[node] = found if len(found) <= _MOST else unknown
         return self._values[node]
 
     def constant(self, node: ast.expr) -> object:
         """The one constant that it comes to, or UNKNOWN."""
-        found = {repr(value.constant): value.constant for value in self.values(node)}
+        # With the type, because 1, 1.0 and True are equal; not by repr, which refuses a number of 5,000 digits.
+        found = {
+            (type(value.constant), value.constant): value.constant for value in self.values(node)
+        }
         return next(iter(found.values())) if len(found) == 1 else UNKNOWN
 
     def cuda(self, node: ast.expr | None) -> Value | None:
@@ -111,13 +153,22 @@ class Mac:
 
     def _bound(self, node: ast.expr) -> tuple[Value, ...]:
         bindings = self.program.bindings(node)
+        if not bindings:
+            return (Value(UNKNOWN, node),)
+        found = self._once(("bound", id(bindings)), self._bound_to, bindings)
+        return found or (Value(UNKNOWN, node),)
+
+    def _bound_to(self, bindings: Sequence[Binding]) -> tuple[Value, ...]:
+        """The values of the bindings that a Mac reaches; of too many, only so many that they count as unknown."""
         found: list[Value] = []
         for binding in bindings:
+            if len(found) > _MOST:
+                break
             if binding.value is None:
                 found.append(Value(UNKNOWN, binding.node))
             elif self.reached(binding.node, tries=False):
                 found.extend(self.values(binding.value))
-        return tuple(found) or (Value(UNKNOWN, node),)
+        return tuple(found)
 
     def _either(self, node: ast.BoolOp) -> tuple[Value, ...]:
         found: list[Value] = []
@@ -133,6 +184,9 @@ class Mac:
 
     def truth(self, node: ast.expr) -> bool | None:
         """Whether it holds on a Mac; None: it cannot be told."""
+        return self._once(("truth", node), self._truth, node)
+
+    def _truth(self, node: ast.expr) -> bool | None:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             inner = self.truth(node.operand)
             return None if inner is None else not inner
@@ -202,54 +256,90 @@ class Mac:
     def reached(self, node: ast.AST, *, tries: bool = True) -> bool:
         """Whether a Mac may come to it; with ``tries``, what fails in a short try counts as not reached."""
         key = (node, tries)
-        if key not in self._reached:
-            self._reached[key] = True
-            self._reached[key] = not any(
-                self._bars(child, parent, tries=tries)
-                for child, parent in self.program.ancestors(node)
-            )
+        if key in self._reached:
+            self._provisional += key in self._open
+            return self._reached[key]
+        if len(self._open) >= _DEEPEST:
+            self._provisional += 1
+            return True
+        self._reached[key] = True
+        self._open.add(key)
+        self._reached[key] = self._comes_to(node, tries=tries)
+        self._open.discard(key)
         return self._reached[key]
 
-    def _bars(self, child: ast.AST, parent: ast.AST, *, tries: bool) -> bool:
-        """Whether the parent keeps a Mac from the child."""
+    def _comes_to(self, node: ast.AST, *, tries: bool) -> bool:
+        """The answer, and that of the nodes around it up to what decides."""
+        before, answer = self._provisional, True
+        inside: list[tuple[object, ...]] = []
+        for child, place in self.program.ancestors(node):
+            question = ("reached", child, tries)
+            if question in self._settled:
+                answer = bool(self._settled[question])
+                break
+            inside.append(question)
+            if self._bars(place, tries=tries):
+                answer = False
+                break
+        if self._provisional == before:
+            self._settled |= dict.fromkeys(inside, answer)
+        return answer
+
+    def _bars(self, place: Place, *, tries: bool) -> bool:
+        """Whether what holds a node keeps a Mac from it."""
+        parent, field = place.parent, place.field
         if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
-            orelse = parent.orelse if isinstance(parent.orelse, list) else [parent.orelse]
-            body = parent.body if isinstance(parent.body, list) else [parent.body]
-            truth = self.truth(parent.test) if child is not parent.test else None
-            if (child in body and truth is False) or (child in orelse and truth is True):
+            truth = self.truth(parent.test) if field != "test" else None
+            if (field == "body" and truth is False) or (field == "orelse" and truth is True):
                 return True
         elif isinstance(parent, ast.BoolOp):
             stops = isinstance(parent.op, ast.Or)
-            before = parent.values[: parent.values.index(child)]  # type: ignore[arg-type]
-            return any(self.truth(part) is stops for part in before)
+            return self._before(place, parent.values, lambda part: self.truth(part) is stops)
         elif isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-            tests = (test for part in parent.generators for test in part.ifs)
-            return any(test is not child and self.truth(test) is False for test in tests)
-        elif isinstance(parent, ast.Try) and child in parent.body:
-            return self._tried(parent, tries=tries)
+            return self._once(("filtered", parent), self._filters_all, parent.generators)
+        elif isinstance(parent, ast.Try) and field == "body":
+            return self._once(("tried", parent, tries), self._tried, parent, tries)
         elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            if child in parent.decorator_list:
+            if field == "decorator_list":
                 return False
-            if any(self._skips(decorator) for decorator in parent.decorator_list):
+            if self._once(("skipped", parent), self._skipped, parent.decorator_list):
                 return True
-            if not isinstance(parent, ast.ClassDef) and self._called_under_guards(parent):
+            if not isinstance(parent, ast.ClassDef) and self._once(
+                ("guarded", parent.name), self._called_under_guards, parent.name
+            ):
                 return True
-        return self._left_before(child, parent)
+        return self._left_before(place)
 
-    def _left_before(self, child: ast.AST, parent: ast.AST) -> bool:
+    def _left_before(self, place: Place) -> bool:
         """Whether a statement before the child, such as a guarded return, leaves the block."""
-        for field in ("body", "orelse", "handlers", "finalbody"):
-            block = getattr(parent, field, None)
-            if not isinstance(block, list) or child not in block:
-                continue
-            for statement in block[: block.index(child)]:
-                if isinstance(statement, ast.If):
-                    truth = self.truth(statement.test)
-                    if truth is not None and leaves(statement.body if truth else statement.orelse):
-                        return True
+        block = getattr(place.parent, place.field)
+        if place.field not in _BLOCKS or not isinstance(block, list):
+            return False
+        return self._before(place, block, self._leaves)
+
+    def _leaves(self, statement: ast.AST) -> bool:
+        if not isinstance(statement, ast.If):
+            return False
+        truth = self.truth(statement.test)
+        return truth is not None and leaves(statement.body if truth else statement.orelse)
+
+    def _before(self, place: Place, parts: Sequence[Part], stops: Callable[[Part], bool]) -> bool:
+        """Whether a part before the child stops the program from coming to it; each part is asked once."""
+        block = (place.parent, place.field)
+        keeps = True
+        for number in range(self._passed.get(block, 0), place.position):
+            before = self._provisional
+            if stops(parts[number]):
+                return True
+            keeps = keeps and self._provisional == before
+            if keeps:
+                self._passed[block] = max(self._passed.get(block, 0), number + 1)
         return False
 
-    def _tried(self, node: ast.Try, *, tries: bool) -> bool:
+    def _filters_all(self, generators: Sequence[ast.comprehension]) -> bool:
+        return any(self.truth(test) is False for part in generators for test in part.ifs)
+
+    def _tried(self, node: ast.Try, tries: bool) -> bool:  # noqa: FBT001  (handed on by _once)
         for handler in node.handlers:
             kinds = caught(handler)
             if any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
@@ -269,6 +359,9 @@ class Mac:
             modules = [statement.module or ""]
         return any(name.partition(".")[0] in packages().by_import for name in modules)
 
+    def _skipped(self, decorators: Sequence[ast.expr]) -> bool:
+        return any(map(self._skips, decorators))
+
     def _skips(self, decorator: ast.expr) -> bool:
         """Whether a decorator skips a test where there is no CUDA."""
         call = decorator if isinstance(decorator, ast.Call) else None
@@ -280,12 +373,16 @@ class Mac:
         wanted = any(word in name for word in ("require", "skip", "only", "need"))
         return wanted and any(word in name for word in ("cuda", "gpu", "nccl"))
 
-    def _called_under_guards(self, function: Function) -> bool:
+    def _called_under_guards(self, name: str) -> bool:
         """Whether the file itself calls or hands on the function, and each time behind a guard."""
-        if not (function.name.startswith("_") or self._is_script()) or function.name[:2] == "__":
+        if not (name.startswith("_") or self._once(("script",), self._is_script)):
             return False
-        uses = [node for node in self.program.nodes if names(node, function.name)]
-        return bool(uses) and not any(self.reached(use, tries=False) for use in uses)
+        uses = self.program.uses.get(name, [])
+        return (
+            name[:2] != "__"
+            and bool(uses)
+            and not any(self.reached(use, tries=False) for use in uses)
+        )
 
     def _is_script(self) -> bool:
         return any(

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
+#: The parser makes one object of each, which all the nodes share that have it.
+_SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.cmpop, ast.unaryop)
+#: Nodes without children but shared ones, and what most of the other expressions are.
+_LEAVES = (ast.Name, ast.Constant)
+_BINDS_NOTHING = (*_LEAVES, ast.Attribute, ast.Call, ast.Expr)
+#: No name in the tables of the rules has as many parts.
+_LONGEST_NAME = 30
 
 
 class Binding(NamedTuple):
@@ -18,13 +26,30 @@ class Binding(NamedTuple):
     node: ast.AST
 
 
+class Place(NamedTuple):
+    """Where a node is in the tree."""
+
+    parent: ast.AST
+    #: the field of the parent that holds the node
+    field: str
+    #: its place in it; 0 where the field is no list
+    position: int
+    #: the function, class or module around the node
+    scope: ast.AST
+
+
 class Program:
-    """A parsed file.  Nothing of it is run or imported."""
+    """A parsed file.  Nothing of it is run or imported.
+
+    A file may have 100,000 statements in one block, so a question about one node must not look at its neighbours.
+    """
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        self.parents: dict[ast.AST, ast.AST] = {}
-        #: every node, an outer one before what is in it, in the order of the source.
+        self._places: dict[ast.AST, Place] = {}
+        #: the node whose name was asked for last, and its name: a dozen rules ask for it in a row
+        self._named: tuple[ast.AST | None, str] = (None, "")
+        #: every node but shared ones, an outer node before what is in it, in the order of the source.
         self.nodes: list[ast.AST] = []
         #: local name -> dotted name of what was imported, wherever in the file.
         self.imports: dict[str, str] = {}
@@ -32,7 +57,8 @@ class Program:
         self._globals: set[tuple[ast.AST, str]] = set()
         self._grow()
         for node in self.nodes:
-            self._bind(node)
+            if not isinstance(node, _BINDS_NOTHING):
+                self._bind(node)
 
     def _grow(self) -> None:
         # A loop and not a recursion: machine-made files nest deeper than Python's stack.
@@ -40,51 +66,95 @@ class Program:
         while waiting:
             node = waiting.pop()
             self.nodes.append(node)
-            children = list(ast.iter_child_nodes(node))
-            for child in children:
-                # Contexts and operators are shared by all the nodes that have them.
-                if not isinstance(child, (ast.expr_context, ast.operator, ast.boolop, ast.cmpop)):
-                    self.parents[child] = node
+            if isinstance(node, _LEAVES):
+                continue
+            scope = node if isinstance(node, _SCOPES) else self.scope(node)
+            children = []
+            for field in node._fields:
+                value = getattr(node, field, None)
+                if isinstance(value, ast.AST):
+                    value = [value]
+                elif not isinstance(value, list):
+                    continue
+                for index, child in enumerate(value):
+                    if isinstance(child, ast.AST) and not isinstance(child, _SHARED):
+                        self._places[child] = Place(node, field, index, scope)
+                        children.append(child)
             waiting.extend(reversed(children))
             if isinstance(node, ast.Global):
-                scope = self.scope(node)
                 self._globals |= {(scope, name) for name in node.names}
 
     # What encloses what
 
-    def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        """Pairs of a node and what holds it, from the node up to the module."""
-        while (parent := self.parents.get(node)) is not None:
-            yield node, parent
-            node = parent
+    def place(self, node: ast.AST) -> Place | None:
+        """Where a node is; None: it is the module."""
+        return self._places.get(node)
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node that holds it; None: it is the module."""
+        place = self._places.get(node)
+        return place.parent if place else None
+
+    def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, Place]]:
+        """A node and its place, then the node that holds it and its place, and so on up to the module."""
+        while (place := self._places.get(node)) is not None:
+            yield node, place
+            node = place.parent
 
     def scope(self, node: ast.AST) -> ast.AST:
         """The function, class or module that the names of a node belong to."""
-        return next(
-            (parent for _, parent in self.ancestors(node) if isinstance(parent, _SCOPES)), self.tree
-        )
+        place = self._places.get(node)
+        return place.scope if place else self.tree
 
     def function(self, node: ast.AST) -> str:
         """The name of the function around a node; empty: there is none."""
-        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        found = (parent for _, parent in self.ancestors(node) if isinstance(parent, functions))
-        return next((function.name for function in found), "")
+        scope = self.scope(node)
+        while scope is not self.tree:
+            if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                return scope.name
+            scope = self.scope(scope)
+        return ""
+
+    def _class(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class around a node, also where it is in a method."""
+        scope = self.scope(node)
+        while scope is not self.tree:
+            if isinstance(scope, ast.ClassDef):
+                return scope
+            scope = self.scope(scope)
+        return None
+
+    @functools.cached_property
+    def uses(self) -> dict[str, list[ast.AST]]:
+        """The nodes that are a name, or an attribute of that name."""
+        uses: dict[str, list[ast.AST]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Name):
+                uses.setdefault(node.id, []).append(node)
+            elif isinstance(node, ast.Attribute):
+                uses.setdefault(node.attr, []).append(node)
+        return uses
 
     # What names are
 
     def dotted(self, node: ast.AST | None) -> str:
         """``torch.cuda.amp.autocast``, however it was imported; empty: not an imported name."""
-        if isinstance(node, ast.Name):
-            return self.imports.get(node.id, "")
-        if isinstance(node, ast.Attribute):
-            value = self.dotted(node.value)
-            return f"{value}.{node.attr}" if value else ""
-        return ""
+        if node is not self._named[0]:
+            self._named = (node, self._dotted(node))
+        return self._named[1]
+
+    def _dotted(self, node: ast.AST | None) -> str:
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute) and len(parts) < _LONGEST_NAME:
+            parts.append(node.attr)
+            node = node.value
+        first = self.imports.get(node.id, "") if isinstance(node, ast.Name) else ""
+        return ".".join((first, *reversed(parts))) if first else ""
 
     def bindings(self, node: ast.expr) -> list[Binding]:
         """Where the name, or the ``self.name``, is bound; empty: not in this file."""
         if isinstance(node, ast.Attribute):
-            owner = next((p for _, p in self.ancestors(node) if isinstance(p, ast.ClassDef)), None)
+            owner = self._class(node)
             return self._bindings.get((owner, f"self.{node.attr}"), []) if owner else []
         if not isinstance(node, ast.Name):
             return []
@@ -103,8 +173,7 @@ class Program:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             self.imports |= dict(_imported(node))
         elif isinstance(node, ast.arg):
-            function = self.parents[self.parents[node]]
-            self._bindings.setdefault((function, node.arg), []).append(Binding(None, node))
+            self._bindings.setdefault((self.scope(node), node.arg), []).append(Binding(None, node))
         elif isinstance(node, _NAMED):
             if node.name:
                 self._name(node.name, None, node)
@@ -123,7 +192,7 @@ class Program:
         elif isinstance(target, ast.Starred):
             self._target(target.value, None, node)
         elif isinstance(target, ast.Attribute) and _is_self(target.value):
-            owner = next((p for _, p in self.ancestors(node) if isinstance(p, ast.ClassDef)), None)
+            owner = self._class(node)
             if owner is not None:
                 key = (owner, f"self.{target.attr}")
                 self._bindings.setdefault(key, []).append(Binding(value, node))

@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from opcheck.documents import from_toml
+from opcheck.python_source import split_lines
 from opcheck.scan.packages import packages
 from opcheck.scan.rule import Hit
 from opcheck.scan.rules.oc214_package_without_macos import RULE, describe
@@ -23,6 +24,9 @@ _MAC = {
 }
 #: The libraries of CUDA, one package each.
 _NVIDIA = re.compile(r"nvidia-[a-z-]+-cu\d+")
+#: A text in quotes, in double ones with escapes.  One that does not end goes on to the end of its line: read again
+#: from each quote in it, a comment of a million quotes would take hours.
+_QUOTED = re.compile(r"""\"((?:[^"\\]|\\.)*)(?:\"|\\?$)|'([^']*)(?:'|$)""")
 _COMMENT = re.compile(r"(^|\s)#.*$")
 
 
@@ -54,28 +58,47 @@ def in_pyproject(text: str) -> Iterator[tuple[str, int, str]]:
     """The same of a pyproject.toml; without an extra the program still runs.
 
     Raises:
-        ValueError: it is not TOML.
+        ValueError: it is not TOML, or its dependencies are not what they should be.
     """
-    content = from_toml(text)
-    project = content.get("project", {})
-    lines = text.splitlines()
-    for one in project.get("dependencies", []):
-        yield one, _line(one, lines), "error"
-    for extra in project.get("optional-dependencies", {}).values():
-        for one in extra:
-            yield one, _line(one, lines), "warning"
+    project = from_toml(text).get("project", {})
+    _expect(project, dict, "project is not a table")
+    extras = project.get("optional-dependencies", {})
+    _expect(extras, dict, "project.optional-dependencies is not a table")
+    lines = _quoted(text)
+    listed = [("dependencies", project.get("dependencies", []), "error")]
+    listed += [(f"optional-dependencies.{extra}", extras[extra], "warning") for extra in extras]
+    for key, wanted, severity in listed:
+        _expect(wanted, list, f"project.{key} is not a list")
+        for requirement in wanted:
+            _expect(requirement, str, f"project.{key} does not hold texts alone")
+            yield requirement, lines.get(requirement, 1), severity
 
 
-def _line(text: str, lines: list[str]) -> int:
-    return next((number for number, line in enumerate(lines, 1) if text in line), 1)
+def _expect(value: object, kind: type, message: str) -> None:
+    if not isinstance(value, kind):
+        raise ValueError(message)  # noqa: TRY004  (of a file, like all that this reader raises)
+
+
+def _quoted(text: str) -> dict[str, int]:
+    """The first line of each text in quotes."""
+    lines: dict[str, int] = {}
+    for number, line in enumerate(split_lines(text), 1):
+        for double, single in _QUOTED.findall(line):
+            lines.setdefault(double.replace('\\"', '"') or single, number)
+    return lines
 
 
 def judge(text: str, line: int, severity: str) -> Iterator[Hit]:
     """The finding about one requirement, where a Mac installs it and has no wheel of it."""
     try:
-        wanted = Requirement(text)
-    except InvalidRequirement:  # an address, or a name of pip's own syntax: nothing is claimed
+        yield from _judge(text, line, severity)
+    except (ValueError, RecursionError):
+        # An address, a name of pip's own syntax, or a version of 5,000 digits: nothing is claimed.
         return
+
+
+def _judge(text: str, line: int, severity: str) -> Iterator[Hit]:
+    wanted = Requirement(text)
     name = canonicalize_name(wanted.name)
     package = packages().by_name.get(name)
     if package is None and not _NVIDIA.fullmatch(name):

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from opcheck.catalogue import Rule
 from opcheck.scan.mac import Mac
 from opcheck.scan.program import Program
 from opcheck.versions import Target
+
+Answer = TypeVar("Answer")
+
+#: A value that went through more calls in one expression is looked at no further.
+_LONGEST_CHAIN = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +30,15 @@ class Scanned:
     path: Path | None = None
     #: the directory that was asked about
     root: Path | None = None
+    _answers: dict[tuple[object, ...], object] = field(default_factory=dict)
+
+    def once(
+        self, question: tuple[object, ...], find: Callable[..., Answer], *given: object
+    ) -> Answer:
+        """What ``find`` returns, asked once a file: a question of a rule must not read the file at each node."""
+        if question not in self._answers:
+            self._answers[question] = find(*given)
+        return self._answers[question]  # type: ignore[return-value]  # what find returned
 
     def dotted(self, node: ast.AST | None) -> str:
         """The dotted name of what was imported; empty: not an imported name."""
@@ -75,10 +90,12 @@ def method(node: ast.AST) -> str:
 
 def chain(node: ast.AST) -> Iterator[ast.Call]:
     """The calls that a value went through, the last first: ``c()``, ``b()`` of ``a.b().c()``."""
-    while True:
+    calls = 0
+    while calls < _LONGEST_CHAIN:
         if isinstance(node, ast.Call):
             yield node
             node = node.func
+            calls += 1
         elif isinstance(node, (ast.Attribute, ast.Subscript)):
             node = node.value
         else:
@@ -87,10 +104,12 @@ def chain(node: ast.AST) -> Iterator[ast.Call]:
 
 def torch_alias(scanned: Scanned) -> bool:
     """Whether the file imports torch, or something that is imported from its own package."""
-    return any(
-        name.startswith(("torch", ".", "timm", "transformers", "diffusers", "lightning"))
-        for name in scanned.program.imports.values()
-    )
+    return scanned.once(("imports torch's kin",), _imports_kin, scanned.program)
+
+
+def _imports_kin(program: Program) -> bool:
+    kin = ("torch", ".", "timm", "transformers", "diffusers", "lightning")
+    return any(name.startswith(kin) for name in program.imports.values())
 
 
 def _starred(node: ast.expr) -> bool:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ast
-import io
 import json
 import os
-import tokenize
+import stat
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from opcheck import documents
 from opcheck.errors import UsageError
 from opcheck.model import Problem, SourceLocation
+from opcheck.python_source import decode, split_lines
 from opcheck.scan.rules.oc214_package_without_macos import requirement
 
 _LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"}
@@ -53,39 +54,71 @@ class UnreadableError(Exception):
         self.problem = problem
 
 
-def find(paths: list[str], skipped: Counter[str]) -> Iterator[Found]:
+def find(paths: list[str], skipped: Counter[str], problems: list[Problem]) -> Iterator[Found]:
     """The files below the paths, in order; links inside are not followed.
+
+    Args:
+        paths: files and directories.
+        skipped: counts what was left out, by why.
+        problems: takes the directories that cannot be listed.
 
     Raises:
         UsageError: a path does not exist.
     """
     for name in paths:
         path = Path(name)
-        if not path.exists():
+        try:
+            is_directory = stat.S_ISDIR(path.stat().st_mode)
+        except (OSError, ValueError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
             raise UsageError(
-                f"no such file or directory: {name}", context="opcheck scan", hint="give a path"
-            )
-        if path.is_dir():
-            yield from _below(path, skipped)
+                f"no such file or directory: {name}" if missing else f"{reason}: {name}",
+                context="opcheck scan",
+                hint="give a path",
+            ) from error
+        if is_directory:
+            yield from _below(path, skipped, problems)
         else:
             yield Found(path, path.parent)
 
 
-def _below(root: Path, skipped: Counter[str]) -> Iterator[Found]:
-    for directory, names, files in os.walk(root):
-        kept = []
-        for name in sorted(names):
-            if os.path.islink(Path(directory, name)):  # noqa: PTH114  (is_symlink, without a second stat)
+def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterator[Found]:
+    # Not os.walk: it hides the directories that it cannot list, and recurses (Python 3.11, Lib/os.py).
+    waiting = [root]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            with os.scandir(directory) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            problems.append(problem("unreadable", reason, directory.as_posix()))
+            continue
+        below = []
+        for entry in entries:
+            path = Path(directory, entry.name)
+            if not _is_directory(entry):
+                if _is_source(path):
+                    yield Found(path, root)
+            elif entry.is_symlink():
                 skipped["links to directories"] += 1
-            elif name in _LEFT_OUT or name.startswith("."):
+            elif entry.name in _LEFT_OUT or entry.name.startswith("."):
                 skipped["hidden, built or installed directories"] += 1
             else:
-                kept.append(name)
-        names[:] = kept
-        for name in sorted(files):
-            path = Path(directory, name)
-            if path.suffix in {".py", ".ipynb"} or requirement(path) or name == "pyproject.toml":
-                yield Found(path, root)
+                below.append(path)
+        waiting.extend(reversed(below))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself, or through what may not be read
+        return False
+
+
+def _is_source(path: Path) -> bool:
+    return path.suffix in {".py", ".ipynb"} or requirement(path) or path.name == "pyproject.toml"
 
 
 def read_bytes(path: Path, shown: str) -> bytes:
@@ -95,18 +128,23 @@ def read_bytes(path: Path, shown: str) -> bytes:
         UnreadableError: it is too large, no file, or may not be read.
     """
     try:
-        if not path.is_file():
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise UnreadableError(problem("not_a_file", "not a regular file", shown))
-        size = path.stat().st_size
         limit = _LARGEST.get(path.suffix, _LARGEST_OTHER)
-        if size > limit:
+        if status.st_size > limit:
             raise UnreadableError(
-                problem("too_large", f"{size:,} bytes: more than {limit:,}", shown)
+                problem("too_large", f"{status.st_size:,} bytes: more than {limit:,}", shown)
             )
-        return path.read_bytes()
+        # With a limit again: a file of /proc has no size, and the file may be another one by now.
+        return documents.read(path, limit)
+    except FileNotFoundError as error:  # a link to nothing, or a file that has just been removed
+        raise UnreadableError(problem("not_a_file", "not a regular file", shown)) from error
     except OSError as error:
         text = error.strerror or str(error)
         raise UnreadableError(problem("unreadable", text, shown)) from error
+    except documents.DocumentError as error:
+        raise UnreadableError(problem("unreadable", str(error), shown)) from error
 
 
 def python(content: bytes, shown: str) -> Source:
@@ -116,12 +154,11 @@ def python(content: bytes, shown: str) -> Source:
         UnreadableError: it does not decode or parse.
     """
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-        text = content.decode(encoding)
-    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        text = decode(content)
+    except ValueError as error:
         message = f"cannot be decoded: {error}"
         raise UnreadableError(problem("undecodable", message, shown)) from error
-    return Source(parse(text, shown), text.splitlines(), [])
+    return Source(parse(text, shown), split_lines(text), [])
 
 
 def parse(text: str, shown: str) -> ast.Module:
@@ -153,6 +190,7 @@ def notebook(content: bytes, shown: str, problems: list[Problem]) -> Source:
         UnreadableError: it is no notebook.
     """
     try:
+        # Not documents.from_json: outputs of cells hold NaN, which is no JSON, and which Jupyter writes.
         cells = list(_cells(json.loads(content)))
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
         message = f"not a notebook: {error}"
@@ -185,7 +223,7 @@ def _cells(content: Any) -> Iterator[tuple[int, str]]:
 
 def _without_magics(text: str) -> list[str]:
     """The lines of a cell; what only IPython understands becomes ``pass``."""
-    lines = text.splitlines()
+    lines = split_lines(text)
     first = next((line for line in lines if line.strip()), "")
     if first.startswith("%%") and not first.startswith(("%%time", "%%capture", "%%prun")):
         return [""] * len(lines)

@@ -13,6 +13,10 @@ class Unknown:
 
 UNKNOWN = Unknown()
 
+#: Of a constant, that many characters are shown, or a number of that many bits.
+_SHOWN = 80
+_BITS = 1000
+
 _NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
 
 
@@ -48,13 +52,27 @@ def is_cuda(constant: object) -> bool:
 
 def begins(node: ast.expr) -> str:
     """How a text that is put together begins: ``cuda:`` of ``f"cuda:{rank}"``."""
-    if isinstance(node, ast.JoinedStr) and node.values:
-        return begins(node.values[0])
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
-        return begins(node.left)
-    if isinstance(node, ast.Call) and last(node.func) == "format":
-        return begins(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-    return str(node.value) if isinstance(node, ast.Constant) else ""
+    while True:
+        if isinstance(node, ast.JoinedStr) and node.values:
+            node = node.values[0]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
+            node = node.left
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr != "format":
+                return ""
+            node = node.func.value
+        else:
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+            return str(node.value) if is_text else ""  # type: ignore[attr-defined]  # a Constant
+
+
+def quoted(constant: object) -> str:
+    """A constant as a message shows it: at most 80 characters, and never a number of 5,000 digits."""
+    if isinstance(constant, int) and constant.bit_length() > _BITS:
+        return "a number of hundreds of digits"
+    if isinstance(constant, (str, bytes)):
+        constant = constant[:_SHOWN]
+    return repr(constant)
 
 
 def by_name(node: ast.expr) -> bool | None:

@@ -19,6 +19,7 @@ from opcheck.compile.check.library import (
 from opcheck.compile.records import Compiled, Failure, Kernel, SideGraph, Tried
 from opcheck.errors import UsageError
 from opcheck.model import SourceLocation
+from opcheck.python_source import split_lines
 
 NOT_PROVEN = (
     "that Metal compiles the kernels in which Clang found no error: Metal's own compiler tells address spaces apart, "
@@ -165,7 +166,7 @@ def _place(diagnostic: Any, kernels: Sequence[Kernel], text: Library) -> _Place 
         if file is None or file.name != _FILE or line < text.starts[0]:
             continue
         which = max(i for i, start in enumerate(text.starts) if start <= line)
-        written = text.text.splitlines()[line - 1].strip()
+        written = split_lines(text.text)[line - 1].strip()
         return _Place(kernels[which], line - text.starts[which] + 1, written)
     return None
 

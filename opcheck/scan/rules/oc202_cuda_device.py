@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from opcheck.scan.rule import Hit, Scanned, ScanRule, argument, method
+from opcheck.scan.words import quoted
 
 #: Where these take their device.
 _FUNCTIONS: dict[str, tuple[int, str]] = {
@@ -32,7 +33,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         yield Hit(
             node=value.origin,
             use=node,
-            message=f"the device is {value.constant!r}, which a Mac does not have",
+            message=f"the device is {quoted(value.constant)}, which a Mac does not have",
             hint="choose the device in one place: torch.accelerator.current_accelerator()",
         )
     typed = _tensor_type(node, name, scanned)
@@ -68,7 +69,7 @@ def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
 
 def _is_elsewhere(node: ast.Call, scanned: Scanned) -> bool:
     """Whether it is only compared, or a default, of which OC203 speaks."""
-    return isinstance(scanned.program.parents.get(node), (ast.Compare, ast.arguments))
+    return isinstance(scanned.program.parent(node), (ast.Compare, ast.arguments))
 
 
 RULE = ScanRule(

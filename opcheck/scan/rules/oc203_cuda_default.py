@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from opcheck.scan.mac import Value
 from opcheck.scan.rule import Hit, Scanned, ScanRule, argument, method
+from opcheck.scan.words import quoted
 
 _OPTIONS = {"add_argument", "option", "Option", "Argument", "field", "Field", "add_option"}
 
@@ -21,7 +22,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         for default in (*node.defaults, *node.kw_defaults):
             yield from _said(_cuda(default, scanned), "parameter")
     elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-        in_class = isinstance(scanned.program.parents.get(node), ast.ClassDef)
+        in_class = isinstance(scanned.program.parent(node), ast.ClassDef)
         if in_class and "device" in node.target.id:
             yield from _said(_cuda(node.value, scanned), "field")
 
@@ -37,7 +38,7 @@ def _said(value: Value | None, what: str) -> Iterator[Hit]:
     if value is not None:
         yield Hit(
             node=value.origin,
-            message=f"the default of the {what} is {value.constant!r}: on a Mac it must be given",
+            message=f"the default of the {what} is {quoted(value.constant)}: on a Mac it must be given",
             hint='make the default "auto" or None, and choose what the machine has',
         )
 

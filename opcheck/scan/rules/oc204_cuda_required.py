@@ -32,12 +32,14 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _is_about_cuda(test: ast.expr) -> bool:
-    words = (
-        getattr(part, "id", "") or getattr(part, "attr", "") or str(getattr(part, "value", ""))
-        for part in ast.walk(test)
-        if isinstance(part, (ast.Name, ast.Attribute, ast.Constant))
-    )
-    return any("cuda" in word.lower() or "nccl" in word.lower() for word in words)
+    words = (_word(part).lower() for part in ast.walk(test))
+    return any("cuda" in word or "nccl" in word for word in words)
+
+
+def _word(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value) if isinstance(node.value, (str, bytes)) else ""
+    return getattr(node, "id", "") or getattr(node, "attr", "")
 
 
 def _ends(statement: ast.stmt, scanned: Scanned) -> bool:

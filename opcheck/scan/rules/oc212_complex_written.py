@@ -34,12 +34,15 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 def _with_torch(node: ast.AST, scanned: Scanned) -> bool:
     """Whether the literal is in one expression with a call of torch."""
     top = node
-    for child, parent in scanned.program.ancestors(node):
-        if not isinstance(parent, ast.expr):
+    for _, place in scanned.program.ancestors(node):
+        if not isinstance(place.parent, ast.expr):
             break
-        top = parent
-        del child
-    calls = (part for part in ast.walk(top) if isinstance(part, ast.Call))
+        top = place.parent
+    return scanned.once(("calls torch", top), _calls_torch, top, scanned)
+
+
+def _calls_torch(node: ast.AST, scanned: Scanned) -> bool:
+    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
     return any(scanned.dotted(call.func).startswith("torch.") for call in calls)
 
 

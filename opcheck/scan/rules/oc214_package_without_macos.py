@@ -13,7 +13,7 @@ from opcheck.scan.rule import Hit, Scanned, ScanRule
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     """Imports of such a package that nothing guards; all of one package are one finding."""
     for name in dict.fromkeys(_lacking(node, scanned)):
-        first = next(one for one in scanned.program.nodes if name in _lacking(one, scanned))
+        first = scanned.once(("first without a wheel",), _first, scanned)[name]
         lazy = scanned.program.scope(first) is not scanned.program.tree
         when = "when the function runs" if lazy else "when the file is imported"
         yield Hit(
@@ -23,6 +23,15 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
             message=f"{describe(name, packages().by_name[name])}: the import fails {when}",
             hint=f"instead: {packages().by_name[name].instead}",
         )
+
+
+def _first(scanned: Scanned) -> dict[str, ast.AST]:
+    """The first import of each distribution."""
+    first: dict[str, ast.AST] = {}
+    for node in scanned.program.nodes:
+        for name in _lacking(node, scanned):
+            first.setdefault(name, node)
+    return first
 
 
 def _lacking(node: ast.AST, scanned: Scanned) -> list[str]:
@@ -37,7 +46,9 @@ def _lacking(node: ast.AST, scanned: Scanned) -> list[str]:
     return [
         name
         for module, name in found
-        if name and not _is_beside(module, scanned) and not _is_asked_before(node, scanned)
+        if name
+        and not scanned.once(("beside", module.partition(".")[0]), _is_beside, module, scanned)
+        and not _is_asked_before(node, scanned)
     ]
 
 
@@ -70,10 +81,11 @@ def _is_beside(module: str, scanned: Scanned) -> bool:
 
 def _is_asked_before(node: ast.AST, scanned: Scanned) -> bool:
     """Whether it stands in a try for its absence, or under a condition that nobody knows."""
-    for child, parent in scanned.program.ancestors(node):
-        if isinstance(parent, ast.If) and child is not parent.test:
+    for _, (parent, field, _, _) in scanned.program.ancestors(node):
+        if isinstance(parent, ast.If) and field != "test":
             return True
-        if isinstance(parent, ast.Try) and child in parent.body and _goes_on(parent):
+        tried = isinstance(parent, ast.Try) and field == "body"
+        if tried and scanned.once(("goes on", parent), _goes_on, parent):
             return True
     return False
 

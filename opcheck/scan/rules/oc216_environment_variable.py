@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opcheck.oplists.environment import NAME, Variable, load_environment, number
 from opcheck.scan.rule import Hit, Scanned, ScanRule, argument
-from opcheck.scan.words import UNKNOWN
+from opcheck.scan.words import UNKNOWN, quoted
 
 #: Importing these imports torch.
 _TORCH = {"torch", "torchvision", "torchaudio", "timm", "accelerate", "diffusers", "lightning"}
@@ -63,14 +63,14 @@ def _misused(node: ast.AST, variable: Variable, value: ast.expr, scanned: Scanne
         yield Hit(
             node=node,
             severity="error",
-            message=f"{variable.name} is set to {constant!r}, which is no text: Python raises TypeError",
-            hint=f'write it in quotes: "{constant}"',
+            message=f"{variable.name} is set to {quoted(constant)}, which is no text: Python raises TypeError",
+            hint=f'write it in quotes: "{quoted(constant)}"',
         )
     elif isinstance(constant, str) and number(constant) is None:
         yield Hit(
             node=node,
             severity="error",
-            message=f"{variable.name} is set to {constant!r}, which is no number",
+            message=f"{variable.name} is set to {quoted(constant)}, which is no number",
             hint=f"it takes {variable.values}",
         )
     first = _torch_import(node, scanned)
@@ -84,9 +84,12 @@ def _misused(node: ast.AST, variable: Variable, value: ast.expr, scanned: Scanne
 
 def _torch_import(node: ast.AST, scanned: Scanned) -> ast.stmt | None:
     """The statement at the file's top level, before the node, that imports torch."""
-    for statement in scanned.program.tree.body:
-        if statement.lineno >= getattr(node, "lineno", 0):
-            return None
+    first = scanned.once(("imports torch",), _first_import, scanned.program.tree)
+    return first if first and first.lineno < getattr(node, "lineno", 0) else None
+
+
+def _first_import(tree: ast.Module) -> ast.stmt | None:
+    for statement in tree.body:
         if isinstance(statement, ast.Import):
             names = [alias.name for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom) and not statement.level:
