@@ -7,6 +7,7 @@ macOS wheels.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from opcheck.versions import Span, Version
@@ -118,3 +119,50 @@ def _size(number: int, torch: Version) -> str:
     units = next(names for span, names in _UNITS if torch in span)
     power = min(max(number.bit_length() - 1, 0) // 10, 3)
     return f"{number / 1024**power:.2f}{units[power]}" if power else f"{number}{units[0]}"
+
+
+_SCAN = "`opcheck scan PATH` lists every such line, without running anything"
+_CHOOSE = 'choose the device at run time: "mps" if torch.backends.mps.is_available(); ' + _SCAN
+_LEAVE_OUT = f"leave it out where torch.cuda.is_available() is False; {_SCAN}"
+
+
+class _Lacking(NamedTuple):
+    """A text that torch gives where it was built without CUDA, as every macOS wheel is, and the way out."""
+
+    pattern: re.Pattern[str]
+    hint: str
+
+
+#: In the wheels of 1.13 to 2.15: torch/cuda/__init__.py, torch/cuda/{streams,graphs,nvtx}.py, torch/_utils.py,
+#: torch/serialization.py, torch/distributed/distributed_c10d.py, torch/utils/cpp_extension.py, torch/xpu/__init__.py;
+#: aten/src/ATen/detail/CUDAHooksInterface.h, torch/csrc/tensor/python_tensor.cpp, c10/core/impl/VirtualGuardImpl.h.
+_LACKING = tuple(
+    _Lacking(re.compile(pattern), hint)
+    for pattern, hint in (
+        (
+            r"Attempting to deserialize object on (?:a )?CUDA device",
+            f'torch.load(file, map_location="mps"), or "cpu"; {_SCAN}',
+        ),
+        (r"Distributed package doesn't have NCCL", f'backend="gloo"; {_SCAN}'),
+        (r"No module named 'torch\.hpu'|Torch not compiled with (?:CUDA|XPU|MTIA)", _CHOOSE),
+        (r"PyTorch (?:was compiled without CUDA support|is not linked with support for)", _CHOOSE),
+        (r"Cannot get (?:CUDA|XPU|HIP|MTIA) generator without", _CHOOSE),
+        (r"Device type (?:CUDA|XPU) is not supported for torch\.Generator", _CHOOSE),
+        (r"Found no NVIDIA driver|No CUDA GPUs are available|CUDA driver initialization", _CHOOSE),
+        (r"torch\.(?:cuda|xpu)\.\w+ requires \w+ support", _LEAVE_OUT),
+        (
+            r"Tried to instantiate dummy base class (?:Stream|Event|_?(?:CUDA|Cuda|Xpu|Mem)\w+)",
+            _LEAVE_OUT,
+        ),
+        (r"'torch\._C' has no attribute '_(?:cuda|nvtx|xpu|nccl)_?\w*'", _LEAVE_OUT),
+        (r"'torch\.mps' has no attribute 'current_device'", _LEAVE_OUT),
+        (r"with arguments from the '(?:CUDA|XLA|XPU|HPU)' backend", _CHOOSE),
+        (r"NVTX functions not installed", _LEAVE_OUT),
+        (r"CUDA_HOME environment variable is not set", _LEAVE_OUT),
+    )
+)
+
+
+def without_cuda(text: str) -> str:
+    """The way out of an error that torch gives because it was built without CUDA; empty for any other error."""
+    return next((row.hint for row in _LACKING if row.pattern.search(text)), "")

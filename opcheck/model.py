@@ -120,10 +120,17 @@ class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
     name: str = ""
 
 
+#: Kinds of problems that end the program on a Mac, too: it asks for CUDA, or for a package that no Mac has.
+RAISED_ON_A_MAC = frozenset({"needs_cuda", "needs_package"})
+#: ... and of those that end it where opcheck cannot follow it.
+OWN_LIMITS = frozenset({"not_simulated", "opcheck_limit"})
+
+
 class Problem(Record, frozen=True, kw_only=True):
     """Something that keeps a trace from being the whole truth."""
 
-    #: model_raised, timeout, process_died, guess, value_check, gradient_lost, module_not_called ...
+    #: model_raised, timeout, process_died, guess, value_check, gradient_lost, module_not_called, one of RAISED_ON_A_MAC,
+    #: OWN_LIMITS ...
     kind: str
     message: str
     location: SourceLocation | None = None

@@ -18,6 +18,7 @@ from opcheck.judge import OUTCOMES, judge_all, outcome
 from opcheck.memory.estimate import estimate
 from opcheck.model import (
     PHASES,
+    RAISED_ON_A_MAC,
     CallGroup,
     Finding,
     GroupLocation,
@@ -329,7 +330,8 @@ def headline(trace: Trace, outcomes: Collection[tuple[str, str | None]], target:
     """What the statuses and kinds of the calls come to on the target: one of HEADLINES."""
     fails, could_not_tell, only_with_variable, partly, natively = HEADLINES
     statuses = {status for status, _ in outcomes}
-    if "unsupported" in statuses:
+    raised = any(problem.kind in RAISED_ON_A_MAC for problem in trace.problems)
+    if "unsupported" in statuses or raised:
         return fails
     if "unknown" in statuses or not trace.complete or not outcomes:
         return could_not_tell

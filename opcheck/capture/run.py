@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import torch
 
-from opcheck.capture import blame, checkpoint, exported, lost_gradients, refused, tracers
+from opcheck.capture import (
+    blame,
+    checkpoint,
+    endings,
+    exported,
+    lost_gradients,
+    refused,
+    tracers,
+)
 from opcheck.capture.births import Births
 from opcheck.capture.graph import Numbers, code, op_calls, to_graph
 from opcheck.capture.imports import without_compiler
@@ -29,7 +37,7 @@ from opcheck.capture.train_loss import NothingToTrainError
 from opcheck.capture.train_optimizer import parse
 from opcheck.capture.watchdog import TimeLimitReached, out_of_memory, rest
 from opcheck.errors import ModelLoadError
-from opcheck.model import Birth, OpCall, Problem, SourceLocation, Trace
+from opcheck.model import RAISED_ON_A_MAC, Birth, OpCall, Problem, SourceLocation, Trace
 from opcheck.oplists.registrations import load as load_lists
 from opcheck.simulate.backend import mps_backend
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS
@@ -75,8 +83,8 @@ class Captured(NamedTuple):
 
     trace: Trace
     code: str
-    #: what saw the run, and knows what it asked of its target
-    mac: Simulator
+    #: what saw the run, and knows what it asked of its target; None: the model could not be built
+    mac: Simulator | None
 
 
 class Prepared(NamedTuple):
@@ -102,7 +110,34 @@ def run(request: CaptureRequest, say: Say) -> Captured:
         InputError: the inputs do not parse, or none could be derived.
     """
     target = target_of(request)
-    return record(request, target, prepare(request, target, say), say)
+    try:
+        prepared = prepare(request, target, say)
+    except ModelLoadError as error:
+        trace = trace_of_constructor(request, target, error)
+        if trace is None:
+            raise
+        return Captured(trace, "", None)
+    return record(request, target, prepared, say)
+
+
+def trace_of_constructor(
+    request: CaptureRequest, target: Target, error: ModelLoadError
+) -> Trace | None:
+    """What a model comes to whose import or constructor ends on a Mac, too; None: it ends here alone."""
+    cause = error.__cause__
+    kind = endings.kind_of(cause) if cause is not None else ""
+    if cause is None or kind not in RAISED_ON_A_MAC:
+        return None
+    return Trace(
+        model=request.model,
+        mode=request.mode,
+        tracer=request.tracer,
+        installed_torch=str(torch.__version__),
+        target_torch=str(target.torch),
+        target_macos=str(target.macos),
+        problems=(endings.problem_of(cause, kind, raised_at(cause)),),
+        complete=False,
+    )
 
 
 def target_of(request: CaptureRequest) -> Target:
@@ -304,6 +339,12 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
     if isinstance(error, NotImplementedError) and "HigherOrderOperator" in str(error):
         kind = "not_simulated"  # torch/_ops.py: it asks each mode for a rule of its own
     location = raised_at(error)
+    ends = endings.kind_of(error) if kind == "model_raised" else ""
+    if ends:
+        problem = endings.problem_of(error, ends, location)
+        return msgspec.structs.replace(
+            problem, module=recorder.raised_in, op=refused.operator(error)
+        )
     text = blame.one_line(error)
     who = _RAISERS.get(recorder.phase, "the model")
     if kind == "model_raised":

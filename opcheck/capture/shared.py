@@ -16,7 +16,7 @@ import torch
 from opcheck.capture import run, watchdog
 from opcheck.capture.forked import EndedError, forked
 from opcheck.capture.protocol import Captures, Shared, failure_of
-from opcheck.errors import CaptureError
+from opcheck.errors import CaptureError, ModelLoadError
 from opcheck.oplists.registrations import load as load_lists
 from opcheck.simulate import told
 from opcheck.simulate.mirror import present_and_absent
@@ -70,8 +70,18 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
             hint="capture it in a process of its own: opcheck.capture.parent.capture_many",
         )
     told.set_fallback(first)
-    prepared = run.prepare(request, first, say)
-    watchdog.rest()
+    try:
+        prepared = run.prepare(request, first, say)
+    except ModelLoadError as error:
+        trace = run.trace_of_constructor(request, first, error)
+        if trace is None:
+            raise
+        served = [_differences(targets[n]) for n in order]
+        return Captures(
+            shared=(Shared(targets=tuple(order), trace=trace, differences=tuple(served)),)
+        )
+    finally:
+        watchdog.rest()
     here = [n for n in order if told.fits(targets[n])]
     shared = []
     waiting = here
@@ -122,7 +132,8 @@ def _run(
         return Shared(targets=(waiting[0],), failure=failure_of(error, request.model))
     finally:
         watchdog.rest()
-    served = [n for n in waiting if n == waiting[0] or serves(captured.mac, target, targets[n])]
+    mac = captured.mac
+    served = [n for n in waiting if n == waiting[0] or (mac and serves(mac, target, targets[n]))]
     return Shared(
         targets=tuple(served),
         trace=captured.trace,

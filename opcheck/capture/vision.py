@@ -83,4 +83,6 @@ def _extension() -> Path | None:
     package = stand_in.folder("torchvision")
     if package is None:
         return None
-    return next((path for pattern in ("_C*.so", "_C*.pyd") for path in package.glob(pattern)), None)
+    # A glob that is left in the middle keeps its folder open.
+    found = [path for pattern in ("_C*.so", "_C*.pyd") for path in package.glob(pattern)]
+    return found[0] if found else None

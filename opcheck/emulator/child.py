@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from opcheck.capture import installed
-from opcheck.capture.protocol import Failure
+from opcheck.capture.protocol import failure_of
 from opcheck.emulator import program
 from opcheck.emulator.request import Outcome, RunRequest
 from opcheck.errors import CaptureError
@@ -32,12 +32,7 @@ def main() -> int:
     try:
         installed.require()
     except CaptureError as error:
-        failure = Failure(
-            error=CaptureError.__name__,
-            message=error.message,
-            context=error.context,
-            hint=error.hint,
-        )
+        failure = failure_of(error, request.program)
         Path(request.answer).write_bytes(msgspec.json.encode(failure))
         return CaptureError.exit_code
 
@@ -57,13 +52,14 @@ def main() -> int:
     run = Emulation(target, lists, name)
     code = 0
     own = os.getpid()
-    with run.running(), program.first_import_of_torch(run.read_variables):
+    watched = program.Watched(run.read_variables)
+    with run.running(), watched.watching():
         try:
             program.execute(request.program, is_module=request.is_module)
+            run.came_to_its_end(watched.cause)
         except SystemExit as error:
             code = program.code_of(error)
-            if code:
-                run.broke_off(error)
+            run.broke_off(error) if code else run.came_to_its_end(watched.cause)
         except KeyboardInterrupt as error:
             run.broke_off(error)
             code = 128 + signal.SIGINT
@@ -74,7 +70,7 @@ def main() -> int:
         except BaseException as error:  # noqa: BLE001 - the program's
             run.broke_off(error)
             code = 1
-            program.print_error(error)
+            program.print_error(error, whole=run.ended_by_limit)
         if os.getpid() != own:
             # A process that the program forked came out here.
             os._exit(code)

@@ -51,26 +51,55 @@ def execute(program: str, *, is_module: bool) -> None:
     exec(code, module.__dict__)  # noqa: S102 - this is what it is for
 
 
-@contextlib.contextmanager
-def first_import_of_torch(calls: Callable[[], None]) -> Iterator[None]:
-    """For the length of the block, call this before the program's first ``import torch`` returns.
+#: audit events of the standard library that start another process.
+_STARTS = frozenset({"os.exec", "os.fork", "os.posix_spawn", "os.system", "subprocess.Popen"})
 
-    A Mac's torch reads its variables then; here torch is imported before the program starts.
-    """
-    original = builtins.__import__
 
-    def watched(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.partition(".")[0] == "torch" and builtins.__import__ is watched:
-            builtins.__import__ = original
-            calls()
-        return original(name, *args, **kwargs)
+class Watched:
+    """What a program does beside its operator calls: when it imports torch, and whether it starts processes."""
 
-    builtins.__import__ = watched
-    try:
-        yield
-    finally:
-        if builtins.__import__ is watched:
-            builtins.__import__ = original
+    def __init__(self, imports_torch: Callable[[], None]) -> None:
+        self._imports_torch = imports_torch
+        self._imported = False
+        self._processes = 0
+        self._watching = False
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """For the length of the block, ``imports_torch`` is called before the first ``import torch`` returns.
+
+        A Mac's torch reads its variables then; here torch is imported before the program starts.
+        """
+        original = builtins.__import__
+
+        def watched(name: str, *args: Any, **kwargs: Any) -> Any:
+            if not self._imported and name.partition(".")[0] == "torch":
+                self._imported = True
+                if builtins.__import__ is watched:
+                    builtins.__import__ = original
+                self._imports_torch()
+            return original(name, *args, **kwargs)
+
+        builtins.__import__ = watched
+        self._watching = True
+        sys.addaudithook(self._see)  # which cannot be taken away again
+        try:
+            yield
+        finally:
+            self._watching = False
+            if builtins.__import__ is watched:
+                builtins.__import__ = original
+
+    def _see(self, event: str, _arguments: tuple[Any, ...]) -> None:
+        if self._watching and event in _STARTS:
+            self._processes += 1
+
+    @property
+    def cause(self) -> str:
+        """Why the program computes nothing on ``mps``, in words; empty where nothing is known."""
+        if self._processes:
+            return "the program started other processes, in which nothing is emulated"
+        return "" if self._imported else "the program did not import torch"
 
 
 def code_of(error: SystemExit) -> int:
@@ -83,9 +112,9 @@ def code_of(error: SystemExit) -> int:
     return 1
 
 
-def print_error(error: BaseException) -> None:
-    """The traceback of the program, without the frames of ours."""
-    trace = _without_own(error)
+def print_error(error: BaseException, *, whole: bool = False) -> None:
+    """The traceback of the program; without the frames of ours, unless ``whole``."""
+    trace = error.__traceback__ if whole else _without_own(error)
     sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
+from opcheck.capture import endings
 from opcheck.capture.blame import one_line
 from opcheck.capture.lines import display_path, is_user_code
 from opcheck.emulator.engine import Emulator
@@ -19,22 +20,28 @@ from opcheck.emulator.surface import mac_surface
 from opcheck.emulator.tally import Tally
 from opcheck.emulator.verdicts import Verdicts
 from opcheck.errors import UsageError
-from opcheck.model import Problem, Report, SourceLocation, Trace
+from opcheck.model import OWN_LIMITS, Problem, Report, SourceLocation, Trace
 from opcheck.oplists.registrations import OpLists, load
 from opcheck.pipeline import HEADLINES, assemble
 from opcheck.rules.rule import Audited
 from opcheck.simulate import told
 from opcheck.simulate.mac import simulated_mac
 from opcheck.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
+from opcheck.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
+    from opcheck.simulate.dispatcher import Simulator
+
 FAILS = HEADLINES[0]
 
 #: every value, whatever its size
 _ALL = 1 << 62
+
+#: what a program calls that only moves its tensors
+_MOVES = frozenset({"aten::_to_copy", "aten::copy_", "aten::detach", "aten::alias"})
 
 _ACTIVE: list[Emulation] = []
 
@@ -51,6 +58,8 @@ class Emulation:
         self._complete = True
         #: what ended the program is an error of the Mac's
         self._failed = False
+        #: None until the block is entered
+        self._mac: Simulator | None = None
 
     @property
     def report(self) -> Report:
@@ -113,9 +122,15 @@ class Emulation:
                 tally.followed(),
             ):
                 mac.ask = tally.ask
+                self._mac = mac
                 yield
         finally:
             _ACTIVE.clear()
+
+    @property
+    def ended_by_limit(self) -> bool:
+        """Whether opcheck, and not the program or its Mac, ended the run."""
+        return any(problem.kind in OWN_LIMITS for problem in self._problems)
 
     def read_variables(self) -> None:
         """Take the fallback variable as the program has set it: MPSFallback.mm reads it once, at import."""
@@ -126,10 +141,35 @@ class Emulation:
             self.target = msgspec.structs.replace(self.target, cpu_fallback=on)
             self._tally.retarget(self.target)
 
+    def came_to_its_end(self, cause: str = "") -> None:
+        """Note what a program that computed nothing on ``mps`` did instead; ``cause`` is what is known of that."""
+        made = {row.op for row in self._tally.rows}
+        if made <= _MOVES:
+            message = (
+                "tensors were moved to mps, and nothing was computed there"
+                if made
+                else f"no tensor reached mps: {cause or self._elsewhere()}"
+            )
+            self._problems.append(Problem(kind="nothing_on_mps", message=message))
+
+    def _elsewhere(self) -> str:
+        calls = self._mac.elsewhere if self._mac else 0
+        if not calls:
+            return "the program made no tensor at all (its work may wait for an argument, or for a function to be called)"
+        return f"the program made {plural(calls, 'operator call')} on the CPU, and moved nothing"
+
     def broke_off(self, error: BaseException) -> None:
         """Note that an exception ended the program."""
         self._complete = False
         self._failed = error is self._tally.raised
+        ends = "" if self._failed else endings.kind_of(error)
+        if ends:
+            self._problems.append(endings.problem_of(error, ends, _line(error)))
+            return
+        if isinstance(error, SystemExit):
+            text = f"the program ended itself with exit code {error.code}"
+            self._problems.append(Problem(kind="program_exited", message=text))
+            return
         kind = "process_died" if isinstance(error, ProcessAbortedError) else "program_raised"
         text = f"the program ended with {type(error).__name__}: {one_line(error)}"
         self._problems.append(Problem(kind=kind, message=text, location=_line(error)))

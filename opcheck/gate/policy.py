@@ -44,6 +44,8 @@ _SPEAKS = {
     "unknown": ("OC104", "OC122"),
     "fallback": ("OC102", "OC103", "OC107"),
 }
+#: The rule that speaks of a program that ended before it made the call.
+_ENDED = ("OC124",)
 #: Those that speak of calls that raise at another place: where their dtype comes from.
 _ORIGINS = ("OC140", "OC141", "OC142")
 
@@ -169,7 +171,8 @@ def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_Place]:
         status, kind = group.verdict.status, group.verdict.kind
         if status == "native":
             continue
-        for place in group.locations:
+        # What a log tells of may have no line.
+        for place in group.locations or (None,):
             spoken_of = tuple(
                 name
                 for rule in _SPEAKS[status]
@@ -179,8 +182,10 @@ def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_Place]:
             if status == "unsupported":
                 spoken_of = spoken_of or origins
             named = (status, f"{status}_{kind}") if kind else (status,)
-            yield _Place(named, place.count, spoken_of)
+            yield _Place(named, place.count if place else group.count, spoken_of)
     for (rule, _, where), own in by_place.items():
+        if rule in _ENDED:
+            yield _Place(("unsupported",), where.count if where else 1, own)
         if rule == "OC112" and where is not None:
             yield _Place(("advisory",), where.count, own)
 

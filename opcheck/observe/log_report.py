@@ -142,6 +142,7 @@ _STATUS: dict[str, tuple[str, str | None]] = {
 #: Kind of sighting -> what the rules know it by, as the refusals of a capture (rules/oc101_unsupported_call.py).
 _REFUSALS = {
     "device_mix": "device_mismatch",
+    "no_cuda": "cuda_required",
     "out_of_memory": "out_of_memory",
     "aborted": "process_aborted",
     "gpu_error": "gpu_error",

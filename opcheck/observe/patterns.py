@@ -70,6 +70,25 @@ PATTERNS = (
         rf"Could not run {_OP} with arguments from the ['\u2018](?P<backend>(?:Sparse(?:Csr)?|Nested\w{{0,10}}|Quantized)?MPS|CPU|(?:Sparse|Nested|Quantized)\w{{0,20}}CPU)['\u2019] backend",
         "aten/src/ATen/core/dispatch/OperatorEntry.cpp",
     ),
+    # -- devices that no Mac has ------------------------------------------------------------------------------
+    row(
+        "no_cuda",
+        "compiled with",
+        r"Torch not compiled with (?:CUDA|XPU) enabled",
+        "torch/cuda/__init__.py, torch/xpu/__init__.py",
+    ),
+    row(
+        "no_cuda",
+        "deserialize object",
+        r"Attempting to deserialize object on (?:a )?CUDA device.{0,60}",
+        "torch/serialization.py",
+    ),
+    row(
+        "no_cuda",
+        "NCCL built in",
+        r"Distributed package doesn't have NCCL built in",
+        "torch/distributed/distributed_c10d.py",
+    ),
     # -- tensors that are on the CPU --------------------------------------------------------------------------
     row(
         "device_mix",

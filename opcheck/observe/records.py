@@ -12,6 +12,7 @@ KINDS = {
     "no_kernel": "an operator without a kernel raised",
     "no_cpu_kernel": "neither MPS nor the CPU has a kernel, and it raised",
     "refused": "a registered kernel raised",
+    "no_cuda": "the program asks for a device that no Mac has",
     "device_mix": "a kernel was given a tensor that is not on mps",
     "out_of_memory": "an allocation was refused",
     "aborted": "Metal, or its compiler, ended the process",
@@ -38,6 +39,7 @@ ENDS = frozenset(
     {
         "no_kernel",
         "no_cpu_kernel",
+        "no_cuda",
         "refused",
         "device_mix",
         "out_of_memory",

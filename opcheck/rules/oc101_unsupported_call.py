@@ -12,6 +12,7 @@ from opcheck.rules.rule import Audited, AuditRule, about, sentences, upgrade
 _NEXT = {
     "device_mismatch": "move every tensor of the call to one device: .to('mps')",
     # What logs and observed runs add (opcheck/observe/log_report.py).
+    "cuda_required": "choose the device at run time; `opcheck scan PATH` lists every line that asks for CUDA",
     "out_of_memory": "make it smaller: a smaller batch or dtype, fewer tensors alive; opcheck audit --memory estimates",
     "process_aborted": "opcheck run on that Mac names the call; the text is Apple's, and no exception can be caught",
     "gpu_error": "run it in smaller pieces; what ran after this error may hold anything",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opcheck.model import Finding, GroupLocation, Problem
+from opcheck.model import OWN_LIMITS, RAISED_ON_A_MAC, Finding, GroupLocation, Problem
 from opcheck.rules.rule import Audited, AuditRule
 
 _NEXT = {
@@ -13,12 +13,17 @@ _NEXT = {
     "timeout": "give it more time with --timeout, or smaller inputs with --input",
     "model_raised": "give inputs that the model takes with --input, settings with --config",
     "nothing_to_train": "audit it without --mode train, or name a model whose weights are trained",
+    "program_exited": "what it lacks may be an argument: those behind the program's name are its own",
+    "nothing_on_mps": "look at the device that the program chooses, and that the model and its inputs are moved "
+    'there: .to("mps")',
     "eager": "the operators were judged, not what the compiler makes of them",
     "guess": "check that these lead down the way that your data takes",
     "value_check": "nothing to do if your data passes the check",
 }
 
-_OF_OTHER_RULES = frozenset({"gradient_lost", "module_not_called", "refused"})
+_OF_OTHER_RULES = frozenset(
+    {"gradient_lost", "module_not_called", "refused", *OWN_LIMITS, *RAISED_ON_A_MAC}
+)
 
 #: the run goes on after these
 _ENDS_NOTHING = frozenset({"gradient_lost", "guess", "module_not_called", "value_check"})
@@ -42,7 +47,7 @@ def check(audited: Audited) -> Iterator[Finding]:
                 severity="warning" if problem.kind == "eager" else severity,
                 message=problem.message,
                 hint=_NEXT.get(problem.kind, "what follows this point was not judged"),
-                locations=_location(problem),
+                locations=place_of(problem),
             )
     yield from _guesses(problems)
     if not trace.complete and all(one.kind in _ENDS_NOTHING for one in trace.problems):
@@ -72,12 +77,13 @@ def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
             + f", and was answered {answers}: {rests}",
             hint=_NEXT[kind],
             op=op,
-            locations=tuple(place for problem in members for place in _location(problem)),
+            locations=tuple(place for problem in members for place in place_of(problem)),
             count=times,
         )
 
 
-def _location(problem: Problem) -> tuple[GroupLocation, ...]:
+def place_of(problem: Problem) -> tuple[GroupLocation, ...]:
+    """Where a problem arose, as a finding has it."""
     if problem.location is None and not problem.module:
         return ()
     return (GroupLocation(location=problem.location, module=problem.module, count=problem.count),)

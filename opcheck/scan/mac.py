@@ -11,8 +11,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+from opcheck.oplists.packages import packages
 from opcheck.scan import tables
-from opcheck.scan.packages import packages
 from opcheck.scan.program import Binding, Place, Program
 from opcheck.scan.words import (
     UNKNOWN,

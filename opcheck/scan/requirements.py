@@ -10,8 +10,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from opcheck.documents import from_toml
+from opcheck.oplists.packages import packages
 from opcheck.python_source import split_lines
-from opcheck.scan.packages import packages
 from opcheck.scan.rule import Hit
 from opcheck.scan.rules.oc214_package_without_macos import RULE, describe
 

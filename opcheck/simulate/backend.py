@@ -83,8 +83,10 @@ class _Generator(torch.Generator):
 
     def __new__(cls, device: Any = "cpu") -> Self:
         """One more generator of the CPU."""
-        made = super().__new__(cls)
-        made._place = torch.device(device)
+        place = torch.device(device)
+        # Of a device that no Mac has C++ refuses to make one.
+        made = super().__new__(cls, "cpu" if place.type == "mps" else place)  # type: ignore[call-arg]  # the stub has __init__
+        made._place = place
         return made
 
     @property
@@ -107,7 +109,14 @@ def _group(lists: Any, with_indices: Any = False) -> dict[Any, Any]:  # noqa: FB
 # torch.compiler reads __wrapped__ of is_available (torch/_dynamo/trace_rules.py, 2.15).
 _yes.__wrapped__ = _yes  # type: ignore[attr-defined]
 
+
+def _no_cuda() -> None:
+    """A build with CUDA would look for its driver here, and say that it found none (torch/cuda/__init__.py)."""
+    raise AssertionError("Torch not compiled with CUDA enabled")
+
+
 _ALWAYS = (
+    _Replacement(torch.cuda, "_lazy_init", _no_cuda),
     _Replacement(torch.backends.mps, "is_available", _yes),
     _Replacement(torch.backends.mps, "is_built", _yes),
     _Replacement(torch._C, "_mps_is_available", _yes),

@@ -122,6 +122,8 @@ class Simulator(TorchDispatchMode):
         self.ask: Callable[[Call], None] | None = None
         #: overloads with a kernel on the target that the installed torch does not have
         self.absent: tuple[str, ...] = ()
+        #: how many calls had nothing to do with MPS
+        self.elsewhere = 0
         self._registrations = registrations
         self._twins = twins
         self._python_kernels = python_kernels
@@ -163,6 +165,7 @@ class Simulator(TorchDispatchMode):
             parts.append(_encode(value, found))
         on_mps = [tensor for tensor in found if type(tensor) is MPSTensor]
         if not on_mps and not self._creates_on_mps(route, kwargs):
+            self.elsewhere += 1
             self._nodes.note(on_mps=False)
             return func(*args, **kwargs)
         self._nodes.note(on_mps=True)

@@ -32,6 +32,8 @@ MPS_KEYS = (
 )
 MPS_DEVICE = torch.device("mps", 0)
 _CPU = torch.device("cpu")
+#: the devices beside ``mps`` that every build has
+_OTHERS = frozenset({"cpu", "meta"})
 _make_wrapper = torch.Tensor._make_wrapper_subclass
 #: C++ that takes the wrapper for a CPU tensor with data (ldexp's kernel in 2.13 to 2.15) raises then, and does not
 #: end the process.
@@ -113,6 +115,10 @@ class MPSTensor(torch.Tensor):
         """As torch.Tensor.to: C++ would take ``mps`` for another device than the wrapper's."""
         device, dtype, non_blocking, memory_format, copy = parse_to(*args, **kwargs)
         moves = device is not None and device.type != "mps"
+        if moves and device is not None and device.type not in _OTHERS:
+            torch.empty(
+                0, device=device
+            )  # raises what a Mac raises: no build for one has the device
         same_dtype = dtype is None or dtype == self.dtype
         same_format = memory_format is None or self.is_contiguous(memory_format=memory_format)
         if same_dtype and same_format and not moves and not copy:

@@ -7,7 +7,7 @@ from opcheck.errors import UsageError
 from opcheck.fingerprint import fingerprints
 from opcheck.gate import FAIL_ON, Judgement, Policy, exit_code, judged
 from opcheck.gate.policy import limit
-from opcheck.model import Lifetime, OpCall, Report
+from opcheck.model import Lifetime, OpCall, Problem, Report
 from tests.made import call, make_report, make_statement, spec
 
 NATIVE = call("aten::mm")
@@ -187,3 +187,31 @@ def test_another_limit_is_refused(text: str, message: str) -> None:
     assert caught.value.message == message
     assert caught.value.context == f"--max {text}"
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(("level", "code"), [("never", 3), ("unsupported", 1), ("advisory", 1)])
+def test_a_program_that_asks_for_cuda_is_a_finding_although_it_made_no_call(
+    level: str, code: int
+) -> None:
+    asks = Problem(kind="needs_cuda", message="AssertionError", answered="no CUDA")
+    report = make_report(problems=(asks,), complete=False)
+    assert report.headline == "fails"
+    assert exit_code(report, fail_on=level, strict=False) == code
+    (name,) = (n for f, own in zip(report.findings, fingerprints(report.findings), strict=True) for n in own if f.rule == "OC124")  # fmt: skip
+    assert judged(report, Policy(fail_on=level)).against == ((name,) if code == 1 else ())
+    # What is known is no finding, and the rest of the program is not known all the same.
+    assert judged(report, Policy(fail_on=level), known=[name]).code == 3
+
+
+def test_opchecks_own_limit_is_no_finding() -> None:
+    limit_met = Problem(kind="opcheck_limit", message="a limit of opcheck")
+    report = make_report(NATIVE, problems=(limit_met,), complete=False)
+    assert report.headline == "could not tell"
+    assert exit_code(report, fail_on="unsupported", strict=False) == 3
+
+
+def test_a_group_without_a_line_counts() -> None:
+    report = make_report(RAISES, complete=False)
+    (group,) = report.groups
+    report = msgspec.structs.replace(report, groups=(msgspec.structs.replace(group, locations=()),))
+    assert exit_code(report, fail_on="unsupported", strict=False) == 1

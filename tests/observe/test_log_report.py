@@ -10,6 +10,7 @@ import pytest
 
 from opcheck import cli
 from opcheck.errors import UnknownTargetError, UsageError
+from opcheck.gate import exit_code
 from opcheck.model import CallGroup, Report
 from opcheck.observe.log_report import read
 from opcheck.oplists.registrations import OpLists
@@ -145,3 +146,22 @@ def test_bad_input_is_said_in_three_lines(
     assert all(line for line in capsys.readouterr().err.splitlines())
     assert cli.run(["observe", str(log), "--fail-on", "fallback"]) == 1
     assert cli.run(["observe", str(log)]) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AssertionError: Torch not compiled with CUDA enabled\n",
+        "RuntimeError: MPS backend out of memory (MPS allocated: 17.77 GB)\n",
+        "MPSNDArray.mm:794: failed assertion `Error: buffer is not large enough'\n",
+        "NotImplementedError: Could not run 'aten::_coalesce' with arguments from the 'SparseMPS' backend.\n",
+        FLOAT64,
+    ],
+)
+def test_the_exit_code_agrees_with_the_headline_although_the_log_names_no_line(
+    lists: OpLists, text: str
+) -> None:
+    report = made(text, lists, torch="2.13", macos="15")
+    assert report.headline == "fails"
+    assert exit_code(report, fail_on="unsupported", strict=False) == 1
+    assert exit_code(report, fail_on="never", strict=False) == 3

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from opcheck.errors import OpListError, UsageError
+from opcheck.oplists.packages import packages
 from opcheck.scan.engine import scan
-from opcheck.scan.packages import packages
 from opcheck.scan.records import ScanReport
 from tests.scan.reading import TARGET, report
 

@@ -13,7 +13,7 @@ from opcheck.doctor.check import DoctorRule, Examined, found
 from opcheck.errors import UsageError
 from opcheck.model import Finding
 from opcheck.oplists.extensions import LIBRARIES, paired_line
-from opcheck.scan.packages import Package, packages
+from opcheck.oplists.packages import Package, packages
 from opcheck.scan.requirements import judge
 from opcheck.scan.rules.oc214_package_without_macos import describe
 from opcheck.versions import Version

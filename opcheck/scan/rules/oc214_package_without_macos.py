@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from opcheck.scan.packages import Package, packages
+from opcheck.oplists.packages import Package, packages
 from opcheck.scan.rule import Hit, Scanned, ScanRule
 
 

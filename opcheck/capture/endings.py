@@ -1,0 +1,145 @@
+"""What an exception says of the program that it ended: whether a Mac ends there, too, or opcheck alone does."""
+
+from __future__ import annotations
+
+import dis
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from opcheck import messages
+from opcheck.capture.blame import one_line
+from opcheck.capture.lines import is_user_code
+from opcheck.errors import OpcheckError
+from opcheck.model import Problem, SourceLocation
+from opcheck.oplists.packages import packages
+from opcheck.simulate.shapes import DataDependentError, NotSimulatedError
+from opcheck.simulate.tensor import OutsideError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_OPCHECK = str(Path(__file__).parents[1]) + "/"
+_SIMULATION = _OPCHECK + "simulate/"
+_TORCH = str(Path(torch.__file__).parent) + "/"
+
+#: Python raises these for a mistake in code, and PyTorch's C++ for none of a program's.
+_MISTAKES = (AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError)
+
+#: What C++ says where it takes the simulated tensor for one with data, or for one that the dispatcher of the
+#: installed torch has a kernel for: c10/core/{TensorImpl,StorageImpl}, OperatorEntry.cpp, torch/csrc/autograd.
+_BETRAYALS = re.compile(
+    r"on a tensor of a simulated Mac"
+    r"|with arguments from the 'MPS' backend"
+    r"|not linked with support for mps devices"
+    r"|Cannot access data pointer of (?:Tensor|Storage) that"
+    r"|its data is not allocated yet"
+    r"|Couldn't swap |Expected use_count of .* to be 1"
+    r"|'FakeTensor' and 'int'"
+)
+
+#: the functions of ours that do no more than call torch's with the program's arguments.
+_PASSAGES = frozenset(
+    {
+        "__torch_function__",
+        "__torch_dispatch__",
+        "_dispatch",
+        "_execute",
+        "_run",
+        "_run_body",
+        "_run_on_zeros",
+        "copied",
+        "forward",
+        "refuse",
+    }
+)
+
+
+def kind_of(error: BaseException) -> str:
+    """A kind of ``Problem``: ``needs_cuda``, ``needs_package``, ``opcheck_limit``; empty: the program's own error."""
+    if isinstance(error, ImportError) and missing_package(error):
+        return "needs_package"
+    if messages.without_cuda(str(error)) and not isinstance(error, OpcheckError):
+        return "needs_cuda"
+    return "opcheck_limit" if is_limit(error) else ""
+
+
+def problem_of(error: BaseException, kind: str, location: SourceLocation | None) -> Problem:
+    """The problem that an exception of one of these kinds is."""
+    text = f"{type(error).__name__}: {one_line(error)}"
+    if kind == "needs_cuda":
+        message = f"the program asks for a device that no Mac has: {text}"
+        return Problem(kind=kind, message=message, location=location, answered=str(error))
+    if kind == "needs_package":
+        name = missing_package(error) if isinstance(error, ImportError) else ""
+        message = f"{name} has no wheel for macOS, and the program needs it: {text}"
+        return Problem(kind=kind, message=message, location=location, answered=name)
+    if isinstance(error, (NotSimulatedError, OutsideError)):
+        text = one_line(error)
+    message = f"a limit of opcheck, and no error of the program's: {text}"
+    return Problem(kind=kind, message=message, location=location)
+
+
+def missing_package(error: ImportError) -> str:
+    """The distribution without a macOS wheel that an import lacks; empty where it lacks another."""
+    by_import, by_name = packages().by_import, packages().by_name
+    lacking = (error.name or "").partition(".")[0]
+    text = str(error)
+    names = [by_import[lacking]] if lacking in by_import else []
+    if not isinstance(error, ModuleNotFoundError) and re.search(r"not installed|requires", text):
+        # What transformers and diffusers say before they import it.
+        names += [name for module, name in by_import.items() if re.search(rf"\b{module}\b", text)]
+    return next((name for name in names if not by_name[name].since), "")
+
+
+def is_limit(error: BaseException) -> bool:
+    """Whether opcheck ended the program where a Mac would have gone on, or where nobody knows."""
+    if isinstance(error, (NotSimulatedError, OutsideError, DataDependentError)):
+        return True
+    if _BETRAYALS.search(str(error)):
+        return True
+    frames = list(_frames(error.__traceback__))
+    if not frames:
+        return False
+    innermost = frames[-1]
+    file = innermost.tb_frame.f_code.co_filename
+    if file.startswith(_OPCHECK):
+        return not _is_deliberate(innermost) and not _is_the_programs(error, innermost)
+    if file.startswith(_TORCH) and isinstance(error, _MISTAKES):
+        return _is_asked_by_opcheck(frames)
+    return False
+
+
+def _frames(trace: TracebackType | None) -> list[TracebackType]:
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    return frames
+
+
+def _is_deliberate(trace: TracebackType) -> bool:
+    """Whether a ``raise`` stands there: of ours, those in the simulation say what a Mac says."""
+    code = trace.tb_frame.f_code.co_code
+    return dis.opname[code[trace.tb_lasti]] in {"RAISE_VARARGS", "RERAISE"}
+
+
+def _is_the_programs(error: BaseException, trace: TracebackType) -> bool:
+    """Whether C++ refused there what the program gave it."""
+    if isinstance(error, (RuntimeError, ValueError, IndexError)):
+        return True
+    named = trace.tb_frame.f_code.co_name in _PASSAGES
+    return named and not isinstance(error, (AttributeError, NameError, AssertionError))
+
+
+def _is_asked_by_opcheck(frames: list[TracebackType]) -> bool:
+    """Whether opcheck, and not the program, called the function of torch's that raised: a meta kernel, say."""
+    for trace in reversed(frames):
+        file = trace.tb_frame.f_code.co_filename
+        if file.startswith(_OPCHECK):
+            return file.startswith(_SIMULATION) and trace.tb_frame.f_code.co_name not in _PASSAGES
+        if is_user_code(file):
+            return False
+    return False

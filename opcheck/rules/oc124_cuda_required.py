@@ -1,0 +1,39 @@
+"""OC124: the program asks for CUDA, or for a package of its world, which no Mac has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck import messages
+from opcheck.model import RAISED_ON_A_MAC, Finding
+from opcheck.oplists.packages import packages
+from opcheck.rules.oc120_capture_incomplete import place_of
+from opcheck.rules.rule import Audited, AuditRule
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for the exception that ended the program: a Mac raises the same."""
+    for problem in audited.trace.problems:
+        if problem.kind in RAISED_ON_A_MAC:
+            yield Finding(
+                rule="OC124",
+                severity="error",
+                message=problem.message,
+                hint=_hint(problem.kind, problem.message, problem.answered),
+                prints=problem.answered if problem.kind == "needs_cuda" else "",
+                locations=place_of(problem),
+            )
+
+
+def _hint(kind: str, message: str, answered: str) -> str:
+    if kind == "needs_cuda":
+        return messages.without_cuda(message)
+    package = packages().by_name.get(answered)
+    return f"instead: {package.instead}" if package else "leave the import out on a Mac"
+
+
+RULE = AuditRule(
+    id="OC124",
+    severity="error",
+    check=check,
+)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from opcheck.model import Problem, SourceLocation
+from tests.made import call, problem
+from tests.rules.found import found
+
+_TEXT = "Torch not compiled with CUDA enabled"
+
+
+def needs_cuda(text: str = _TEXT) -> Problem:
+    place = SourceLocation(file="m.py", line=3)
+    message = f"the program asks for a device that no Mac has: AssertionError: {text}"
+    return Problem(kind="needs_cuda", message=message, location=place, answered=text)
+
+
+def test_the_finding_has_the_macs_text_its_line_and_the_way_out() -> None:
+    (finding,) = found("OC124", call("aten::mm"), complete=False, problems=(needs_cuda(),))
+    assert finding.severity == "error"
+    assert finding.prints == _TEXT
+    assert [str(place.location) for place in finding.locations] == ["m.py:3"]
+    assert "opcheck scan" in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("Attempting to deserialize object on a CUDA device but", "map_location"),
+        ("Distributed package doesn't have NCCL built in", "gloo"),
+        ("Tried to instantiate dummy base class Event", "torch.cuda.is_available()"),
+    ],
+)
+def test_the_way_out_is_that_of_the_text(text: str, way: str) -> None:
+    (finding,) = found("OC124", complete=False, problems=(needs_cuda(text),))
+    assert way in finding.hint
+
+
+def test_a_package_without_a_wheel_has_what_there_is_instead() -> None:
+    lacking = Problem(kind="needs_package", message="flash-attn ...", answered="flash-attn")
+    (finding,) = found("OC124", complete=False, problems=(lacking,))
+    assert "scaled_dot_product_attention" in finding.hint
+
+
+def test_silent_on_the_models_own_error() -> None:
+    assert not found("OC124", call("aten::mm"), complete=False, problems=(problem("model_raised"),))
