@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -52,6 +53,9 @@ VERBS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()
 #: Of a reader of stdout that has stopped (``| head``): click then exits with 1 (core.py, main), which means findings here.
 _PIPE_CLOSED = 0
 
+#: The variable by which a shell asks for completions: click derives it from the program's name.
+_ASKED_BY_SHELL = "_OPCHECK_COMPLETE"
+
 #: A module named ``run`` would take the place of the function below.
 _MODULES = {"run": "program"}
 
@@ -67,6 +71,8 @@ class _Verbs(click.Group):
             return None
         module = _MODULES.get(cmd_name, cmd_name)
         command: click.Command = import_module(f"opcheck.cli.{module}").command
+        if _ASKED_BY_SHELL in os.environ:
+            import_module("opcheck.cli.complete").attach(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -99,6 +105,8 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run the command line; the exit code."""
+    if _ASKED_BY_SHELL in os.environ:
+        import_module("opcheck.cli.complete").install()
     try:
         code: int = opcheck.main(list(args), prog_name="opcheck", standalone_mode=False) or 0
     except OpcheckError as error:

@@ -1,0 +1,428 @@
+"""What a shell completes beside verbs, flags and choices: values, names of models and files.
+
+``install`` is called where a shell asks (``_OPCHECK_COMPLETE``), so that no other run pays for it.  Nothing here imports
+torch or a library of models: a library's names are read in its files.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+from click import shell_completion
+from click.shell_completion import CompletionItem
+
+from opcheck.errors import OpcheckError
+
+_Item = CompletionItem[str]
+#: What the words so far and the incomplete word are completed to; the shell is given those that begin with the latter.
+_Values = Callable[[click.Context, str], Iterable[str]]
+
+#: The files of the libraries that name their models, and how.  transformers keeps a table of names and classes.
+_REGISTERED = re.compile(r"^@register_model.*\n(?:@.*\n)*def (\w+)", re.MULTILINE)
+_LIBRARIES = {
+    "diffusers": ("models/__init__.py", re.compile(r'"([A-Z]\w+(?:Model|UNet\w*|VAE|2D|3D))"')),
+    "timm": ("models/*.py", _REGISTERED),
+    "torchvision": ("models/**/*.py", _REGISTERED),
+    "transformers": (
+        "models/auto/modeling_auto.py",
+        re.compile(r'^ +\("[\w-]+", "(\w+)"\)', re.MULTILINE),
+    ),
+}
+_MODEL_FILES = (".py", ".pt2")
+_REPORT_FILES = (".json", ".yaml", ".yml")
+_LIST_FILES = (".txt", ".yaml", ".yml", ".toml")
+
+
+def install() -> None:
+    """Teach click's shells what click leaves out."""
+    for shell in (_Bash, _Zsh, _Fish):
+        shell_completion.add_completion_class(shell)
+
+
+def attach(command: click.Command) -> None:
+    """Give the parameters of a command, and of its subcommands, their values."""
+    for parameter in command.params:
+        name, metavar = parameter.name or "", parameter.metavar or ""
+        values = _BY_NAME.get(f"{name} {metavar}") or _BY_NAME.get(name) or _BY_METAVAR.get(metavar)
+        if values is not None and not isinstance(parameter.type, click.Choice):
+            parameter.__dict__["shell_complete"] = _items(values)
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            attach(each)
+        if command.name == "sweep":  # its first word may be a model
+            verbs = tuple(command.commands)
+            command.__dict__["shell_complete"] = _items(lambda *at: [*verbs, *_swept(*at)])
+
+
+def _items(values: _Values) -> Callable[[click.Context, str], list[_Item]]:
+    def complete(context: click.Context, incomplete: str) -> list[_Item]:
+        try:
+            found = list(values(context, incomplete))
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            return []  # a file that cannot be read: there is nothing to propose
+        kinds = {"file": "file", "dir": "dir"}
+        if len(found) == 1 and found[0] in kinds:
+            return [CompletionItem(incomplete, type=kinds[found[0]])]
+        unique = dict.fromkeys(value for value in found if value.startswith(incomplete))
+        return [CompletionItem(value) for value in unique if value.isprintable()]
+
+    return complete
+
+
+def _fixed(*values: str) -> _Values:
+    return lambda _context, _incomplete: values
+
+
+def _releases(*_at: object) -> list[str]:
+    from opcheck.oplists.registrations import data_directory  # noqa: PLC0415  (only where asked)
+
+    text = (data_directory() / "releases.yaml").read_text(encoding="utf-8")
+    found = re.findall(r'^ +line: "?([\d.]+)', text, re.MULTILINE)
+    return found[::-1]
+
+
+def _systems(*_at: object) -> list[str]:
+    from opcheck.versions import MACOS_MAJORS  # noqa: PLC0415
+
+    return [str(major) for major in reversed(MACOS_MAJORS)]
+
+
+def _range_of(single: Callable[..., list[str]]) -> _Values:
+    return lambda *_at: [*single(), "newest", "all"]
+
+
+def _dtypes(*_at: object) -> Iterable[str]:
+    from opcheck.names import DTYPES  # noqa: PLC0415
+
+    return DTYPES
+
+
+def _some_dtypes(_context: click.Context, incomplete: str) -> list[str]:
+    """Of a list with commas the last."""
+    from opcheck.capture.request import PRECISIONS  # noqa: PLC0415
+
+    before = incomplete[: incomplete.rfind(",") + 1]
+    return [f"{before}{name}" for name in PRECISIONS if name not in before.split(",")]
+
+
+def _target(_context: click.Context, incomplete: str) -> list[str]:
+    """The last part of torch=2.9,macos=14,fallback=1."""
+    before, comma, last = incomplete.rpartition(",")
+    values = {"torch": _releases(), "macos": _systems(), "fallback": ["1"]}
+    key = last.partition("=")[0]
+    if "=" in last:
+        return [f"{before}{comma}{key}={value}" for value in values.get(key, ())]
+    given = {part.partition("=")[0] for part in before.split(",")}
+    return [f"{before}{comma}{key}=" for key in values if key not in given]
+
+
+def _operators(_context: click.Context, incomplete: str) -> list[str]:
+    import msgspec  # noqa: PLC0415
+
+    from opcheck.oplists.registrations import data_directory  # noqa: PLC0415
+
+    # The registrations are JSON; all of the lists take five times as long to load.
+    folder = data_directory() / "registrations"
+    names: list[str] = []
+    for file in ("aten.json", "torchvision.json", "torchaudio.json"):
+        content = msgspec.json.decode((folder / file).read_bytes(), type=dict[str, object])
+        operators = content.get("operators")
+        names += operators if isinstance(operators, dict) else ()
+    if "::" in incomplete:
+        return names
+    spaces = dict.fromkeys(f"{name.partition('::')[0]}::" for name in names)
+    if not incomplete:  # a list of thousands helps nobody
+        return [*spaces, "torch.", "Tensor.", "nn.functional."]
+    bare = sorted({name.partition("::")[2].partition(".")[0] for name in names})
+    return [*spaces, *bare]
+
+
+def _rules(_context: click.Context, incomplete: str) -> list[str]:
+    from opcheck import catalogue, remedies  # noqa: PLC0415
+
+    every = [*catalogue.by_id(), *remedies.BY_ID, "schema"]
+    return [name.lower() if incomplete[:1] == "o" else name for name in every]
+
+
+def _scan_rules(*_at: object) -> Iterable[str]:
+    from opcheck.scan.rules import BY_ID  # noqa: PLC0415
+
+    return BY_ID
+
+
+def _limits(*_at: object) -> list[str]:
+    from opcheck.gate.policy import LIMITS  # noqa: PLC0415
+
+    return [f"{name}=" for name in LIMITS]
+
+
+def _backends(*_at: object) -> Iterable[str]:
+    from opcheck.compile.plan import BACKENDS  # noqa: PLC0415
+
+    return BACKENDS
+
+
+def _optimizers(*_at: object) -> list[str]:
+    """The modules of torch.optim, one a class."""
+    files = sorted(_folder("torch").glob("optim/[a-z]*.py"))
+    return [
+        path.stem for path in files if path.stem not in {"optimizer", "lr_scheduler", "swa_utils"}
+    ]
+
+
+def _folder(package: str) -> Path:
+    """Where a package lies, which is not imported for it."""
+    spec = find_spec(package)
+    return Path(spec.origin).parent if spec is not None and spec.origin else Path("/nonexistent")
+
+
+def _library(incomplete: str) -> list[str]:
+    """``timm:``, and behind it the names of its models."""
+    library = incomplete.partition(":")[0]
+    if ":" not in incomplete or library not in _LIBRARIES:
+        return [f"{name}:" for name in _LIBRARIES]
+    files, pattern = _LIBRARIES[library]
+    found: set[str] = set()
+    for path in _folder(library).glob(files):
+        found.update(pattern.findall(path.read_text(encoding="utf-8")))
+    return [f"{library}:{name}" for name in sorted(found)]
+
+
+def _attributes(incomplete: str) -> list[str]:
+    """What a file defines at its top, which is read and never run."""
+    file = incomplete.rpartition(":")[0]
+    tree = ast.parse(Path(file).read_bytes())
+    names: list[str] = []
+    for node in tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return [f"{file}:{name}" for name in names if not name.startswith("_")]
+
+
+def _files(incomplete: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+    """Files with these suffixes, and folders, which end with a slash."""
+    before = incomplete[: incomplete.rfind("/") + 1]
+    start = incomplete[len(before) :]
+    with os.scandir(Path(before or ".").expanduser()) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            if entry.name.startswith(".") and not start.startswith("."):
+                continue
+            if entry.is_dir():
+                yield f"{before}{entry.name}/"
+            elif entry.name.endswith(suffixes):
+                # A file of Python is named with what stands in it.
+                yield f"{before}{entry.name}{':' if entry.name.endswith('.py') else ''}"
+
+
+def _named(*suffixes: str) -> _Values:
+    """A model of a library, in a file, or another file with one of these suffixes."""
+
+    def values(_context: click.Context, incomplete: str) -> list[str]:
+        if ".py:" in incomplete:
+            return _attributes(incomplete)
+        files = [] if ":" in incomplete else [*_files(incomplete, (*_MODEL_FILES, *suffixes))]
+        return [*files, *(_library(incomplete) if "/" not in incomplete else ())]
+
+    return values
+
+
+_models = _named()
+_swept = _named(*_LIST_FILES)
+
+
+def _configured(context: click.Context, incomplete: str) -> list[str]:
+    """The names of the configuration's models, and what else is one."""
+    return [*_names("models", "name", "model"), *_models(context, incomplete)]
+
+
+def _environments(*_at: object) -> list[str]:
+    return _names("targets", "environments")
+
+
+def _names(table: str, *keys: str) -> list[str]:
+    """What the first of the keys holds in each entry of a table of the configuration."""
+    from opcheck.cli import config  # noqa: PLC0415
+
+    entries = config.table(Path.cwd())[0].get(table)
+    found: list[object] = []
+    for entry in entries if isinstance(entries, list) else ():
+        value: object = entry
+        if isinstance(entry, dict):
+            value = next((entry[key] for key in keys if key in entry), None)
+        found += value if isinstance(value, list) else [value]
+    return [each for each in found if isinstance(each, str)]
+
+
+def _compared(context: click.Context, incomplete: str) -> list[str]:
+    """Of ``diff``: releases, reports or a model."""
+    return [*_releases(), *_named(*_REPORT_FILES)(context, incomplete)]
+
+
+def _setting(context: click.Context, incomplete: str) -> list[str]:
+    """The arguments of what a model's name names in a file, as ``NAME=``."""
+    # click leaves the arguments where they are, once a flag lacks its value.
+    words = [context.params.get("model"), *context.args]
+    model = next((str(word) for word in words if word), "")
+    file, _, attribute = model.rpartition(":")
+    if "=" in incomplete or not file.endswith(".py"):
+        return []
+    for node in ast.walk(ast.parse(Path(file).read_bytes())):
+        if isinstance(node, ast.ClassDef) and node.name == attribute:
+            made = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            return [name for each in made if each.name == "__init__" for name in _arguments(each)]
+        if isinstance(node, ast.FunctionDef) and node.name == attribute:
+            return _arguments(node)
+    return []
+
+
+def _arguments(function: ast.FunctionDef) -> list[str]:
+    every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return [f"{each.arg}=" for each in every if each.arg != "self"]
+
+
+_file, _directory = _fixed("file"), _fixed("dir")
+
+#: By the name of the parameter (and its metavar), where its metavar alone does not tell.
+_BY_NAME: Mapping[str, _Values] = {
+    "autocast": _fixed("bfloat16", "float16"),
+    "backends": _backends,
+    "environment": _environments,
+    "logs": _file,
+    "model": _models,
+    "macos RANGE": _range_of(_systems),
+    "models": _swept,
+    "names": _configured,
+    "observation": _file,
+    "paths": _file,
+    "precision": _some_dtypes,
+    "prediction": _named(*_REPORT_FILES),
+    "program": _file,
+    "query": _operators,
+    "rule_id": _rules,
+    "settings": _setting,
+    "source": _named(*_REPORT_FILES),
+    "sources": _file,
+    "what": _compared,
+}
+#: By the metavar; a flag that is new has its values with it.
+_BY_METAVAR: Mapping[str, _Values] = {
+    "CODE": _scan_rules,
+    "DEVICE": _fixed("cpu", "cuda", "mps", "xpu"),
+    "DTYPE": _dtypes,
+    "FILE": _file,
+    "FOLDER": _directory,
+    "NAME=NUMBER": _limits,
+    "NAME[:ARG=VALUE,...]": _optimizers,
+    "RANGE": _range_of(_releases),
+    "RELEASE": _releases,
+    "TARGET": _target,
+    "VERSION": _systems,
+    "[NAME=]FILE": _file,
+}
+
+
+class _WholeWords(shell_completion.ShellComplete):
+    """Completions of ``--flag=value`` are whole words, as the other ones."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[_Item]:
+        """Click's, with the flag before them."""
+        flag, equals, _ = incomplete.partition("=")
+        try:
+            found = super().get_completions(args, incomplete)
+        except OpcheckError:
+            return []  # the configuration is wrong: the verb says so, once it is called
+        if flag.startswith("--") and equals:
+            for item in found:
+                item.value = f"{flag}={item.value}"
+        return found
+
+
+class _Bash(_WholeWords, shell_completion.BashComplete):
+    """Bash splits words at ``:`` and ``=``, and replaces what stands behind the last of them."""
+
+    source_template = r"""%(complete_func)s() {
+    local IFS=$'\n' response completion type value word before line=$COMP_LINE i
+    local -a words=()
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
+        before=${line%%%%"$word"*}
+        if [[ $i -gt 0 && -n $word && -z $before ]]; then
+            words[${#words[@]} - 1]+=$word
+        elif [[ $i -gt 0 && -z $word && $line != [[:space:]]* ]]; then
+            :
+        else
+            words+=("$word")
+        fi
+        line=${line#"$before$word"}
+    done
+    word=${words[${#words[@]} - 1]}
+    before=
+    for i in : =; do
+        [[ $COMP_WORDBREAKS == *"$i"* ]] && type=${word%%"${word##*"$i"}"} || type=
+        [[ ${#type} -gt ${#before} ]] && before=$type
+    done
+    response=$(env COMP_WORDS="${words[*]}" COMP_CWORD=$((${#words[@]} - 1)) \
+        %(complete_var)s=bash_complete "$1")
+    COMPREPLY=()
+    for completion in $response; do
+        type=${completion%%%%,*} value=${completion#*,}
+        if [[ $type == dir ]]; then
+            compopt -o dirnames 2>/dev/null
+        elif [[ $type == file ]]; then
+            compopt -o default 2>/dev/null
+        else
+            printf -v value %%q "$value"
+            COMPREPLY+=("${value#"$before"}")
+        fi
+    done
+    if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *[:/=,.] ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+
+class _Zsh(_WholeWords, shell_completion.ZshComplete):
+    """Click's, without a space behind what goes on, and with files behind ``--flag=``."""
+
+    source_template = shell_completion.ZshComplete.source_template.replace(
+        """            if [[ "$descr" == "_" ]]; then""",
+        """            if [[ "$key" == *[:/=,.] ]]; then
+                compadd -U -V unsorted -S '' -- "$key"
+            elif [[ "$descr" == "_" ]]; then""",
+    ).replace(
+        """        elif [[ "$type" == "dir" ]]; then""",
+        """        elif compset -P '--*='; [[ "$type" == "dir" ]]; then""",
+    )
+
+
+class _Fish(_WholeWords, shell_completion.FishComplete):
+    """Click's, with commas inside of values, and files behind ``--flag=``."""
+
+    source_template = """function %(complete_func)s
+    set -l response (env %(complete_var)s=fish_complete COMP_WORDS=(commandline -cp | string collect) \\
+        COMP_CWORD=(commandline -ct | string collect) %(prog_name)s)
+    for completion in $response
+        set -l parts (string split --max 1 , -- $completion)
+        set -l flag (string match --regex -- '^--[^=]*=' $parts[2])
+        set -l path (string replace --regex -- '^--[^=]*=' '' $parts[2])
+        if test $parts[1] = dir
+            string replace --regex -- '^' "$flag" (__fish_complete_directories "$path")
+        else if test $parts[1] = file
+            string replace --regex -- '^' "$flag" (__fish_complete_path "$path")
+        else
+            echo $parts[2]
+        end
+    end
+end
+complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
+"""
