@@ -21,8 +21,8 @@ audit: $(VENV)/.models
 test: lint types
 	$(BIN)/python -m pytest -n 2
 
-# Also what reads a real wheel (a download of some 100 MB) or takes long.
-test-all: lint types
+# Also what reads a real wheel (a download of some 100 MB), takes long or needs the libraries of the extra `programs`.
+test-all: lint types $(VENV)/.programs
 	$(BIN)/python -m pytest -n 2 -m ""
 
 lint: $(VENV)/.dev
@@ -51,6 +51,10 @@ $(VENV)/.models: $(VENV)/.torch pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.models
 	$(PIP) --no-build-isolation --editable '.[metal,models,site,sweep,wheels,dev]'
+	@touch $@
+
+$(VENV)/.programs: $(VENV)/.dev
+	$(PIP) --no-build-isolation --editable '.[programs]'
 	@touch $@
 
 pinned = $(shell sed -n 's/^$(1)==//p' constraints.txt)

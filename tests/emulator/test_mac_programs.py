@@ -78,12 +78,16 @@ def cases() -> Iterator[object]:
 class Server:
     """A process with torch imported, which forks one more for each program."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Path) -> None:
         environment = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
             "PYTORCH_ENABLE_MPS_FALLBACK": "0",
+            # Libraries neither ask the network nor write into the home directory.
+            "HF_HUB_OFFLINE": "1",
+            "YOLO_OFFLINE": "true",
+            "YOLO_CONFIG_DIR": str(settings),
+            "MPLCONFIGDIR": str(settings),
         }
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("program_server.py"))],
@@ -115,8 +119,8 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    made = Server()
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    made = Server(tmp_path_factory.mktemp("settings"))
     yield made
     made.close()
 
