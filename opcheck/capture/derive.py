@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcheck.capture import derive_diffusers, derive_transformers, derive_vision
 from opcheck.capture.build import values
+from opcheck.capture.recipes import diffusers, transformers, vision
 from opcheck.errors import InputError
 
 Derived = tuple[tuple[Any, ...], dict[str, Any], str]
@@ -49,12 +49,12 @@ def derive(model: Callable[..., Any], family: str) -> Derived:
     """
     module = model if isinstance(model, nn.Module) else None
     if module is not None and family == "transformers":
-        kwargs, note = derive_transformers.derive(module)
+        kwargs, note = transformers.derive(module)
         return (), kwargs, note
     if module is not None and family == "diffusers":
-        return (), derive_diffusers.derive(module), "inputs as the configuration describes them"
-    if module is not None and family in derive_vision.FAMILIES:
-        return derive_vision.FAMILIES[family](module), {}, "inputs as the model is documented"
+        return (), diffusers.derive(module), "inputs as the configuration describes them"
+    if module is not None and family in vision.FAMILIES:
+        return vision.FAMILIES[family](module), {}, "inputs as the model is documented"
     return _from_first_layer(model)
 
 

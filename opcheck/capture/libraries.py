@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcheck.capture import open_settings
 from opcheck.capture.blame import one_line, own_line
+from opcheck.capture.recipes.engine import CHOSEN, recipes
 from opcheck.errors import ModelLoadError
 
 Config = dict[str, Any]
@@ -97,15 +97,14 @@ def _transformers(library: ModuleType, name: str, config: Config) -> nn.Module:
                 context=f"configuration of transformers:{name}",
                 hint=_suggest(near, f"print(transformers.{kind.config_class.__name__}())"),
             )
-    chosen = {
-        name: value for name, value in open_settings.settings(kind).items() if name not in config
-    }
+    open_settings = recipes("transformers").open_settings(kind.config_class.__name__, kind.__name__)
+    chosen = {name: value for name, value in open_settings.items() if name not in config}
     config = {**chosen, **config}
     settings = kind.config_class(**config) if config else defaults
     if getattr(settings, "use_pretrained_backbone", False):
         settings.use_pretrained_backbone = False  # transformers 4 would download it
     model = kind._from_config(settings)
-    open_settings.CHOSEN[model] = tuple(chosen)
+    CHOSEN[model] = tuple(chosen)
     return model
 
 
@@ -140,8 +139,9 @@ def _torchvision(library: ModuleType, name: str, config: Config) -> nn.Module:
 
 
 def _diffusers(library: ModuleType, name: str, config: Config) -> nn.Module:
-    model = _class(library, name, "diffusers")(**{**open_settings.OPEN.get(name, {}), **config})
-    open_settings.CHOSEN[model] = tuple(set(open_settings.OPEN.get(name, {})) - set(config))
+    open_settings = recipes("diffusers").open_settings(name)
+    model = _class(library, name, "diffusers")(**{**open_settings, **config})
+    CHOSEN[model] = tuple(set(open_settings) - set(config))
     return model
 
 

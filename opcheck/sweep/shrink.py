@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from opcheck.capture import open_settings
+from opcheck.capture.recipes.engine import recipes
 from opcheck.sweep.records import Config, Model
 
 #: Layers that are kept, and more where that takes in each kind of layer that the configuration lists.
@@ -38,7 +38,7 @@ def small(model: Model, library: ModuleType) -> Config:
     name = model.spec.partition(":")[2]
     if model.library == "transformers":
         kind = getattr(library, name)
-        needed = open_settings.settings(kind)
+        needed = recipes("transformers").open_settings(kind.config_class.__name__, name)
         return {**_smaller(kind.config_class(**needed)), **model.config}
     if model.library == "diffusers":
         parameters = inspect.signature(getattr(library, name).__init__).parameters.values()

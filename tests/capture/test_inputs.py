@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from opcheck.capture import derive_diffusers_special, derive_transformers
 from opcheck.capture.derive import derive, highest_index, twice
 from opcheck.capture.inputs import InputSpec, describe, inputs_for, parse_input
 from opcheck.capture.load import Arguments, Loaded, load
+from opcheck.capture.recipes.engine import recipes
 from opcheck.errors import InputError, UsageError
 from opcheck.names import DTYPES
 
@@ -416,7 +416,10 @@ def test_floating_inputs_have_the_dtype_of_the_weights() -> None:
 
 def test_a_transformers_input_that_nothing_is_known_about(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
-    monkeypatch.delitem(derive_transformers.MAKERS, "inputs")
+    known = recipes("transformers")
+    monkeypatch.delitem(known.names, "inputs")
+    monkeypatch.delitem(known.exact["PerceiverModel"], "inputs")
+    monkeypatch.delitem(known.exact["perceiver"], "inputs")
     made = load("transformers:PerceiverModel", {"num_latents": 4, "d_latents": 16, "d_model": 16})
     with pytest.raises(InputError) as caught:
         inputs_for(made)
@@ -617,7 +620,7 @@ def test_a_diffusers_model_runs_with_its_derived_inputs(
 
 def test_a_diffusers_input_that_nothing_is_known_about(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("diffusers")
-    monkeypatch.delitem(derive_diffusers_special.SPECIAL, "T2IAdapter")
+    monkeypatch.delitem(recipes("diffusers").exact, "T2IAdapter")
     made = load("diffusers:T2IAdapter", {"channels": [8, 8, 8, 8], "num_res_blocks": 1})
     with pytest.raises(InputError) as caught:
         derive(made.model, made.family)
