@@ -145,7 +145,11 @@ _LACKING = tuple(
         ),
         (r"Distributed package doesn't have NCCL", f'backend="gloo"; {_SCAN}'),
         (r"No module named 'torch\.hpu'|Torch not compiled with (?:CUDA|XPU|MTIA)", _CHOOSE),
-        (r"PyTorch (?:was compiled without CUDA support|is not linked with support for)", _CHOOSE),
+        (
+            # Of mps it is the emulation that says so.
+            r"PyTorch (?:was compiled without CUDA support|is not linked with support for (?!mps))",
+            _CHOOSE,
+        ),
         (r"Cannot get (?:CUDA|XPU|HIP|MTIA) generator without", _CHOOSE),
         (r"Device type (?:CUDA|XPU) is not supported for torch\.Generator", _CHOOSE),
         (r"Found no NVIDIA driver|No CUDA GPUs are available|CUDA driver initialization", _CHOOSE),
@@ -166,3 +170,46 @@ _LACKING = tuple(
 def without_cuda(text: str) -> str:
     """The way out of an error that torch gives because it was built without CUDA; empty for any other error."""
     return next((row.hint for row in _LACKING if row.pattern.search(text)), "")
+
+
+#: Texts of checks that ask for the device and call no operator: torch/optim/optimizer.py and adam.py,
+#: torch/amp/autocast_mode.py (before 2.5), torch/csrc/utils/tensor_types.cpp, ATen/core/Generator.h and
+#: ATen/Context.h (``check_rng_state``), torch/csrc/autograd/python_variable.cpp (``THPVariable_set_grad``).
+_REFUSED = tuple(
+    (re.compile(pattern), hint)
+    for pattern, hint in (
+        (
+            r"`fused=True` requires all the params to be floating point Tensors of supported",
+            "leave fused=True out, or use torch 2.5 or newer",
+        ),
+        (
+            r"If capturable=True, params and state_steps must be on supported devices",
+            "leave capturable=True out: MPS has no graphs to capture",
+        ),
+        (
+            r"User specified an unsupported autocast device_type 'mps'",
+            "use torch 2.5 or newer, or leave autocast out on this device",
+        ),
+        (
+            r"invalid type: 'torch\.mps\.",
+            "write x.to(other) or x.to(device, dtype): a type's name works for the CPU and CUDA only",
+        ),
+        (
+            r"RNG state must be a torch\.ByteTensor",
+            "move the state to the CPU first: torch.load(file, map_location='mps') moved it",
+        ),
+        (
+            r"Expected a '(?:mps|cpu)' device type for generator but found",
+            "make the generator for the device that draws: torch.Generator(device=x.device)",
+        ),
+        (
+            r"attempting to assign a gradient with device type",
+            "move the gradient to its parameter's device first",
+        ),
+    )
+)
+
+
+def refused_on_mps(text: str) -> str:
+    """The way out of a refusal that names no operator and concerns the device; empty for any other error."""
+    return next((hint for pattern, hint in _REFUSED if pattern.search(text)), "")

@@ -58,11 +58,13 @@ _PASSAGES = frozenset(
 
 
 def kind_of(error: BaseException) -> str:
-    """A kind of ``Problem``: ``needs_cuda``, ``needs_package``, ``opcheck_limit``; empty: the program's own error."""
+    """A kind of ``Problem``: of RAISED_ON_A_MAC, or ``opcheck_limit``; empty: the program's own error."""
     if isinstance(error, ImportError) and missing_package(error):
         return "needs_package"
     if messages.without_cuda(str(error)) and not isinstance(error, OpcheckError):
         return "needs_cuda"
+    if messages.refused_on_mps(str(error)) and not isinstance(error, OpcheckError):
+        return "refused_on_mps"
     return "opcheck_limit" if is_limit(error) else ""
 
 
@@ -76,6 +78,9 @@ def problem_of(error: BaseException, kind: str, location: SourceLocation | None)
         name = missing_package(error) if isinstance(error, ImportError) else ""
         message = f"{name} has no wheel for macOS, and the program needs it: {text}"
         return Problem(kind=kind, message=message, location=location, answered=name)
+    if kind == "refused_on_mps":
+        message = f"PyTorch refuses this on a Mac: {text}"
+        return Problem(kind=kind, message=message, location=location, answered=str(error))
     if isinstance(error, (NotSimulatedError, OutsideError)):
         text = one_line(error)
     message = f"a limit of opcheck, and no error of the program's: {text}"

@@ -44,8 +44,8 @@ _SPEAKS = {
     "unknown": ("OC104", "OC122"),
     "fallback": ("OC102", "OC103", "OC107"),
 }
-#: The rule that speaks of a program that ended before it made the call.
-_ENDED = ("OC124",)
+#: The rules that speak of a program that ended before it made the call.
+_ENDED = ("OC124", "OC126")
 #: Those that speak of calls that raise at another place: where their dtype comes from.
 _ORIGINS = ("OC140", "OC141", "OC142")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck import messages
-from opcheck.model import RAISED_ON_A_MAC, Finding
+from opcheck.model import Finding
 from opcheck.oplists.packages import packages
 from opcheck.rules.oc120_capture_incomplete import place_of
 from opcheck.rules.rule import Audited, AuditRule
@@ -14,7 +14,7 @@ from opcheck.rules.rule import Audited, AuditRule
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for the exception that ended the program: a Mac raises the same."""
     for problem in audited.trace.problems:
-        if problem.kind in RAISED_ON_A_MAC:
+        if problem.kind in {"needs_cuda", "needs_package"}:
             yield Finding(
                 rule="OC124",
                 severity="error",
