@@ -38,6 +38,8 @@ _BETRAYALS = re.compile(
     r"|its data is not allocated yet"
     r"|Couldn't swap |Expected use_count of .* to be 1"
     r"|'FakeTensor' and 'int'"
+    # The compiled part of the library does not load here, and nothing computes in its place.
+    r"|Could not run '(?:torchvision|torchaudio)::\w+' with arguments from the 'CPU' backend"
 )
 
 #: the functions of ours that do no more than call torch's with the program's arguments.

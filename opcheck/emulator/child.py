@@ -36,14 +36,11 @@ def main() -> int:
         Path(request.answer).write_bytes(msgspec.json.encode(failure))
         return CaptureError.exit_code
 
-    from opcheck.capture.audio import prepare_torchaudio  # noqa: PLC0415  (torch: seconds)
-    from opcheck.capture.vision import prepare_torchvision  # noqa: PLC0415  (torch: seconds)
     from opcheck.emulator.errors import ProcessAbortedError  # noqa: PLC0415
     from opcheck.emulator.session import Emulation, target_of  # noqa: PLC0415
     from opcheck.oplists.registrations import load  # noqa: PLC0415
 
-    prepare_torchvision()
-    prepare_torchaudio()
+    _prepare_libraries()
     lists = load()
     target = target_of(request.torch, request.macos, fallback=request.cpu_fallback, lists=lists)
     if request.strict:
@@ -79,6 +76,17 @@ def main() -> int:
     outcome = Outcome(report=run.report, exit_code=code)
     Path(request.answer).write_bytes(msgspec.json.encode(outcome))
     return code
+
+
+def _prepare_libraries() -> None:
+    """Let libraries be imported whose compiled part does not load here."""
+    from opcheck.capture.audio import prepare_torchaudio  # noqa: PLC0415  (torch: seconds)
+    from opcheck.capture.vision import prepare_torchvision  # noqa: PLC0415  (torch: seconds)
+    from opcheck.emulator import vision_kernels  # noqa: PLC0415  (torch: seconds)
+
+    if prepare_torchvision():
+        vision_kernels.install()
+    prepare_torchaudio()
 
 
 if __name__ == "__main__":

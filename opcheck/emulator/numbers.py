@@ -36,7 +36,7 @@ def _autograd() -> Iterator[None]:
         yield
 
 
-def _gradients(
+def gradients(
     forward: Callable[..., Any], inputs: Sequence[Tensor], wanted: Sequence[bool], *grads: Any
 ) -> list[Tensor | None]:
     """What CPU autograd gives for the inputs that are wanted."""
@@ -61,9 +61,9 @@ def _gradients(
 
 def _linear_backward(x: Tensor, grad: Tensor, weight: Tensor, mask: Sequence[bool]) -> Any:
     if not mask[2]:
-        return (*_gradients(torch.nn.functional.linear, (x, weight), mask[:2], grad), None)
+        return (*gradients(torch.nn.functional.linear, (x, weight), mask[:2], grad), None)
     bias = grad.new_zeros(grad.shape[-1:])
-    return tuple(_gradients(torch.nn.functional.linear, (x, weight, bias), mask, grad))
+    return tuple(gradients(torch.nn.functional.linear, (x, weight, bias), mask, grad))
 
 
 def _max_pool2d_backward(
@@ -139,7 +139,7 @@ def _lstm_backward(
     if state is not None:
         torch.set_rng_state(state)
     try:
-        found = _gradients(forward, inputs, [True] * len(inputs), grad_y, grad_h, grad_c)
+        found = gradients(forward, inputs, [True] * len(inputs), grad_y, grad_h, grad_c)
     finally:
         torch.set_rng_state(before)
     filled = [
