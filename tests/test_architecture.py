@@ -37,7 +37,7 @@ LAYERS = (
     ("examples",),
     ("catalogue",),
     ("model", "files", "wording", "traits", "fingerprint", "ignores"),
-    ("names", "versions", "python_source", "documents"),
+    ("names", "versions", "python_source", "children", "documents"),
     ("errors",),
     ("__init__",),
 )

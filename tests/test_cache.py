@@ -201,7 +201,7 @@ def test_a_folder_that_cannot_be_written_keeps_nothing_and_says_nothing(tmp_path
 
 
 def test_what_nobody_asked_for_in_a_month_goes(kept: Cache) -> None:
-    old = entry(kept).with_name("old.msgpack")
+    old = entry(kept).with_name(f"{'0' * 32}.msgpack")
     old.write_bytes(b"")
     before = time.time() - 31 * 86400
     os.utime(old, (before, before))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import time
 import warnings
 from typing import TYPE_CHECKING
 
+from opcheck.children import GarbledError, LateError, Lines, how_it_ended
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_CHUNK = 1 << 16
+#: seconds that a fork gets to end after its answer, or after it has closed its pipe
+_DYING = 0.5
 
 
 class EndedError(RuntimeError):
@@ -24,7 +26,7 @@ def forked(work: Callable[[], bytes], seconds: float, *, group: bool = True) -> 
     """What ``work`` returns, from a fork of this process; where there is no fork, from this one.
 
     Args:
-        work: what is done there.
+        work: what is done there; it returns one line, such as JSON.
         seconds: after which it is ended.
         group: it leads a process group, and what it has started is ended with it; else it stays in that of this
             process, and who ends that ends it.
@@ -42,14 +44,54 @@ def forked(work: Callable[[], bytes], seconds: float, *, group: bool = True) -> 
     if not child:
         _work(work, reading, writing, group=group)
     os.close(writing)
+    fork = Fork(child)
     try:
-        return _read(reading, child, seconds)
+        line = Lines(reading, lambda: fork.alive).next(time.monotonic() + seconds)
+    except LateError as error:
+        message = f"not done after {seconds:g} s"
+        raise EndedError(message) from error
+    except GarbledError as error:
+        raise EndedError(str(error)) from error
     finally:
         os.close(reading)
+        code = fork.end(group=group)
+    if line is None:
+        raise EndedError(how_it_ended(code).removeprefix("was "))
+    return line
+
+
+class Fork:
+    """A fork of this process."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._status: int | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        if self._status is None:
+            try:
+                done, status = os.waitpid(self._number, os.WNOHANG)
+            except ChildProcessError:  # user code has waited for all children of this process
+                done, status = self._number, 0
+            self._status = status if done else None
+        return self._status is None
+
+    def end(self, *, group: bool, patience: float = _DYING) -> int:
+        """Kill it, if it is still there, and what it started; its exit code."""
+        # A pipe is closed a moment before its process ends by itself.
+        ends = time.monotonic() + patience
+        while self.alive and time.monotonic() < ends:
+            time.sleep(0.001)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            (os.killpg if group else os.kill)(child, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(child, 0)
+            if group:
+                os.killpg(self._number, signal.SIGKILL)
+            elif self._status is None:
+                os.kill(self._number, signal.SIGKILL)
+        while self.alive:
+            time.sleep(0.001)
+        return os.waitstatus_to_exitcode(self._status or 0)
 
 
 def _work(work: Callable[[], bytes], reading: int, writing: int, *, group: bool) -> None:
@@ -60,30 +102,8 @@ def _work(work: Callable[[], bytes], reading: int, writing: int, *, group: bool)
             os.setpgid(0, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         with os.fdopen(writing, "wb") as file:
-            file.write(work())
+            # JSON has no line breaks of its own.
+            file.write(work() + b"\n")
         code = 0
     finally:
         os._exit(code)
-
-
-def _read(reading: int, child: int, seconds: float) -> bytes:
-    end = time.monotonic() + seconds
-    parts = []
-    while True:
-        ready, _, _ = select.select([reading], [], [], max(0.0, end - time.monotonic()))
-        if not ready:
-            message = f"not done after {seconds:g} s"
-            raise EndedError(message)
-        part = os.read(reading, _CHUNK)
-        if not part:
-            break
-        parts.append(part)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        message = f"ended by {signal.Signals(-code).name}"
-        raise EndedError(message)
-    if code or not parts:
-        message = f"exited with code {code}"
-        raise EndedError(message)
-    return b"".join(parts)

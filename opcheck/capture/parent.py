@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
-import sys
-import threading
+import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,6 +22,16 @@ from opcheck.capture.protocol import (
     Shared,
     Stage,
 )
+from opcheck.children import (
+    Answers,
+    Child,
+    GarbledError,
+    LateError,
+    Lines,
+    Printed,
+    how_it_ended,
+    python,
+)
 from opcheck.errors import CaptureError, OpcheckError, UsageError
 from opcheck.files import write_text
 
@@ -36,6 +44,9 @@ if TYPE_CHECKING:
 
 #: seconds that a child gets, after its own limit, to say that it reached it
 _GRACE = 10.0
+
+#: seconds that a child may ask for beside its limit, for each target and to finish
+_MORE = 180.0
 
 #: bytes of what the child prints that are kept
 _TAIL = 4096
@@ -177,140 +188,101 @@ def ask(
         OpcheckError: as the child says.
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
     """
-    child = subprocess.Popen(  # noqa: S603 - this interpreter
-        [sys.executable, "-m", worker],
+    child = Child(
+        python("-m", worker),
+        {**os.environ, **environment(request)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None if show_output else subprocess.PIPE,
-        env={**os.environ, **environment(request)},
-        start_new_session=True,
     )
-    printed = _Tail(child.stderr)
-    killer = _Killer(child)
-    killer.after(request.time_limit + _GRACE)
+    printed = Printed(child.process.stderr, _TAIL)
+    heard = _Heard(request, progress)
     try:
-        message, stage = _listen(child, request, progress, killer)
+        message = heard.listen(child)
+    except (LateError, GarbledError) as error:
+        raise _not_answered(error, request, heard.stage) from error
     finally:
-        killer.cancel()
-        _kill(child)
-        child.wait()
-        if child.stdout is not None:
-            child.stdout.close()
+        code = child.end()
     if message is None:
-        raise _died(child.returncode, request, stage, printed.last_line(), timed_out=killer.struck)
+        raise _died(code, request, heard.stage, printed.last_line())
     if isinstance(message, Failure):
         raise error_of(message)
     return message
 
 
-def _listen(
-    child: subprocess.Popen[bytes],
-    request: CaptureRequest,
-    progress: Callable[[str], None] | None,
-    killer: _Killer,
-) -> tuple[Done | Compared | Answered | Failure | None, str]:
-    if child.stdin is None or child.stdout is None:
-        message = "the child has no pipes"
-        raise RuntimeError(message)
-    with contextlib.suppress(BrokenPipeError):
-        child.stdin.write(msgspec.json.encode(request))
-        child.stdin.close()
-    stage = "starting python"
-    decoder = msgspec.json.Decoder(Message)
-    # Not to the end of the file: a process that user code started may hold the pipe open for ever.
-    for line in iter(child.stdout.readline, b""):
-        if not line.endswith(b"\n"):
-            break
-        message = decoder.decode(line)
-        if not isinstance(message, Stage):
-            return message, stage
-        stage = message.text
-        if message.seconds:
-            killer.after(message.seconds + _GRACE)
-        if progress is not None:
-            progress(stage)
-    # It closed its end: let it die of what it is dying of.
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(_GRACE)
-    return None, stage
+class _Heard:
+    """What a child tells of its stages."""
 
+    def __init__(self, request: CaptureRequest, progress: Callable[[str], None] | None) -> None:
+        self.stage = "starting python"
+        self._request = request
+        self._progress = progress
 
-class _Killer:
-    """Ends the child when its time is over, wherever it hangs."""
+    def listen(self, child: Child) -> Done | Compared | Answered | Failure | None:
+        """Its answer; None: it ended without one.
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self.struck = False
-        self._child = child
-        self._timer = threading.Timer(0, self._strike)
-
-    def after(self, seconds: float) -> None:
-        """So many seconds from now, whatever was said before."""
-        self._timer.cancel()
-        self._timer = threading.Timer(seconds, self._strike)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def cancel(self) -> None:
-        """Not any more."""
-        self._timer.cancel()
-
-    def _strike(self) -> None:
-        self.struck = True
-        _kill(self._child)
-
-
-class _Tail:
-    """The end of what the child prints: it may print without end."""
-
-    def __init__(self, stream: IO[bytes] | None) -> None:
-        self._stream = stream
-        self._end = b""
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        if self._stream is None:
-            return
-        with self._stream as stream:
-            while part := stream.read1(_TAIL):  # type: ignore[attr-defined]  # it is buffered
-                self._end = (self._end + part)[-_TAIL:]
-
-    def last_line(self) -> str:
-        """The last line that is not empty."""
-        # A process that user code started may hold the pipe open: wait a moment, not for the end of it.
-        self._reader.join(1.0)
-        lines = [line.strip() for line in self._end.decode(errors="replace").splitlines()]
-        return next((line[:200] for line in reversed(lines) if line), "")
-
-
-def _kill(child: subprocess.Popen[bytes]) -> None:
-    """End the child and what it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(child.pid, signal.SIGKILL)
-        else:
-            child.kill()
+        Raises:
+            LateError: it took longer than it was given.
+            GarbledError: user code wrote where it answers.
+        """
+        process = child.process
+        assert process.stdin is not None  # noqa: S101  (with pipes)
+        assert process.stdout is not None  # noqa: S101
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(msgspec.json.encode(self._request))
+            process.stdin.close()
+        answers = Answers[Message](Lines(process.stdout.fileno(), lambda: child.alive), Message)
+        deadline = time.monotonic() + self._request.time_limit + _GRACE
+        targets = self._request.plan.get("targets", ())
+        rounds = 2 + (len(targets) if isinstance(targets, (list, tuple)) else 0)
+        latest = deadline + rounds * (self._request.time_limit + _MORE)
+        while (message := answers.next(deadline)) is not None:
+            if not isinstance(message, Stage):
+                return message
+            self.stage = message.text
+            if message.seconds:
+                # User code can write such a line, too, and must not run for ever.
+                deadline = min(time.monotonic() + message.seconds + _GRACE, latest)
+            if self._progress is not None:
+                self._progress(self.stage)
+        # It closed its end: let it die of what it is dying of.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+        return None
 
 
 def error_of(failure: Failure) -> OpcheckError:
     """The exception that a child process could only tell of."""
-    kind = getattr(errors, failure.error, CaptureError)
-    error: OpcheckError = kind(failure.message, context=failure.context, hint=failure.hint)
-    return error
+    kind = _ERRORS.get(failure.error, CaptureError)
+    return kind(failure.message, context=failure.context, hint=failure.hint)
 
 
-def _died(
-    code: int, request: CaptureRequest, stage: str, last: str, *, timed_out: bool
-) -> CaptureError:
-    if timed_out:
+#: The exceptions that a child may name: user code can write that name.
+_ERRORS = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, OpcheckError)
+}
+
+
+def _not_answered(error: Exception, request: CaptureRequest, stage: str) -> CaptureError:
+    context = f"{request.model}, while {stage}"
+    if isinstance(error, LateError):
         return CaptureError(
             f"the model was still running after {request.time_limit:g} s and was ended",
-            context=f"{request.model}, while {stage}",
+            context=context,
             hint="give it longer with --timeout, or smaller inputs with --input",
         )
-    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
     return CaptureError(
-        f"the process that ran the model {how} before it was done",
+        f"the model's process wrote what is no answer of opcheck's: {error}",
+        context=context,
+        hint="the model writes to a file descriptor that is not its own: find where, and leave it out",
+    )
+
+
+def _died(code: int, request: CaptureRequest, stage: str, last: str) -> CaptureError:
+    return CaptureError(
+        f"the process that ran the model {how_it_ended(code)} before it was done",
         context=f"{request.model}, while {stage}" + (f"; it printed last: {last}" if last else ""),
         hint=_SIGNAL_HINTS.get(-code, "run again with -v to see all that it printed"),
     )

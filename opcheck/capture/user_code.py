@@ -48,6 +48,8 @@ def _from_file(file: Path, spec: str) -> ModuleType:
         )
     file = file.resolve()
     _first_on_path(str(file.parent))
+    # Last, so that it takes the place of nothing: what the file imports may be named from there, too.
+    sys.path.append(str(Path.cwd()))
     # The user may call a file like a module that is loaded already: torch.py, test.py.
     name = file.stem if file.stem not in sys.modules else f"opcheck_user_{file.stem}"
     loader = SourceFileLoader(name, str(file))

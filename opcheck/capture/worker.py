@@ -13,6 +13,7 @@ import msgspec
 from opcheck.capture import installed, noting, watchdog
 from opcheck.capture.protocol import Done, Failure, Message, Stage, failure_of
 from opcheck.capture.request import CaptureRequest
+from opcheck.children import die_with_parent
 from opcheck.errors import CaptureError, OpcheckError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def _capture() -> Work:
 
 def main(load: Callable[[], Work] = _capture) -> int:
     """Answer one request by what ``load`` imports; what user code prints goes to stderr."""
+    die_with_parent()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     process = os.getpid()

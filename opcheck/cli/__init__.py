@@ -11,7 +11,7 @@ from importlib import import_module
 
 import click
 
-from opcheck import __version__
+from opcheck import __version__, children
 from opcheck.errors import OpcheckError, UsageError
 
 #: The verbs and their one-line helps, by what one wants to do.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
@@ -52,6 +52,8 @@ VERBS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()
 
 #: Of a reader of stdout that has stopped (``| head``): click then exits with 1 (core.py, main), which means findings here.
 _PIPE_CLOSED = 0
+#: Of Ctrl-C, as a shell has it.
+_INTERRUPTED = 130
 
 #: The variable by which a shell asks for completions: click derives it from the program's name.
 _ASKED_BY_SHELL = "_OPCHECK_COMPLETE"
@@ -100,6 +102,7 @@ def opcheck(ctx: click.Context) -> int:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    children.heed_signals()
     sys.exit(run(sys.argv[1:] if args is None else args))
 
 
@@ -108,14 +111,17 @@ def run(args: Sequence[str]) -> int:
     if _ASKED_BY_SHELL in os.environ:
         import_module("opcheck.cli.complete").install()
     try:
-        code: int = opcheck.main(list(args), prog_name="opcheck", standalone_mode=False) or 0
+        with children.household():
+            code: int = opcheck.main(list(args), prog_name="opcheck", standalone_mode=False) or 0
     except OpcheckError as error:
         click.echo(str(error), err=True)
         return error.exit_code
     except click.ClickException as error:
         return _usage_error(error)
+    except children.EndedError as ended:
+        return 128 + ended.number
     except (click.Abort, KeyboardInterrupt):
-        return 130
+        return _INTERRUPTED
     except SystemExit:
         return _PIPE_CLOSED
     except OSError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import msgspec
 from opcheck.capture.parent import ask, environment
 from opcheck.capture.protocol import Answered
 from opcheck.capture.request import CaptureRequest
+from opcheck.children import run
 from opcheck.compare.records import FAILS, SHOWS, SHOWS_NOT, Comparison, Plan, Reproducer
 
 #: GB that no machine has: what a device's driver reserves is no memory of this machine.
@@ -55,22 +55,17 @@ def compare(
 
 def _tried(written: Reproducer, request: CaptureRequest) -> Reproducer:
     """The reproducer, after it was run alone."""
-    try:
-        done = subprocess.run(  # noqa: S603 - this interpreter, our script
-            [sys.executable, str(Path(written.path) / "repro.py")],
-            capture_output=True,
-            text=True,
-            timeout=_REPRODUCER,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **environment(request)},
-        )
-    except subprocess.TimeoutExpired:
+    done = run(
+        [sys.executable, str(Path(written.path) / "repro.py")],
+        _REPRODUCER,
+        environment={**os.environ, **environment(request)},
+    )
+    if done.late:
         detail = f"not done after {_REPRODUCER:g} s"
         return msgspec.structs.replace(written, state=FAILS, detail=detail)
-    printed = (done.stdout if done.returncode in {0, 1} else done.stderr).strip().splitlines()
+    printed = (done.out if done.code in {0, 1} else done.err).strip().splitlines()
     # Python, too, exits with 1 where a script raises.
-    raised = done.returncode == 1 and "Traceback" in done.stderr
-    state = FAILS if raised else {0: SHOWS_NOT, 1: SHOWS}.get(done.returncode, FAILS)
-    last = (done.stderr.strip().splitlines() if raised else printed)[-1:]
+    raised = done.code == 1 and "Traceback" in done.err
+    state = FAILS if raised else {0: SHOWS_NOT, 1: SHOWS}.get(done.code, FAILS)
+    last = (done.err.strip().splitlines() if raised else printed)[-1:]
     return msgspec.structs.replace(written, state=state, detail=" ".join(last))

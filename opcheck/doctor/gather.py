@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from opcheck import __version__
+from opcheck.children import python, run
 from opcheck.doctor.environment import Environment, Machine, Python, Torch
 from opcheck.model import Record
 
@@ -114,18 +115,11 @@ def _torch() -> Torch | None:
     except metadata.PackageNotFoundError:
         return None
     installer = (found.read_text("INSTALLER") or "").strip()
-    try:
-        done = subprocess.run(  # noqa: S603  (this interpreter)
-            [sys.executable, "-c", _ASK_TORCH],
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+    done = run(python("-c", _ASK_TORCH), _PATIENCE)
+    if done.late:
         problem = f"import torch took more than {_PATIENCE} seconds"
         return Torch(version=found.version, installer=installer, problem=problem)
-    return from_answer(found.version, installer, done.returncode, done.stdout, done.stderr)
+    return from_answer(found.version, installer, done.code, done.out, done.err)
 
 
 def from_answer(version: str, installer: str, code: int, out: str, error: str) -> Torch:

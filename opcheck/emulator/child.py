@@ -16,6 +16,7 @@ import msgspec
 
 from opcheck.capture import installed
 from opcheck.capture.protocol import failure_of
+from opcheck.children import die_with_parent
 from opcheck.emulator import program
 from opcheck.emulator.request import Outcome, RunRequest
 from opcheck.errors import CaptureError
@@ -28,7 +29,6 @@ def main() -> int:
     # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was made from.
     os.environ.setdefault("PYTORCH_JIT", "0")
     os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"
-    program.prepare(request.program, request.arguments, is_module=request.is_module)
     try:
         installed.require()
     except CaptureError as error:
@@ -47,6 +47,7 @@ def main() -> int:
         warnings.filterwarnings("error", message=program.FALLBACK_WARNING)
     name = " ".join((request.program, *request.arguments))
     run = Emulation(target, lists, name)
+    program.prepare(request.program, request.arguments, is_module=request.is_module)
     code = 0
     own = os.getpid()
     watched = program.Watched(run.read_variables)
@@ -90,6 +91,7 @@ def _prepare_libraries() -> None:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

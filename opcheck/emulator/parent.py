@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from opcheck.capture.parent import error_of
 from opcheck.capture.protocol import Failure
+from opcheck.children import Child, how_it_ended, python
+from opcheck.documents import DocumentError, from_json, read
 from opcheck.emulator.request import Outcome, RunRequest
 from opcheck.errors import CaptureError
+
+_ANSWER: Any = Outcome | Failure
 
 
 def run(request: RunRequest) -> Outcome:
@@ -31,37 +32,37 @@ def run(request: RunRequest) -> Outcome:
         request = msgspec.structs.replace(request, answer=str(answer))
         asked.write_bytes(msgspec.json.encode(request))
         variable = "1" if request.cpu_fallback else "0"
-        child = subprocess.Popen(  # noqa: S603 - this interpreter
-            [sys.executable, "-m", "opcheck.emulator.child", str(asked)],
+        child = Child(
+            python("-m", "opcheck.emulator.child", str(asked)),
             # A GPU of this machine has no part in what a Mac does.
-            env={
+            {
                 **os.environ,
                 "PYTORCH_ENABLE_MPS_FALLBACK": variable,
                 "CUDA_VISIBLE_DEVICES": "",
             },
+            group=False,
         )
-        code = _wait(child)
+        try:
+            # Its report is waited for.
+            code = child.wait()
+        except BaseException:
+            child.stop()
+            raise
         if not answer.exists():
             raise CaptureError(
-                f"the program {_end(code)} and left no report",
+                f"the program {how_it_ended(code)} and left no report",
                 context=request.program,
                 hint="opcheck reports when the program comes to its end, also by an exception; "
                 "os._exit, a signal or an exec leave nothing behind",
             )
-        outcome = msgspec.json.decode(answer.read_bytes(), type=Outcome | Failure)
+        try:
+            outcome: Outcome | Failure = from_json(read(answer), _ANSWER)
+        except DocumentError as error:
+            raise CaptureError(
+                f"the program wrote over the report: {error}",
+                context=request.program,
+                hint="leave the files of other programs in the temporary folder alone",
+            ) from error
         if isinstance(outcome, Failure):
             raise error_of(outcome)
         return outcome
-
-
-def _wait(child: subprocess.Popen[bytes]) -> int:
-    """The exit code; Ctrl-C reaches the child by the terminal, and its report is waited for."""
-    with contextlib.suppress(KeyboardInterrupt):
-        return child.wait()
-    return _wait(child)
-
-
-def _end(code: int) -> str:
-    if code >= 0:
-        return f"exited with code {code}"
-    return f"was ended by {signal.Signals(-code).name}"

@@ -28,13 +28,13 @@ _OWN = str(Path(__file__).parents[1]) + os.sep
 
 
 def prepare(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
-    """The arguments and the path that python would set up."""
+    """The arguments and the path that python would set up; after all imports of ours, which are not the program's."""
     if is_module:
         sys.argv = ["-m", *arguments]
-        sys.path[0] = os.getcwd()  # noqa: PTH109  (as python does)
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109  (as python does)
     else:
         sys.argv = [program, *arguments]
-        sys.path[0] = str(Path(program).resolve().parent)
+        sys.path.insert(0, str(Path(program).resolve().parent))
 
 
 def execute(program: str, *, is_module: bool) -> None:

@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection, wait
 
 import msgspec
 
+from opcheck.children import end_with_parent, how_it_ended, leave_safe_path, safe_path
 from opcheck.gate.records import Failed
 from opcheck.gate.work import Job, Result, work
 
@@ -68,7 +69,7 @@ class _Running:
         context = multiprocessing.get_context("spawn")
         self.answers, theirs = context.Pipe(duplex=False)
         self.process = context.Process(target=_child, args=(job, theirs), daemon=False)
-        with _ctrl_c_waits():
+        with _ctrl_c_waits(), safe_path():
             self.process.start()
         theirs.close()
 
@@ -109,6 +110,8 @@ def _hear(
 
 def _child(job: Job, answers: Connection) -> None:
     """What the process of a job does."""
+    end_with_parent()
+    leave_safe_path()
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if hasattr(signal, "pthread_sigmask"):
@@ -132,7 +135,7 @@ def _ctrl_c_waits() -> Iterator[None]:
 def _died(code: int | None) -> Result:
     return Result(
         failed=Failed(
-            message=f"the process that audited the model ended with code {code}",
+            message=f"the process that audited the model {how_it_ended(code or 0)}",
             hint="run opcheck audit on it, with -v",
         )
     )

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opcheck.capture.protocol import Failure
+from opcheck.children import die_with_parent
 from opcheck.emulator import program
 from opcheck.errors import CaptureError
 from opcheck.observe.request import End, ObserveRequest, Start
@@ -35,7 +36,7 @@ _STDERR = 2
 def main() -> int:
     """Run the program of the request and write what it does, line by line; the program's exit code."""
     request = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ObserveRequest)
-    program.prepare(request.program, request.arguments, is_module=request.is_module)
+    die_with_parent()
 
     import torch  # noqa: PLC0415  (seconds; and the architecture's law names this file)
 
@@ -53,6 +54,7 @@ def main() -> int:
     recorder = Recorder(write, mark=_STDERR)
     write(_start(str(torch.__version__), request))
     own = os.getpid()
+    program.prepare(request.program, request.arguments, is_module=request.is_module)
     with _device(request), recorder.recording():
         end = _run(request, recorder)
         if os.getpid() != own:

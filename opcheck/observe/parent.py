@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
+import select
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +14,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from opcheck import documents
 from opcheck.capture.parent import error_of
 from opcheck.capture.protocol import Failure
+from opcheck.children import Child, python
+from opcheck.documents import DocumentError
 from opcheck.errors import CaptureError
 from opcheck.model import Report
 from opcheck.observe.joined import Recording
@@ -25,6 +28,10 @@ from opcheck.observe.request import End, ObserveRequest, Row, Start
 from opcheck.observe.variables import installed_line, variables
 from opcheck.oplists.registrations import OpLists
 
+#: bytes of a recording
+MOST = 1 << 30
+#: seconds between two looks at whether the program is still there
+_LOOK = 0.2
 #: Bytes of what the program prints to stderr that are read for a report.
 KEPT = 64 << 20
 _BYTES = re.compile(MARK.pattern.encode())
@@ -63,10 +70,12 @@ def run(request: ObserveRequest, lists: OpLists, start: Starter | None = None) -
         asked = Path(directory, "request.json")
         request = msgspec.structs.replace(request, answer=str(answer))
         asked.write_bytes(msgspec.json.encode(request))
-        command = [sys.executable, "-m", "opcheck.observe.child", str(asked)]
-        code = (start or _start)(command, {**os.environ, **setting}, log.extend)
-        written = answer.read_bytes() if answer.exists() else b""
-    recording = _recording(written, bytes(log[:KEPT]).decode("utf-8", "replace"), request, code)
+        command = python("-m", "opcheck.observe.child", str(asked))
+        code = (start or _start)(
+            command, {**os.environ, **setting}, lambda part: log.extend(part[: KEPT - len(log)])
+        )
+        written = _written(answer, request)
+    recording = _recording(written, bytes(log).decode("utf-8", "replace"), request, code)
     environment = {**_of_torch(os.environ), **setting}
     return Observation(merged(recording, request, environment, lists), code)
 
@@ -75,12 +84,25 @@ def _of_torch(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith("PYTORCH_")}
 
 
+def _written(answer: Path, request: ObserveRequest) -> bytes:
+    try:
+        return documents.read(answer, MOST)
+    except DocumentError as error:
+        if error.missing:
+            return b""
+        raise CaptureError(
+            f"the recording cannot be read: {error}",
+            context=request.program,
+            hint="run fewer steps of the program",
+        ) from error
+
+
 def _recording(written: bytes, log: str, request: ObserveRequest, code: int) -> Recording:
     decoder = msgspec.json.Decoder(Start | Row | End | Failure)
     lines = []
     for one in written.splitlines():
         # An abort may leave half a line.
-        with contextlib.suppress(msgspec.DecodeError):
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
             lines.append(decoder.decode(one))
     failure = next((line for line in lines if isinstance(line, Failure)), None)
     if failure is not None:
@@ -106,27 +128,44 @@ def _start(
 ) -> int:
     """Run it; what comes on stderr is kept and passed on, less the marks."""
     reading, writing = os.pipe()
-    child = subprocess.Popen(command, env=dict(environment), stderr=writing)  # noqa: S603
+    child = Child(command, environment, group=False, stderr=writing)
     os.close(writing)
+    try:
+        _pass_on(reading, child, keep)
+        # Its report is waited for.
+        return child.wait()
+    except BaseException:
+        child.stop()
+        raise
+    finally:
+        os.close(reading)
+
+
+def _pass_on(reading: int, child: Child, keep: Callable[[bytes], None]) -> None:
+    """Pass on what it prints, until it has ended: what it started may hold the pipe open for ever."""
     waiting = b""
     while True:
         try:
-            chunk = os.read(reading, 1 << 16)
+            alive = child.alive
+            if select.select([reading], [], [], _LOOK)[0]:
+                chunk = os.read(reading, 1 << 16)
+                if not chunk:
+                    break
+                keep(chunk)
+                waiting = _BYTES.sub(b"", waiting + chunk)
+                partial = _PARTIAL.search(waiting)
+                ready = waiting[: partial.start()] if partial else waiting
+                waiting = waiting[len(ready) :]
+                _print(ready)
+            elif not alive:
+                break
         except KeyboardInterrupt:
-            # It reaches the child by the terminal, and its report is waited for.
-            continue
-        if not chunk:
-            break
-        keep(chunk)
-        waiting += chunk
-        waiting = _BYTES.sub(b"", waiting)
-        partial = _PARTIAL.search(waiting)
-        ready = waiting[: partial.start()] if partial else waiting
-        waiting = waiting[len(ready) :]
-        sys.stderr.buffer.write(ready)
+            child.interrupt()
+    _print(waiting)
+
+
+def _print(content: bytes) -> None:
+    # Nobody may read it any more.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.buffer.write(content)
         sys.stderr.buffer.flush()
-    os.close(reading)
-    sys.stderr.buffer.write(waiting)
-    while True:
-        with contextlib.suppress(KeyboardInterrupt):
-            return child.wait()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
-import sys
 import tempfile
-import threading
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 import msgspec
 
+from opcheck import children as processes
 from opcheck.capture.parent import error_of
 from opcheck.capture.protocol import Failure
+from opcheck.children import Answers, GarbledError, LateError, Lines, how_it_ended, python
 from opcheck.errors import CaptureError
 from opcheck.evidence import Outcome, Result
 from opcheck.probe.records import Answer, Done, Ready, Setup, Task
@@ -29,7 +29,7 @@ _START = 300.0
 #: bytes of what it printed last that are looked at
 _TAIL = 4000
 
-COMMAND = (sys.executable, "-m", "opcheck.probe.worker")
+COMMAND = tuple(python("-m", "opcheck.probe.worker"))
 
 
 class Child:
@@ -53,7 +53,8 @@ class Child:
         self._seconds = seconds
         self._environment = environment
         self._command = command
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: processes.Child | None = None
+        self._answers: Answers[Answer] | None = None
         self._printed: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this lives
 
     def __enter__(self) -> Self:
@@ -68,6 +69,11 @@ class Child:
         self._end()
         self._printed.close()
 
+    def kill(self) -> None:
+        """End the process, whoever waits for it."""
+        if self._child is not None:
+            self._child.process.kill()
+
     def start(self) -> Ready:
         """Start it, and hear what there is to do.
 
@@ -75,14 +81,17 @@ class Child:
             OpcheckError: as it says, or it ended.
         """
         self._end()
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter
+        self._child = processes.Child(
             self._command,
+            self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._printed,
-            env=self._environment,
-            start_new_session=True,
         )
+        child, answers = self._child, self._child.process.stdout
+        assert answers is not None  # noqa: S101 - with pipes
+        lines = Lines(answers.fileno(), lambda: child.alive)
+        self._answers = Answers[Answer](lines, Answer)
         answer, how = self._ask(self._setup, _START)
         if isinstance(answer, Ready):
             return answer
@@ -100,7 +109,7 @@ class Child:
         Raises:
             OpcheckError: the probe itself went wrong, not the device.
         """
-        if self._process is None:
+        if self._child is None:
             self.start()
         answer, how = self._ask(task, self._seconds)
         if isinstance(answer, Done):
@@ -128,33 +137,28 @@ class Child:
             return other.run(task).outcome == "crashes"
 
     def _ask(self, request: Setup | Task, seconds: float) -> tuple[Answer | None, str]:
-        process = self._process
-        assert process is not None  # noqa: S101 - it was started
-        assert process.stdin is not None  # noqa: S101 - with pipes
-        assert process.stdout is not None  # noqa: S101
-        late = threading.Event()
-
-        def strike() -> None:
-            late.set()
-            _kill(process)
-
-        timer = threading.Timer(seconds, strike)
-        timer.daemon = True
-        timer.start()
+        """The answer; else how the process ended, which then is no more."""
+        assert self._child is not None  # noqa: S101 - it was started
+        assert self._answers is not None  # noqa: S101
+        stdin = self._child.process.stdin
+        assert stdin is not None  # noqa: S101 - with pipes
+        with contextlib.suppress(BrokenPipeError):
+            stdin.write(msgspec.json.encode(request) + b"\n")
+            stdin.flush()
         try:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(msgspec.json.encode(request) + b"\n")
-                process.stdin.flush()
-            line = process.stdout.readline()
-        finally:
-            timer.cancel()
-        if line.endswith(b"\n"):
-            return msgspec.json.decode(line, type=Answer), ""
-        _kill_later(process)
-        if late.is_set():
+            answer = self._answers.next(time.monotonic() + seconds)
+        except LateError:
+            self._end()
             return None, f"not done after {seconds:g} s"
-        code = process.wait()
-        how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        except GarbledError as error:
+            self._end()
+            return None, f"it answered what is no answer: {error}"
+        if answer is not None:
+            return answer, ""
+        # It closed its end: let it die of what it is dying of.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.process.wait(10.0)
+        how = how_it_ended(self._end()).removeprefix("was ")
         return None, ": ".join(filter(None, (how, self._said())))
 
     def _said(self) -> str:
@@ -164,29 +168,6 @@ class Child:
         lines = self._printed.read().decode(errors="replace").splitlines()
         return next((line.strip()[:500] for line in reversed(lines) if line.strip()), "")
 
-    def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        _kill(process)
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-
-
-def _kill_later(process: subprocess.Popen[bytes]) -> None:
-    """It closed its end: let it die of what it is dying of, or kill it."""
-    try:
-        process.wait(10.0)
-    except subprocess.TimeoutExpired:
-        _kill(process)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+    def _end(self) -> int:
+        child, self._child = self._child, None
+        return child.end() if child is not None else 0

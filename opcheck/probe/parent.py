@@ -66,7 +66,11 @@ def probe(
         ]
         for thread in threads:
             thread.start()
-        run.follow(first, progress, keep)
+        try:
+            run.follow(first, progress, keep)
+        except BaseException:
+            run.stop()
+            raise
         for thread in threads:
             thread.join()
     if run.failure is not None:
@@ -94,6 +98,8 @@ class _Run:
             self._queue.put(task)
         self._done = 0
         self.failure: OpcheckError | None = None
+        self._stopped = False
+        self._children: list[Child] = []
 
     def evidence(self, *, complete: bool) -> Evidence:
         """What there is so far."""
@@ -122,10 +128,17 @@ class _Run:
                 keep(self.evidence(complete=False))
                 last = time.monotonic()
 
+    def stop(self) -> None:
+        """Begin no task any more, and end those that run."""
+        self._stopped = True
+        for child in tuple(self._children):
+            child.kill()
+
     def work(self, start: Callable[[], Child]) -> None:
         """Work in another process."""
         try:
             with start() as child:
+                self._children.append(child)
                 for task in iter(self._next, None):
                     self._take(child, task)
         except OpcheckError as error:
@@ -133,7 +146,7 @@ class _Run:
 
     def _next(self) -> Task | None:
         try:
-            return None if self.failure else self._queue.get_nowait()
+            return None if self.failure or self._stopped else self._queue.get_nowait()
         except queue.Empty:
             return None
 

@@ -12,12 +12,14 @@ import msgspec
 from opcheck.capture import installed
 from opcheck.capture.protocol import Failure
 from opcheck.capture.worker import end
+from opcheck.children import die_with_parent
 from opcheck.errors import CaptureError, OpcheckError
 from opcheck.probe.records import Answer, Done, Ready, Setup, Task
 
 
 def main() -> int:
     """Answer until there are no more tasks; what the kernels print goes to stderr."""
+    die_with_parent()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     for answer in _answers(sys.stdin.buffer):

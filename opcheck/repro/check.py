@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from opcheck.children import python, run
 from opcheck.errors import OpcheckError
 from opcheck.model import Record
 from opcheck.oplists.extensions import LIBRARIES
@@ -183,19 +182,10 @@ def _run(arguments: Sequence[str]) -> tuple[int, str, str]:
     """Exit code and what was printed; PYTORCH_ variables of the user's are not the target's."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("OPCHECK_")}
     own = {name: value for name, value in own.items() if not name.startswith("PYTORCH_")}
-    try:
-        done = subprocess.run(  # noqa: S603  (this interpreter)
-            [sys.executable, *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PATIENCE,
-            check=False,
-            env=own,
-        )
-    except subprocess.TimeoutExpired:
+    done = run(python(*arguments), _PATIENCE, environment=own)
+    if done.late:
         return 1, "", f"it took more than {_PATIENCE} seconds"
-    return done.returncode, done.stdout, done.stderr
+    return done.code, done.out, done.err
 
 
 def _raised(error: str) -> str:

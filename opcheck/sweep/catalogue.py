@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from opcheck.children import die_with_parent
 from opcheck.errors import ModelLoadError, OpcheckError
 from opcheck.sweep.prepare import preload, prepare
 from opcheck.sweep.records import Model
@@ -130,6 +131,7 @@ def listed(pattern: str) -> list[Model]:
 
 def main() -> int:
     """The models of the patterns on stdin, as JSON; or an error, as a list of its three lines."""
+    die_with_parent()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     patterns = msgspec.json.decode(sys.stdin.buffer.read(), type=list[str])

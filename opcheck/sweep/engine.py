@@ -11,6 +11,7 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
+from opcheck.children import safe_path
 from opcheck.errors import UsageError
 from opcheck.sweep.worker import work
 
@@ -53,7 +54,7 @@ class Engine:
         from joblib.externals.loky.process_executor import TerminatedWorkerError  # noqa: PLC0415
 
         jobs = max(self.jobs, 2) if apart else self.jobs
-        with self._backend():
+        with self._backend(), safe_path():
             parallel = Parallel(
                 n_jobs=jobs if self.backend == "local" else -1,
                 return_as="generator_unordered",
@@ -67,7 +68,14 @@ class Engine:
                 raise LostError("a worker process died", scheduler=False) from error
 
     def close(self) -> None:
-        """Let the scheduler go; local workers end by themselves."""
+        """Let the scheduler go, and end the local workers."""
+        with contextlib.suppress(ImportError):
+            from joblib.externals.loky import reusable_executor  # noqa: PLC0415 - in the extra
+
+            # Asking for it by its function would wait until its tasks are done.
+            executor = getattr(reusable_executor, "_executor", None)
+            if executor is not None:
+                executor.shutdown(wait=True, kill_workers=True)
         if self._client is not None:
             client, self._client = self._client, None
             with contextlib.suppress(Exception):  # it may be gone already

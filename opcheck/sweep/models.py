@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from opcheck import documents
 from opcheck.capture.parent import environment
 from opcheck.capture.request import CaptureRequest
+from opcheck.children import how_it_ended, last_line, python, run
 from opcheck.documents import DocumentError
 from opcheck.errors import ModelLoadError, UsageError
 from opcheck.sweep.records import LIBRARIES, Config, Model, library_of
 
 #: What a list of models ends with; another file is a model's own.
 _LISTS = (".yaml", ".yml", ".toml", ".txt")
+#: seconds for importing all libraries
+_IMPORTS = 600.0
 _FORM = "a model, or a table with model, and config, inputs or family where they are needed"
+
+
+#: What the catalogue answers: the models of each pattern, or the three lines of an error.
+_LISTED: Any = dict[str, list[Model]] | list[str]
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,19 +102,24 @@ def _parsed(content: str, suffix: str) -> list[str | _Entry]:
 def _listed(patterns: list[str]) -> dict[str, list[Model]]:
     """The models of each pattern, from a process that imports the libraries."""
     request = CaptureRequest(model="", torch="", macos="")
-    done = subprocess.run(
-        [sys.executable, "-m", "opcheck.sweep.catalogue"],
-        input=msgspec.json.encode(patterns),
-        capture_output=True,
-        env={**os.environ, **environment(request), "PYTORCH_JIT": "0", "OMP_NUM_THREADS": "1"},
-        check=False,
+    done = run(
+        python("-m", "opcheck.sweep.catalogue"),
+        _IMPORTS,
+        environment={
+            **os.environ,
+            **environment(request),
+            "PYTORCH_JIT": "0",
+            "OMP_NUM_THREADS": "1",
+        },
+        given=msgspec.json.encode(patterns),
     )
+    answer: dict[str, list[Model]] | list[str]
     try:
-        answer = msgspec.json.decode(done.stdout, type=dict[str, list[Model]] | list[str])
-    except msgspec.MsgspecError as error:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        answer = documents.from_json(done.out, _LISTED)
+    except DocumentError as error:
+        last = last_line(done.err) or how_it_ended(done.code)
         raise ModelLoadError(
-            f"the libraries cannot be imported: {''.join(last)[:200]}",
+            f"the libraries cannot be imported: {f'not done after {_IMPORTS:g} s' if done.late else last}",
             context=", ".join(patterns),
             hint="run python -m opcheck.sweep.catalogue to see all that is printed",
         ) from error

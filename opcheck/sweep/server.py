@@ -6,11 +6,9 @@ one that ends the process that forked it ends this one, which its worker starts 
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import select
-import signal
 import sys
 import tempfile
 import time
@@ -21,8 +19,21 @@ from typing import IO
 import msgspec
 
 from opcheck.capture import watchdog
+from opcheck.capture.forked import Fork
 from opcheck.capture.plain import plain
 from opcheck.capture.request import CaptureRequest
+from opcheck.children import (
+    Answers,
+    GarbledError,
+    LateError,
+    Lines,
+    adopt_orphans,
+    children_of_this,
+    die_with_parent,
+    end_orphans,
+    end_with_parent,
+    how_it_ended,
+)
 from opcheck.oplists.registrations import load
 from opcheck.sweep import measure
 from opcheck.sweep.prepare import preload, prepare, settle, warm
@@ -39,14 +50,14 @@ from opcheck.sweep.records import (
 
 #: seconds that a child gets beyond the limit that it keeps itself
 GRACE = 15.0
-#: bytes of a line that may be longer than a pipe takes at once
-_PART = 1 << 16
 
 Say = Callable[[Message], None]
 
 
 def main() -> None:
     """Answer requests until stdin ends."""
+    die_with_parent()
+    adopt_orphans()
     answers = os.fdopen(os.dup(1), "wb")
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
     quiet = os.open(os.devnull, os.O_RDWR)
@@ -64,12 +75,10 @@ def main() -> None:
     seen: set[str] = set()
     while line := requests.readline():
         request = msgspec.json.decode(line, type=Request)
-        _answer(request, seen, requests, answers, say)
+        _answer(request, seen, requests, say)
 
 
-def _answer(
-    request: Request, seen: set[str], requests: IO[bytes], answers: IO[bytes], say: Say
-) -> None:
+def _answer(request: Request, seen: set[str], requests: IO[bytes], say: Say) -> None:
     model, seconds = _of(request)
     say(Began(text=f"importing what {model.spec} needs"))
     try:
@@ -81,9 +90,8 @@ def _answer(
         gc.collect()
     gc.freeze()
     child = _Child(request, seconds)
-    for part in child.lines(requests.fileno()):
-        answers.write(part)
-        answers.flush()
+    for message in child.messages(requests.fileno()):
+        say(message)
     say(child.ended)
 
 
@@ -94,68 +102,61 @@ def _of(request: Request) -> tuple[Model, float]:
 
 
 class _Child:
-    """A fork of this process that works on one request."""
+    """A fork of this process that works on one request.
+
+    Args:
+        request: what it works on.
+        seconds: without a word of it.
+    """
 
     def __init__(self, request: Request, seconds: float) -> None:
         self.seconds = seconds
         self.ended = Ended()
+        self._rounds = 1 if isinstance(request, Control) else 1 + len(request.task.keys)
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed in _end
+        self._others = {*children_of_this()}
         self._read, write = os.pipe()
-        self._pid = os.fork()
-        if not self._pid:
+        number = os.fork()
+        if not number:
             os.close(self._read)
             _live(request, write, self._printed.fileno())
         os.close(write)
+        self._fork = Fork(number)
 
-    def lines(self, other_end: int) -> Iterator[bytes]:
-        """What it says, whole lines; until it is done, dead or late, or our worker is gone."""
-        rest, ends = b"", time.monotonic() + self.seconds + GRACE
-        late = gone = False
-        while True:
-            ready, _, _ = select.select(
-                [self._read, other_end], [], [], max(ends - time.monotonic(), 0)
-            )
-            gone = other_end in ready
-            late = not ready
-            if gone or late:
-                break
-            part = os.read(self._read, _PART)
-            if not part:
-                break
-            ends = time.monotonic() + self.seconds + GRACE
-            *whole, rest = (rest + part).split(b"\n")
-            for line in whole:
-                yield line + b"\n"
-        self._end(late=late)
-        if gone:
+    def messages(self, other_end: int) -> Iterator[Message]:
+        """What it says; until it is done, dead or late, or our worker is gone."""
+
+        def gone() -> bool:
+            return bool(select.select([other_end], [], [], 0)[0])
+
+        lines = Lines(self._read, lambda: self._fork.alive and not gone())
+        answers = Answers[Message](lines, Message)
+        # A model that says something again and again has no more time than the others.
+        latest = time.monotonic() + self._rounds * (self.seconds + GRACE)
+        problem = why = ""
+        try:
+            while message := answers.next(min(time.monotonic() + self.seconds + GRACE, latest)):
+                if isinstance(message, Ended):
+                    problem, why = "died", "ended: it wrote an answer of opcheck's"
+                    break
+                yield message
+        except LateError:
+            problem, why = "hung", f"ended after {self.seconds:g} s without a sign"
+        except GarbledError as error:
+            problem, why = "died", f"ended: it wrote what is no answer of opcheck's, {error}"
+        self._end(problem, why)
+        if gone():
             os._exit(0)
 
-    def _end(self, *, late: bool) -> None:
+    def _end(self, problem: str, why: str) -> None:
         """Kill it, and what it started; say how it ended if that was not by itself."""
-        done, status = os.waitpid(self._pid, 0 if not late and self._dying() else os.WNOHANG)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)
-        if not done:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            _, status = os.waitpid(self._pid, 0)
+        code = self._fork.end(group=True, patience=0.0 if problem else 1.0)
+        end_orphans(self._others)
         os.close(self._read)
-        code = os.waitstatus_to_exitcode(status)
-        if late:
-            self.ended = Ended(why=f"ended after {self.seconds:g} s without a sign", problem="hung")
-        elif code:
-            how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
-            self.ended = Ended(why=f"{how}{self._last()}", problem="died")
+        if code and not problem:
+            problem, why = "died", f"{how_it_ended(code).removeprefix('was ')}{self._last()}"
+        self.ended = Ended(why=why, problem=problem)
         self._printed.close()
-
-    def _dying(self) -> bool:
-        """Whether it ends within a second: its pipe is closed."""
-        ends = time.monotonic() + 1
-        while time.monotonic() < ends:
-            if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                return True
-            time.sleep(0.005)
-        return False
 
     def _last(self) -> str:
         self._printed.seek(max(self._printed.seek(0, os.SEEK_END) - 4096, 0))
@@ -175,6 +176,7 @@ def _live(request: Request, write: int, printed: int) -> None:
     code = 1
     try:
         os.setsid()
+        end_with_parent()
         os.dup2(printed, 1)
         os.dup2(printed, 2)
         pipe = os.fdopen(write, "wb", buffering=0)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import os
-import selectors
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -19,6 +19,7 @@ import msgspec
 from opcheck import __version__
 from opcheck.capture.parent import environment
 from opcheck.capture.request import CaptureRequest
+from opcheck.children import Answers, Child, GarbledError, LateError, Lines, leave_safe_path, python
 from opcheck.errors import CaptureError, UsageError
 from opcheck.sweep.attribution import audited
 from opcheck.sweep.records import (
@@ -53,6 +54,7 @@ def work(task: bytes) -> bytes:
         UsageError: this machine has other versions of the packages than the sweep was started with.
         CaptureError: the server cannot be started here.
     """
+    leave_safe_path()
     asked = msgspec.json.decode(task, type=Task)
     _same_versions(asked.versions)
     # One after the other: the server answers one request at a time.
@@ -158,21 +160,21 @@ class Server:
 
     def __init__(self) -> None:
         request = CaptureRequest(model="", torch="", macos="")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "opcheck.sweep.server"],
+        self._child = Child(
+            python("-m", "opcheck.sweep.server"),
+            {**os.environ, **environment(request), "PYTORCH_JIT": "0", "OMP_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if not os.environ.get("OPCHECK_SWEEP_LOG") else None,
-            env={**os.environ, **environment(request), "PYTORCH_JIT": "0", "OMP_NUM_THREADS": "1"},
             bufsize=0,
         )
-        if self._process.stdin is None or self._process.stdout is None:
+        process = self._child.process
+        if process.stdin is None or process.stdout is None:
             message = "the server has no pipes"
             raise RuntimeError(message)
-        self._requests = self._process.stdin.fileno()
-        self._answers = self._process.stdout.fileno()
-        self._rest = b""
-        self._decoder = msgspec.json.Decoder(Message)
+        self._requests = process.stdin.fileno()
+        lines = Lines(process.stdout.fileno(), lambda: self._child.alive)
+        self._answers = Answers[Message](lines, Message)
         first = next(self._messages(_IMPORTS), None)
         if first is None:
             self.end()
@@ -194,23 +196,10 @@ class Server:
         yield from self._messages(_IMPORTS + 2 * timeout)
 
     def _messages(self, patience: float) -> Iterator[Message]:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._answers, selectors.EVENT_READ)
-            while True:
-                while b"\n" in self._rest:
-                    line, _, self._rest = self._rest.partition(b"\n")
-                    yield self._decoder.decode(line)
-                if not selector.select(patience):
-                    return
-                part = os.read(self._answers, 1 << 16)
-                if not part:
-                    return
-                self._rest += part
+        with contextlib.suppress(LateError, GarbledError):
+            while (message := self._answers.next(time.monotonic() + patience)) is not None:
+                yield message
 
     def end(self) -> None:
         """Kill it."""
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+        self._child.end()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from pathlib import Path
 
@@ -219,13 +218,6 @@ def test_what_hangs_where_no_trace_can_be_is_an_error_in_three_lines(
     request = CaptureRequest(model=f"{file}:f", torch="2.13", macos="15.0", time_limit=1)
     with pytest.raises(CaptureError, match=message):
         capture(request)
-
-
-def test_only_the_end_of_what_is_printed_is_kept() -> None:
-    lines = "".join(f"line {number}\n" for number in range(10_000))
-    tail = parent._Tail(io.BytesIO(lines.encode()))
-    assert tail.last_line() == "line 9999"
-    assert len(tail._end) == parent._TAIL
 
 
 def test_a_process_that_the_model_started_holds_nothing_up(behaviours: Path) -> None:

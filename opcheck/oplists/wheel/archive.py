@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import subprocess
-import sys
 import zipfile
 from datetime import date
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from opcheck import children
 from opcheck.errors import OpListError, UsageError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _cached(release: str, cache: Path, package: str) -> Path | None:
 
 
 def _download(release: str, cache: Path, python: str, package: str) -> str:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command = children.python("-m", "pip", "download", "--no-deps", "--only-binary=:all:")
     command += [part for platform in _PLATFORMS for part in ("--platform", platform)]
     command += ["--python-version", python, "--implementation", "cp", "--abi", f"cp{python}"]
     command += [f"{package}=={release}", "--dest", str(cache)]

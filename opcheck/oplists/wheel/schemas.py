@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 
+from opcheck import documents
+from opcheck.children import run
 from opcheck.errors import OpListError
 from opcheck.oplists.wheel import torchgen_child
+
+#: seconds that the wheel's torchgen may take
+_SECONDS = 600.0
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -35,18 +39,18 @@ def read_schemas(tree: Path) -> dict[str, Schema]:
         OpListError: the child failed, or its answer is not of the expected form.
     """
     command = [sys.executable, "-I", torchgen_child.__file__, str(tree)]
-    done = subprocess.run(command, capture_output=True, check=False, env={})  # noqa: S603 -- own script, own interpreter
-    if done.returncode:
+    done = run(command, _SECONDS, environment={})
+    if done.late or done.code:
         # torchgen adds "in FILE:LINE:" and the schema below the exception's own line.
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:]
+        lines = done.err.strip().splitlines()[-3:]
         raise OpListError(
             "the wheel's torchgen does not parse its native_functions.yaml",
             context=" ".join(line.strip() for line in lines) or "no output",
             hint="PyYAML and typing_extensions must be installed beside opcheck (opcheck[wheels])",
         )
     try:
-        schemas = msgspec.json.decode(done.stdout, type=dict[str, Schema])
-    except msgspec.DecodeError as error:
+        schemas = documents.from_json(done.out, dict[str, Schema])
+    except documents.DocumentError as error:
         raise OpListError(
             "torchgen printed something else than the overloads",
             context=str(error),
