@@ -114,8 +114,7 @@ def run(args: Sequence[str]) -> int:
         with children.household():
             code: int = opcheck.main(list(args), prog_name="opcheck", standalone_mode=False) or 0
     except OpcheckError as error:
-        click.echo(str(error), err=True)
-        return error.exit_code
+        return _stopped(error, args)
     except click.ClickException as error:
         return _usage_error(error)
     except children.EndedError as ended:
@@ -129,6 +128,15 @@ def run(args: Sequence[str]) -> int:
     except Exception:  # noqa: BLE001  (left to Python it would exit with 1, which means findings)
         return _bug()
     return code
+
+
+def _stopped(error: OpcheckError, args: Sequence[str]) -> int:
+    """Say why in three lines, also where the error does not know its place: a version is parsed in many."""
+    verb = " ".join(["opcheck", *[word for word in args[:1] if word in VERBS]])
+    error.context = error.context or verb
+    error.hint = error.hint or f"{verb} --help"
+    click.echo(str(error), err=True)
+    return error.exit_code
 
 
 def _disk_full(error: OSError) -> int:

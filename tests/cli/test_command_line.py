@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from opcheck.cli import VERBS, run
 
 _REPORT_MODULES = """
 import sys
+from pathlib import Path
 from opcheck.cli import run
 code = run(sys.argv[1:])
 print(*sorted(sys.modules), file=sys.stderr)
@@ -84,3 +86,13 @@ def test_a_reader_that_stops_early_is_no_error() -> None:
         process.stdout.close()
         said = process.stderr.read()
     assert (process.returncode, said) == (0, b"")
+
+
+def test_an_error_that_knows_no_place_has_three_lines_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "opcheck.toml").write_text('torch = "newest?"')
+    (tmp_path / "ci.log").touch()
+    assert run(["observe", "ci.log"]) == 2
+    assert capsys.readouterr().err.splitlines()[1] == "  in: opcheck observe"
