@@ -151,7 +151,8 @@ def _value(key: str, value: object, option: click.Option, where: str) -> object:
     """The value as the flag's text, or a list of such texts."""
     if option.multiple:
         if isinstance(value, dict):
-            return [f"{name}={json.dumps(item)}" for name, item in value.items()]
+            # TOML has dates and times, which JSON has not: --config takes them as texts.
+            return [f"{name}={json.dumps(item, default=str)}" for name, item in value.items()]
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return value
         raise _wrong(key, "a list of texts", where)

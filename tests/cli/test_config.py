@@ -17,7 +17,7 @@ def test_keys_are_the_flags(opcheck: CommandLine) -> None:
         torch = "2.10"
         fallback = true
         input = ["1x3", "2x4"]
-        config = {layers = 2, name = "x"}
+        config = {layers = 2, name = "x", day = 1979-05-27}
         timeout = 7
         memory = 16
         fail-on = "fallback"
@@ -27,7 +27,7 @@ def test_keys_are_the_flags(opcheck: CommandLine) -> None:
     (request,) = opcheck.requests
     assert (request.torch, request.cpu_fallback, request.time_limit) == ("2.10", True, 7.0)
     assert request.inputs == ("1x3", "2x4")
-    assert request.config == {"layers": 2, "name": "x"}
+    assert request.config == {"layers": 2, "name": "x", "day": "1979-05-27"}
     assert opcheck.mac == 16
 
 
