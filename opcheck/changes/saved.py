@@ -52,6 +52,18 @@ class _OpLists(Record, frozen=True):
     digest: str
 
 
+class _Target(Record, frozen=True):
+    torch: str
+    macos: str
+    cpu_fallback: bool
+
+
+class _Judged(Record, frozen=True):
+    """What a report says of its target: every reader takes these keys for granted."""
+
+    target: _Target
+
+
 class _Report(Record, frozen=True):
     """The keys that a comparison reads; the others are left alone."""
 
@@ -83,6 +95,7 @@ def decode(path: str, kind: type[Kind]) -> Kind:
             hint=f"upgrade opcheck, or {_AGAIN}",
         )
     try:
+        documents.convert(content, _Judged)
         return documents.convert(content, kind)
     except DocumentError as error:
         raise UsageError(f"a damaged report: {error}", context=path, hint=_AGAIN) from error

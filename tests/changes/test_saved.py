@@ -37,6 +37,8 @@ def changed(**others: Any) -> str:
         (changed(schema=None), "it names no schema"),
         (changed(schema=["opcheck-report/1"]), "its schema is"),
         (changed(findings=[{"rule": "OC102"}]), "a damaged report: "),
+        (changed(target={"macos": "15.0", "cpu_fallback": False}), "a damaged report: "),
+        (changed(target={"torch": "2.13", "macos": True, "cpu_fallback": 1}), "a damaged report: "),
         (
             TEXT.replace('"fingerprints": [', '"fingerprints": ["1", '),
             "not one fingerprint a location",
