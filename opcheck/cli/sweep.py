@@ -138,8 +138,9 @@ def sweep_models(
     from opcheck.sweep.plan import plan  # noqa: PLC0415
     from opcheck.sweep.run import sweep  # noqa: PLC0415
 
+    # A list of models that is wrong leaves no folder behind.
+    found = named(models)
     with Folder(Path(folder), fresh=fresh) as place:
-        found = named(models)
         chosen = tuple(dict.fromkeys(modes))
         todo = plan(
             found,

@@ -33,3 +33,13 @@ def test_a_folder_without_a_sweep_is_named(
 ) -> None:
     assert run(["sweep", "report", str(tmp_path / "none")]) == 2
     assert "there is no sweep in this folder" in capsys.readouterr().err
+
+
+def test_a_list_without_a_model_leaves_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.txt").touch()
+    code = run(["sweep", str(tmp_path / "empty.txt"), "--folder", str(tmp_path / "new")])
+    assert code == 2
+    assert capsys.readouterr().err.startswith("there is no model to sweep\n")
+    assert not (tmp_path / "new").exists()
