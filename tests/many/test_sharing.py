@@ -75,7 +75,7 @@ def _imports() -> None:
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests in this process have been on other Macs."""
-    monkeypatch.setattr(told, "_macos", set())
+    monkeypatch.setattr(told, "_answers", {})
     monkeypatch.setattr(told, "_fallback", set())
 
 
@@ -196,6 +196,6 @@ def test_one_class_that_dies_or_raises_is_not_the_others() -> None:
 
 
 def test_a_process_that_was_another_mac_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told, "_macos", {(14, 0, False)})
+    monkeypatch.setattr(told, "_answers", {(told.is_newer, (14, 0)): False})
     with pytest.raises(CaptureError, match="told of another Mac"):
         captures(_request("plain"), [ALL[-1]], _say)
