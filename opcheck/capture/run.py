@@ -39,9 +39,11 @@ from opcheck.capture.watchdog import TimeLimitReached, out_of_memory, rest
 from opcheck.errors import ModelLoadError
 from opcheck.model import RAISED_ON_A_MAC, Birth, OpCall, Problem, SourceLocation, Trace
 from opcheck.oplists.registrations import load as load_lists
+from opcheck.simulate import told
 from opcheck.simulate.backend import mps_backend
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS
 from opcheck.simulate.mac import simulated_mac
+from opcheck.simulate.public_names import names_of_the_target
 from opcheck.simulate.shapes import DataDependentError, NotSimulatedError
 from opcheck.simulate.tensor import OutsideError
 from opcheck.versions import Target, Version
@@ -170,7 +172,7 @@ def prepare(
     # transformers asks once, at import, whether there is an MPS device.
     eager: list[Problem] = []
     births = Births()
-    with mps_backend(target), uncompiled(eager), births.while_loading():
+    with mps_backend(target), uncompiled(eager), births.while_loading(), names_of_the_target():
         loaded = live or load(request.model, request.config, dtype=request.dtype)
         inputs = called_with(loaded, request)
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else AsModule(loaded.model)
@@ -196,6 +198,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         births.while_running(),
         uncompiled(eager),
         lost_gradients.heard() as lost,
+        names_of_the_target(),
     ):
         problem = _call(step or _forward(request), model, args, kwargs, recorder)
     say(f"recorded {len(recorder.calls)} calls", seconds=_FINISH)
@@ -382,7 +385,7 @@ def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:
     """How the installed torch differs from the target; ``absent`` are the operators that it lacks."""
     installed = Version.parse(torch.__version__)
     if installed == target.torch:
-        return ()
+        return told.notes()
     said = [
         (
             f"Python code ran as torch {torch.__version__}: "
@@ -395,4 +398,4 @@ def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:
             f"{len(absent)} operators of torch {target.torch} that MPS has are not installed, "
             f"and no call of them was seen: {names}" + (", ..." if len(absent) > 5 else "")
         )
-    return tuple(said)
+    return (*said, *told.notes())

@@ -26,7 +26,9 @@ from opcheck.oplists.registrations import OpLists, load
 from opcheck.pipeline import HEADLINES, assemble
 from opcheck.rules.rule import Audited
 from opcheck.simulate import told
+from opcheck.simulate import told
 from opcheck.simulate.mac import simulated_mac
+from opcheck.simulate.public_names import names_of_the_target
 from opcheck.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.wording import plural
 
@@ -76,6 +78,7 @@ class Emulation:
             installed_torch=str(torch.__version__),
             target_torch=str(self.target.torch),
             target_macos=str(self.target.macos),
+            differences=told.notes(),
             problems=tuple(self._problems),
             complete=self._complete,
             environment={
@@ -114,6 +117,7 @@ class Emulation:
                 hint="leave the first block before the next is entered",
             )
         _ACTIVE.append(self)
+        told.forget_notes()
         registrations = dict(self._lists.operators(str(self.target.torch)))
         tally = self._tally
         try:
@@ -129,6 +133,7 @@ class Emulation:
                 _parameters_kept(),
                 self._uncompiled(),
                 tally.followed(),
+                names_of_the_target(),
             ):
                 mac.ask = tally.ask
                 self._mac = mac

@@ -18,46 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
 
-#: public names of torch.mps, with the release that brought each (``__all__`` in the wheels of 2.0 to 2.15).  1.13 has
-#: no such module; here it is there, and empty, since torch's own Python asks for it.
-_SINCE: dict[str, Version] = {
-    **dict.fromkeys(
-        (
-            "get_rng_state",
-            "manual_seed",
-            "seed",
-            "set_rng_state",
-            "synchronize",
-            "empty_cache",
-            "set_per_process_memory_fraction",
-            "current_allocated_memory",
-            "driver_allocated_memory",
-        ),
-        Version(2, 0),
-    ),
-    **dict.fromkeys(("Event", "event", "profiler"), Version(2, 1)),
-    "device_count": Version(2, 4),
-    **dict.fromkeys(("recommended_max_memory", "is_available"), Version(2, 5)),
-    "compile_shader": Version(2, 7),
-    "load_metallib": Version(2, 13),
-    **dict.fromkeys(
-        ("Stream", "stream", "current_stream", "set_stream", "default_stream"), Version(2, 15)
-    ),
-}
-
-#: of torch.backends.mps
-_BACKEND_SINCE: dict[str, Version] = {
-    "is_macos13_or_newer": Version(2, 0),
-    "is_macos_or_newer": Version(2, 3),
-    "get_name": Version(2, 9),
-    "get_core_count": Version(2, 9),
-}
-
 #: torch/utils/data/dataloader.py warns since 2.7; before, it was silent about it.
 _PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS now"
 _V2_7 = Version(2, 7)
-
-_MISSING = object()
 
 
 class MacStream:
@@ -176,13 +139,6 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         (torch.accelerator, "synchronize", _nothing()),
         (_StorageBase, "mps", to_mps),
     ]
-    places = ((torch.mps, _SINCE), (torch.backends.mps, _BACKEND_SINCE))
-    changes += [
-        (place, name, _MISSING)
-        for place, since in places
-        for name, first in since.items()
-        if target.torch < first
-    ]
     with contextlib.ExitStack() as undo:
         for place, name, value in changes:
             _change(place, name, value, undo)
@@ -193,11 +149,7 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
 
 
 def _change(place: Any, name: str, value: Any, undo: contextlib.ExitStack) -> None:
-    before = vars(place).get(name, _MISSING)
-    if before is _MISSING:
+    if name not in vars(place):
         return  # this torch lacks it, and so do its programs
-    if value is _MISSING:
-        delattr(place, name)
-    else:
-        setattr(place, name, value)
-    undo.callback(setattr, place, name, before)
+    undo.callback(setattr, place, name, vars(place)[name])
+    setattr(place, name, value)

@@ -21,6 +21,8 @@ FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 #: the Mac that this process seems to be, the innermost last
 _targets: list[Target] = []
 _answers: dict[tuple[Callable[..., Any], tuple[Hashable, ...]], Any] = {}
+#: in which ways the program did not see what it would see on the target
+_notes: dict[str, None] = {}
 #: what the variable was read as
 _fallback: set[str | None] = set()
 
@@ -48,6 +50,21 @@ def ask(decide: Callable[..., Answer], *details: Hashable) -> Answer:
     # A fork for another target answers anew: that the answers are alike is what it was made for.
     _answers.setdefault(key, answer)
     return answer
+
+
+def note(text: str) -> None:
+    """Note that the program did not see what it would see on the target."""
+    _notes[text] = None
+
+
+def forget_notes() -> None:
+    """A new run begins in this process."""
+    _notes.clear()
+
+
+def notes() -> tuple[str, ...]:
+    """What was noted, in its order."""
+    return tuple(_notes)
 
 
 def is_newer(target: Target, major: int, minor: int) -> bool:

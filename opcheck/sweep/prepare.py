@@ -13,6 +13,7 @@ from opcheck.capture.run import run
 from opcheck.capture.vision import prepare_torchvision
 from opcheck.oplists.registrations import load
 from opcheck.simulate.backend import mps_backend
+from opcheck.simulate.public_names import names_of_the_target
 from opcheck.sweep.records import LIBRARIES
 from opcheck.versions import MACOS_MAJORS, Target, Version
 
@@ -41,7 +42,8 @@ def preload(library: str, name: str = "") -> None:
     """
     if library not in LIBRARIES:
         return
-    with mps_backend(Target(torch=Version.parse(load().releases[-1].line), macos=_MACOS)):
+    newest = Target(torch=Version.parse(load().releases[-1].line), macos=_MACOS)
+    with mps_backend(newest), names_of_the_target():
         found = find(library, f"{library}:{name}")
         getattr(found, name, None)
 

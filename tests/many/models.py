@@ -18,7 +18,7 @@ class Attention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.qkv = nn.Linear(16, 48)
-        self.norm = nn.RMSNorm(16)
+        self.norm = nn.RMSNorm(16) if hasattr(nn, "RMSNorm") else nn.LayerNorm(16)
         self.drop = nn.Dropout(0.5)
 
     def forward(self, x: torch.Tensor) -> Any:

@@ -1,0 +1,276 @@
+"""Read which public names torch's Python modules have in which release: op_lists/python_names.json.
+
+python scripts/extract_python_names.py [--wheels DIRECTORY]
+
+Reads the sources in the macOS wheels of all releases (about 1.3 GB, which it downloads where the cache lacks them) and
+writes the names that some releases have and others lack.  A name is public if its module lists it in ``__all__``, or
+defines it without an underscore, or has it as a submodule; a release has it if its module binds it in any way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import json
+import re
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from opcheck.oplists.files import read_releases
+from opcheck.oplists.history import SCHEMA, contract
+from opcheck.oplists.python_names import FILE
+from opcheck.oplists.registrations import data_directory
+from opcheck.oplists.wheel.archive import default_cache, obtain
+
+#: Names that C++ defines stand in the stubs alone.
+_FUNCTIONS, _C = "torch._C._VariableFunctions", "torch._C"
+#: Left out: what is experimental, for other devices, or internal in all but its name.
+_WITHOUT = (
+    *("ao", "contrib", "cuda", "csrc", "distributed", "fx", "lib", "mtia", "nativert", "numa"),
+    *("onnx", "package", "quantization", "testing", "version", "xpu"),
+)
+#: torch's shape functions read these at each call, and programs do not.
+_READ_ALWAYS = re.compile("Sym[A-Z]|sym_")
+_LATE_IN_STUB = (
+    *("chalf", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"),
+    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+)
+_WITHOUT_BELOW = ("torch.utils.benchmark", "torch.utils.tensorboard", "torch.utils.viz")
+
+
+class Module(NamedTuple):
+    """What the text of a module says of its names."""
+
+    bound: frozenset[str]
+    public: frozenset[str]
+    #: modules of which it takes all names
+    stars: tuple[str, ...]
+    package: bool
+
+
+class Sources:
+    """The modules of one wheel."""
+
+    def __init__(self, wheel: Path) -> None:
+        with zipfile.ZipFile(wheel) as archive:
+            self._texts = {
+                _dotted(name): (archive.read(name).decode("utf-8", "replace"), name)
+                for name in sorted(archive.namelist())
+                if name.startswith("torch/")
+                and name.endswith((".py", ".pyi"))
+                # A stub beside a module says less than the module.
+                and (name.endswith(".py") or _dotted(name) in (_FUNCTIONS, _C))
+            }
+
+    def names(self) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+        """Of each public module the names that it binds, and which of them are public."""
+        found = {}
+        for module in self._texts:
+            if _is_public(module):
+                below = {
+                    name.rpartition(".")[2]
+                    for name in self._texts
+                    if name.rpartition(".")[0] == module and _is_public(name)
+                }
+                bound = self._bound(module) | below
+                public = {
+                    name
+                    for name in self._public(module) | below
+                    if name in bound and name[0] != "_" and not _READ_ALWAYS.match(name)
+                }
+                found[module] = (bound, frozenset(public))
+        return found
+
+    @functools.cache  # noqa: B019 - an object a wheel, of a script that ends
+    def _bound(self, module: str) -> frozenset[str]:
+        if module not in self._texts:
+            return frozenset()
+        read = self._read(module)
+        stars = (self._bound(star) for star in read.stars if star != module)
+        found = read.bound.union(*stars)
+        if module == "torch":
+            found |= self._read(_FUNCTIONS).bound | self._read(_C).bound | self._old_dtypes()
+        return found
+
+    def _old_dtypes(self) -> frozenset[str]:
+        """Dtypes that the stub got a release later than C++: torch's own Python names them already."""
+        whole = "\n".join(text for text, _ in self._texts.values())
+        return frozenset(name for name in _LATE_IN_STUB if re.search(rf"\btorch\.{name}\b", whole))
+
+    @functools.cache  # noqa: B019 - the same
+    def _public(self, module: str) -> frozenset[str]:
+        if module not in self._texts:
+            return frozenset()
+        read = self._read(module)
+        found = read.public
+        if read.package:
+            found = found.union(*(self._public(star) for star in read.stars if star != module))
+        if module == "torch":
+            found |= self._read(_FUNCTIONS).public | _dtypes(self._texts[_C][0])
+        return found
+
+    @functools.cache  # noqa: B019 - the same
+    def _read(self, module: str) -> Module:
+        text, path = self._texts[module]
+        return _read(text, module, package=Path(path).stem == "__init__")
+
+
+def _dotted(path: str) -> str:
+    parts = Path(path).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _is_public(module: str) -> bool:
+    parts = module.split(".")
+    return (
+        not any(part.startswith("_") for part in parts)
+        and (len(parts) < 2 or parts[1] not in _WITHOUT)
+        and not module.startswith(_WITHOUT_BELOW)
+    )
+
+
+def _dtypes(stub: str) -> frozenset[str]:
+    return frozenset(
+        node.target.id
+        for node in ast.parse(stub).body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(node.annotation, ast.Name)
+        and node.annotation.id == "dtype"
+    )
+
+
+def _read(text: str, module: str, *, package: bool) -> Module:
+    reader = _Reader(module, package=package)
+    for node in _statements(ast.parse(text).body):
+        reader.read(node)
+    return reader.result
+
+
+class _Reader:
+    """Collects what the statements of a module bind."""
+
+    def __init__(self, module: str, *, package: bool) -> None:
+        self._module = module
+        self._package = package
+        self._bound: set[str] = set()
+        self._defined: set[str] = set()
+        self._listed: set[str] = set()
+        self._stars: list[str] = []
+
+    @property
+    def result(self) -> Module:
+        """What was read so far."""
+        public = frozenset(self._listed or self._defined)
+        bound = frozenset(self._bound | self._listed)
+        return Module(bound, public, tuple(self._stars), self._package)
+
+    def read(self, node: ast.stmt) -> None:
+        """One statement."""
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            self._bound.add(node.name)
+            self._defined.add(node.name)
+        elif isinstance(node, ast.Assign):
+            self._assigned(node.targets, node.value)
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+            self._assigned([node.target], node.value)
+        elif isinstance(node, ast.Expr) and "__all__" in ast.unparse(node.value).partition("(")[0]:
+            self._listed |= _strings(node.value)  # __all__.extend([...])
+        elif isinstance(node, ast.Import):
+            self._bound |= {(n.asname or n.name).partition(".")[0] for n in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            self._imported(node)
+
+    def _assigned(self, targets: list[ast.expr], value: ast.expr | None) -> None:
+        names = {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+        self._bound |= names
+        if "__all__" in names and value is not None:
+            self._listed |= _strings(value)
+        if isinstance(value, ast.Call) and "_docstr" in ast.unparse(value.func):
+            self._defined |= names
+
+    def _imported(self, node: ast.ImportFrom) -> None:
+        base = _resolved(self._module, node.module or "", node.level, package=self._package)
+        for name in node.names:
+            if name.name == "*":
+                self._stars.append(base)
+                continue
+            self._bound.add(name.asname or name.name)
+            if self._package and base.partition(".")[0] == "torch":
+                self._defined.add(name.asname or name.name)
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Those at the top of a module, under whatever condition."""
+    for node in body:
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for part in ("body", "orelse", "finalbody"):
+                yield from _statements(getattr(node, part, []))
+            for handler in getattr(node, "handlers", []):
+                yield from _statements(handler.body)
+
+
+def _strings(node: ast.expr) -> set[str]:
+    return {
+        n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    }
+
+
+def _resolved(module: str, source: str, level: int, *, package: bool) -> str:
+    if not level:
+        return source
+    parts = module.split(".")
+    parts = parts[: len(parts) - level + package]
+    return ".".join([*parts, *([source] if source else [])])
+
+
+def extract(wheels: Mapping[str, Path]) -> dict[str, Any]:
+    """The content of the file, from the wheel of each release line, in order."""
+    lines = tuple(wheels)
+    read = {line: Sources(wheel).names() for line, wheel in wheels.items()}
+    modules = sorted({module for names in read.values() for module in names})
+    found: dict[str, Any] = {}
+    for module in modules:
+        having = [line for line in lines if module in read[line]]
+        public = {name for line in having for name in read[line][module][1]}
+        names = {}
+        for name in sorted(public):
+            present = {line: "" for line in having if name in read[line][module][0]}
+            # A module that is not there is said once, at its package.
+            if len(present) != len(having):
+                names[name] = [list(entry) for entry in contract(present, lines)]
+        if names:
+            found[module] = names
+    return {"schema": SCHEMA, "releases": list(lines), "modules": found}
+
+
+def _text(content: dict[str, Any]) -> str:
+    """JSON with a line for each name, so that a new release shows in a diff."""
+    head = f'{{"schema": {content["schema"]}, "releases": {json.dumps(content["releases"])},\n"modules": {{'
+    modules = [
+        f"\n{json.dumps(module)}: {{\n"
+        + ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in names.items())
+        + "}"
+        for module, names in content["modules"].items()
+    ]
+    return head + ",".join(modules) + "\n}}\n"
+
+
+def main() -> int:
+    """Read all wheels, write the file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--wheels", type=Path, default=default_cache())
+    wheels = parser.parse_args().wheels
+    releases, _ = read_releases(data_directory() / "releases.yaml")
+    content = extract({release.line: obtain(release.torch, wheels) for release in releases})
+    (data_directory() / FILE).write_text(_text(content), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
