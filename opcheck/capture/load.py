@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from opcheck.capture import exported, libraries, user_code
+from opcheck.capture import archive, exported, libraries, pt2, user_code
 from opcheck.capture.audio import prepare_torchaudio
 from opcheck.capture.blame import one_line, own_line
 from opcheck.capture.build import OnMps, building, fill_meta
@@ -89,6 +89,7 @@ def load(
     config = dict(config or {})
     model: Callable[..., Any]
     inputs: Arguments | None = None
+    accelerated = False
     number = getattr(torch, parse_dtype(dtype)) if dtype else None
     prepare_torchvision()
     prepare_torchaudio()
@@ -101,22 +102,27 @@ def load(
             lambda: libraries.build(prefix, library, name, config, number), spec, real=real
         )
     elif spec.endswith(".pt2"):
-        model, inputs = _exported(spec)
-        if number is not None:
-            model = model.to(number)
+        module, inputs, accelerated = _exported(spec, real=real)
+        model = module if number is None else module.to(number)
     elif colon:
         model, inputs = _construct(lambda: user_code.load(spec, config), spec, real=real)
         if number is not None and isinstance(model, nn.Module):
             model = model.to(number)
     else:
         raise ModelLoadError(f"not a model: {spec!r}", context=_place(spec), hint=FORMS)
-    return as_loaded(model, inputs)
+    return as_loaded(model, inputs, accelerated=accelerated)
 
 
-def as_loaded(model: Callable[..., Any], inputs: Arguments | None) -> Loaded:
+def as_loaded(
+    model: Callable[..., Any], inputs: Arguments | None, *, accelerated: bool = False
+) -> Loaded:
     """A model that is there already, with the arguments that it is called with, if they are known."""
     return Loaded(
-        model=model, inputs=fill_meta(inputs), family=libraries.family(model), packages=_packages()
+        model=model,
+        inputs=fill_meta(inputs),
+        family=libraries.family(model),
+        packages=_packages(),
+        accelerated=accelerated,
     )
 
 
@@ -169,21 +175,17 @@ def _hint(error: Exception) -> str:
     return "the constructor has to run on the CPU, without weights, before the model can be audited"
 
 
-def _exported(spec: str) -> tuple[nn.Module, Arguments | None]:
-    if not is_file(spec):
+def _exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool]:
+    """The module of a program in a file, its inputs, and whether it was on an accelerator."""
+    if not is_file(Path(spec)):
         raise ModelLoadError(
             f"there is no file {spec}", context=_place(spec), hint="torch.export.save() writes one"
         )
+    program, accelerated = pt2.read(spec, real=real)
     try:
-        program = torch.export.load(spec)
-        model = exported.as_module(program)
+        return exported.as_module(program), exported.arguments(program), accelerated
     except Exception as error:
-        raise ModelLoadError(
-            f"torch.export.load cannot read {spec}: {type(error).__name__}: {one_line(error)}",
-            context=f"torch {torch.__version__}",
-            hint="save it again, with this torch, by torch.export.save()",
-        ) from error
-    return model, exported.arguments(program)
+        raise archive.damaged(spec, f"{type(error).__name__}: {one_line(error)}") from error
 
 
 def _place(spec: str) -> str:

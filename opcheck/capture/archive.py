@@ -1,0 +1,234 @@
+"""Archives that hold a model: their members, read within limits and without running code of theirs."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from opcheck.capture.blame import one_line
+from opcheck.errors import ModelLoadError
+
+#: Bytes of a member that is parsed.  The graph of a program with 100,000 operators takes about 100 MB.
+TEXT_LIMIT = 256 << 20
+
+#: PyTorch stores members as they are; TorchScript's writer alone compresses some (source and debug information).
+_COMPRESSED_LIMIT = 256 << 20
+_MEMBERS_LIMIT = 1_000_000
+
+_PLAIN_TENSORS = "save it again with plain tensors as parameters, buffers and example inputs"
+
+
+class Archive:
+    """The members of a zip file, by their names without the folder that all of them are in."""
+
+    def __init__(self, file: Path | bytes, name: str) -> None:
+        """Read the directory.
+
+        Args:
+            file: its path or its content.
+            name: what messages call it.
+
+        Raises:
+            ModelLoadError: it is no zip file, or its directory is not that of a file that PyTorch wrote.
+        """
+        self.name = name
+        size = len(file) if isinstance(file, bytes) else file.stat().st_size
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file)
+            members = [info for info in self._zip.infolist() if not info.is_dir()]
+        except Exception as error:
+            raise damaged(name, f"it is no whole zip file: {one_line(error)}") from error
+        self._check(members, size)
+        root = {info.filename.partition("/")[0] for info in members}
+        prefix = f"{root.pop()}/" if len(root) == 1 else ""
+        self._members = {info.filename.removeprefix(prefix): info for info in members}
+        if len(self._members) < len(members):
+            raise damaged(name, "two of its members have one name")
+
+    def __contains__(self, member: str) -> bool:
+        """Whether there is such a member."""
+        return member in self._members
+
+    def below(self, folder: str) -> list[str]:
+        """The names of the members in a folder, ``models/``."""
+        return [member for member in self._members if member.startswith(folder)]
+
+    def size(self, member: str) -> int:
+        """Bytes of the member.
+
+        Raises:
+            ModelLoadError: there is none of that name.
+        """
+        return self._info(member).file_size
+
+    def read(self, member: str) -> bytes:
+        """The content of the member.
+
+        Raises:
+            ModelLoadError: there is none of that name, or it is damaged.
+        """
+        info = self._info(member)
+        try:
+            return self._zip.read(info)
+        except Exception as error:
+            raise damaged(self.name, f"{member} cannot be read: {one_line(error)}") from error
+
+    def text(self, member: str) -> str:
+        """A member that is text.
+
+        Raises:
+            ModelLoadError: there is none of that name, it is damaged, or it is larger than any of its kind.
+        """
+        if self.size(member) > TEXT_LIMIT:
+            raise damaged(self.name, f"{member} has {self.size(member):,} bytes")
+        return self.read(member).decode(errors="replace")
+
+    def json(self, member: str) -> Any:
+        """A member that is JSON.
+
+        Raises:
+            ModelLoadError: as ``text``, or it is no JSON.
+        """
+        try:
+            return json.loads(self.text(member))
+        except (ValueError, RecursionError) as error:
+            raise damaged(self.name, f"{member} is no JSON: {one_line(error)}") from error
+
+    def tensors(self, member: str) -> Any:
+        """What ``torch.save`` wrote into a member: tensors, numbers, texts and containers of them.
+
+        Raises:
+            ModelLoadError: it is damaged, or holds anything else: nothing that a pickle names is called.
+        """
+        content = self.read(member)
+        Archive(content, f"{member} of {self.name}")
+        allowed = torch.serialization.safe_globals(
+            [(_fake_tensor, "torch._export.serde.serialize._reconstruct_fake_tensor")]
+        )
+        try:
+            with allowed:
+                return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        except Exception as error:
+            names = _named(content)
+            what = f"holds {names}" if names else f"cannot be read as tensors: {one_line(error)}"
+            raise refused(self.name, f"{member} {what}", _PLAIN_TENSORS) from error
+
+    def _info(self, member: str) -> zipfile.ZipInfo:
+        info = self._members.get(member)
+        if info is None:
+            raise damaged(self.name, f"it has no member {member}")
+        return info
+
+    def _check(self, members: list[zipfile.ZipInfo], size: int) -> None:
+        if not members or _is_inner(members):
+            raise damaged(self.name, "it is no whole zip file: its directory is missing")
+        for info in members:
+            if info.filename.startswith("/") or ".." in info.filename.replace("\\", "/").split("/"):
+                raise damaged(
+                    self.name, f"the name of its member {info.filename!r} leaves the archive"
+                )
+            if info.flag_bits & 1:
+                raise damaged(self.name, f"its member {info.filename!r} is encrypted")
+        compressed = [info for info in members if info.compress_type != zipfile.ZIP_STORED]
+        unpacked = sum(info.file_size for info in compressed)
+        if (
+            sum(info.file_size for info in members) - unpacked > size
+            or unpacked > _COMPRESSED_LIMIT
+            or len(members) > _MEMBERS_LIMIT
+        ):
+            total = sum(info.file_size for info in members)
+            raise damaged(
+                self.name,
+                f"its {len(members):,} members would unpack to {total:,} bytes from {size:,}",
+            )
+
+
+def _is_inner(members: list[zipfile.ZipInfo]) -> bool:
+    """Whether it is the directory of an archive inside of the file, as it is found at the end of half a file."""
+    return bool(members) and min(info.header_offset for info in members) > 0
+
+
+def damaged(name: str, why: str) -> ModelLoadError:
+    """The error of a file that is not what PyTorch writes."""
+    return ModelLoadError(
+        f"{name} cannot be read: {why}",
+        context=f"torch {torch.__version__}",
+        hint="save it again, with this torch, by torch.export.save()",
+    )
+
+
+def refused(name: str, why: str, hint: str) -> ModelLoadError:
+    """The error of a file that holds what would have to be run."""
+    return ModelLoadError(
+        f"{name} is not read: {why}",
+        context="opcheck reads the tensors and the graph of an archive, and runs no code of it",
+        hint=f"{hint}, or name the model as file.py:attribute",
+    )
+
+
+def kind_of(path: Path) -> str:
+    """What a file is by its content, as a noun; empty: nothing that is known here."""
+    with path.open("rb") as file:
+        start = file.read(16)
+    if start.startswith(b"PK"):
+        try:
+            infos = zipfile.ZipFile(path).infolist()
+        except (OSError, ValueError, zipfile.BadZipFile):
+            return ""
+        if _is_inner(infos):
+            return ""
+        names = {info.filename for info in infos}
+        members = {name.partition("/")[2] for name in names}
+        return next((kind for member, kind in _ZIPPED.items() if member in members | names), "")
+    if start[8:10] == b'{"':
+        return "a safetensors file"
+    return next((kind for sign, kind in _STARTS.items() if start.startswith(sign)), "")
+
+
+#: A member that only files of this kind have; the first that fits.
+_ZIPPED = {
+    ".data/extern_modules": "an archive of torch.package",
+    "constants.pkl": "a TorchScript archive",
+    "archive_format": "a program of torch.export",
+    "serialized_exported_program.json": "a program of torch.export",
+    "data.pkl": "a checkpoint of torch.save",
+    "META-INF/MANIFEST.MF": "a Java archive",
+}
+
+#: The first bytes of a file.
+_STARTS = {
+    b"GGUF": "a GGUF file",
+    b"\x89HDF": "an HDF5 file",
+    b"\x80\x02": "a pickle, as torch.save wrote it before 1.6",
+    b"\x80\x03": "a pickle",
+    b"\x80\x04": "a pickle",
+    b"\x80\x05": "a pickle",
+}
+
+
+def _named(content: bytes) -> str:
+    """The Python objects that a pickle names and that are no tensors."""
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(content))
+    except Exception:  # noqa: BLE001 - a damaged pickle
+        return ""
+    return ", ".join(sorted(names)[:5])
+
+
+def _fake_tensor(meta: bytes, is_parameter: bool) -> torch.Tensor:  # noqa: FBT001  (torch calls it)
+    """A tensor without values (torch/_export/serde/serialize.py, ``_reduce_fake_tensor``)."""
+    described = json.loads(meta)
+    from torch._export.serde.serialize import _SERIALIZE_TO_TORCH_DTYPE  # noqa: PLC0415
+
+    tensor = torch.empty_strided(
+        [size["as_int"] for size in described["sizes"]],
+        [stride["as_int"] for stride in described["strides"]],
+        dtype=_SERIALIZE_TO_TORCH_DTYPE[described["dtype"]],
+        device="meta",
+    )
+    return torch.nn.Parameter(tensor, requires_grad=False) if is_parameter else tensor
