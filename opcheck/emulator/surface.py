@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.storage import _StorageBase
 
+from opcheck.simulate.backend import generator_state
 from opcheck.simulate.events import MacEvent
 from opcheck.simulate.shapes import NotSimulatedError
 from opcheck.simulate.storage import to_mps
@@ -96,8 +97,8 @@ def _rng_state(*_: Any) -> torch.Tensor:
     return torch.default_generator.get_state()
 
 
-def _set_rng_state(state: torch.Tensor, *_: Any) -> None:
-    torch.default_generator.set_state(state)
+def _set_rng_state(new_state: torch.Tensor, *_: Any) -> None:
+    torch.default_generator.set_state(generator_state(new_state))
 
 
 @contextlib.contextmanager
@@ -121,6 +122,8 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         (torch.mps, "seed", _new_seed),
         (torch.mps, "get_rng_state", _rng_state),
         (torch.mps, "set_rng_state", _set_rng_state),
+        (torch, "set_rng_state", _set_rng_state),
+        (torch.random, "set_rng_state", _set_rng_state),
         (torch.mps, "current_allocated_memory", bytes_now),
         (torch.mps, "driver_allocated_memory", bytes_now),
         (torch.mps, "set_per_process_memory_fraction", _nothing()),

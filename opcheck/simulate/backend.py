@@ -76,6 +76,17 @@ def _set_rng_state(state: torch.Tensor, *_args: Any) -> None:
     torch.set_rng_state(state)
 
 
+def generator_state(state: torch.Tensor) -> torch.Tensor:
+    """The state of a generator, which is on the CPU whatever draws (ATen/Context.h, ``check_rng_state``).
+
+    Raises:
+        TypeError: it is not, as after ``torch.load(..., map_location="mps")``.
+    """
+    if state.device.type != "cpu":
+        raise TypeError("RNG state must be a torch.ByteTensor")
+    return state
+
+
 class _Generator(torch.Generator):
     """Draws from the CPU, and says that it is where the program asked for it."""
 
@@ -93,6 +104,11 @@ class _Generator(torch.Generator):
     def device(self) -> torch.device:  # type: ignore[override]  # the stub has an attribute
         """Where the program asked for it."""
         return self._place
+
+    def set_state(self, new_state: torch.Tensor) -> Self:
+        """Take the state that ``get_state`` gave."""
+        super().set_state(generator_state(new_state))
+        return self
 
 
 _group_by_cpp_device = torch._C._group_tensors_by_device_and_dtype

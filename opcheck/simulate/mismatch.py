@@ -24,7 +24,8 @@ _PLAIN = (
 _PLACEHOLDER = "Placeholder storage has not been allocated on MPS device!"
 #: mps/OperationUtils.h, ``mtl_setBuffer``
 _PASSED = "Passed CPU tensor to MPS op"
-_V2_2, _V2_4, _V2_14 = Version(2, 2), Version(2, 4), Version(2, 14)
+_V2_0, _V2_2, _V2_4 = Version(2, 0), Version(2, 2), Version(2, 4)
+_V2_12, _V2_14 = Version(2, 12), Version(2, 14)
 
 _SELECTING = ("aten::embedding", "aten::index_select")
 
@@ -102,6 +103,16 @@ def _dot(tensors: Any) -> str:
     return f"Expected all tensors to be on the same device. Found: {', '.join(places)}"
 
 
+def _cat(tensors: Any) -> str:
+    # mps/operations/Shape.mm, cat_out_mps: each beside the last that is not skipped; since 2.12 no check is left.
+    places = ["cpu" if _on_cpu(tensor) else "mps:0" for tensor in tensors]
+    other = next(place for place in places if place != places[-1])
+    return (
+        "torch.cat(): all input tensors must be on the same device. "
+        f"Received {other} and {places[-1]}"
+    )
+
+
 def _always(text: str) -> Callable[[Any], str]:
     return lambda _tensors: text
 
@@ -115,6 +126,8 @@ _TEXTS = (
     # Indexing.mm, index_select_out_mps: a kernel of MPSGraph, and since 2.14 one of Metal's.
     _Text(_SELECTING, Span(until=_V2_14), _always(_PLACEHOLDER)),
     _Text(_SELECTING, Span(since=_V2_14), _always(_PASSED)),
+    _Text(("aten::cat",), Span(since=_V2_0, until=_V2_12), _cat),
+    _Text(("aten::cat",), Span(since=_V2_12), _always(_PASSED)),
     _Text(("aten::mm",), Span(), _checked("mm", "mat1", "mat2")),
     _Text(("aten::addmm",), Span(), _checked("addmm_out_mps_impl", "self", "mat1", "mat2")),
     _Text(("aten::convolution",), Span(), _convolution),
