@@ -11,6 +11,7 @@ from opcheck.changes.records import Entry, Side, entries_of
 from opcheck.documents import DocumentError, brief
 from opcheck.errors import UsageError
 from opcheck.model import Finding, GroupLocation, Record, SourceLocation
+from opcheck.versions import Version
 
 #: The schema that this reads (report/schema.py): a file of a newer one may mean something else by the same keys.
 NAME, NEWEST = "opcheck-report", 1
@@ -95,10 +96,19 @@ def decode(path: str, kind: type[Kind]) -> Kind:
             hint=f"upgrade opcheck, or {_AGAIN}",
         )
     try:
-        documents.convert(content, _Judged)
+        _check_target(content)
         return documents.convert(content, kind)
     except DocumentError as error:
         raise UsageError(f"a damaged report: {error}", context=path, hint=_AGAIN) from error
+
+
+def _check_target(content: object) -> None:
+    target = documents.convert(content, _Judged).target
+    try:
+        Version.parse(target.torch)
+        Version.parse(target.macos)
+    except UsageError as error:
+        raise DocumentError(error.message) from error
 
 
 def read(path: str) -> Side:

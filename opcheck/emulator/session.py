@@ -26,7 +26,6 @@ from opcheck.oplists.registrations import OpLists, load
 from opcheck.pipeline import HEADLINES, assemble
 from opcheck.rules.rule import Audited
 from opcheck.simulate import told
-from opcheck.simulate import told
 from opcheck.simulate.mac import simulated_mac
 from opcheck.simulate.public_names import names_of_the_target
 from opcheck.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch

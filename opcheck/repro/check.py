@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from opcheck.children import python, run
-from opcheck.errors import OpcheckError
+from opcheck.errors import OpcheckError, UsageError
 from opcheck.model import Record
 from opcheck.oplists.extensions import LIBRARIES
+from opcheck.oplists.registrations import load
 from opcheck.repro.saved import Calls, Chosen, read
 from opcheck.repro.script import FILLS, Parameter, nbytes, write
 from opcheck.wording import filesize
@@ -21,6 +23,10 @@ from opcheck.wording import filesize
 _PATIENCE = 180
 #: Bytes of tensors above which nothing is tried: the program has them on the CPU, and a copy.
 _MOST = 1 << 30
+#: The operators that a program may call: a report may name any, and all of torch.ops.
+_NAMESPACES = ("aten", *LIBRARIES)
+#: Arguments that are files, such as ``filename`` of aten::from_file and ``path`` of torchvision::read_file.
+_FILE = re.compile("file|path|folder|directory|url", re.IGNORECASE)
 
 #: The schema of the overload that is the argument, as JSON; ``_schema`` has no public twin.
 _ASK_SCHEMA = """
@@ -65,10 +71,15 @@ def make(chosen: Chosen) -> Tried:
     """The program for a finding, tried with the first filling of its tensors that the CPU takes.
 
     The finding has calls, and an example of them.
+
+    Raises:
+        UsageError: the report may come from anybody, and no program of ours calls such an operator.
     """
     calls = chosen.calls
     assert calls is not None  # noqa: S101  (the caller has asked)
     assert calls.example is not None  # noqa: S101
+    _check_namespace(calls.op)
+    _check_files(calls.op, calls.example.arguments)
     installed = f"torch {chosen.report.capture.installed_torch or 'that is installed here'}"
     size = nbytes(calls.example)
     if size > _MOST:
@@ -79,6 +90,10 @@ def make(chosen: Chosen) -> Tried:
         return _untried(
             chosen, (), f"Not tried: {installed} has no {calls.op} to call ({problem})."
         )
+    _check_files(calls.op, [one.name for one in schema if "str" in one.type])
+    if not _is_listed(calls.op, chosen.report.torch):
+        reason = f"Not tried: the op lists of torch {chosen.report.torch} have no {calls.op}."
+        return _untried(chosen, schema, reason)
     with tempfile.TemporaryDirectory(prefix="opcheck-") as directory:
         path = Path(directory, "repro.py")
         fill, problem = _first_that_runs(chosen, schema, path)
@@ -95,6 +110,32 @@ def make(chosen: Chosen) -> Tried:
         notes=notes,
         expected=expected,
     )
+
+
+def _check_namespace(op: str) -> None:
+    if op.partition("::")[0] not in _NAMESPACES:
+        raise UsageError(
+            f"no program is written for {op}",
+            context=f"operators of {', '.join(_NAMESPACES)} alone have one",
+            hint="write it by hand: import the library that registers the operator, and call it",
+        )
+
+
+def _check_files(op: str, names: Iterable[str]) -> None:
+    for name in names:
+        if _FILE.search(name):
+            raise UsageError(
+                f"no program is written for {op}: its argument {name!r} names a file",
+                context="opcheck runs the programs that it writes",
+                hint="write it by hand",
+            )
+
+
+def _is_listed(op: str, line: str) -> bool:
+    try:
+        return load().resolve(op, line).status != "unknown"
+    except OpcheckError:  # a release without a list
+        return False
 
 
 def expectation(chosen: Chosen, raised: str = "") -> tuple[str, ...]:

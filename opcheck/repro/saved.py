@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from keyword import iskeyword
 
@@ -15,6 +16,9 @@ from opcheck.report.content import as_dict
 from opcheck.report.visible import every_text
 
 _OP = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?", re.ASCII)
+
+#: dimensions of a tensor (c10/core/TensorImpl.h), and what its 64-bit numbers hold
+_DIMENSIONS, _LARGEST = 64, 1 << 63
 
 Value = bool | int | float | str | None
 
@@ -194,8 +198,19 @@ def _is_plain(example: Example) -> bool:
     """Whether all that is written into a program as it stands, and is run, are names and dtypes."""
     names = [one.argument for one in example.inputs if one.argument]
     names += [*example.arguments, *(one.layout for one in example.inputs)]
-    known = all(one.dtype in DTYPES for one in example.inputs)
+    known = all(one.dtype in DTYPES and _is_possible(one) for one in example.inputs)
     return known and all(name.isidentifier() and not iskeyword(name) for name in names)
+
+
+def _is_possible(tensor: Tensor) -> bool:
+    """Whether there can be a tensor of that shape and stride."""
+    strides = tensor.stride if tensor.stride is not None else (0,) * len(tensor.shape)
+    return (
+        len(strides) == len(tensor.shape) <= _DIMENSIONS
+        and all(0 <= number < _LARGEST for number in (*tensor.shape, *strides))
+        and math.prod(tensor.shape) < _LARGEST
+        and sum(size * step for size, step in zip(tensor.shape, strides, strict=True)) < _LARGEST
+    )
 
 
 def of(report: Report) -> Saved:

@@ -78,7 +78,7 @@ def nbytes(example: Example) -> int:
     """The memory that its tensors take, and what a factory such as aten::zeros makes."""
     size = example.arguments.get("size")
     numbers = [one for one in size if isinstance(one, int)] if isinstance(size, tuple) else [0]
-    made = math.prod(numbers) * DTYPES["float64"].itemsize
+    made = min(math.prod(abs(one) for one in numbers), 1 << 63) * DTYPES["float64"].itemsize
     return made + sum(math.prod(one.shape) * DTYPES[one.dtype].itemsize for one in example.inputs)
 
 

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -327,3 +328,74 @@ def test_what_a_report_names_does_not_end_the_comment(missing: Saved) -> None:
 
 def make_untried(chosen: Chosen) -> str:
     return script.write(chosen, (), "randn", expected=("a\nb",), checked=())
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "reason"),
+    [
+        ("load_library::x", {}, "no program is written for load_library::x"),
+        ("prims::add", {}, "no program is written for prims::add"),
+        ("aten::from_file", {"filename": "made", "shared": True, "size": 3}, "names a file"),
+        ("aten::from_file", {}, "names a file"),
+        ("torchvision::read_file", {"path": "made"}, "names a file"),
+    ],
+)
+def test_a_report_cannot_have_any_operator_run(
+    missing: Saved, op: str, arguments: dict[str, Any], reason: str
+) -> None:
+    report = made_op(missing, op).report
+    chosen = with_example(report, inputs=(), arguments=arguments)
+    with pytest.raises(UsageError, match=reason):
+        make(chosen)
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride"),
+    [
+        ([2, 3], [1]),
+        ([2, 3], [1, 2, 3]),
+        ([-2, 3], None),
+        ([2, 3], [-1, 1]),
+        ([1 << 62, 1 << 62], None),
+        ([10**29], None),
+        ([1 << 40], [1 << 40]),
+        ([1] * 65, None),
+    ],
+)
+def test_a_tensor_that_there_cannot_be_is_refused(
+    tmp_path: Path, shape: list[int], stride: list[int] | None
+) -> None:
+    content = content_of_eig()
+    for group in content["calls"]:
+        for tensor in group["example"]["inputs"]:
+            tensor.update(shape=shape, stride=stride)
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(UsageError, match="is no call"):
+        saved.read(str(path))
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        None,
+        [],
+        {},
+        {"torch": "2.13", "macos": "15.0"},
+        {"torch": "2.13", "macos": 15, "cpu_fallback": False},
+        {"torch": "two", "macos": "15.0", "cpu_fallback": False},
+        {"torch": "9" * 5000, "macos": "15.0", "cpu_fallback": False},
+    ],
+)
+def test_a_target_that_is_none_is_refused(tmp_path: Path, target: object) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({**content_of_eig(), "target": target}), encoding="utf-8")
+    with pytest.raises(UsageError, match="a damaged report"):
+        saved.read(str(path))
+
+
+def content_of_eig() -> dict[str, Any]:
+    with opcheck.emulate("2.13", "15") as run, contextlib.suppress(NotImplementedError):
+        eig()
+    content: dict[str, Any] = json.loads(render(run.report, "json"))
+    return content

@@ -1,0 +1,167 @@
+"""A verb that is told to end leaves no child, no daemon of the model's and no temporary folder, and says by which signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opcheck.children import python
+
+#: seconds after which a test gives up: a loaded machine takes its time.
+PATIENCE = 300.0
+MODEL = """
+import os, time
+import torch
+from torch import nn
+
+def wait():
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+    open(os.environ["STARTED"], "w").close()
+    time.sleep(600)
+
+class Net(nn.Module):
+    def forward(self, x):
+        wait()
+        return x
+
+def net():
+    return Net(), torch.ones(2)
+
+if __name__ == "__main__":
+    wait()
+"""
+VERBS = {
+    "audit": ("audit", "m.py:net"),
+    "upgrade": ("upgrade", "m.py:net"),
+    "diff": ("diff", "m.py:net", "--from", "torch=2.12", "--to", "torch=2.13"),
+    "run": ("run", "--emulate", "m.py"),
+    "gate": ("gate",),
+    "gate -j 2": ("gate", "-j", "2"),
+    "compile": ("compile", "m.py:net"),
+    "compare": ("compare", "m.py:net", "--device", "cpu"),
+    "sweep": ("sweep", "m.py:net", "--torch", "2.13", "--folder", "sweep"),
+    "sweep -j 2": ("sweep", "m.py:net", "m.py:Net", "-j", "2", "--torch", "2.13"),
+}
+QUICK = ("audit", "run", "gate -j 2")
+#: What torch keeps from one process to the next.
+KEPT = {f"torchinductor_{os.environ.get('USER', 'root')}", "torchinductor_root"}
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows environments")
+
+
+class Started:
+    """A verb that is running, and what it has started."""
+
+    def __init__(self, folder: Path, verb: str) -> None:
+        (folder / "m.py").write_text(MODEL, encoding="utf-8")
+        (folder / "opcheck.toml").write_text(
+            '[[models]]\nname = "a"\nmodel = "m.py:net"\n[[models]]\nname = "b"\nmodel = "m.py:net"\n',
+            encoding="utf-8",
+        )
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self._begun = folder / "begun"
+        self._cookie = f"{folder}/{os.getpid()}".encode()
+        self.process = subprocess.Popen(
+            python("-m", "opcheck", *VERBS[verb]),
+            cwd=folder,
+            env={
+                **os.environ,
+                "TMPDIR": str(self.temporary),
+                "STARTED": str(self._begun),
+                "COOKIE": self._cookie.decode(),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def wait_for_the_model(self) -> None:
+        ends = time.monotonic() + PATIENCE
+        while not self._begun.exists():
+            assert self.process.poll() is None
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+
+    def left(self) -> list[int]:
+        """The processes that are still there, after as much time as they may need to end."""
+        ends = time.monotonic() + 60
+        while (found := [*self._processes()]) and time.monotonic() < ends:
+            time.sleep(0.1)
+        return found
+
+    def _processes(self) -> Iterator[int]:
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit():
+                try:
+                    if self._cookie in (process / "environ").read_bytes():
+                        yield int(process.name)
+                except OSError:
+                    continue
+
+    def end(self) -> None:
+        for number in self._processes():
+            os.kill(number, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.mark.parametrize(
+    ("verb", "number"),
+    [
+        pytest.param(verb, number, marks=() if verb in QUICK and number != signal.SIGHUP else pytest.mark.slow)
+        for verb in VERBS
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+        # Ctrl-C is the program's own, which may go on.
+        if (verb, number) != ("run", signal.SIGINT)
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)  # fmt: skip
+def test_a_signal_ends_the_verb_and_all_that_it_has_started(
+    tmp_path: Path, verb: str, number: int
+) -> None:
+    started = Started(tmp_path, verb)
+    try:
+        started.wait_for_the_model()
+        started.process.send_signal(number)
+        assert started.process.wait(PATIENCE) == 128 + number
+        assert started.left() == []
+        assert {path.name for path in started.temporary.iterdir()} <= KEPT
+    finally:
+        started.end()
+
+
+@pytest.mark.parametrize("verb", ["audit", pytest.param("sweep", marks=pytest.mark.slow)])
+def test_a_verb_that_is_killed_leaves_no_child_of_ours(tmp_path: Path, verb: str) -> None:
+    started = Started(tmp_path, verb)
+    try:
+        started.wait_for_the_model()
+        started.process.kill()
+        started.process.wait()
+        ends = time.monotonic() + 60
+        # The model's own daemon is no child of ours.
+        while len([*started._processes()]) > 1 and time.monotonic() < ends:
+            time.sleep(0.1)
+        assert len([*started._processes()]) <= 1
+    finally:
+        started.end()
+
+
+def test_what_nohup_ignores_stays_ignored(tmp_path: Path) -> None:
+    code = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+        "from opcheck.children import heed_signals; heed_signals(); "
+        "assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN; "
+        "assert callable(signal.getsignal(signal.SIGTERM))"
+    )
+    assert subprocess.run(python("-c", code), check=False, cwd=tmp_path).returncode == 0
