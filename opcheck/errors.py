@@ -26,14 +26,19 @@ class OpcheckError(Exception):
         """Three lines: what / in which context / what to do next (empty ones left out)."""
         lines = [self.message]
         if self.context:
-            lines.append(f"  in: {self.context}")
+            lines.append(f"  in: {_flat(self.context)}")
         if self.hint:
-            lines.append(f"  help: {self.hint}")
+            lines.append(f"  help: {_flat(self.hint)}")
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle with the keyword fields, which the default would lose."""
         return (_rebuild, (type(self), self.message, self.context, self.hint))
+
+
+def _flat(text: str) -> str:
+    """On one line: a path or a name may hold a newline."""
+    return " ".join(text.split("\n"))
 
 
 def _rebuild(kind: type[OpcheckError], message: str, context: str, hint: str) -> OpcheckError:

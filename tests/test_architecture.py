@@ -37,7 +37,7 @@ LAYERS = (
     ("examples",),
     ("catalogue",),
     ("model", "files", "wording", "traits", "fingerprint", "ignores"),
-    ("names", "versions", "python_source", "children", "documents"),
+    ("names", "versions", "python_source", "children", "documents", "sanitize"),
     ("errors",),
     ("__init__",),
 )

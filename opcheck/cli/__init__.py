@@ -13,6 +13,7 @@ import click
 
 from opcheck import __version__, children
 from opcheck.errors import OpcheckError, UsageError
+from opcheck.sanitize import for_stderr
 
 #: The verbs and their one-line helps, by what one wants to do.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
 GROUPS = {
@@ -135,8 +136,13 @@ def _stopped(error: OpcheckError, args: Sequence[str]) -> int:
     verb = " ".join(["opcheck", *[word for word in args[:1] if word in VERBS]])
     error.context = error.context or verb
     error.hint = error.hint or f"{verb} --help"
-    click.echo(str(error), err=True)
+    _tell(str(error))
     return error.exit_code
+
+
+def _tell(text: str) -> None:
+    """Write lines to stderr: what they quote is a model's, a file's or an argument's."""
+    click.echo(for_stderr(text), err=True)
 
 
 def _disk_full(error: OSError) -> int:
@@ -151,8 +157,8 @@ def _disk_full(error: OSError) -> int:
 
 
 def _bug() -> int:
-    traceback.print_exc()
-    click.echo("this is a bug in opcheck; the audit could not be done", err=True)
+    _tell(traceback.format_exc().rstrip())
+    _tell("this is a bug in opcheck; the audit could not be done")
     return 3
 
 
@@ -161,5 +167,5 @@ def _usage_error(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "opcheck"
     message = " ".join(error.format_message().split())
-    click.echo(str(UsageError(message, context=path, hint=f"{path} --help")), err=True)
+    _tell(str(UsageError(message, context=path, hint=f"{path} --help")))
     return UsageError.exit_code

@@ -13,6 +13,7 @@ import click
 
 from opcheck.errors import UsageError
 from opcheck.model import Report
+from opcheck.sanitize import for_stderr, one_line
 
 
 def emit(text: str) -> None:
@@ -22,9 +23,11 @@ def emit(text: str) -> None:
         UsageError: it cannot be written: the disk is full.
     """
     out = sys.stdout
-    if isinstance(out, io.TextIOWrapper) and not out.isatty():
+    if isinstance(out, io.TextIOWrapper):
         # A pipe has no encoding of its own, and the platform's may lack characters of the model's.
-        out.reconfigure(encoding="utf-8")
+        out.reconfigure(
+            encoding=out.encoding if out.isatty() else "utf-8", errors="backslashreplace"
+        )
     try:
         # Not click.echo: it would take out the colours that --color always asked for.
         out.write(text if text.endswith("\n") else f"{text}\n")
@@ -46,7 +49,13 @@ def close() -> None:
 
 
 def note(text: str) -> None:
-    """Write one line to stderr; where it cannot be written, nobody reads it."""
+    """Write lines to stderr, made fit for a terminal and a log; where they cannot be written, nobody reads them."""
+    with contextlib.suppress(OSError):
+        click.echo(for_stderr(text), err=True)
+
+
+def note_report(text: str) -> None:
+    """Write a rendered report to stderr as it is: it may have colours, and be annotations that GitHub obeys."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
 
@@ -104,8 +113,10 @@ def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None] | 
         yield note
     elif sys.stderr.isatty():
         from rich.console import Console  # noqa: PLC0415  (only where it is seen)
+        from rich.text import Text  # noqa: PLC0415
 
         with Console(stderr=True).status("starting") as status:
-            yield status.update
+            # Not the text alone: rich reads [red] and [/] in it as markup.
+            yield lambda text: status.update(Text(one_line(text)))
     else:
         yield None

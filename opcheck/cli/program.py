@@ -76,7 +76,7 @@ def command(
         asking.deliver_report(report, name, output_path, color=color, full=verbose)
     else:
         if not quiet or code:
-            output.note(asking.shown(report, name, color=color, full=verbose))
+            output.note_report(asking.shown(report, name, color=color, full=verbose))
         output.step_summary(report, name)
     if ended_with:
         output.note(f"the program itself ended with exit code {ended_with}")

@@ -9,6 +9,7 @@ import click
 
 from opcheck.cli import VERBS, asking, capturing, flags, output
 from opcheck.errors import UsageError
+from opcheck.sanitize import for_log
 
 if TYPE_CHECKING:
     from opcheck.repro.check import Tried
@@ -48,7 +49,7 @@ def chosen_finding(source: str, which: str | None, **captured: Any) -> Chosen | 
 
     report = _report(source, **captured)
     if which is None:
-        output.emit(_listing(report))
+        output.emit(for_log(_listing(report)))
         return None
     chosen = saved.choose(report, which)
     if chosen.calls is None:

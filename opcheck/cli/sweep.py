@@ -17,6 +17,7 @@ from opcheck.cli.requested import MOST_MEMORY
 from opcheck.errors import UsageError
 from opcheck.oplists.registrations import load
 from opcheck.ranges import pairs
+from opcheck.sanitize import for_stderr, one_line
 from opcheck.wording import plural
 
 if TYPE_CHECKING:
@@ -215,8 +216,10 @@ def _progress(*, quiet: bool, verbose: bool) -> Iterator[Tell]:
         yield _lines(verbose=verbose)
         return
     from rich.console import Console  # noqa: PLC0415  (only where it is seen)
+    from rich.markup import escape  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.progress import Progress as Bar  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     columns = (
         BarColumn(),
@@ -229,9 +232,14 @@ def _progress(*, quiet: bool, verbose: bool) -> Iterator[Tell]:
 
         def tell(news: Progress | str) -> None:
             if isinstance(news, str):
-                bar.console.print(news)
+                bar.console.print(Text(for_stderr(news)))
             else:
-                bar.update(shown, completed=news.done, total=news.of, description=news.model)
+                bar.update(
+                    shown,
+                    completed=news.done,
+                    total=news.of,
+                    description=escape(one_line(news.model)),
+                )
 
         yield tell
 

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from opcheck.model import Report
+from opcheck.sanitize import finished
 
 
 class Format(NamedTuple):
@@ -36,8 +37,7 @@ FORMATS: dict[str, Format] = {
 def render(report: Report, format_name: str) -> str:
     """The report in the format of that name."""
     text: str = import_module(FORMATS[format_name].module).render(report)
-    # A file's name that is no UTF-8 has halves of characters in it, which nothing can write.
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return finished(text, format_name)
 
 
 def format_of(path: str) -> str | None:

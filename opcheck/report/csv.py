@@ -8,7 +8,8 @@ import io
 from opcheck.judge import outcome
 from opcheck.model import CallGroup, Report
 from opcheck.report import summary
-from opcheck.report.visible import one_line, visible
+from opcheck.report.visible import visible
+from opcheck.sanitize import cell
 
 COLUMNS = (
     "model",
@@ -28,8 +29,6 @@ COLUMNS = (
     "advisories",
     "places",
 )
-#: A spreadsheet takes a cell that begins so for a formula.
-_FORMULA = ("=", "+", "-", "@")
 
 
 def render(report: Report) -> str:
@@ -62,9 +61,3 @@ def _row(report: Report, group: CallGroup) -> tuple[str, ...]:
         " ".join(verdict.advisories),
         "; ".join(summary.place(place) for place in group.locations),
     )
-
-
-def cell(value: str) -> str:
-    """On one line; what a spreadsheet would compute has an apostrophe before it."""
-    text = one_line(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text

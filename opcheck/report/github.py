@@ -8,6 +8,7 @@ from opcheck.model import Report
 from opcheck.report import markdown, summary
 from opcheck.report.visible import one_line, visible
 from opcheck.report.where import Hit, hits
+from opcheck.sanitize import finished
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -24,7 +25,7 @@ def render(report: Report) -> str:
 
 def step_summary(report: Report) -> str:
     """The report as Markdown that is not too long for a step's summary."""
-    return cut(markdown.render(report))
+    return cut(finished(markdown.render(report), "markdown"))
 
 
 def _annotations(report: Report) -> Iterator[str]:

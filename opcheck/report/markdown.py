@@ -10,6 +10,8 @@ from opcheck.judge import outcome
 from opcheck.model import CallGroup, Finding, Memory, Precision, Report
 from opcheck.report import memory, precision, summary
 from opcheck.report.visible import visible
+from opcheck.sanitize import markdown as _text
+from opcheck.sanitize import markdown_code as _code
 
 
 def render(report: Report) -> str:
@@ -20,7 +22,7 @@ def render(report: Report) -> str:
 def _lines(report: Report) -> Iterator[str]:
     yield f"# {_text(report.model)}: {_text(report.headline)}"
     yield ""
-    yield f"On {summary.target(report)}: {summary.totals(report)}."
+    yield f"On {_text(summary.target(report))}: {_text(summary.totals(report))}."
     if report.findings:
         yield from ("", "## Findings")
         for finding in report.findings:
@@ -43,13 +45,13 @@ def _lines(report: Report) -> Iterator[str]:
     for run in report.precision:
         yield from _precision(run)
     yield from ("", "## Transfers", "")
-    yield f"{summary.transfers(report)}."
+    yield f"{_text(summary.transfers(report))}."
     yield from ("", "## Evidence", "")
     yield f"- Captured: {_text(summary.capture(report))}"
     yield f"- Judged by: {_text(summary.evidence(report))}"
     yield from ("", "## Not checked", "")
     yield from (f"- {_text(line)}" for line in report.not_checked)
-    yield from ("", f"Next: `{summary.next_command(report)}`")
+    yield from ("", f"Next: {_code(summary.next_command(report))}")
 
 
 def _memory(estimate: Memory) -> Iterator[str]:
@@ -107,23 +109,5 @@ def _row(group: CallGroup) -> list[str]:
         outcome(group.verdict).label,
         f"{group.count:,}",
         _text(group.verdict.because),
-        ", ".join(group.dtypes),
+        _text(", ".join(group.dtypes)),
     ]
-
-
-def _text(words: str) -> str:
-    """Words in which no character means anything to Markdown, on one line."""
-    plain = " ".join(words.split())
-    for character in "\\`*_<>|[]#":
-        plain = plain.replace(character, f"\\{character}")
-    return plain
-
-
-def _code(source: str) -> str:
-    """A code span; its fence is longer than any run of backticks inside."""
-    plain = " ".join(source.split()).replace("|", "\\|")
-    fence = "`"
-    while fence in plain:
-        fence += "`"
-    pad = " " if plain.startswith("`") or plain.endswith("`") else ""
-    return f"{fence}{pad}{plain}{pad}{fence}"

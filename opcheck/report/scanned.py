@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 
 from opcheck.model import Finding, Partition, Report
 from opcheck.report import github, gitlab, jsonl, sarif
-from opcheck.report.csv import cell
 from opcheck.report.visible import one_line
+from opcheck.sanitize import cell, finished
 from opcheck.scan.records import ScanReport
 from opcheck.wording import plural
 
@@ -96,5 +96,4 @@ FORMATS: dict[str, Callable[[ScanReport], str]] = {
 
 def render(scanned: ScanReport, format_name: str) -> str:
     """The findings in the format of that name."""
-    # A file's name that is no UTF-8 has halves of characters in it, which nothing can write.
-    return FORMATS[format_name](scanned).encode("utf-8", "backslashreplace").decode("utf-8")
+    return finished(FORMATS[format_name](scanned), format_name)

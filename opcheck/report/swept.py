@@ -17,6 +17,7 @@ from opcheck.report.asked.document import (
     Table,
     as_markdown,
 )
+from opcheck.sanitize import finished, flat, for_html
 from opcheck.sweep.attribution import OWNERS
 from opcheck.sweep.folder import About, read
 from opcheck.sweep.summary import MOST, Brought, Summary
@@ -39,7 +40,8 @@ def render(folder: Path, format_name: str) -> str:
     """
     about, results = read(folder)
     document = tuple(_document(about, Summary(results, about.targets, about.modes)))
-    return as_markdown(document) if format_name == "markdown" else as_html(document)
+    text = as_markdown(document) if format_name == "markdown" else as_html(document)
+    return finished(text, format_name)
 
 
 def _document(about: About, summary: Summary) -> Iterator[Block]:
@@ -207,25 +209,29 @@ td {{ font-variant-numeric: tabular-nums }}
 """
 
 
+def _escaped(text: str) -> str:
+    return for_html(html.escape(flat(text)))
+
+
 def as_html(document: Document) -> str:
     """One page that stands alone."""
     title = next(block.text for block in document if isinstance(block, Heading))
-    return _PAGE.format(title=html.escape(title), body="\n".join(map(_element, document)))
+    return _PAGE.format(title=_escaped(title), body="\n".join(map(_element, document)))
 
 
 def _element(block: Block) -> str:
     if isinstance(block, Heading):
-        return f"<h{block.level}>{html.escape(block.text)}</h{block.level}>"
+        return f"<h{block.level}>{_escaped(block.text)}</h{block.level}>"
     if isinstance(block, Lines):
-        return f"<p>{'<br>'.join(map(html.escape, block.lines))}</p>"
+        return f"<p>{'<br>'.join(map(_escaped, block.lines))}</p>"
     if isinstance(block, Bullets):
-        return f"<ul>{''.join(f'<li>{html.escape(item)}</li>' for item in block.items)}</ul>"
-    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in block.headers)
+        return f"<ul>{''.join(f'<li>{_escaped(item)}</li>' for item in block.items)}</ul>"
+    head = "".join(f'<th scope="col">{_escaped(cell)}</th>' for cell in block.headers)
     rows = (
         "".join(
-            f"<td><code>{html.escape(cell)}</code></td>"
+            f"<td><code>{_escaped(cell)}</code></td>"
             if n in block.code
-            else f"<td>{html.escape(cell)}</td>"
+            else f"<td>{_escaped(cell)}</td>"
             for n, cell in enumerate(row)
         )
         for row in block.rows

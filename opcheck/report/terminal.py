@@ -15,6 +15,7 @@ from opcheck.model import Finding, GroupLocation, Memory, Precision, Report
 from opcheck.report import memory, precision, summary
 from opcheck.report.memory import Rows
 from opcheck.report.visible import visible
+from opcheck.sanitize import for_log
 from opcheck.wording import plural
 
 WIDTH = 100
@@ -83,7 +84,7 @@ def render(report: Report, *, color: bool = False, width: int = WIDTH, full: boo
         for line in lines:
             _indented(out, line, 2)
     assert isinstance(out.file, io.StringIO)  # noqa: S101  (made above)
-    return "\n".join(line.rstrip() for line in out.file.getvalue().split("\n"))
+    return for_log("\n".join(line.rstrip() for line in out.file.getvalue().split("\n")))
 
 
 def _heading(out: Console, title: str) -> None:

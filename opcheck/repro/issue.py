@@ -9,6 +9,7 @@ from opcheck.messages import not_implemented
 from opcheck.model import Record
 from opcheck.repro.check import Tried
 from opcheck.repro.saved import Chosen
+from opcheck.sanitize import for_log, markdown, markdown_code, markdown_fence
 from opcheck.versions import Version
 
 _NEW = "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml"
@@ -27,7 +28,7 @@ class Issue(Record, frozen=True, kw_only=True):
 def write(chosen: Chosen, tried: Tried) -> Issue:
     """The Markdown for a comment or a new issue, with the program that shows the finding."""
     where, reason = _where(chosen)
-    return Issue(where=where, reason=reason, body="\n".join(_body(chosen, tried)) + "\n")
+    return Issue(where=where, reason=reason, body=for_log("\n".join(_body(chosen, tried))) + "\n")
 
 
 def _where(chosen: Chosen) -> tuple[str, str]:
@@ -60,32 +61,39 @@ def _body(chosen: Chosen, tried: Tried) -> Iterator[str]:
     op = calls.named or calls.op
     # Headings as in PyTorch's own form.
     yield from ("### 🐛 Describe the bug", "")
-    yield f"`{op}` {_what(chosen)} on MPS, torch {report.op_lists.torch}."
+    yield f"{markdown_code(op)} {_what(chosen)} on MPS, torch {markdown(report.op_lists.torch)}."
     yield from ("", "**Use case.** <!-- what the program is for; one sentence -->")
-    yield f"`{report.model}`" + (" (a training step)" if report.capture.mode == "train" else "")
+    training = " (a training step)" if report.capture.mode == "train" else ""
+    yield f"{markdown_code(report.model)}{training}"
     for place in finding.locations[:3]:
-        module = f" in `{place.module}`" if place.module else ""
-        yield from ("", f"{place.line}{module}:", "", "```python", place.text, "```")
-    yield from ("", "**Minimal program.**", "", "```python", tried.text.rstrip(), "```", "")
+        module = f" in {markdown_code(place.module)}" if place.module else ""
+        yield from ("", f"{markdown(place.line)}{module}:", "", *_fenced(place.text, "python"))
+    yield from ("", "**Minimal program.**", "", *_fenced(tried.text.rstrip(), "python"), "")
     variable = "with" if report.cpu_fallback else "without"
     yield f"**Expected.** The result of the CPU. **Instead**, {variable} PYTORCH_ENABLE_MPS_FALLBACK=1:"
-    yield from ("", "```", *tried.expected, "```", "", "### Versions", "")
-    yield "```"
-    yield f"PyTorch version: {report.op_lists.torch}"
-    yield f"PyTorch commit: {report.op_lists.commit}"
-    yield f"OS: macOS {report.target['macos']} (arm64)"
-    yield from ("```", "")
+    yield from ("", *_fenced("\n".join(tried.expected)), "", "### Versions", "")
+    versions = (
+        f"PyTorch version: {report.op_lists.torch}",
+        f"PyTorch commit: {report.op_lists.commit}",
+        f"OS: macOS {report.target['macos']} (arm64)",
+    )
+    yield from (*_fenced("\n".join(versions)), "")
     if chosen.observed:
         yield "<!-- add what `python -m torch.utils.collect_env` prints there -->"
     else:
         yield (
-            f"Predicted by {report.tool} from what the release registers; nothing was observed on a Mac. "
+            f"Predicted by {markdown(report.tool)} from what the release registers; nothing was observed on a Mac. "
             "<!-- run the program on a Mac before this is sent, then replace this line by what "
             "`python -m torch.utils.collect_env` prints there -->"
         )
     yield from ("", "Evidence:", "")
     for entry in calls.evidence:
-        yield "- " + ": ".join(filter(None, (entry.kind, entry.where, entry.detail)))
+        yield "- " + markdown(": ".join(filter(None, (entry.kind, entry.where, entry.detail))))
+
+
+def _fenced(text: str, language: str = "") -> Iterator[str]:
+    fence = markdown_fence(text)
+    yield from (f"{fence}{language}", text, fence)
 
 
 def _what(chosen: Chosen) -> str:

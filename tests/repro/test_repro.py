@@ -263,7 +263,8 @@ def test_a_missing_operator_goes_where_that_release_says(release: str, number: s
     assert "nothing was observed on a Mac" in text.body
     assert "collect_env" in text.body
     assert (
-        "\n- registration: torch/lib/libtorch_cpu.dylib: aten::linalg_eig: cpu_only\n" in text.body
+        "\n- registration: torch/lib/libtorch\\_cpu.dylib: aten::linalg\\_eig: cpu\\_only\n"
+        in text.body
     )
 
 

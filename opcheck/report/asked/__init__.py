@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from opcheck.report.asked.document import Document, as_markdown, as_text
+from opcheck.sanitize import finished, for_json
 
 #: What every answer can be written as.
 FORMATS = ("text", "markdown", "json", "yaml")
@@ -15,17 +16,15 @@ FORMATS = ("text", "markdown", "json", "yaml")
 
 def write(record: msgspec.Struct, document: Document, format_name: str) -> str:
     """An answer in the format of that name: the record for machines, the document for people."""
-    if format_name == "text":
-        return as_text(document)
-    if format_name == "markdown":
-        return as_markdown(document)
+    if format_name in {"text", "markdown"}:
+        return finished((as_text if format_name == "text" else as_markdown)(document), format_name)
     content = msgspec.to_builtins(record)
     return as_json(content) if format_name == "json" else as_yaml(content)
 
 
 def as_json(content: Any) -> str:
     """Plain data as JSON, keys in the order of the schema."""
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    return for_json(json.dumps(content, indent=2, ensure_ascii=False)) + "\n"
 
 
 def as_yaml(content: Any) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
+
+from opcheck.sanitize import flat, markdown, markdown_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,16 +56,16 @@ def _text(document: Document) -> Iterator[str]:
         if number:
             yield ""
         if isinstance(block, Heading):
-            yield block.text
+            yield flat(block.text)
         elif isinstance(block, Lines):
             for line in block.lines:
                 yield from textwrap.wrap(
-                    line, WIDTH, break_long_words=False, break_on_hyphens=False
+                    flat(line), WIDTH, break_long_words=False, break_on_hyphens=False
                 )
         elif isinstance(block, Bullets):
             for item in block.items:
                 yield from textwrap.wrap(
-                    item,
+                    flat(item),
                     WIDTH,
                     initial_indent="  ",
                     subsequent_indent="    ",
@@ -75,7 +77,7 @@ def _text(document: Document) -> Iterator[str]:
 
 
 def _columns(table: Table) -> Iterator[str]:
-    rows = (table.headers, *table.rows)
+    rows = [tuple(map(flat, row)) for row in (table.headers, *table.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.headers))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -92,22 +94,22 @@ def _markdown(document: Document) -> Iterator[str]:
         if number:
             yield ""
         if isinstance(block, Heading):
-            yield f"{'#' * block.level} {escape(block.text)}"
+            yield f"{'#' * block.level} {markdown(block.text)}"
         elif isinstance(block, Lines):
-            yield "  \n".join(map(escape, block.lines))
+            yield "  \n".join(map(markdown, block.lines))
         elif isinstance(block, Bullets):
-            yield from (f"- {escape(item)}" for item in block.items)
+            yield from (f"- {markdown(item)}" for item in block.items)
         else:
             yield from _pipes(block)
 
 
 def _pipes(table: Table) -> Iterator[str]:
-    yield _row(table.headers)
+    yield _row([markdown(header) for header in table.headers])
     yield _row(["---"] * len(table.headers))
     for row in table.rows:
         yield _row(
             [
-                f"`{cell}`" if column in table.code and cell else escape(cell)
+                markdown_code(cell) if column in table.code else markdown(cell)
                 for column, cell in enumerate(row)
             ]
         )
@@ -115,13 +117,3 @@ def _pipes(table: Table) -> Iterator[str]:
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def escape(words: Any) -> str:
-    """Words in which no character means anything to Markdown, except that addresses stay links."""
-    if words.startswith("https://"):
-        return f"<{words}>"
-    plain = " ".join(words.split())
-    for character in "\\`*_<>|[]#":
-        plain = plain.replace(character, f"\\{character}")
-    return plain

@@ -11,6 +11,7 @@ from tabulate import tabulate
 from opcheck.observe.told import Place
 from opcheck.observe.verify import Pair, Verification, ratio
 from opcheck.report.visible import one_line
+from opcheck.sanitize import for_json, for_log
 from opcheck.wording import plural
 
 #: How many entries of a list the text shows, unless all are asked for.
@@ -20,7 +21,7 @@ _WIDE = 100
 
 def text(found: Verification, *, full: bool = False) -> str:
     """What a person reads."""
-    return "\n".join(_lines(found, full=full))
+    return for_log("\n".join(_lines(found, full=full)))
 
 
 def as_json(found: Verification, *, full: bool = False) -> str:
@@ -46,7 +47,7 @@ def as_json(found: Verification, *, full: bool = False) -> str:
         {**pair, "agrees": one.agrees}
         for pair, one in zip(content["pairs"], found.pairs, strict=True)
     ]
-    return json.dumps(content, indent=2, ensure_ascii=False)
+    return for_json(json.dumps(content, indent=2, ensure_ascii=False))
 
 
 FORMATS: dict[str, Callable[..., str]] = {"text": text, "json": as_json}
@@ -77,7 +78,7 @@ def _lines(found: Verification, *, full: bool) -> Iterator[str]:
     if found.notes:
         yield ""
         yield "Notes"
-        yield from (f"  {note}" for note in found.notes)
+        yield from (f"  {one_line(note)}" for note in found.notes)
 
 
 def _section(
@@ -96,13 +97,13 @@ def _section(
 def _contradiction(one: Pair | Place) -> str:
     assert isinstance(one, Pair)  # noqa: S101 - of the section of pairs
     at = f" at {one_line(one.line)}" if one.line else ""
-    return f"{one.op}{at}: predicted {one.predicted}, observed {one.observed}; {one_line(one.seen)}"
+    return f"{one_line(one.op)}{at}: predicted {one.predicted}, observed {one.observed}; {one_line(one.seen)}"
 
 
 def _place(one: Pair | Place) -> str:
     assert isinstance(one, Place)  # noqa: S101 - of the sections of places
     at = f" at {one_line(one.line)}" if one.line else ""
-    return f"{one.op}{at}: {one.status}"
+    return f"{one_line(one.op)}{at}: {one.status}"
 
 
 def _cut(line: str, width: int = _WIDE) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from opcheck.gate.records import GateReport
+from opcheck.sanitize import finished
 
 #: The formats by name, each with the module that has its ``render``.
 FORMATS = {
@@ -25,4 +26,4 @@ def render(report: GateReport, format_name: str) -> str:
     """The run in the format of that name."""
     module = import_module(f"opcheck.report.gated.{FORMATS[format_name]}")
     text: str = module.render(report, format_name)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return finished(text, format_name)

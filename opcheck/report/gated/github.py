@@ -8,6 +8,7 @@ from opcheck.gate.records import GateReport
 from opcheck.report import github
 from opcheck.report.gated import page
 from opcheck.report.gated.merged import broken, merged, on
+from opcheck.sanitize import finished
 
 
 def render(gate: GateReport, _format_name: str = "github") -> str:
@@ -17,7 +18,7 @@ def render(gate: GateReport, _format_name: str = "github") -> str:
 
 def step_summary(gate: GateReport) -> str:
     """The run as Markdown that is not too long for a step's summary."""
-    return github.cut(page.render(gate, "markdown"))
+    return github.cut(finished(page.render(gate, "markdown"), "markdown"))
 
 
 def _lines(gate: GateReport) -> Iterator[str]:

@@ -28,7 +28,9 @@ def _broken(cell: Cell) -> dict[str, object]:
     return {
         "description": one_line(f"{cell.model} could not be audited: {message}"),
         "check_name": "gate",
-        "fingerprint": hashlib.sha256(f"gate {cell.model} {message}".encode()).hexdigest()[:32],
+        "fingerprint": hashlib.sha256(
+            f"gate {cell.model} {message}".encode("utf-8", "backslashreplace")
+        ).hexdigest()[:32],
         "severity": "critical",
         "location": {"path": one_line(cell.model), "lines": {"begin": 1}},
     }

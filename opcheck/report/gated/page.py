@@ -56,7 +56,7 @@ def outcome(gate: GateReport) -> str:
         if counts[code]
     ]
     size = f"{plural(len(gate.models), 'model')} on {plural(len(gate.targets), 'target')}"
-    left = f"; interrupted before {', '.join(gate.left)}" if gate.left else ""
+    left = f"; interrupted before {one_line(', '.join(gate.left))}" if gate.left else ""
     return f"{_CODES[gate.code]}: {size}: {', '.join(said) or 'nothing was audited'}{left}"
 
 

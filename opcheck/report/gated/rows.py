@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator
 
 from opcheck.gate.records import Cell, GateReport
-from opcheck.report.csv import cell as csv_cell
 from opcheck.report.gated.merged import state
 from opcheck.report.where import hits
+from opcheck.sanitize import cell as csv_cell
 
 SCHEMA = "opcheck-gate-finding/1"
 COLUMNS = ("model", "target", "headline", "code", "new", "known", "ignored", "fixed", "reasons")

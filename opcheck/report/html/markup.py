@@ -6,7 +6,7 @@ import json
 from html import escape
 from typing import Any
 
-from opcheck.report.visible import shown
+from opcheck.sanitize import for_html, for_json
 
 
 class Markup(str):
@@ -24,18 +24,20 @@ def tag(name: str, *children: str, **attributes: str | int | bool | None) -> Mar
 def joined(*children: str) -> Markup:
     """Several pieces one after the other."""
     return Markup(
-        "".join(child if isinstance(child, Markup) else escape(shown(child)) for child in children)
+        "".join(
+            child if isinstance(child, Markup) else for_html(escape(child)) for child in children
+        )
     )
 
 
 def embedded(content: Any) -> str:
     """JSON that cannot end the script element that it stands in."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return for_json(text.replace("<", "\\u003c"))
 
 
 def _attribute(name: str, value: str | int | bool | None) -> str:  # noqa: FBT001  (True: no value)
     if value is None or value is False:
         return ""
     spelled = name.rstrip("_").replace("_", "-")
-    return f" {spelled}" if value is True else f' {spelled}="{escape(shown(str(value)))}"'
+    return f" {spelled}" if value is True else f' {spelled}="{for_html(escape(str(value)))}"'

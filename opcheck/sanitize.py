@@ -1,0 +1,168 @@
+r"""Text of other people's programs, made fit for where it is written: one function for each kind of place.
+
+Names of models, modules and files, source lines and messages come from whoever wrote the program.  An escape sequence in
+one would command the reader's terminal, a right-to-left mark would show a line as what it is not, a line that begins with
+``::error`` commands GitHub's runner, ``@name`` in Markdown calls a person, ``=1+1`` in a table is computed.
+
+Each writer of a format calls these functions for the texts that it puts in, or for the whole text when it is done, so
+that what collects the texts need not know where they go.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+#: Characters that are seen as nothing, or that change how their neighbours are seen: control characters but tab and
+#: newline, separators of lines, marks of direction, fillers, variation selectors, tags, halves of characters.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
+    "\ud800-\udfff\ufdd0-\ufdef\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+#: What a CI service obeys in the log of a step: GitHub a line ``::name ...::`` after any white space, and ``##[name]``
+#: anywhere in it (actions/runner, ActionCommand.cs, TryParseV2 and TryParse); Azure and TeamCity alike.
+_COMMAND = re.compile(
+    r"(?P<space>^\s*):(?=:)|(?P<hash>#)#(?=\[|vso\[|teamcity\[)", re.MULTILINE | re.IGNORECASE
+)
+_BREAKS = re.compile(r"[ \t]*\n\s*")
+
+#: What a service makes a link of: an address, somebody's name, an issue.  In a code span none does.
+_REFERS = re.compile(r"://|www\.|mailto:|xmpp:|@\w|[#!]\d|\bGH-\d", re.IGNORECASE)
+_MARKDOWN = re.compile(r"[\\`*_<>|\[\]#&~$]")
+#: What begins a list, a heading or a rule where it begins a line.
+_BEGINS = re.compile(r"^(?:([-+=:])(?=[-+=:\s])|(\d{1,9})(?=[.)](?:\s|$)))")
+#: Addresses of ours, which stay links: the lists name them as evidence.
+_OURS = re.compile(
+    r"https://(?:github\.com/pytorch|pytorch\.org|docs\.pytorch\.org|developer\.apple\.com)/[\w./#?=%-]*\w"
+)
+#: A spreadsheet takes a cell that begins so for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def shown(text: str) -> str:
+    r"""The text with each hidden character as its number, ``\x1b``; lines stay lines."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _HIDDEN.sub(_number, text)
+
+
+def is_risky(text: str) -> bool:
+    """Whether a character of it is hidden, or a line a command."""
+    return bool(_HIDDEN.search(text) or _COMMAND.search(text))
+
+
+def flat(text: str) -> str:
+    """The same on one line; several spaces stay."""
+    return _BREAKS.sub(" ", shown(text)).replace("\t", " ")
+
+
+def one_line(text: str) -> str:
+    """The same on one line, each run of white space one space."""
+    return " ".join(shown(text).split())
+
+
+def for_log(text: str) -> str:
+    r"""Finished text in which nothing is a command of a CI service: ``\x3a:error``."""
+    return _COMMAND.sub(lambda match: _disarmed(match, "\\x3a", "\\x23"), text)
+
+
+def for_stderr(text: str) -> str:
+    """Lines for people, in which no character is hidden and nothing is a command."""
+    return for_log(shown(text.replace("\t", "    ")))
+
+
+def for_json(text: str) -> str:
+    """Finished JSON with the same content, in which no character is hidden and nothing is a command."""
+    plain = text if text.isascii() else _HIDDEN.sub(_utf16, text)
+    # White space begins its lines, so that only what stands inside of a text can be a command.
+    return _COMMAND.sub(lambda match: _disarmed(match, "\\u003a", "\\u0023"), plain)
+
+
+def for_html(text: str) -> str:
+    """Escaped HTML in which no character is hidden and nothing is a command."""
+    return _COMMAND.sub(
+        lambda match: _disarmed(match, "&#58;", "&#35;"), shown(text.replace("\t", "    "))
+    )
+
+
+def finished(text: str, format_name: str) -> str:
+    """A document whose texts were made fit, with what only the whole document shows: no line of it is a command.
+
+    A text is also UTF-8: the name of a file that is not has halves of characters in it, which nothing can write.
+    """
+    text = _FINISH.get(format_name, for_log)(text)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _annotations(text: str) -> str:
+    """Lines that are commands of ours."""
+    return _COMMAND.sub(lambda match: "#\\x23" if match["hash"] else match[0], text)
+
+
+def markdown(words: str) -> str:
+    """Words on one line, in which no character means anything to Markdown, and none calls anybody."""
+    written = []
+    for word in one_line(words).split(" "):
+        if _REFERS.search(word) and not _OURS.fullmatch(word.strip("().,;:")):
+            written.append(markdown_code(word))
+        else:
+            written.append(_MARKDOWN.sub(r"\\\g<0>", word))
+    return _BEGINS.sub(
+        lambda match: f"\\{match[1]}" if match[1] else f"{match[2]}\\", " ".join(written)
+    )
+
+
+def markdown_code(source: str) -> str:
+    """A code span; its fence is longer than any run of backticks inside."""
+    plain = one_line(source).replace("|", "\\|")
+    if not plain:
+        return ""
+    fence = markdown_fence(plain, 1)
+    pad = " " if plain.startswith("`") or plain.endswith("`") else ""
+    return f"{fence}{pad}{plain}{pad}{fence}"
+
+
+def markdown_fence(text: str, least: int = 3) -> str:
+    """Backticks that nothing in the text ends."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    return "`" * max(least, longest + 1)
+
+
+def cell(value: str) -> str:
+    """A cell of a CSV file on one line; what a spreadsheet would compute has an apostrophe before it."""
+    text = one_line(value)
+    # Some programs normalise the wide forms of these characters before they look.
+    begins = unicodedata.normalize("NFKC", text[:1])
+    return f"'{text}" if begins.startswith(_FORMULA) else text
+
+
+_FINISH: dict[str, Callable[[str], str]] = {
+    **dict.fromkeys(("json", "jsonl", "sarif", "gitlab"), for_json),
+    "junit": for_html,
+    # Its texts were made fit one by one: what else is in a page are styles and a script of ours.
+    "html": lambda text: text,
+    "github": _annotations,
+}
+
+
+def _disarmed(match: re.Match[str], colon: str, number: str) -> str:
+    return f"#{number}" if match["hash"] else f"{match['space']}{colon}"
+
+
+def _number(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )
+
+
+def _utf16(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
