@@ -101,6 +101,11 @@ def _set_rng_state(new_state: torch.Tensor, *_: Any) -> None:
     torch.default_generator.set_state(generator_state(new_state))
 
 
+def _set_cpu_rng_state(new_state: torch.Tensor) -> None:
+    # A function of its own, as in _nothing.
+    torch.default_generator.set_state(generator_state(new_state))
+
+
 @contextlib.contextmanager
 def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
     """For the length of the block Python sees a Mac's torch.
@@ -122,8 +127,8 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         (torch.mps, "seed", _new_seed),
         (torch.mps, "get_rng_state", _rng_state),
         (torch.mps, "set_rng_state", _set_rng_state),
-        (torch, "set_rng_state", _set_rng_state),
-        (torch.random, "set_rng_state", _set_rng_state),
+        (torch, "set_rng_state", _set_cpu_rng_state),
+        (torch.random, "set_rng_state", _set_cpu_rng_state),
         (torch.mps, "current_allocated_memory", bytes_now),
         (torch.mps, "driver_allocated_memory", bytes_now),
         (torch.mps, "set_per_process_memory_fraction", _nothing()),
