@@ -15,6 +15,7 @@ from opcheck.capture.lines import is_user_code
 from opcheck.errors import OpcheckError
 from opcheck.model import Problem, SourceLocation
 from opcheck.oplists.packages import packages
+from opcheck.oplists.python_names import python_names
 from opcheck.simulate.shapes import DataDependentError, NotSimulatedError
 from opcheck.simulate.tensor import OutsideError
 
@@ -42,6 +43,12 @@ _BETRAYALS = re.compile(
     r"|Could not run '(?:torchvision|torchaudio)::\w+' with arguments from the 'CPU' backend"
 )
 
+#: What Python says of a name that a module of torch does not have.
+_ABSENT_NAME = re.compile(
+    r"module '(?P<module>torch[\w.]*)' has no attribute '(?P<name>\w+)'"
+    r"|cannot import name '(?P<imported>\w+)' from '(?P<package>torch[\w.]*)'"
+)
+
 #: the functions of ours that do no more than call torch's with the program's arguments.
 _PASSAGES = frozenset(
     {
@@ -65,6 +72,8 @@ def kind_of(error: BaseException) -> str:
         return "needs_package"
     if messages.without_cuda(str(error)) and not isinstance(error, OpcheckError):
         return "needs_cuda"
+    if name_of_a_later_release(error):
+        return "needs_newer_torch"
     if messages.refused_on_mps(str(error)) and not isinstance(error, OpcheckError):
         return "refused_on_mps"
     return "opcheck_limit" if is_limit(error) else ""
@@ -79,6 +88,10 @@ def problem_of(error: BaseException, kind: str, location: SourceLocation | None)
     if kind == "needs_package":
         name = missing_package(error) if isinstance(error, ImportError) else ""
         message = f"{name} has no wheel for macOS, and the program needs it: {text}"
+        return Problem(kind=kind, message=message, location=location, answered=name)
+    if kind == "needs_newer_torch":
+        name = name_of_a_later_release(error)
+        message = f"the program needs {name}, which this release of torch does not have: {text}"
         return Problem(kind=kind, message=message, location=location, answered=name)
     if kind == "refused_on_mps":
         message = f"PyTorch refuses this on a Mac: {text}"
@@ -99,6 +112,16 @@ def missing_package(error: ImportError) -> str:
         # What transformers and diffusers say before they import it.
         names += [name for module, name in by_import.items() if re.search(rf"\b{module}\b", text)]
     return next((name for name in names if not by_name[name].since), "")
+
+
+def name_of_a_later_release(error: BaseException) -> str:
+    """The name that the target's torch lacks and the installed one has; empty where something else is missing."""
+    absent = isinstance(error, (AttributeError, ImportError)) and _ABSENT_NAME.search(str(error))
+    if not absent:
+        return ""
+    module, name = absent["module"] or absent["package"], absent["name"] or absent["imported"]
+    known = name in python_names().modules.get(module, ())
+    return f"{module}.{name}" if known else ""
 
 
 def is_limit(error: BaseException) -> bool:

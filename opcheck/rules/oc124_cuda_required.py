@@ -1,4 +1,4 @@
-"""OC124: the program asks for CUDA, or for a package of its world, which no Mac has."""
+"""OC124: the program asks for CUDA, a package of its world or a later torch, which the Mac does not have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opcheck.rules.rule import Audited, AuditRule
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for the exception that ended the program: a Mac raises the same."""
     for problem in audited.trace.problems:
-        if problem.kind in {"needs_cuda", "needs_package"}:
+        if problem.kind in {"needs_cuda", "needs_newer_torch", "needs_package"}:
             yield Finding(
                 rule="OC124",
                 severity="error",
@@ -28,6 +28,8 @@ def check(audited: Audited) -> Iterator[Finding]:
 def _hint(kind: str, message: str, answered: str) -> str:
     if kind == "needs_cuda":
         return messages.without_cuda(message)
+    if kind == "needs_newer_torch":
+        return f"use a release that has {answered}, or ask hasattr() for it first"
     package = packages().by_name.get(answered)
     return f"instead: {package.instead}" if package else "leave the import out on a Mac"
 

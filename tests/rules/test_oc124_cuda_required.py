@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from opcheck.capture import endings
 from opcheck.model import Problem, SourceLocation
 from tests.made import call, problem
 from tests.rules.found import found
@@ -40,6 +41,25 @@ def test_a_package_without_a_wheel_has_what_there_is_instead() -> None:
     lacking = Problem(kind="needs_package", message="flash-attn ...", answered="flash-attn")
     (finding,) = found("OC124", complete=False, problems=(lacking,))
     assert "scaled_dot_product_attention" in finding.hint
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AttributeError("module 'torch' has no attribute 'accelerator'"),
+        ImportError("cannot import name 'accelerator' from 'torch' (torch/__init__.py)"),
+    ],
+)
+def test_a_name_of_a_later_torch_is_what_the_release_lacks(error: Exception) -> None:
+    kind = endings.kind_of(error)
+    ended = endings.problem_of(error, kind, None)
+    (finding,) = found("OC124", complete=False, problems=(ended,))
+    assert "torch.accelerator" in finding.message
+    assert "hasattr" in finding.hint
+
+
+def test_a_name_that_no_torch_has_is_the_programs_own_mistake() -> None:
+    assert not endings.kind_of(AttributeError("module 'torch' has no attribute 'accelarator'"))
 
 
 def test_silent_on_the_models_own_error() -> None:
