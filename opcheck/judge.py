@@ -203,8 +203,23 @@ class _Case:
         return f"it calls {self.last}: {text}" if self.named else text
 
 
+#: What a composite calls for a tensor of a sparse key, and a Mac names (TensorConversions.cpp, _to_copy).
+_SPARSE_BODIES = {
+    ("aten::_to_copy", "SparseMPS"): "aten::_sparse_coo_tensor_with_dims_and_tensors",
+}
+#: ... and those that call nothing.
+_SPARSE_ALIASES = frozenset({"aten::alias", "aten::detach"})
+#: make a sparse tensor of dense ones: the layout that is asked for, not that of an input, brings the key.
+_MAKE_SPARSE = frozenset(
+    {"aten::_sparse_coo_tensor_with_dims", "aten::_sparse_coo_tensor_with_dims_and_tensors"}
+)
+
+
 def _layouts(call: OpCall) -> frozenset[str]:
-    return frozenset(spec.layout for spec in call.inputs if spec.layout != "strided")
+    if call.op in _MAKE_SPARSE:
+        return frozenset({"sparse_coo"})
+    specs = call.inputs or call.outputs
+    return frozenset(spec.layout for spec in specs if spec.layout != "strided")
 
 
 def _dtypes(call: OpCall) -> frozenset[str]:
@@ -249,12 +264,24 @@ def sparse_key(call: OpCall) -> str | None:
 
 def _sparse(case: _Case, layouts: frozenset[str]) -> Verdict:
     key = sparse_key(case.call)
-    value = case.lists.registration(case.call.op, case.line, key) if key else None
-    if value in {"kernel", "python_kernel"}:
+    op = _SPARSE_BODIES.get((case.call.op, key or ""), case.call.op)
+    value = case.lists.registration(op, case.line, key) if key else None
+    if value in {"kernel", "python_kernel"} or op in _SPARSE_ALIASES:
         return Verdict(
             status="native",
             because=f"a {key} kernel is registered in torch {case.release.torch}",
-            evidence=(case.registered(case.call.op, f"{key} {value}"),),
+            evidence=(case.registered(op, f"{key} {value}"),),
+        )
+    composite = case.resolution.status == "composite" and op == case.call.op
+    if key and not composite and case.resolution.status != "unknown":
+        # The fallback is registered for the key MPS alone (MPSFallback.mm): the dispatcher itself raises.
+        return Verdict(
+            status="unsupported",
+            because=f"torch {case.release.torch} registers no {key} kernel, and there is no fallback "
+            "for sparse tensors, with the variable either",
+            evidence=(case.registered(op, f"{key} absent"),),
+            named="" if op == case.call.op else op,
+            prints=messages.no_kernel_for(op, key),
         )
     return Verdict(
         status="unknown",

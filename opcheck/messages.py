@@ -85,7 +85,12 @@ def fallback_warning(op: str) -> str:
 
 def no_cpu_kernel(op: str) -> str:
     """The first sentence of the error when the fallback finds no CPU kernel either."""
-    return f"Could not run '{op}' with arguments from the 'CPU' backend."
+    return no_kernel_for(op, "CPU")
+
+
+def no_kernel_for(op: str, backend: str) -> str:
+    """The first sentence of the dispatcher's error for a backend without a kernel and without a fallback."""
+    return f"Could not run '{op}' with arguments from the '{backend}' backend."
 
 
 #: MPSAllocator.mm, ``format_size``: its own up to 2.7, c10's since (the strings of the wheels of 2.0 to 2.8).

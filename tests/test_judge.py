@@ -197,8 +197,8 @@ def test_an_extension_is_unknown_whatever_it_registers_here(
     [
         ("aten::mm", ("sparse_coo",), "native"),
         ("aten::mm", ("sparse_coo", "strided"), "native"),
-        ("aten::relu", ("sparse_coo",), "unknown"),
-        ("aten::mm", ("sparse_csr",), "unknown"),
+        ("aten::relu", ("sparse_coo",), "unsupported"),
+        ("aten::mm", ("sparse_csr",), "unsupported"),
         ("aten::mm", ("sparse_coo", "sparse_csr"), "unknown"),
         ("aten::mm", ("jagged",), "unknown"),
     ],

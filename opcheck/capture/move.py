@@ -34,7 +34,7 @@ PLAIN_DTYPES = frozenset(
 
 
 class Move(NamedTuple):
-    """One tensor that was moved, of a dtype that not every release takes."""
+    """One tensor that was moved, of a dtype or a layout that not every release takes."""
 
     #: of the tensor on MPS
     number: int
@@ -43,6 +43,7 @@ class Move(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
     made: Made | None
+    layout: str = "strided"
 
 
 class Mover:
@@ -106,7 +107,7 @@ class Mover:
         if is_parameter:
             self.elements += tensor.numel()
             self.bytes += size
-        if tensor.dtype not in PLAIN_DTYPES:
+        if tensor.dtype not in PLAIN_DTYPES or tensor.layout is not torch.strided:
             self.moves.append(
                 Move(
                     moved.number,
@@ -115,6 +116,7 @@ class Mover:
                     str(tensor.dtype).removeprefix("torch."),
                     tuple(tensor.shape),
                     None if self._births is None else self._births.of(tensor),
+                    str(tensor.layout).removeprefix("torch."),
                 )
             )
         return moved
@@ -135,7 +137,12 @@ class Mover:
 def _move_call(move: Move, numbers: Numbers) -> OpCall:
     def spec(tensor: int, storage: int, device: str) -> TensorSpec:
         return TensorSpec(
-            tensor=tensor, storage=storage, dtype=move.dtype, shape=move.shape, device=device
+            tensor=tensor,
+            storage=storage,
+            dtype=move.dtype,
+            shape=move.shape,
+            device=device,
+            layout=move.layout,
         )
 
     source = numbers.of("moved", move.number)

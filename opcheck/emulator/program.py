@@ -118,6 +118,11 @@ def print_error(error: BaseException, *, whole: bool = False) -> None:
     sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 
+def is_between(file: str) -> bool:
+    """Whether a file is ours, or torch's that stands between the program and us."""
+    return file.startswith((_OWN, "<frozen runpy>")) or file.endswith(_BETWEEN)
+
+
 def _without_own(error: BaseException) -> types.TracebackType | None:
     for other in (error.__cause__, error.__context__):
         if other is not None and other.__traceback__ is not None:
@@ -129,7 +134,7 @@ def _without_own(error: BaseException) -> types.TracebackType | None:
         if file.endswith(_OVERRIDES) and frames:
             # The function that asks whether it is overridden, and is then called as if it had not been asked.
             frames.pop()
-        elif not file.startswith((_OWN, "<frozen runpy>")) and not file.endswith(_BETWEEN):
+        elif not is_between(file):
             frames.append(trace)
         trace = trace.tb_next
     chain = None

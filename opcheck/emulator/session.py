@@ -20,6 +20,7 @@ from opcheck.emulator.modules import Modules
 from opcheck.emulator.surface import mac_surface
 from opcheck.emulator.tally import Tally
 from opcheck.emulator.verdicts import Verdicts
+from opcheck.emulator.warned import warnings_at_their_lines
 from opcheck.errors import UsageError
 from opcheck.model import OWN_LIMITS, Problem, Report, SourceLocation, Trace
 from opcheck.oplists.registrations import OpLists, load
@@ -133,6 +134,7 @@ class Emulation:
                 self._uncompiled(),
                 tally.followed(),
                 names_of_the_target(),
+                warnings_at_their_lines(),
             ):
                 mac.ask = tally.ask
                 self._mac = mac

@@ -7,6 +7,8 @@ import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from opcheck.capture.lines import is_user_code, locate
 from opcheck.examples import example_of
 from opcheck.judge import outcome
@@ -131,7 +133,10 @@ class Tally:
         memory, payload = tensor.memory, tensor.payload
         if payload is None:
             return
-        size = payload.untyped_storage().nbytes()
+        if payload.layout is torch.strided:
+            size = payload.untyped_storage().nbytes()
+        else:
+            size = payload._indices().nbytes + payload._values().nbytes
         self._live[memory.number] = size
         self.allocated += size
         memory.watcher = self._freed

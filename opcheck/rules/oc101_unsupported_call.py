@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from opcheck.model import CallGroup, Finding
 from opcheck.rules.oc105_unsupported_dtype import refused_dtype
 from opcheck.rules.rule import Audited, AuditRule, about, sentences, upgrade
+from opcheck.versions import Version
 
 #: What to do about a refusal, by its limitation's id.
 _NEXT = {
@@ -19,6 +21,9 @@ _NEXT = {
     "shader_refused": "leave that function out of torch.compile; opcheck compile --check-metal finds such kernels",
     "setting_refused": "correct the variable: opcheck doctor says what it takes",
 }
+_DENSE = "make it dense: .to_dense(), before it is moved to mps"
+#: the dispatch key of a sparse tensor, in the dispatcher's error
+_SPARSE = re.compile(r"from the '(Sparse\w*MPS)' backend")
 _ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
 
 
@@ -31,11 +36,26 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 
 def _hint(audited: Audited, group: CallGroup) -> str:
+    sparse = _SPARSE.search(group.verdict.prints)
+    if sparse:
+        return sentences(_sparse_kernel(audited, group, sparse[1]), _DENSE)
     refusal = next(iter(audited.refusals(group)), None)
     if refusal is None:
         return sentences(upgrade(audited, group), _ON_THE_CPU)
     # Another release's kernel may refuse as well: that it is registered promises nothing.
     return _NEXT.get(refusal, _ON_THE_CPU)
+
+
+def _sparse_kernel(audited: Audited, group: CallGroup, key: str) -> str:
+    """Which newer release has a kernel for sparse tensors."""
+    op = group.verdict.named or group.op
+    lines = sorted(Version.parse(release.line) for release in audited.lists.releases)
+    has = [
+        line
+        for line in lines
+        if line > audited.target.torch and audited.lists.registration(op, str(line), key)
+    ]
+    return f"torch {has[0]} has a {key} kernel for it" if has else ""
 
 
 RULE = AuditRule(

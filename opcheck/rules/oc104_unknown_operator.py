@@ -19,6 +19,11 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 def _hint(audited: Audited, group: CallGroup) -> str:
     op = group.verdict.named or group.op
+    if group.verdict.because.startswith("an input is "):
+        # That a release has a kernel for dense tensors promises nothing for its layout.
+        return (
+            "make its inputs dense: .to_dense(); or run it on the CPU: move its inputs with .cpu()"
+        )
     if not op.startswith("aten::"):
         return "register an MPS kernel for it, or run it on the CPU: move its inputs with .cpu()"
     lines = sorted(Version.parse(release.line) for release in audited.lists.releases)

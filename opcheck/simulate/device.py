@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
-from opcheck.simulate import indexing, optimizers
+from opcheck.simulate import indexing, optimizers, sparse
 from opcheck.simulate.crossing import copied, swap
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, parse_to
@@ -25,6 +25,7 @@ _REPLACED: dict[Any, Callable[..., Any]] = {
     indexing.GET: indexing.get,
     indexing.SET: indexing.put,
     **optimizers.REPLACED,
+    **sparse.REPLACED,
 }
 #: make a tensor of Python data, in which C++ would read the numbers of tensors below the simulation's key
 _FROM_DATA = {torch.tensor, torch.as_tensor}

@@ -213,7 +213,7 @@ def check_layout(tensor: torch.Tensor) -> None:
     if tensor.is_quantized:
         message = f"quantized tensors ({tensor.dtype}) are not simulated: MPS has none"
         raise NotSimulatedError(message)
-    if tensor.layout is not torch.strided:
+    if tensor.layout not in (torch.strided, torch.sparse_coo):
         message = f"tensors of layout {tensor.layout} on MPS are not simulated"
         raise NotSimulatedError(message)
 

@@ -30,6 +30,7 @@ MPS_KEYS = (
     | DispatchKeySet(DispatchKey.AutogradMPS)
     | DispatchKeySet(DispatchKey.AutocastMPS)  # type: ignore[attr-defined]  # the stub lacks it
 )
+SPARSE_KEYS = MPS_KEYS | DispatchKeySet(DispatchKey.SparseMPS)
 MPS_DEVICE = torch.device("mps", 0)
 _CPU = torch.device("cpu")
 #: the devices beside ``mps`` that every build has
@@ -232,6 +233,9 @@ class MPSTensor(torch.Tensor):
         """As a tensor of a Mac pickles: its storage, which says ``mps``."""
         if self.payload is None:
             return super().__reduce_ex__(protocol)
+        if self.is_sparse:
+            parts = (self._indices(), self._values(), self.size(), self.is_coalesced())
+            return torch._utils._rebuild_sparse_tensor, (self.layout, parts)
         hooks: dict[int, Any] = {}
         arguments = (
             self._typed_storage(),
@@ -311,14 +315,16 @@ def wrap(
         with torch.inference_mode(mode=False):
             return wrap(spec, payload, memory, requires_grad=requires_grad)
     # Storage offset is kept in the spec only: the wrapper has no storage of its own.
+    sparse = spec.layout is not torch.strided
     tensor: MPSTensor = _make_wrapper(
         MPSTensor,
         spec.shape,
-        strides=spec.stride,
+        strides=None if sparse else spec.stride,
         dtype=spec.dtype,
         device=_CPU,
         requires_grad=requires_grad,
-        _extra_dispatch_keys=MPS_KEYS,
+        # C++ takes a tensor for a sparse one by its keys (c10/core/TensorImpl.h, is_sparse).
+        _extra_dispatch_keys=SPARSE_KEYS if sparse else MPS_KEYS,
     )
     _refuse_data_access(tensor)
     tensor.spec = spec

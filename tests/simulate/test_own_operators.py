@@ -81,16 +81,9 @@ def test_a_composite_of_a_library_is_followed(library: torch.library.Library) ->
 @pytest.mark.parametrize(
     ("run", "text"),
     [
-        (lambda x: x.to_sparse(), "layout torch.sparse_coo on MPS are not simulated"),
         (lambda x: x.to_sparse_csr(), "layout torch.sparse_csr on MPS are not simulated"),
         (lambda x: torch.nested.nested_tensor([x, x]), "nested tensors of strided layout"),
         (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), r"\(torch.qint8\)"),
-        (
-            lambda x: torch.sparse_coo_tensor(
-                torch.zeros(2, 1, dtype=torch.int64, device=x.device), x[0, :1], (2, 2)
-            ),
-            "layout torch.sparse_coo on MPS are not simulated",
-        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore")
