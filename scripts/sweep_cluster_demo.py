@@ -37,7 +37,7 @@ models:
   - {model: "torch.nn:AdaptiveMaxPool3d", config: {output_size: 2}, inputs: ["1x2x4x4x4:float32"]}
   - {model: "torch.nn:FractionalMaxPool2d", config: {kernel_size: 2, output_size: 2}, inputs: ["1x2x8x8:float32"]}
 """
-_WAIT = 600.0
+_WAIT = 3600.0
 
 
 class Cluster:

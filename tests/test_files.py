@@ -61,7 +61,7 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
     reader.start()
     write_text(pipe, "text")
-    reader.join(timeout=10)
+    reader.join(timeout=600)
     assert read == ["text"]
     assert pipe.is_fifo()
 

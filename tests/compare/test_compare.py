@@ -19,7 +19,9 @@ MODELS = Path(__file__).with_name("models.py")
 PLANTED = Path(__file__).parents[2] / "scripts" / "planted"
 
 
-def run(attribute: str, plan: Plan, *, mode: str = "inference", limit: float = 60.0) -> Comparison:
+def run(
+    attribute: str, plan: Plan, *, mode: str = "inference", limit: float = 1200.0
+) -> Comparison:
     request = CaptureRequest(
         model=f"{MODELS}:{attribute}", torch="2.13", macos="15.0", mode=mode, time_limit=limit
     )
@@ -92,13 +94,15 @@ def test_a_model_that_raises_gives_what_ran_before() -> None:
 
 
 def test_a_model_that_hangs_is_ended() -> None:
-    try:
-        found = run("endless", Plan(device="cpu"), limit=10.0)
-    except CaptureError as error:  # where importing torch alone takes so long, the parent ends it
-        assert "after 10 s" in error.message  # noqa: PT017
-        return
+    # Importing torch counts: where that alone takes so long, the parent ends it.
+    for limit in (10, 40, 160, 640):
+        try:
+            found = run("endless", Plan(device="cpu"), limit=limit)
+            break
+        except CaptureError as error:
+            assert f"after {limit} s" in error.message  # noqa: PT017
     assert not found.complete
-    assert "not done after 10 s" in found.problem
+    assert f"not done after {limit} s" in found.problem
 
 
 @pytest.mark.parametrize("device", ["mps", "nonsense", "meta"])

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,48 +16,31 @@ from opcheck.cli import run
 SAMPLE = Path(__file__).with_name("sample")
 
 
-def gate(*args: str, cache: Path) -> tuple[int, float]:
-    """Exit code and seconds of a run in this process, whose report is written to out.json."""
-    start = time.monotonic()
-    code = run(["gate", "-q", "--jobs", "1", "--cache-dir", str(cache), "-o", "out.json", *args])
-    return code, time.monotonic() - start
+def gate(*args: str, cache: Path) -> int:
+    """Exit code of a run in this process, whose report is written to out.json."""
+    return run(["gate", "-q", "--jobs", "1", "--cache-dir", str(cache), "-o", "out.json", *args])
 
 
 @pytest.fixture(scope="session")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
-    """The project after a first run of one of its models on all six targets, and the seconds that it took."""
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project after a first run of one of its models on all six targets."""
     folder = tmp_path_factory.mktemp("gate") / "sample"
     shutil.copytree(SAMPLE, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        code, seconds = gate("encoder", cache=folder.parent / "cache")
-    assert code == 0
-    return folder, seconds
+        assert gate("encoder", cache=folder.parent / "cache") == 0
+    return folder
 
 
 @pytest.fixture
-def project(
-    audited: tuple[Path, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+def project(audited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The project, as it was after that run again afterwards."""
-    folder, _ = audited
-    shutil.copytree(folder, tmp_path / "before")
-    monkeypatch.chdir(folder)
-    yield folder
+    shutil.copytree(audited, tmp_path / "before")
+    monkeypatch.chdir(audited)
+    yield audited
     for path in (tmp_path / "before").iterdir():
         if path.is_file():
-            shutil.copy2(path, folder)
-
-
-def test_the_second_run_is_the_same_bytes_and_three_times_faster(
-    audited: tuple[Path, float], project: Path
-) -> None:
-    before = (project / "out.json").read_bytes()
-    code, seconds = gate("encoder", cache=project.parent / "cache")
-    assert code == 0
-    assert (project / "out.json").read_bytes() == before
-    assert b'"torch 2.15, macOS 26.0"' in before
-    assert seconds * 3 < audited[1]
+            shutil.copy2(path, audited)
 
 
 def audits(monkeypatch: pytest.MonkeyPatch, project: Path) -> bool:
@@ -70,9 +52,18 @@ def audits(monkeypatch: pytest.MonkeyPatch, project: Path) -> bool:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("opcheck.many.audit_many", many)
-    code, _ = gate("encoder", cache=project.parent / "cache")
+    code = gate("encoder", cache=project.parent / "cache")
     assert code == (130 if asked else 0)
     return bool(asked)
+
+
+def test_the_second_run_is_the_same_bytes_and_audits_nothing(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (project / "out.json").read_bytes()
+    assert not audits(monkeypatch, project)
+    assert (project / "out.json").read_bytes() == before
+    assert b'"torch 2.15, macOS 26.0"' in before
 
 
 @pytest.mark.parametrize(
@@ -164,7 +155,7 @@ def test_ctrl_c_shows_what_was_finished(
         if "importing torch" in line:
             break
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=120)
+    out, errors = process.communicate(timeout=1200)
     assert process.returncode == 130
     assert "interrupted before slow" in out
     assert "encoder  torch 2.9, macOS 15.0" in out
@@ -178,17 +169,13 @@ def test_the_whole_project_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyP
     cache = tmp_path / "cache"
     known = ("--baseline", "known.yaml")
     names = ("encoder", "spectrum", "training")
-    code, first = gate(*names, cache=cache)
-    assert code == 1
-    assert gate(*names, *known, "--update-baseline", cache=cache)[0] == 0
-    code, second = gate(*names, *known, cache=cache)
-    assert code == 0
-    assert second * 3 < first
-    assert gate(*names, "broken", *known, cache=cache)[0] == 3
-    assert gate("broken", "spectrum", cache=cache)[0] == 1
-    assert (
-        gate(
-            "spectrum", "--torch", "newest", "--fallback", "--fail-on", "unsupported", cache=cache
-        )[0]
-        == 0
-    )
+    assert gate(*names, cache=cache) == 1
+    assert gate(*names, *known, "--update-baseline", cache=cache) == 0
+    with monkeypatch.context() as patch:
+        # What is kept needs no audit.
+        patch.delattr("opcheck.many.audit_many")
+        assert gate(*names, *known, cache=cache) == 0
+    assert gate(*names, "broken", *known, cache=cache) == 3
+    assert gate("broken", "spectrum", cache=cache) == 1
+    newest = ("--torch", "newest", "--fallback", "--fail-on", "unsupported")
+    assert gate("spectrum", *newest, cache=cache) == 0

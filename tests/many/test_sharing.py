@@ -86,7 +86,7 @@ def _say(text: str, *, seconds: float = 0.0) -> None:
 
 
 def _request(model: str, **options: Any) -> CaptureRequest:
-    request = CaptureRequest(model=f"{FILE}:{model}", torch="2.13", macos="15.0", time_limit=60.0)
+    request = CaptureRequest(model=f"{FILE}:{model}", torch="2.13", macos="15.0", time_limit=1200.0)
     return msgspec.structs.replace(request, **options)
 
 
@@ -97,7 +97,7 @@ def _forked(make: Callable[[], Any]) -> bytes:
         made = make()
         return msgspec.json.encode(made.trace if isinstance(made, run.Captured) else made)
 
-    return forked(work, 300.0)
+    return forked(work, 3600.0)
 
 
 def _shared(request: CaptureRequest, targets: Sequence[Target]) -> Captures:

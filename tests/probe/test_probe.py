@@ -17,7 +17,7 @@ from opcheck.probe.parent import probe
 from opcheck.probe.records import Setup
 from opcheck.report.asked import probed, write
 
-SETTINGS = Settings(samples=3, seconds=60.0, cpu_fallback=False)
+SETTINGS = Settings(samples=3, seconds=1200.0, cpu_fallback=False)
 FAKE = Path(__file__).with_name("fake_worker.py")
 
 
@@ -30,7 +30,7 @@ def real() -> Evidence:
 
 def fake(how: str, **more: object) -> Evidence:
     setup = Setup(device=how, samples=1)
-    settings = Settings(samples=1, seconds=1.0, cpu_fallback=False)
+    settings = Settings(samples=1, seconds=4.0, cpu_fallback=False)
     return probe(setup, settings, command=(sys.executable, str(FAKE)), **more)  # type: ignore[arg-type]
 
 

@@ -29,7 +29,7 @@ def dom(path: Path, fragment: str, tmp_path: Path, *, budget: int = 3000) -> str
             *([f"--virtual-time-budget={budget}"] if budget else []),
             "--dump-dom", f"{path.as_uri()}{fragment}",
         ],
-        capture_output=True, text=True, check=True, timeout=120,
+        capture_output=True, text=True, check=True, timeout=1200,
     )  # fmt: skip
     assert "CONSOLE" not in done.stderr, done.stderr
     return done.stdout
