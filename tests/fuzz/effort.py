@@ -20,7 +20,6 @@ def fuzzed(
     quick: int,
     long: int,
     kept: Sequence[Any] = (),
-    mending: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a test of a property that takes a trial and an example.
 
@@ -29,7 +28,6 @@ def fuzzed(
         quick: how many of them ``make test`` tries; always the same.
         long: how many new ones the marker ``fuzz`` tries.
         kept: examples that failed once; both begin with them.
-        mending: whether what it finds is not mended yet, so that ``make test`` leaves it out.
     """
     efforts = {
         "quick": settings(_ALWAYS, max_examples=quick, derandomize=True),
@@ -37,12 +35,10 @@ def fuzzed(
     }
 
     def decorate(holds: Callable[..., None]) -> Callable[..., None]:
-        quickly = pytest.mark.fuzz if mending else ()
-
         @pytest.mark.parametrize(
             "effort",
             [
-                pytest.param("quick", marks=quickly),
+                "quick",
                 pytest.param("long", marks=pytest.mark.fuzz),
             ],
         )

@@ -146,7 +146,6 @@ def test_an_own_configuration(trial: Trial, content: tuple[bytes, list[str]]) ->
     ),
     quick=50,
     long=4000,
-    mending=True,
 )
 def test_a_table_of_pyproject(trial: Trial, content: tuple[Any, list[str]]) -> None:
     document, arguments = content
@@ -174,7 +173,6 @@ def test_a_baseline_of_a_scan(trial: Trial, content: bytes) -> None:
     ),
     quick=60,
     long=4000,
-    mending=True,
 )
 def test_a_list_of_models(trial: Trial, content: tuple[bytes, str]) -> None:
     text, suffix = content
@@ -183,7 +181,7 @@ def test_a_list_of_models(trial: Trial, content: tuple[bytes, str]) -> None:
         trial(arguments, {f"list{suffix}": text})
 
 
-def gated() -> Any:
+def gated() -> Undone:
     """A gate whose models are not captured: what a child would bring is made here."""
     patch = pytest.MonkeyPatch()
 
@@ -193,19 +191,23 @@ def gated() -> Any:
         return Result(reports=tuple(made(calls, target) for target in job.targets))
 
     patch.setattr("opcheck.gate.run.work", work)
-    return _undone(patch)
+    return Undone(patch)
 
 
-def swept() -> Any:
+def swept() -> Undone:
     """A sweep that plans and runs nothing: its children import torch."""
     patch = pytest.MonkeyPatch()
     patch.setattr("opcheck.sweep.engine.Engine.run", lambda *_args, **_options: iter(()))
     patch.setattr("opcheck.sweep.folder.Folder.begin", lambda *_args: None)
     patch.setattr("opcheck.sweep.run.sweep", lambda *_args, **_options: 0)
-    return _undone(patch)
+    patch.setattr("opcheck.sweep.folder.Folder.__enter__", lambda folder: folder)
+    patch.setattr("opcheck.sweep.tables.write", lambda _path: {"outcomes": 0, "failures": 0})
+    return Undone(patch)
 
 
-class _undone:
+class Undone:
+    """What was replaced, for the length of a with block."""
+
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
 

@@ -31,9 +31,7 @@ def test_two_reports_are_compared(trial: Trial, content: tuple[bytes, bool, str]
     trial(["diff", "old.json", "new.json", "-f", name], files)
 
 
-@fuzzed(
-    st.tuples(DAMAGED, st.booleans(), st.sampled_from(ASKED)), quick=60, long=6000, mending=True
-)
+@fuzzed(st.tuples(DAMAGED, st.booleans(), st.sampled_from(ASKED)), quick=60, long=6000)
 def test_a_prediction_is_verified(trial: Trial, content: tuple[bytes, bool, str]) -> None:
     report, first, name = content
     files = {"said.json": report, "seen.json": WHOLE}
@@ -42,7 +40,7 @@ def test_a_prediction_is_verified(trial: Trial, content: tuple[bytes, bool, str]
     trial(["verify", "said.json", "seen.json", "-f", name, "--propose", "new.yaml"], files)
 
 
-@fuzzed(DAMAGED, quick=40, long=4000, mending=True)
+@fuzzed(DAMAGED, quick=40, long=4000)
 def test_findings_are_listed(trial: Trial, content: bytes) -> None:
     trial(["repro", "report.yaml"], {"report.yaml": content})
 
@@ -57,7 +55,6 @@ def test_findings_are_listed(trial: Trial, content: bytes) -> None:
     ),
     quick=60,
     long=4000,
-    mending=True,
 )
 def test_a_program_is_written(trial: Trial, content: tuple[bytes, str, str]) -> None:
     report, verb, which = content

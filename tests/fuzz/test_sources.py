@@ -128,7 +128,7 @@ PROGRAMS = st.one_of(
 ASKED = ("text", "json", "yaml", "sarif", "junit", "github", "gitlab", "csv", "jsonl", "markdown")
 
 
-@fuzzed(st.tuples(PROGRAMS, st.sampled_from(ASKED)), quick=120, long=10000, mending=True)
+@fuzzed(st.tuples(PROGRAMS, st.sampled_from(ASKED)), quick=120, long=10000)
 def test_a_program_is_scanned(trial: Trial, content: tuple[bytes, str]) -> None:
     program, name = content
     trial(["scan", ".", "-f", name], {"train.py": program, "fine.py": PYTHON})
