@@ -109,7 +109,7 @@ def load(
         if number is not None and isinstance(model, nn.Module):
             model = model.to(number)
     else:
-        raise ModelLoadError(f"not a model: {spec!r}", context=_place(spec), hint=FORMS)
+        raise _no_model(spec)
     return as_loaded(model, inputs, accelerated=accelerated)
 
 
@@ -186,6 +186,35 @@ def _exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool]:
         return exported.as_module(program), exported.arguments(program), accelerated
     except Exception as error:
         raise archive.damaged(spec, f"{type(error).__name__}: {one_line(error)}") from error
+
+
+#: What the weights in a file alone lack.
+_NEEDS_CODE = (
+    "it holds weights and no program: write file.py:attribute, a function that builds the module (weights need not "
+    "be loaded)"
+)
+_TORCHSCRIPT = (
+    "TorchScript is audited as an object, opcheck.audit(torch.jit.load(file)), if you trust the file: it may write "
+    "files; or write file.py:attribute, the module that it was made from"
+)
+_HINTS = {
+    "a TorchScript archive": _TORCHSCRIPT,
+    "a program of torch.export": "rename it to end in .pt2",
+    "an archive of torch.package": "it holds Python code: write file.py:attribute, a function that imports it",
+}
+
+
+def _no_model(spec: str) -> ModelLoadError:
+    """The error for a name of no form that is known; a file is read for what it is, and nothing of it is run."""
+    path = Path(spec)
+    kind = archive.kind_of(path) if is_file(path) else ""
+    if not kind:
+        return ModelLoadError(f"not a model: {spec!r}", context=_place(spec), hint=FORMS)
+    return ModelLoadError(
+        f"{spec} is {kind}, not a model that can be audited",
+        context=_place(spec),
+        hint=_HINTS.get(kind, _NEEDS_CODE),
+    )
 
 
 def _place(spec: str) -> str:

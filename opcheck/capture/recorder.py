@@ -51,7 +51,14 @@ class LoopsOnGuessError(RuntimeError):
 class Recorder:
     """A sink for the simulator that keeps every call."""
 
-    def __init__(self, births: Births | None = None) -> None:
+    def __init__(self, births: Births | None = None, caller: CodeType | None = None) -> None:
+        """Start with no calls.
+
+        Args:
+            births: where CPU tensors of rare dtypes were made.
+            caller: calls the program; the frames above it are not the program's.
+        """
+        self._caller = caller
         self.calls: list[Recorded] = []
         self.ledger = Ledger(self.calls, births)
         self.phase = "forward"
@@ -173,6 +180,8 @@ class Recorder:
             for name, module in root.named_modules()
             if name
             and id(module) not in self.called
+            # TorchScript's interpreter calls the modules inside of one.
+            and not isinstance(module, torch.jit.ScriptModule)
             and type(module).forward is not torch.nn.Module.forward
             and not isinstance(module, _IDLE)
             and not any(
@@ -205,13 +214,17 @@ class Recorder:
         module = self._stack[-1]
         if type(module) is str:
             return module
-        return self._names.get(id(module)) or type(module).__name__
+        # Of TorchScript the name of the class that it was made from.
+        kind = getattr(module, "original_name", type(module).__name__)
+        return self._names.get(id(module)) or str(kind)
 
     def _site(self) -> tuple[CodeType, int] | None:
         frame: FrameType | None = sys._getframe(2)
         user = self._user
         while frame is not None:
             code = frame.f_code
+            if code is self._caller:
+                return None
             known = user.get(code)
             if known is None:
                 known = user[code] = code in self._graphs or is_user_code(code.co_filename)

@@ -21,8 +21,8 @@ FIXED = {
         "writes them, without which they stay what they were"
     ),
     "TorchScript": (
-        "what TorchScript fixed in the program: in a traced one branches, and devices as constants; and the "
-        "interpreter's own optimizations, which replace operators after some runs"
+        "what TorchScript fixed in the program: of a traced one branches, and devices as constants; the lines of its "
+        "calls; and what its optimizer makes of them after some runs"
     ),
 }
 

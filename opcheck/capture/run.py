@@ -18,6 +18,7 @@ from opcheck.capture import (
     exported,
     lost_gradients,
     refused,
+    scripted,
     tracers,
 )
 from opcheck.capture.births import Births
@@ -179,6 +180,7 @@ def prepare(
     exported.check_inputs(model, inputs.args, inputs.kwargs, request.model)
     exported.read_on_mps(model, accelerated=loaded.accelerated)
     set_training(model, request.model, training=step is not None)
+    model = scripted.on_mps(model, request.model)
     tracer = (fixed(model) if request.tracer == DEFAULT_TRACER else "") or request.tracer
     say(f"tracing with {request.tracer}")
     model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
@@ -189,7 +191,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
     """Run what was prepared once on the simulated Mac, and turn what was recorded into a trace."""
     model, inputs, step, births, saved, eager, packages, tracer = prepared
     registrations = dict(load_lists().operators(str(target.torch)))
-    recorder, mover = Recorder(births), Mover(KEEP_ELEMENTS, births)
+    recorder, mover = Recorder(births, _call.__code__), Mover(KEEP_ELEMENTS, births)
     mover.module(model)
     args, kwargs = mover.value(inputs.args, "args"), mover.value(inputs.kwargs, "kwargs")
     say("running on the simulated Mac")

@@ -596,3 +596,46 @@ def test_a_damaged_archive_exits_with_2(net: Path, capsys: pytest.CaptureFixture
     _cut(net)
     assert run(["audit", str(net)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def _checkpoint(file: Path, mark: Path) -> None:
+    torch.save({"weight": Runs(mark)}, file)
+
+
+def _old_checkpoint(file: Path, mark: Path) -> None:
+    torch.save({"weight": Runs(mark)}, file, _use_new_zipfile_serialization=False)
+
+
+def _plain_pickle(file: Path, mark: Path) -> None:
+    file.write_bytes(pickle.dumps(Runs(mark), protocol=4))
+
+
+def _torchscript(file: Path, mark: Path) -> None:
+    _write(file, {"net/code/__torch__.py": str(mark).encode(), "net/constants.pkl": b"x"})
+
+
+def _safetensors(file: Path, mark: Path) -> None:
+    header = json.dumps({"__metadata__": {"a": str(mark)}}).encode()
+    file.write_bytes(struct.pack("<Q", len(header)) + header)
+
+
+OTHERS = {
+    "a checkpoint of torch.save": _checkpoint,
+    "a pickle, as torch.save wrote it before 1.6": _old_checkpoint,
+    "a pickle": _plain_pickle,
+    "a TorchScript archive": _torchscript,
+    "a safetensors file": _safetensors,
+}
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pth", ".ckpt", ".pt2", ""])
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_files_are_named_and_not_read(
+    tmp_path: Path, mark: Path, kind: str, suffix: str
+) -> None:
+    file = tmp_path / f"model{suffix}"
+    OTHERS[kind](file, mark)
+    message = _refusal(file)
+    assert f" is {kind}, not a" in message or suffix == ".pt2"
+    with pytest.raises(ModelLoadError, match=r"file\.py:attribute"):
+        load(str(file))
