@@ -3,11 +3,15 @@
 import os
 import sys
 
-# python -m puts the working directory first: a msgspec.py there would run in place of the library.
-_HERE = os.getcwd()  # noqa: PTH109  (pathlib is not imported yet, and may be such a file)
-if sys.path[0] in {"", _HERE} and not __file__.startswith(os.path.join(_HERE, "opcheck", "")):  # noqa: PTH118
+# python -m puts the working directory first: a msgspec.py there would run in place of the library.  pathlib is not
+# imported yet, and may be such a file.
+try:
+    _HERE = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118
+except OSError:  # it is gone, and nothing is imported from it
+    _HERE = ""
+if os.path.join(sys.path[0], "") == _HERE and not __file__.startswith(_HERE):  # noqa: PTH118
     del sys.path[0]
 
-from opcheck.cli import main  # noqa: E402
+from opcheck.cli import main
 
 main()

@@ -21,8 +21,6 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
-import msgspec
-
 #: In the environment of a child and of all that it starts: how they are found again, also in another session.
 MARK = "OPCHECK_PROCESS"
 #: bytes of an answer: more are a mistake, or an attack on our memory
@@ -398,6 +396,8 @@ class Answers(Generic[Message]):
 
     def __init__(self, lines: Lines, kind: Any) -> None:
         self._lines = lines
+        import msgspec  # noqa: PLC0415  (the command line imports this module for its help, too)
+
         self._decoder = msgspec.json.Decoder(kind)
 
     def next(self, deadline: float) -> Message | None:
@@ -422,7 +422,10 @@ def decoded(line: bytes, decoder: Any) -> Any:
     """
     try:
         return decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # msgspec.DecodeError and UnicodeError are ValueErrors
         message = f"{line[:80].decode(errors='replace')!r} ({error})"
         raise GarbledError(message) from error
 

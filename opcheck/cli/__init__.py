@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -103,6 +104,9 @@ def opcheck(ctx: click.Context) -> int:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    from opcheck.cli import output  # noqa: PLC0415  (it imports what a completion does not need)
+
+    output.open_streams()
     children.heed_signals()
     sys.exit(run(sys.argv[1:] if args is None else args))
 
@@ -125,7 +129,7 @@ def run(args: Sequence[str]) -> int:
     except SystemExit:
         return _PIPE_CLOSED
     except OSError as error:
-        return _disk_full(error) if error.errno == errno.ENOSPC else _bug()
+        return _not_written(error)
     except Exception:  # noqa: BLE001  (left to Python it would exit with 1, which means findings)
         return _bug()
     return code
@@ -142,15 +146,22 @@ def _stopped(error: OpcheckError, args: Sequence[str]) -> int:
 
 def _tell(text: str) -> None:
     """Write lines to stderr: what they quote is a model's, a file's or an argument's."""
-    click.echo(for_stderr(text), err=True)
+    # Where it cannot be written, nobody reads it.
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(for_stderr(text), err=True)
 
 
-def _disk_full(error: OSError) -> int:
+def _not_written(error: OSError) -> int:
+    """Say what the system refused: a disk that is full, a stream that is closed, a folder that is gone."""
     from opcheck.cli import output  # noqa: PLC0415  (only where it is needed)
 
     output.close()
     full = UsageError(
-        f"cannot write: {error.strerror}", context="stdout, or a file", hint="free some space"
+        f"cannot read or write: {error.strerror or error}",
+        context=str(error.filename or "stdout, or a file"),
+        hint="free some space"
+        if error.errno == errno.ENOSPC
+        else "see that it is there and open, and that you may use it",
     )
     output.note(str(full))
     return full.exit_code

@@ -42,6 +42,28 @@ def emit(text: str) -> None:
             ) from error
 
 
+def open_streams() -> None:
+    """Open the standard streams that the process was started without.
+
+    Python has None for them, and the next file that is opened takes their number: the pipe to a child, say.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(_null(0, os.O_RDONLY), closefd=False, encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        # Opened for reading: what is written there is lost, and that is an error.
+        sys.stdout = open(_null(1, os.O_RDONLY), "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(_null(2, os.O_WRONLY), "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+
+
+def _null(number: int, flags: int) -> int:
+    opened = os.open(os.devnull, flags)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+    return number
+
+
 def close() -> None:
     """Write nothing more to stdout: Python flushes it again when it exits, and would complain then."""
     with contextlib.suppress(OSError, ValueError):

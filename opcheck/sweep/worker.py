@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -19,7 +20,16 @@ import msgspec
 from opcheck import __version__
 from opcheck.capture.parent import environment
 from opcheck.capture.request import CaptureRequest
-from opcheck.children import Answers, Child, GarbledError, LateError, Lines, leave_safe_path, python
+from opcheck.children import (
+    Answers,
+    Child,
+    GarbledError,
+    LateError,
+    Lines,
+    end_with_parent,
+    leave_safe_path,
+    python,
+)
 from opcheck.errors import CaptureError, UsageError
 from opcheck.sweep.attribution import audited
 from opcheck.sweep.records import (
@@ -55,6 +65,9 @@ def work(task: bytes) -> bytes:
         CaptureError: the server cannot be started here.
     """
     leave_safe_path()
+    if multiprocessing.current_process().name.startswith("LokyProcess"):
+        # A scheduler's worker has a parent of another kind: a thread of it, which may end before.
+        end_with_parent()
     asked = msgspec.json.decode(task, type=Task)
     _same_versions(asked.versions)
     # One after the other: the server answers one request at a time.

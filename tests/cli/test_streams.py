@@ -1,0 +1,73 @@
+"""Standard streams that are closed, full, or read by nobody are no bug of opcheck's."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from opcheck.children import python
+
+
+def shell(tmp_path: Path, arguments: str, rest: str) -> subprocess.CompletedProcess[str]:
+    command = f"{shlex.join(python('-m', 'opcheck'))} {arguments} {rest}"
+    return subprocess.run(
+        ["/bin/bash", "-c", f"set -o pipefail; {command}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+
+
+@pytest.mark.parametrize("arguments", ["op add", "op add --help", "--version", "scan a.py"])
+@pytest.mark.parametrize(
+    ("closed", "reason"),
+    [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")],
+)
+def test_stdout_that_takes_nothing_is_three_lines(
+    tmp_path: Path, arguments: str, closed: str, reason: str
+) -> None:
+    (tmp_path / "a.py").write_text("x.cuda()\n")
+    done = shell(tmp_path, arguments, closed)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 3
+    assert reason in done.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize(
+    ("arguments", "code"), [("op add", 0), ("op nonsense", 2), ("nonsense", 2), ("", 2)]
+)
+def test_stderr_that_takes_nothing_changes_no_exit_code(
+    tmp_path: Path, closed: str, arguments: str, code: int
+) -> None:
+    assert shell(tmp_path, arguments, closed).returncode == code
+
+
+def test_no_stdin_is_an_empty_one(tmp_path: Path) -> None:
+    done = shell(tmp_path, "observe -", "<&-")
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+
+
+def test_a_file_is_written_where_stdout_is_closed(tmp_path: Path) -> None:
+    assert shell(tmp_path, "op add -o op.json", ">&-").returncode == 0
+    assert (tmp_path / "op.json").is_file()
+
+
+def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
+    done = shell(tmp_path, "matrix", "| head -1")
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
+
+
+def test_a_working_directory_that_is_gone_is_three_lines(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    script = f"cd {gone} && rmdir {gone} && {shlex.join(python('-m', 'opcheck'))} audit m.py:M"
+    gone.mkdir()
+    done = subprocess.run(
+        ["/bin/bash", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
