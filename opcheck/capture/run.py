@@ -28,7 +28,7 @@ from opcheck.capture.inputs import inputs_for
 from opcheck.capture.lifetimes import lifetimes
 from opcheck.capture.lines import display_path, is_user_code
 from opcheck.capture.load import Loaded, load
-from opcheck.capture.modes import fixed, set_training
+from opcheck.capture.modes import fixed, refuse_fixed, set_training
 from opcheck.capture.move import Mover
 from opcheck.capture.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
 from opcheck.capture.request import DEFAULT_TRACER
@@ -175,6 +175,9 @@ def prepare(
     births = Births()
     with mps_backend(target), uncompiled(eager), births.while_loading(), names_of_the_target():
         loaded = live or load(request.model, request.config, dtype=request.dtype)
+        if step is not None and isinstance(loaded.model, torch.nn.Module):
+            # Before labels are looked for among its arguments: a traced module has no signature.
+            refuse_fixed(loaded.model, request.model)
         inputs = called_with(loaded, request)
     model = loaded.model if isinstance(loaded.model, torch.nn.Module) else AsModule(loaded.model)
     exported.check_inputs(model, inputs.args, inputs.kwargs, request.model)

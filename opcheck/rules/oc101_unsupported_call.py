@@ -13,6 +13,7 @@ from opcheck.versions import Version
 #: What to do about a refusal, by its limitation's id.
 _NEXT = {
     "device_mismatch": "move every tensor of the call to one device: .to('mps')",
+    "indices_on_mps": "move them to the CPU: .cpu()",
     # What logs and observed runs add (opcheck/observe/log_report.py).
     "cuda_required": "choose the device at run time; `opcheck scan PATH` lists every line that asks for CUDA",
     "out_of_memory": "make it smaller: a smaller batch or dtype, fewer tensors alive; opcheck audit --memory estimates",

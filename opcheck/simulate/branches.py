@@ -216,7 +216,7 @@ def tensor_split(_ask: Questions) -> Callable[..., Any]:
             FLIGHT.refuse(
                 aten.tensor_split.tensor_indices_or_sections,
                 (x, indices, dim),
-                "device_mismatch",
+                "indices_on_mps",
                 "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on mps:0",
             )
             # The audit goes on as if they were on the CPU.

@@ -215,7 +215,7 @@ class Simulator(TorchDispatchMode):
             refusal = _device_mismatch(route, found)
         lengths = mismatch.misplaced_lengths(route.name, found) if on_mps else None
         if lengths is not None:
-            refusal = ("device_mismatch", lengths)
+            refusal = ("indices_on_mps", lengths)
         if refusal is None and FLIGHT.draws_on_cpu and kwargs.get("generator") is not None:
             refusal = _CPU_GENERATOR
         return refusal

@@ -154,7 +154,7 @@ def test_eigenvalues_alone_have_an_operator_since_2_3(release: str, *, values: b
 def test_tensor_split_refuses_indices_on_mps() -> None:
     calls = recorded(torch.tensor_split, torch.arange(6), torch.tensor([2, 4])).calls
     refusals = [entry.call.refusal for entry in calls if entry.call.refusal]
-    assert [identity for identity, _ in refusals] == ["device_mismatch"]
+    assert [identity for identity, _ in refusals] == ["indices_on_mps"]
 
 
 def test_every_twin_says_why_and_names_an_overload_that_exists() -> None:
