@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from hypothesis import settings
 
 from opcheck.oplists.registrations import OpLists, load
+from tests.browser import CHROMIUM, session
 
 # Tests do not time themselves: a machine may be busy.
 settings.register_profile("opcheck", deadline=None)
@@ -16,6 +20,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files anew, then check them"
     )
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, started once: that alone takes seconds on a busy machine."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here")
+    pytest.importorskip("playwright.sync_api", reason="no playwright here: the extra dev")
+    with session() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -16,8 +17,8 @@ from opcheck.oplists.registrations import OpLists
 from opcheck.report.html.markup import embedded
 from opcheck.report.matrix import page
 from opcheck.report.matrix.plot import plot
+from tests.browser import dom
 from tests.made import make_lists
-from tests.report.browser import CHROMIUM, dom
 
 SOME = ("aten::nonzero", "aten::nonzero.out", "aten::relu", "aten::embedding_renorm_", "aten::mode")
 
@@ -73,21 +74,20 @@ def shown(text: str) -> list[str]:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
-def test_the_page_works_in_a_browser(some: Coverage, tmp_path: Path) -> None:
+def test_the_page_works_in_a_browser(browser: Any, some: Coverage, tmp_path: Path) -> None:
     path = tmp_path / "matrix.html"
     path.write_text(page.render(some, "2.15"), encoding="utf-8")
-    everything = dom(path, "", tmp_path)
+    everything = dom(browser, path)
     assert shown(everything) == sorted(SOME)
     assert "5 overloads of torch 2.15" in everything
-    assert shown(dom(path, "#status=fallback", tmp_path)) == [
+    assert shown(dom(browser, path, "#status=fallback")) == [
         "aten::embedding_renorm_",
         "aten::mode",
     ]
-    assert shown(dom(path, "#q=nonzero&out=0", tmp_path)) == ["aten::nonzero"]
+    assert shown(dom(browser, path, "#q=nonzero&out=0")) == ["aten::nonzero"]
     # Of float64 no tensor can be made: nothing is native.
-    assert shown(dom(path, "#status=native&dtype=float64", tmp_path)) == []
-    old = dom(path, "#op=aten::nonzero&torch=1.13&status=fallback_always", tmp_path)
+    assert shown(dom(browser, path, "#status=native&dtype=float64")) == []
+    old = dom(browser, path, "#op=aten::nonzero&torch=1.13&status=fallback_always")
     assert shown(old) == ["aten::embedding_renorm_", "aten::nonzero"]
     assert 'class="detail"' in old
     assert "torch 1.13: " in old

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.report.browser import CHROMIUM
-from tests.site.browser import AXE, opened, serious, session
+from tests.browser import AXE, opened, serious
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here"),
-]
-sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright here: the extra dev")
+pytestmark = pytest.mark.browser
 
 #: One of each sort of page.
 PAGES = (
@@ -33,12 +27,6 @@ PAGES = (
     "rule/stft_conv.html",
     "rule/OC101.html",
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with session() as found:
-        yield found
 
 
 def test_no_page_has_an_error_or_scrolls_sideways(browser: Any, small: Path) -> None:

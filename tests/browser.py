@@ -1,14 +1,25 @@
-"""Chromium by playwright, and axe in it."""
+"""The Chromium of the machine by playwright, and axe in it: one browser for all tests of a process (conftest.py)."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.report.browser import CHROMIUM
+#: Milliseconds that playwright waits for the browser: a machine may be busy.
+_PATIENCE = 1_200_000
+
+CHROMIUM = next(
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
+)
 
 
 def _axe() -> Path | None:
@@ -27,7 +38,9 @@ def session() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as api:
-        browser = api.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = api.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=_PATIENCE
+        )
         try:
             yield browser
         finally:
@@ -48,6 +61,7 @@ def opened(
         java_script_enabled=script,
         bypass_csp=not csp,
     )
+    context.set_default_timeout(_PATIENCE)
     page = context.new_page()
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
@@ -56,6 +70,18 @@ def opened(
         yield page, said
     finally:
         context.close()
+
+
+def dom(browser: Any, path: Path, fragment: str = "") -> str:
+    """The page after its script ran and drew; whatever the console says fails."""
+    with opened(browser, csp=True) as (page, said):
+        page.goto(f"{path.as_uri()}{fragment}")
+        page.evaluate(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+        content: str = page.content()
+    assert said == []
+    return content
 
 
 def serious(page: Any, path: Path | None = None) -> list[str]:
