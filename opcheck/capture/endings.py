@@ -16,8 +16,8 @@ from opcheck.errors import OpcheckError
 from opcheck.model import Problem, SourceLocation
 from opcheck.oplists.packages import packages
 from opcheck.oplists.python_names import python_names
+from opcheck.simulate.mirror import OutsideError
 from opcheck.simulate.shapes import DataDependentError, NotSimulatedError
-from opcheck.simulate.tensor import OutsideError
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcheck.capture.births import birth
 from opcheck.simulate.specs import Spec, spec_of
-from opcheck.simulate.tensor import MPSTensor
+from opcheck.simulate.tensor import is_on_mps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,10 +70,11 @@ class Ledger:
 
     def ref(self, tensor: torch.Tensor) -> Ref:
         """The name of a tensor; its memory is watched from here on."""
-        if type(tensor) is MPSTensor:
-            memory = tensor.memory
+        if is_on_mps(tensor):
+            known = tensor._mps
+            memory = known.memory
             memory.watcher = self._gave_back
-            return Ref(tensor.number, memory.number, tensor.spec)
+            return Ref(known.number, memory.number, known.spec)
         number = self._number(tensor)
         return Ref(number, number, spec_of(tensor, "cpu"))
 

@@ -12,7 +12,7 @@ from opcheck.capture.lifetimes import Placed
 from opcheck.errors import CaptureError
 from opcheck.model import Birth, OpCall, TensorSpec
 from opcheck.simulate.shapes import NotSimulatedError, check_layout
-from opcheck.simulate.tensor import parameter_to_mps, to_mps
+from opcheck.simulate.tensor import MPSTensor, parameter_to_mps, to_mps
 
 if TYPE_CHECKING:
     from opcheck.capture.births import Births, Made
@@ -52,7 +52,7 @@ class Mover:
     def __init__(self, keep: int, births: Births | None = None) -> None:
         self._keep = keep
         self._births = births
-        self._moved: dict[int, torch.Tensor] = {}
+        self._moved: dict[int, tuple[torch.Tensor, MPSTensor]] = {}
         #: the number of each moved tensor -> its name
         self.names: dict[int, str] = {}
         self.moves: list[Move] = []
@@ -88,7 +88,7 @@ class Mover:
     def _move(self, tensor: torch.Tensor, name: str, kind: str) -> torch.Tensor:
         known = self._moved.get(id(tensor))
         if known is not None:
-            return known
+            return known[1]
         try:
             check_layout(tensor)
         except NotSimulatedError as error:
@@ -96,26 +96,29 @@ class Mover:
                 str(error), context=name, hint="give it in a dense layout, if the model takes that"
             ) from error
         is_parameter = kind == "parameter"
+        made = None
+        if tensor.dtype not in PLAIN_DTYPES and self._births is not None:
+            made = self._births.of(tensor)
         move = parameter_to_mps if is_parameter else to_mps
         moved = move(tensor, keep=self._keep)
-        self._moved[id(tensor)] = moved
-        # The id must not be given to another tensor while the table is in use.
-        moved._moved_from = tensor  # type: ignore[attr-defined]
-        self.names[moved.number] = name
+        # With the tensor, whose id must not be given to another while the table is in use.
+        self._moved[id(tensor)] = (tensor, moved)
+        number, storage = moved._mps.number, moved._mps.memory.number
+        self.names[number] = name
         size = tensor.numel() * tensor.element_size()
-        self.placed[moved.memory.number] = Placed(kind, name, size)
+        self.placed[storage] = Placed(kind, name, size)
         if is_parameter:
             self.elements += tensor.numel()
             self.bytes += size
         if tensor.dtype not in PLAIN_DTYPES or tensor.layout is not torch.strided:
             self.moves.append(
                 Move(
-                    moved.number,
-                    moved.memory.number,
+                    number,
+                    storage,
                     name,
                     str(tensor.dtype).removeprefix("torch."),
                     tuple(tensor.shape),
-                    None if self._births is None else self._births.of(tensor),
+                    made,
                     str(tensor.layout).removeprefix("torch."),
                 )
             )

@@ -13,7 +13,7 @@ from opcheck.capture.guessed import Guessed, asker, only_checks
 from opcheck.capture.ledger import KeptCall, Ledger
 from opcheck.capture.lines import innermost, is_user_code, locate
 from opcheck.model import Problem, SourceLocation
-from opcheck.simulate.tensor import MPSTensor
+from opcheck.simulate.tensor import is_on_mps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,7 +185,7 @@ class Recorder:
             and type(module).forward is not torch.nn.Module.forward
             and not isinstance(module, _IDLE)
             and not any(
-                isinstance(tensor, MPSTensor) and tensor.number in used
+                is_on_mps(tensor) and tensor._mps.number in used
                 for tensor in (*module._parameters.values(), *module._buffers.values())
             )
         )

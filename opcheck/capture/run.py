@@ -44,9 +44,9 @@ from opcheck.simulate import told
 from opcheck.simulate.backend import mps_backend
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS
 from opcheck.simulate.mac import simulated_mac
+from opcheck.simulate.mirror import OutsideError
 from opcheck.simulate.public_names import names_of_the_target
 from opcheck.simulate.shapes import DataDependentError, NotSimulatedError
-from opcheck.simulate.tensor import OutsideError
 from opcheck.versions import Target, Version
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         on_mps: list[MPSTensor],
         device: torch.device,
     ) -> Any:
-        if not all(tensor.payload is not None for tensor in on_mps):
+        if not all(tensor._mps.payload is not None for tensor in on_mps):
             # A composite's body is being followed (simulate/bodies.py), on tensors without values.
             return super()._compute(route, key, args, kwargs, on_mps, device)
         if torch.is_inference_mode_enabled():

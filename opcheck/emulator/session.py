@@ -130,7 +130,6 @@ class Emulation:
                     simulator_type=Emulator,
                 ) as mac,
                 mac_surface(self.target, lambda: tally.allocated),
-                _parameters_kept(),
                 self._uncompiled(),
                 tally.followed(),
                 names_of_the_target(),
@@ -205,17 +204,6 @@ class Emulation:
             yield
         finally:
             torch.compile = before
-
-
-@contextlib.contextmanager
-def _parameters_kept() -> Iterator[None]:
-    """Module.to keeps the very parameters, so that an optimizer made before it still has them."""
-    before = torch.__future__.get_swap_module_params_on_conversion()
-    torch.__future__.set_swap_module_params_on_conversion(value=True)
-    try:
-        yield
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(value=before)
 
 
 def _line(error: BaseException) -> SourceLocation | None:

@@ -21,7 +21,7 @@ from opcheck.model import (
     SourceLocation,
     Verdict,
 )
-from opcheck.simulate.tensor import MPSTensor
+from opcheck.simulate.tensor import MPSTensor, is_on_mps
 from opcheck.wording import any_layer
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Tally:
             self.raised = _again(judged.error)
             raise self.raised
         for output in call.outputs:
-            if type(output) is MPSTensor and output.memory.watcher is None:
+            if is_on_mps(output) and output._mps.memory.watcher is None:
                 self._made(output)
         if judged.side == "cpu":
             self._copied(call)
@@ -130,7 +130,7 @@ class Tally:
         self._dtypes.setdefault((call.route.name, number), set()).update(judged.dtypes)
 
     def _made(self, tensor: MPSTensor) -> None:
-        memory, payload = tensor.memory, tensor.payload
+        memory, payload = tensor._mps.memory, tensor._mps.payload
         if payload is None:
             return
         if payload.layout is torch.strided:
@@ -146,10 +146,10 @@ class Tally:
 
     def _copied(self, call: Call) -> None:
         """What the fallback copies: every argument there, what was written and every result back."""
-        there = [t for t in call.inputs if type(t) is MPSTensor]
+        there = [t for t in call.inputs if is_on_mps(t)]
         known = {id(t) for t in there}
         written = set(call.route.writes)
-        back = [t for t in call.outputs if type(t) is MPSTensor and (written or id(t) not in known)]
+        back = [t for t in call.outputs if is_on_mps(t) and (written or id(t) not in known)]
         self._copies[0] += len(there)
         self._copies[1] += len(back)
         self._copies[2] += sum(t.numel() * t.element_size() for t in there)

@@ -12,7 +12,7 @@ from opcheck.capture.ledger import KeptCall, Ref
 from opcheck.emulator.errors import error_of, warning_of
 from opcheck.judge import judge, outcome
 from opcheck.simulate.specs import spec_of
-from opcheck.simulate.tensor import MPSTensor
+from opcheck.simulate.tensor import is_on_mps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,12 +118,12 @@ def _key(call: Call) -> tuple[Any, ...]:
 
 
 def _kinds(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-    return tuple([(type(t) is MPSTensor, t.dtype, t.layout) for t in tensors])
+    return tuple([(is_on_mps(t), t.dtype, t.layout) for t in tensors])
 
 
 def _refs(tensors: Sequence[torch.Tensor]) -> tuple[Ref, ...]:
     """The tensors by name; a verdict does not ask which is which."""
     return tuple(
-        Ref(0, 0, tensor.spec if type(tensor) is MPSTensor else spec_of(tensor, "cpu"))
+        Ref(0, 0, tensor._mps.spec if is_on_mps(tensor) else spec_of(tensor, "cpu"))
         for tensor in tensors
     )

@@ -15,7 +15,7 @@ import torch
 from torch._C import DispatchKey, DispatchKeySet
 
 from opcheck.oplists.registrations import load
-from opcheck.simulate.tensor import MPSTensor
+from opcheck.simulate.tensor import MPSTensor, is_on_mps
 from opcheck.versions import Span, Version
 
 if TYPE_CHECKING:
@@ -99,14 +99,12 @@ def warning_for(target: Target, dtype: torch.dtype) -> str | None:
 
 def _eligible(value: Any) -> bool:
     # autocast_mode.h, is_eligible
-    return (
-        type(value) is MPSTensor and value.is_floating_point() and value.dtype is not torch.float64
-    )
+    return is_on_mps(value) and value.is_floating_point() and value.dtype is not torch.float64
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
     kind = type(value)
-    if kind is MPSTensor:
+    if is_on_mps(value):
         return _cached_cast(value, dtype) if _eligible(value) and value.dtype != dtype else value
     if kind is list or kind is tuple:
         return kind(_cast(item, dtype) for item in value)

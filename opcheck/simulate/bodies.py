@@ -12,7 +12,7 @@ import torch
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.routes import unwrapped
 from opcheck.simulate.specs import spec_of
-from opcheck.simulate.tensor import MPSTensor, wrap
+from opcheck.simulate.tensor import is_on_mps, wrap
 from opcheck.versions import Span, Target, Version
 
 if TYPE_CHECKING:
@@ -246,8 +246,8 @@ def follow(simulator: Simulator, route: Route, args: Any, kwargs: Any) -> tuple[
 
 def _valueless(value: Any) -> Any:
     kind = type(value)
-    if kind is MPSTensor:
-        return wrap(value.spec)
+    if is_on_mps(value):
+        return wrap(value._mps.spec)
     if kind is list or kind is tuple:
         return kind(_valueless(item) for item in value)
     if kind is dict:

@@ -1,4 +1,4 @@
-"""Copies between the devices, with the gradients that come back, and tensors that change sides in place."""
+"""Copies between the devices, with the gradients that come back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from opcheck.simulate.flight import FLIGHT
 class _Crossing(torch.autograd.Function):
     """A copy to another device, whose gradient is copied back: to C++ both devices are one."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:
         return torch.ops.aten._to_copy.default(tensor, **options)
@@ -19,11 +21,16 @@ class _Crossing(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         del output
+        ctx.options = inputs[1]
         ctx.origin = {"device": inputs[0].device, "dtype": inputs[0].dtype}
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
         return copied(grad, **ctx.origin), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor, _options: None) -> torch.Tensor:
+        return copied(tangent, **ctx.options)
 
 
 def copied(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
@@ -36,16 +43,3 @@ def copied(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
             moved: torch.Tensor = _Crossing.apply(tensor, options)
             return moved
         return torch.ops.aten._to_copy.default(tensor, **options)
-
-
-def swap(tensor: torch.Tensor, value: torch.Tensor) -> None:
-    """``tensor.data = value`` between two devices: the same object, from now on of the other class."""
-    grad, tensor.grad = tensor.grad, None
-    requires_grad = tensor.requires_grad
-    fresh = value.detach()
-    if isinstance(tensor, torch.nn.Parameter):
-        fresh = torch.nn.Parameter(fresh, requires_grad)
-    else:
-        fresh.requires_grad_(requires_grad)
-    torch.utils.swap_tensors(tensor, fresh)
-    tensor.grad = grad

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
-from opcheck.simulate import indexing, optimizers, sparse
-from opcheck.simulate.crossing import copied, swap
+from opcheck.simulate import indexing, methods, optimizers, sparse
 from opcheck.simulate.flight import FLIGHT
-from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, parse_to
+from opcheck.simulate.methods import as_device
+from opcheck.simulate.tensor import MPS_DEVICE, is_on_mps
 
-#: torch/nn/parameter.py detaches what is of another class than Tensor, as nothing on a Mac is.
-_MAKES_PARAMETER = torch.nn.Parameter.__new__.__code__
 _DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach_}
-_TO = {torch.Tensor.to}
-_PIN = {torch.Tensor.pin_memory}
-_TO_MPS = {getattr(torch.Tensor, name) for name in ("mps",) if hasattr(torch.Tensor, name)}
+_TO = torch.Tensor.to
+_PIN = torch.Tensor.pin_memory
 _REPLACED: dict[Any, Callable[..., Any]] = {
+    **methods.REPLACED,
     indexing.GET: indexing.get,
     indexing.SET: indexing.put,
     **optimizers.REPLACED,
@@ -29,7 +26,9 @@ _REPLACED: dict[Any, Callable[..., Any]] = {
 }
 #: make a tensor of Python data, in which C++ would read the numbers of tensors below the simulation's key
 _FROM_DATA = {torch.tensor, torch.as_tensor}
-_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]  # a descriptor
+
+#: the level of torch.func's transforms; None outside of them
+_in_func_transform = torch._C._functorch.maybe_current_level
 
 Watcher = Callable[[Callable[..., Any], Any, Any, Any], None]
 
@@ -49,23 +48,28 @@ class DeviceMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """See one API call."""
         kwargs = kwargs or {}
+        if types and methods.hooks_run(types):
+            return self._handed_on(func, types, args, kwargs)
         device = kwargs.get("device")
         if device is None and as_device(_device.CURRENT_DEVICE) is MPS_DEVICE and _makes(func):
             # torch.set_default_device: its mode is always below this one (torch/utils/_device.py).
             device = MPS_DEVICE
             kwargs = {**kwargs, "device": device}
-        if device is not None and func not in _TO:
+        if device is not None and func is not _TO:
             # A string without an index is a device that C++ would initialize.
             kwargs = {**kwargs, "device": as_device(device)}
-        instead = _instead(func, args, kwargs)
-        if instead is not None:
-            return instead
+        if func is _PIN:
+            # Asks the accelerator of the build for its allocator; pages that are pinned change no operator call.
+            return args[0]
         if func in _FROM_DATA and args:
             args = (_read(args[0]), *args[1:])
         before = (FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine)
-        FLIGHT.on_mps = device is None and _any_on_mps(args, kwargs)
+        FLIGHT.on_mps = device is None and (
+            _any_on_mps(args, kwargs)
+            or (_in_func_transform() is not None and methods.any_inside((*args, *kwargs.values())))
+        )
         FLIGHT.engine = False
-        FLIGHT.detaches = func in _DETACH and sys._getframe(1).f_code is not _MAKES_PARAMETER
+        FLIGHT.detaches = func in _DETACH
         generator = kwargs.get("generator")
         if generator is not None:
             FLIGHT.draws_on_cpu = generator.device.type == "cpu"
@@ -82,40 +86,27 @@ class DeviceMode(TorchFunctionMode):
         finally:
             FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine = before
             FLIGHT.draws_on_cpu = False
-        if self._on_cpu is not None and type(result) is torch.Tensor:
+        if self._on_cpu is not None and type(result) is torch.Tensor and not is_on_mps(result):
             self._on_cpu(func, args, kwargs, result)
         return result
 
-
-def _instead(func: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
-    """What the call comes to where it is not made; None: it is."""
-    if func in _TO and type(args[0]) is not MPSTensor:
-        return _moved(*args, **kwargs)
-    if func in _PIN:
-        # Asks the accelerator of the build for its allocator; pages that are pinned change no operator call.
-        return cast("torch.Tensor", args[0])
-    if func in _TO_MPS:
-        return copied(args[0], device=MPS_DEVICE)
-    if func == _SET_DATA and type(args[0]) is not type(args[1]) is MPSTensor:
-        swap(*args)
-        return cast("torch.Tensor", args[0])
-    return None
-
-
-def as_device(device: Any) -> Any:
-    """``mps`` as ``mps:0``, and so the index of the accelerator; anything else as it is."""
-    if type(device) is int:
-        return torch.device("mps", device) if device else MPS_DEVICE
-    if device == "mps" or (isinstance(device, torch.device) and device.type == "mps"):
-        return MPS_DEVICE
-    return device
+    def _handed_on(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Let a subclass's own hook see the call first, as torch does; what that calls comes here again."""
+        with self:
+            for kind in types:
+                result = kind.__torch_function__(func, types, args, kwargs)
+                if result is not NotImplemented:
+                    return result
+        names = [kind.__name__ for kind in types]
+        message = f"no implementation found for '{func}' on types that implement __torch_function__: {names}"
+        raise TypeError(message)
 
 
 def _read(data: Any) -> Any:
     """Nested data with the values of its tensors in place of them."""
     if type(data) is not list and type(data) is not tuple:
         return data
-    return [each.tolist() if type(each) is MPSTensor else _read(each) for each in data]
+    return [each.tolist() if is_on_mps(each) else _read(each) for each in data]
 
 
 def _makes(func: Any) -> bool:
@@ -125,27 +116,9 @@ def _makes(func: Any) -> bool:
 def _any_on_mps(args: Any, kwargs: Any) -> bool:
     for value in args:
         kind = type(value)
-        if kind is MPSTensor:
+        if kind is list or kind is tuple:
+            if _any_on_mps(value, {}):
+                return True
+        elif isinstance(value, torch.Tensor) and value._mps is not None:  # type: ignore[attr-defined]
             return True
-        if (kind is list or kind is tuple) and _any_on_mps(value, {}):
-            return True
-    return any(type(value) is MPSTensor for value in kwargs.values())
-
-
-def _moved(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor | None:
-    if not any(_names_mps(value) for value in (*args, *kwargs.values())):
-        return None
-    _device, dtype, non_blocking, memory_format, _copy = parse_to(
-        *(as_device(value) for value in args),
-        **{name: as_device(value) for name, value in kwargs.items()},
-    )
-    options: dict[str, Any] = {"device": MPS_DEVICE, "dtype": dtype, "non_blocking": non_blocking}
-    if memory_format is not None:
-        options["memory_format"] = memory_format
-    return copied(tensor, **options)
-
-
-def _names_mps(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return type(value) is MPSTensor
-    return as_device(value) is MPS_DEVICE
+    return any(is_on_mps(value) for value in kwargs.values())

@@ -18,7 +18,7 @@ from opcheck.simulate.nodes import Nodes
 from opcheck.simulate.routes import Kind, Route, make_route, unwrapped
 from opcheck.simulate.shapes import NotSimulatedError
 from opcheck.simulate.specs import DICT, LIST, Spec, ambient, encode, spec_of
-from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, wrap
+from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor, detached, is_on_mps, placement, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,6 +59,10 @@ _CPU_GENERATOR = (
 )
 
 _CPU = torch.device("cpu")
+
+#: what C++ makes of a Python number has one of these dtypes, and no float64 is on MPS.
+_OF_NUMBERS = frozenset({torch.int64, torch.float64, torch.complex128, torch.bool})
+_ZERO = "aten::_efficientzerotensor"
 
 #: what C++ takes on MPS where it takes the wider one elsewhere (ATen/AccumulateType.h, toAccumulateType)
 _NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
@@ -143,7 +147,7 @@ class Simulator(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Route one call."""
-        if any(kind is not MPSTensor and _takes_itself_apart(kind) for kind in types):
+        if types and any(_takes_itself_apart(kind) for kind in types):
             # A tensor subclass takes itself apart first (NestedTensor, torchao's): its parts come here.
             self._routes.get(func) or self._route(func)
             return NotImplemented
@@ -163,11 +167,14 @@ class Simulator(TorchDispatchMode):
         for name, value in kwargs.items():
             parts.append(name)
             parts.append(_encode(value, found))
-        on_mps = [tensor for tensor in found if type(tensor) is MPSTensor]
+        on_mps: list[Any] = [t for t in found if t._mps is not None]  # type: ignore[attr-defined]
         if not on_mps and not self._creates_on_mps(route, kwargs):
             self.elsewhere += 1
             self._nodes.note(on_mps=False)
             return func(*args, **kwargs)
+        if route.name == _ZERO and not args[0] and kwargs.get("dtype") in _OF_NUMBERS:
+            # The tangent of a Python number, which is on the CPU as the number is (VariableType.cpp).
+            return torch.zeros((), dtype=kwargs["dtype"])
         self._nodes.note(on_mps=True)
         if route.kind is not Kind.LEAF:
             return self._run_body(route, args, kwargs)
@@ -300,7 +307,7 @@ class Simulator(TorchDispatchMode):
         on_mps: list[MPSTensor],
         device: torch.device,
     ) -> Any:
-        known = all(t.payload is not None and t.memory.known for t in on_mps)
+        known = all(t._mps.payload is not None and t._mps.memory.known for t in on_mps)
         known = known and route.func not in self._unrunnable
         if not known:
             return self._compute_unknown(route, key, args, kwargs, device)
@@ -357,7 +364,7 @@ class Simulator(TorchDispatchMode):
         self._sink.guess(operator, answer)
 
     def _fitted(self, route: Route, args: Any, kwargs: Any) -> Any:
-        if type(args[0]) is not MPSTensor:
+        if not is_on_mps(args[0]):
             return args
         fitted = fitting.FIT[route.name](args, kwargs)
         if fitted is None:
@@ -383,8 +390,8 @@ class Simulator(TorchDispatchMode):
             outputs = torch.zeros(outputs.shape, dtype=outputs.dtype)
         for index in route.writes:
             for written in _written(route, index, args, kwargs):
-                if type(written) is MPSTensor and written.payload is not None:
-                    refresh(written, spec_of(written.payload))
+                if is_on_mps(written) and written._mps.payload is not None:
+                    refresh(written, spec_of(written._mps.payload))
         if not route.returns:
             return outputs
         if route.returns_list:
@@ -421,7 +428,7 @@ class Simulator(TorchDispatchMode):
         if device is _CPU:
             return value
         shapes.check_layout(value)
-        memory = base.memory if relation == "view" and type(base) is MPSTensor else None
+        memory = base._mps.memory if relation == "view" and is_on_mps(base) else None
         wrapped = wrap(spec_of(value), value, memory)
         _set_bits(wrapped, conjugate=value.is_conj(), negative=value.is_neg())
         return wrapped
@@ -431,10 +438,10 @@ class Simulator(TorchDispatchMode):
     ) -> Any:
         for index, specs in zip(route.writes, result.written, strict=True):
             for written, spec in zip(_written(route, index, args, kwargs), specs, strict=True):
-                if type(written) is MPSTensor:
+                if is_on_mps(written):
                     if (route.name, index) not in shapes.UNWRITTEN:
-                        written.memory.known = False
-                    if spec is not None and spec is not written.spec:
+                        written._mps.memory.known = False
+                    if spec is not None and spec is not written._mps.spec:
                         refresh(written, spec)
                 else:
                     written.copy_(self._copied_to_host(spec_of(written)))
@@ -459,9 +466,8 @@ class Simulator(TorchDispatchMode):
             return spec
         if device is _CPU:
             return self._copied_to_host(spec)
-        return wrap(
-            spec, None, base.memory if relation == "view" and type(base) is MPSTensor else None
-        )
+        memory = base._mps.memory if relation == "view" and is_on_mps(base) else None
+        return wrap(spec, None, memory)
 
     def _copied_to_host(self, spec: Spec) -> torch.Tensor:
         """Values that nobody knows: the program goes on with others, which is said."""
@@ -472,7 +478,7 @@ class Simulator(TorchDispatchMode):
 
 def _keep_bits(route: Route, relation: str, base: Any, views: Any) -> None:
     """A view of a tensor that is to be read as conjugated, or negated, is so too (ATen/ConjugateFallback.cpp)."""
-    if relation != "view" or type(base) is not MPSTensor:
+    if relation != "view" or not is_on_mps(base):
         return
     conjugate = base.is_conj() is not (route.name == "aten::_conj")
     negative = base.is_neg() is not (route.name == "aten::_neg_view")
@@ -500,16 +506,14 @@ def _takes_itself_apart(kind: Any) -> bool:
 
 def _encode(value: Any, found: list[torch.Tensor]) -> Any:
     kind = type(value)
-    if kind is MPSTensor:
-        found.append(value)
-        return value.spec
     if kind is int or kind is str or value is None:
         return value
     if kind is list or kind is tuple:
         return (LIST, *(_encode(item, found) for item in value))
     if isinstance(value, torch.Tensor):
         found.append(value)
-        return spec_of(value, "cpu")
+        known = value._mps  # type: ignore[attr-defined]
+        return spec_of(value, "cpu") if known is None else known.spec
     if kind is dict:
         return (DICT, *((name, _encode(item, found)) for name, item in value.items()))
     return encode(value)
@@ -517,8 +521,9 @@ def _encode(value: Any, found: list[torch.Tensor]) -> Any:
 
 def _payloads(value: Any) -> Any:
     kind = type(value)
-    if kind is MPSTensor:
-        return value.payload
+    if isinstance(value, torch.Tensor):
+        known = placement(value)
+        return value if known is None else known.payload
     if kind is list or kind is tuple:
         return kind(_payloads(item) for item in value)
     if kind is dict:
@@ -545,19 +550,20 @@ def _written(route: Route, index: int, args: Any, kwargs: Any) -> tuple[torch.Te
 
 
 def refresh(tensor: MPSTensor, spec: Spec) -> None:
-    """Give a wrapper that was changed in place (``t_``, ``resize_``) its new metadata; its identity stays."""
-    if spec is tensor.spec:
+    """Give a tensor that was changed in place (``t_``, ``resize_``) its new metadata; its identity stays."""
+    known = tensor._mps
+    if spec is known.spec:
         return
-    fresh = wrap(spec, tensor.payload, tensor.memory)
-    with torch._C._DisableTorchDispatch():
+    fresh = wrap(spec)
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         torch._C.TensorBase.data.__set__(tensor, fresh)  # type: ignore[attr-defined]  # a descriptor
-    tensor.spec = spec
+    known.spec = spec
 
 
 def _device_mismatch(route: Route, found: list[torch.Tensor]) -> tuple[str, str] | None:
     if route.name in _MIXES_DEVICES:
         return None
-    strangers = [t for t in found if type(t) is not MPSTensor and t.dim() > 0]
+    strangers = [t for t in found if not is_on_mps(t) and t.dim() > 0]
     if not strangers:
         return None
     return "device_mismatch", mismatch.text_of(route.name, found)
@@ -565,4 +571,5 @@ def _device_mismatch(route: Route, found: list[torch.Tensor]) -> tuple[str, str]
 
 def _alias(tensor: MPSTensor) -> MPSTensor:
     """The same values as a tensor of its own: autograd writes into what a call returns."""
-    return wrap(tensor.spec, tensor.payload, tensor.memory)
+    known = tensor._mps
+    return wrap(known.spec, detached(known.payload), known.memory)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from opcheck.simulate.specs import META, Spec, contiguous
-from opcheck.simulate.tensor import MPSTensor
+from opcheck.simulate.tensor import is_on_mps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,9 +141,9 @@ def _is_mask(index: torch.Tensor) -> bool:
 
 def _values(tensor: Any) -> torch.Tensor | None:
     """The values of a tensor, where they are known."""
-    if type(tensor) is not MPSTensor:
+    if not is_on_mps(tensor):
         return tensor if isinstance(tensor, torch.Tensor) and not tensor.is_meta else None
-    return tensor.payload if tensor.memory.known else None
+    return tensor._mps.payload if tensor._mps.memory.known else None
 
 
 def _selected(mask: torch.Tensor, elements: int) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opcheck.simulate.flight import FLIGHT
-from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor
+from opcheck.simulate.tensor import MPS_DEVICE, is_on_mps
 from opcheck.versions import Target, Version
 
 GET = torch.Tensor.__getitem__
@@ -30,12 +30,12 @@ _CPP_FILLS = Version.parse(torch.__version__) >= _FILLS_FROM
 
 def get(x: torch.Tensor, index: Any) -> torch.Tensor:
     """``x[index]``."""
-    if type(x) is not MPSTensor:
+    if not is_on_mps(x):
         return GET(x, index)
     try:
         return GET(x, _on_device(index))
     except IndexError:
-        if FLIGHT.guess is None or type(index) is not MPSTensor or index.dim() or not x.dim():
+        if FLIGHT.guess is None or not is_on_mps(index) or index.dim() or not x.dim():
             raise
         # The last of a guessed selection may be one that the data never selects, as of experts one more than there
         # are (transformers' Dbrx).
@@ -45,7 +45,7 @@ def get(x: torch.Tensor, index: Any) -> torch.Tensor:
 
 def put(x: torch.Tensor, index: Any, value: Any) -> None:
     """``x[index] = value``."""
-    if type(x) is not MPSTensor:
+    if not is_on_mps(x):
         SET(x, index, value)
         return
     index = _on_device(index)
@@ -53,7 +53,7 @@ def put(x: torch.Tensor, index: Any, value: Any) -> None:
         if FLIGHT.ask(_fills) and _filled(x, index, value):
             return
         value = torch.ops.aten.scalar_tensor.default(value, dtype=x.dtype, device=MPS_DEVICE)
-    if type(value) is MPSTensor and value.dim() == 0 and _views(index):
+    if is_on_mps(value) and value.dim() == 0 and _views(index):
         part = x if _is_all(index) else GET(x, index)
         part.copy_(value.view(()).expand(part.shape) if part.dim() else value)
         return
@@ -71,7 +71,7 @@ def _filled(x: torch.Tensor, index: Any, value: Any) -> bool:
     if _views(index):
         (x if _is_all(index) else GET(x, index)).fill_(value)
         return True
-    if type(index) is not MPSTensor:
+    if not is_on_mps(index):
         return False
     if index.dtype is torch.bool and index.dim() == x.dim():
         x.masked_fill_(index, value)
@@ -86,7 +86,7 @@ def _on_device(index: Any) -> Any:
     if type(index) is tuple:
         # A tuple inside is a list, not an index of several dimensions.
         return tuple(_on_device(list(item) if type(item) is tuple else item) for item in index)
-    if type(index) is list and any(type(item) is MPSTensor and item.dim() == 0 for item in index):
+    if type(index) is list and any(is_on_mps(item) and item.dim() == 0 for item in index):
         # sequenceToVariable reads each number (torch/csrc/utils/tensor_new.cpp).
         index = [item.item() if isinstance(item, torch.Tensor) else item for item in index]
     if type(index) is list and index and all(type(item) in (int, bool) for item in index):

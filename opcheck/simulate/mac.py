@@ -13,6 +13,7 @@ from opcheck.simulate.backend import mps_backend
 from opcheck.simulate.device import DeviceMode, Watcher
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS, Simulator, Sink
 from opcheck.simulate.flight import FLIGHT
+from opcheck.simulate.methods import methods_of_mac
 from opcheck.simulate.mirror import Mirror, present_and_absent
 from opcheck.simulate.nodes import engine_seen_by
 from opcheck.simulate.questions import Questions
@@ -54,9 +55,6 @@ def simulated_mac(
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
     lifted = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)  # noqa: FBT003 - torch takes it by position
-    # Module.to gives a new parameter where the type of the data changes; ``data = `` would keep a wrapper.
-    overwritten = torch.__future__.get_overwrite_module_params_on_conversion()
-    torch.__future__.set_overwrite_module_params_on_conversion(value=True)
     lists = load()
     policies = lists.operators(str(target.torch), "AutocastMPS")
     autocast = autocast_of(ask, policies, lists.names("AutocastMPS"))
@@ -65,6 +63,7 @@ def simulated_mac(
         with (
             mps_backend(target),
             autocast,
+            methods_of_mac(),
             simulator,
             device,
             engine_seen_by(device),
@@ -74,7 +73,6 @@ def simulated_mac(
     finally:
         FLIGHT.refuse = refuse
         torch._C._set_only_lift_cpu_tensors(lifted)
-        torch.__future__.set_overwrite_module_params_on_conversion(value=overwritten)
         mirror.remove()
 
 

@@ -2,7 +2,7 @@
 
 With a kernel for MPS present the dispatcher takes the Mac's decisions: ``aten::linear`` stays whole, and the
 generated autograd kernel calls ``linear_backward``, because VariableType kernels are registered for the alias
-key Autograd.  The kernels themselves are never reached: the tensor's Python key comes first.
+key Autograd.  The kernels themselves are never reached where the simulation's dispatch mode is on: its Python key comes first.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ def present_and_absent(registrations: Mapping[str, str]) -> tuple[list[str], lis
     return present, sorted({*names} - {*present})
 
 
+class OutsideError(RuntimeError):
+    """A simulated tensor was used where no simulation is active."""
+
+
 class Mirror:
     """The registrations while they are installed; ``remove`` leaves the dispatcher as it was."""
 
@@ -49,7 +53,10 @@ class Mirror:
 
 def _unreachable(name: str) -> Callable[..., Any]:
     def kernel(*_args: Any, **_kwargs: Any) -> Any:
-        message = f"{name} was called on a tensor of a simulated Mac below the simulation's own key"
-        raise RuntimeError(message)
+        message = (
+            f"{name} was called on a tensor of a simulated Mac outside of the simulation: "
+            "in a thread that was started before it"
+        )
+        raise OutsideError(message)
 
     return kernel

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from opcheck.simulate.flight import FLIGHT
-from opcheck.simulate.tensor import MPSTensor
+from opcheck.simulate.tensor import is_on_mps
 from opcheck.versions import Span, Target, Version
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class _Text(NamedTuple):
 
 
 def _on_cpu(tensor: Any) -> bool:
-    return isinstance(tensor, torch.Tensor) and type(tensor) is not MPSTensor
+    return isinstance(tensor, torch.Tensor) and not is_on_mps(tensor)
 
 
 def _linear(tensors: Any) -> str | None:

@@ -16,8 +16,4 @@ def printed(tensor: torch.Tensor, values: torch.Tensor, contents: str | None = N
             prefix = "tensor("
             values = values.detach()
             contents = torch._tensor_str._tensor_str(values, len(prefix))
-        text = torch._tensor_str._str_intern(tensor, tensor_contents=contents)
-    if isinstance(tensor, torch.nn.Parameter):
-        # torch/_tensor_str.py puts one of another class in brackets.
-        text = "Parameter containing:\n" + text.removeprefix("Parameter(").removesuffix(")")
-    return text.replace("MPSTensor(", "tensor(", 1)
+        return torch._tensor_str._str_intern(tensor, tensor_contents=contents)

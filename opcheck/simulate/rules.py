@@ -30,7 +30,7 @@ def _like_argument(*indices: int) -> Callable[..., Specs]:
     """Each result has shape and dtype of one argument."""
 
     def rule(*args: Any, **_kwargs: Any) -> Specs:
-        return tuple(_like(args[index].spec) for index in indices)
+        return tuple(_like(args[index]._mps.spec) for index in indices)
 
     return rule
 
@@ -40,21 +40,21 @@ def _like_argument(*indices: int) -> Callable[..., Specs]:
 
 def _linear(x: MPSTensor, weight: MPSTensor, bias: MPSTensor | None = None) -> Specs:
     # aten/src/ATen/native/mps/operations/Linear.mm (2.13): the last dimension becomes out_features.
-    if x.spec.shape[-1:] != weight.spec.shape[-1:]:
+    if x._mps.spec.shape[-1:] != weight._mps.spec.shape[-1:]:
         # As the CPU says it, by way of the composite.
-        bias_meta = None if bias is None else bias.spec.meta()
-        out = torch.nn.functional.linear(x.spec.meta(), weight.spec.meta(), bias_meta)
+        bias_meta = None if bias is None else bias._mps.spec.meta()
+        out = torch.nn.functional.linear(x._mps.spec.meta(), weight._mps.spec.meta(), bias_meta)
         return (spec_of(out),)
-    return (contiguous((*x.spec.shape[:-1], *weight.spec.shape[:-1]), x.spec.dtype),)
+    return (contiguous((*x._mps.spec.shape[:-1], *weight._mps.spec.shape[:-1]), x._mps.spec.dtype),)
 
 
 def _sdpa_for_mps(
     query: MPSTensor, key: MPSTensor, value: MPSTensor, *_args: Any, **_kwargs: Any
 ) -> Specs:
     # Attention.mm (2.13): the output has the query's leading dimensions, the attention matrix is not kept.
-    lead, length = query.spec.shape[:-2], query.spec.shape[-2]
-    out = contiguous((*lead, length, value.spec.shape[-1]), query.spec.dtype)
-    weights = contiguous((*lead, length, key.spec.shape[-2]), query.spec.dtype)
+    lead, length = query._mps.spec.shape[:-2], query._mps.spec.shape[-2]
+    out = contiguous((*lead, length, value._mps.spec.shape[-1]), query._mps.spec.dtype)
+    weights = contiguous((*lead, length, key._mps.spec.shape[-2]), query._mps.spec.dtype)
     return (out, weights)
 
 
@@ -62,9 +62,9 @@ def _lstm_mps(x: MPSTensor, hx: list[MPSTensor], *rest: Any) -> Specs:
     # aten/src/ATen/native/mps/operations/RnnOps.mm (2.13), ``_lstm_mps``: output, h, c, z state, cell states,
     # outputs of the layers; the last three are the backward's.
     _params, _has_biases, layers, _dropout, _train, bidirectional, batch_first = rest
-    batch, steps = x.spec.shape[:2] if batch_first else x.spec.shape[1::-1]
+    batch, steps = x._mps.spec.shape[:2] if batch_first else x._mps.spec.shape[1::-1]
     ways = 2 if bidirectional else 1
-    hidden, cell = hx[0].spec.shape[-1], hx[1].spec.shape[-1]
+    hidden, cell = hx[0]._mps.spec.shape[-1], hx[1]._mps.spec.shape[-1]
     lead = (batch, steps) if batch_first else (steps, batch)
     shapes = (
         (*lead, hidden * ways),
@@ -74,7 +74,7 @@ def _lstm_mps(x: MPSTensor, hx: list[MPSTensor], *rest: Any) -> Specs:
         (layers * ways, steps, batch, cell),
         (layers, steps, batch, hidden * ways),
     )
-    return tuple(contiguous(shape, x.spec.dtype) for shape in shapes)
+    return tuple(contiguous(shape, x._mps.spec.dtype) for shape in shapes)
 
 
 def _grouped_mm(
@@ -82,10 +82,12 @@ def _grouped_mm(
 ) -> Specs:
     # GroupedMMUtils.h (2.9 to 2.15).  The meta kernel takes bfloat16 alone, as CUDA's kernel did; the composite
     # and MPS's kernel take float32 and float16 too.
-    a, b = first.spec.shape, second.spec.shape
-    dtype = options.get("out_dtype") or (rest[1] if len(rest) > 1 else None) or first.spec.dtype
+    a, b = first._mps.spec.shape, second._mps.spec.shape
+    dtype = (
+        options.get("out_dtype") or (rest[1] if len(rest) > 1 else None) or first._mps.spec.dtype
+    )
     if len(a) == len(b) == 2:
-        return (contiguous((offs.spec.shape[0], a[0], b[1]), dtype),)
+        return (contiguous((offs._mps.spec.shape[0], a[0], b[1]), dtype),)
     lead = a[:2] if len(a) == len(b) else (a[-2],)
     return (contiguous((*lead, b[-1]), dtype),)
 
@@ -93,19 +95,25 @@ def _grouped_mm(
 def _lstm_mps_backward(*args: Any, **_kwargs: Any) -> Specs:
     # RnnOps.mm: gradients of the input, of the states, and of the parameters, which have the shapes of these.
     x, hx, params = args[5], args[7], args[8]
-    return (_like(x.spec), [_like(t.spec) for t in hx], [_like(t.spec) for t in params])
+    return (
+        _like(x._mps.spec),
+        [_like(t._mps.spec) for t in hx],
+        [_like(t._mps.spec) for t in params],
+    )
 
 
 def _compute_linear_combination(x: MPSTensor, coefficients: MPSTensor) -> Specs:
     # LinearAlgebra.cpp, _compute_linear_combination
-    return (contiguous((coefficients.spec.shape[0], *x.spec.shape[1:]), x.spec.dtype),)
+    return (
+        contiguous((coefficients._mps.spec.shape[0], *x._mps.spec.shape[1:]), x._mps.spec.dtype),
+    )
 
 
 def _geqrf(x: MPSTensor) -> Specs:
     # BatchLinearAlgebra.cpp, geqrf: the factors, column-major, and tau
-    *batch, rows, columns = x.spec.shape
-    flipped = contiguous((*batch, columns, rows), x.spec.dtype).meta()
-    tau = contiguous((*batch, min(rows, columns)), x.spec.dtype)
+    *batch, rows, columns = x._mps.spec.shape
+    flipped = contiguous((*batch, columns, rows), x._mps.spec.dtype).meta()
+    tau = contiguous((*batch, min(rows, columns)), x._mps.spec.dtype)
     return (spec_of(flipped.transpose(-2, -1)), tau)
 
 
@@ -115,7 +123,7 @@ def _geqrf(x: MPSTensor) -> Specs:
 def _convolved(
     x: MPSTensor, weight: MPSTensor, bias: MPSTensor | None, sizes: dict[str, Any]
 ) -> Specs:
-    metas = [None if tensor is None else tensor.spec.meta() for tensor in (x, weight, bias)]
+    metas = [None if tensor is None else tensor._mps.spec.meta() for tensor in (x, weight, bias)]
     out = torch.ops.aten.convolution.default(*metas, **sizes).contiguous()
     if (
         out.dim() == 4
@@ -128,7 +136,7 @@ def _convolved(
 
 def _is_channels_last(tensor: MPSTensor) -> bool:
     # Convolution.cpp, determine_backend_memory_format: what the input or the weight suggests
-    meta = tensor.spec.meta()
+    meta = tensor._mps.spec.meta()
     return meta.is_contiguous(memory_format=torch.channels_last) and not meta.is_contiguous()
 
 
@@ -165,13 +173,17 @@ def _slow_conv2d_forward(x: MPSTensor, weight: MPSTensor, *rest: Any) -> Specs:
 
 
 def _mps_convolution_backward(x: MPSTensor, grad: MPSTensor, weight: MPSTensor, *_: Any) -> Specs:
-    return (_like(x.spec), _like(weight.spec), contiguous((grad.spec.shape[1],), grad.spec.dtype))
+    return (
+        _like(x._mps.spec),
+        _like(weight._mps.spec),
+        contiguous((grad._mps.spec.shape[1],), grad._mps.spec.dtype),
+    )
 
 
 def _mps_convolution_transpose_backward(
     x: MPSTensor, _grad: MPSTensor, weight: MPSTensor, *_: Any
 ) -> Specs:
-    return (_like(x.spec), _like(weight.spec))
+    return (_like(x._mps.spec), _like(weight._mps.spec))
 
 
 # -- histograms -----------------------------------------------------------------------------------------------
@@ -179,31 +191,31 @@ def _mps_convolution_transpose_backward(
 
 def _histogram(x: MPSTensor, bins: Any = 100, **_kwargs: Any) -> Specs:
     # native/Histogram.cpp: a number of boxes, or their edges
-    edges = bins + 1 if isinstance(bins, int) else bins.spec.shape[0]
-    return (contiguous((edges - 1,), x.spec.dtype), contiguous((edges,), x.spec.dtype))
+    edges = bins + 1 if isinstance(bins, int) else bins._mps.spec.shape[0]
+    return (contiguous((edges - 1,), x._mps.spec.dtype), contiguous((edges,), x._mps.spec.dtype))
 
 
 def _bin_edges(x: MPSTensor, bins: list[int], **_kwargs: Any) -> Specs:
-    return ([contiguous((count + 1,), x.spec.dtype) for count in bins],)
+    return ([contiguous((count + 1,), x._mps.spec.dtype) for count in bins],)
 
 
 def _histogram_of_counts(x: MPSTensor, bins: list[int], **_kwargs: Any) -> Specs:
-    return (contiguous(tuple(bins), x.spec.dtype),)
+    return (contiguous(tuple(bins), x._mps.spec.dtype),)
 
 
 def _histogram_of_edges(x: MPSTensor, bins: list[MPSTensor], **_kwargs: Any) -> Specs:
-    return (contiguous(tuple(t.spec.shape[0] - 1 for t in bins), x.spec.dtype),)
+    return (contiguous(tuple(t._mps.spec.shape[0] - 1 for t in bins), x._mps.spec.dtype),)
 
 
 #: the table
 def _masked_fill(x: MPSTensor, mask: MPSTensor, _value: Any) -> Specs:
     # torch/_refs/__init__.py lets a value on the CPU be without dimensions, but not beside a tensor on meta.
-    return (spec_of(torch.masked_fill(x.spec.meta(), mask.spec.meta(), 0)),)
+    return (spec_of(torch.masked_fill(x._mps.spec.meta(), mask._mps.spec.meta(), 0)),)
 
 
 RULES: dict[str, Callable[..., Specs]] = {
     "aten::masked_fill.Tensor": _masked_fill,
-    "aten::masked_fill_.Tensor": lambda x, *_: (x.spec,),
+    "aten::masked_fill_.Tensor": lambda x, *_: (x._mps.spec,),
     "aten::linear": _linear,
     "aten::_scaled_dot_product_attention_math_for_mps": _sdpa_for_mps,
     "aten::_lstm_mps": _lstm_mps,

@@ -10,7 +10,7 @@ import torch
 from opcheck.simulate.routes import unwrapped
 from opcheck.simulate.rules import RULES
 from opcheck.simulate.specs import META, Spec, spec_of
-from opcheck.simulate.tensor import MPSTensor
+from opcheck.simulate.tensor import MPSTensor, is_on_mps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +134,7 @@ def _run_without_meta(route: Route, args: Any, kwargs: Any) -> Result:
 
 def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> Result:
     def zeros(tensor: MPSTensor) -> torch.Tensor:
-        return torch.zeros(tensor.spec.shape, dtype=tensor.spec.dtype)
+        return torch.zeros(tensor._mps.spec.shape, dtype=tensor._mps.spec.dtype)
 
     real_kwargs = _convert(kwargs, zeros, to_meta=False)
     if "device" in real_kwargs:
@@ -156,18 +156,18 @@ def _depends_on_values(route: Route) -> DataDependentError:
 
 
 def _shared(tensor: MPSTensor) -> torch.Tensor:
-    return tensor.spec.meta()
+    return tensor._mps.spec.meta()
 
 
 def _fresh(tensor: MPSTensor) -> torch.Tensor:
-    return tensor.spec.fresh_meta()
+    return tensor._mps.spec.fresh_meta()
 
 
 def _convert(
     value: Any, convert: Callable[[MPSTensor], torch.Tensor], *, to_meta: bool = True
 ) -> Any:
     kind = type(value)
-    if kind is MPSTensor:
+    if is_on_mps(value):
         return convert(value)
     if kind is list or kind is tuple:
         return kind(_convert(item, convert, to_meta=to_meta) for item in value)
@@ -219,7 +219,7 @@ def check_layout(tensor: torch.Tensor) -> None:
 
 
 def _spec_of_argument(argument: Any) -> Any:
-    return argument.spec if type(argument) is MPSTensor else argument
+    return argument._mps.spec if is_on_mps(argument) else argument
 
 
 def _largest(specs: Any) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from opcheck.simulate.tensor import MPS_DEVICE, MPSTensor
+from opcheck.simulate.tensor import MPS_DEVICE, is_on_mps
 
 
 def sparse_coo_tensor(
@@ -24,7 +24,7 @@ def sparse_coo_tensor(
     """As ``torch.sparse_coo_tensor``: the values decide the device, and the indices follow them there."""
     del check_invariants, rest
     place = torch.device(device) if device is not None else getattr(values, "device", None)
-    if (place is None or place.type != "mps") and type(indices) is not MPSTensor:
+    if (place is None or place.type != "mps") and not is_on_mps(indices):
         options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
         make: Any = torch.sparse_coo_tensor
         made: torch.Tensor = make(indices, values, *(() if size is None else (size,)), **options)

@@ -26,6 +26,7 @@ class Spec:
         "offset",
         "shape",
         "stride",
+        "template",
     )
 
     def __init__(
@@ -45,6 +46,8 @@ class Spec:
         self.device = device
         self.layout = layout
         self.meta_tensor: torch.Tensor | None = None
+        #: for simulate/tensor.py, ``wrap``
+        self.template: torch.Tensor | None = None
 
     def meta(self) -> torch.Tensor:
         """The shared meta tensor of this metadata; for operators that do not change metadata."""
@@ -88,7 +91,12 @@ def spec_of(tensor: torch.Tensor, device: str = "mps") -> Spec:
     """The Spec of any tensor; strides are empty for layouts that have none."""
     if tensor.layout is torch.strided:
         return intern(
-            tuple(tensor.shape), tensor.stride(), tensor.dtype, int(tensor.storage_offset()), device
+            # Not its shape, which an uninitialized parameter refuses (torch/nn/parameter.py).
+            tuple(tensor.size()),
+            tensor.stride(),
+            tensor.dtype,
+            int(tensor.storage_offset()),
+            device,
         )
     return intern(tuple(tensor.shape), (), tensor.dtype, 0, device, tensor.layout)
 

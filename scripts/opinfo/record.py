@@ -18,7 +18,7 @@ from opcheck.capture.recorder import Recorded
 from opcheck.oplists.registrations import load
 from opcheck.simulate.mac import simulated_mac
 from opcheck.simulate.routes import Kind
-from opcheck.simulate.tensor import MPSTensor, to_mps
+from opcheck.simulate.tensor import placement, to_mps
 from opcheck.versions import Target, Version
 from scripts.opinfo.store import SIMULATED_MACOS, Body, Run
 
@@ -203,8 +203,9 @@ def run(op: Any, samples: list[Any], watch: Watch, *, gradient: bool) -> Run:
         try:
             args = list(sample.args)
             # test/test_mps.py: the second argument of tensor_split must be on the CPU.
-            if op.name == "tensor_split" and args and type(args[0]) is MPSTensor:
-                args[0] = args[0].payload
+            known = placement(args[0]) if args and isinstance(args[0], torch.Tensor) else None
+            if op.name == "tensor_split" and known is not None:
+                args[0] = known.payload
             if gradient:
                 _with_gradient(op, sample.input, args, sample.kwargs, watch)
             else:

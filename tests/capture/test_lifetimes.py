@@ -83,4 +83,4 @@ def test_calls_before_the_recorded_ones_shift_all_but_what_was_moved() -> None:
 def test_the_cpu_is_another_memory() -> None:
     lives, _ = _lives(lambda x: x.cpu() + 1, torch.ones(4))
     assert len(lives) == 1
-    assert to_mps(torch.ones(1), keep=1).memory.number not in {one.storage for one in lives}
+    assert to_mps(torch.ones(1), keep=1)._mps.memory.number not in {one.storage for one in lives}

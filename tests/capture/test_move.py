@@ -12,7 +12,7 @@ from opcheck.capture.build import building
 from opcheck.capture.graph import Numbers
 from opcheck.capture.move import Mover
 from opcheck.errors import CaptureError
-from opcheck.simulate.tensor import MPSTensor
+from opcheck.simulate.tensor import is_on_mps
 
 
 def test_parameters_stay_parameters_and_tied_ones_tied() -> None:
@@ -21,7 +21,7 @@ def test_parameters_stay_parameters_and_tied_ones_tied() -> None:
     mover = Mover(100)
     mover.module(model)
     assert model[0].weight is model[1].weight
-    assert type(model[0].weight) is MPSTensor
+    assert is_on_mps(model[0].weight)
     assert isinstance(model[0].weight, nn.Parameter)
     assert model[0].weight.requires_grad
     assert mover.elements == 9 + 3 + 3
@@ -49,17 +49,17 @@ def test_inputs_keep_their_structure() -> None:
     pair = namedtuple("pair", "a b")  # noqa: PYI024 - what user code has
     value = {"x": [torch.ones(2), 3], "y": pair(torch.ones(1), "text")}
     moved = Mover(100).value(value, "inputs")
-    assert type(moved["x"][0]) is MPSTensor
+    assert is_on_mps(moved["x"][0])
     assert moved["x"][1] == 3
     assert type(moved["y"]) is pair
-    assert type(moved["y"].a) is MPSTensor
+    assert is_on_mps(moved["y"].a)
 
 
 def test_values_are_kept_for_small_tensors_only() -> None:
     mover = Mover(4)
-    assert mover.value(torch.ones(4), "small").payload is not None
-    assert mover.value(torch.ones(5), "large").payload is None
-    assert mover.value(torch.ones(2, device="meta"), "meta").payload is None
+    assert mover.value(torch.ones(4), "small")._mps.payload is not None
+    assert mover.value(torch.ones(5), "large")._mps.payload is None
+    assert mover.value(torch.ones(2, device="meta"), "meta")._mps.payload is None
 
 
 @pytest.mark.parametrize("device", ["mps", torch.device("mps"), torch.device("mps", 0)])
@@ -72,7 +72,7 @@ def test_a_constructor_may_name_the_device(device: str | torch.device) -> None:
         model.beside = torch.ones(2)
     Mover(100).module(model)
     for tensor in (model.weight, model.made.weight, model.scale, model.large.weight):
-        assert type(tensor) is MPSTensor
+        assert is_on_mps(tensor)
     assert model.made.weight.dtype is torch.float16
     assert type(model.beside) is torch.Tensor
 

@@ -92,7 +92,7 @@ def test_afterwards_the_process_is_as_before() -> None:
         torch.Event,
         torch.compile,
     ) == before
-    with pytest.raises(RuntimeError, match="outside of the simulation"):
+    with pytest.raises(RuntimeError):
         x.add_(1)
 
 

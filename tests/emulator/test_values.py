@@ -134,7 +134,16 @@ def test_copies() -> None:
     assert other.weight is not model.weight
     assert isinstance(other.weight, nn.Parameter)
     assert torch.equal(other.weight, model.weight)
-    assert other.weight.grad is not None
+    # torch/nn/parameter.py, Parameter.__deepcopy__, copies the values alone; torch/_tensor.py the gradient, too.
+    assert other.weight.grad is None
+    leaf = torch.ones(2, device="mps", requires_grad=True)
+    leaf.sum().backward()
+    twin = copy.deepcopy(leaf)
+    assert twin.grad is not None
+    assert torch.equal(twin.grad, torch.ones(2, device="mps"))
+    assert twin.data_ptr() != leaf.data_ptr()
+    twin.data.add_(1)
+    assert (leaf.tolist(), twin.tolist()) == ([1, 1], [2, 2])
     assert copy.copy(model.weight.data).is_mps
 
 

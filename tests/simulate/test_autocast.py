@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
 from opcheck.oplists.registrations import load
 from opcheck.simulate.autocast import POLICIES
-from opcheck.simulate.tensor import parameter_to_mps
+from opcheck.simulate.tensor import is_on_mps, parameter_to_mps
 from tests.simulate.mac import names, recorded
 
 HALF, BRAIN, SINGLE = torch.float16, torch.bfloat16, torch.float32
@@ -160,7 +160,7 @@ def test_the_gradient_goes_through_the_casts() -> None:
     assert "linear_backward" in called
     assert layer.weight.grad is not None
     assert layer.weight.grad.dtype is SINGLE
-    assert layer.weight.grad.device.type == "mps"
+    assert is_on_mps(layer.weight.grad)
 
 
 def test_autocast_of_the_cpu_leaves_mps_tensors_alone() -> None:

@@ -16,6 +16,9 @@ import torch
 from torch._C import DispatchKey, DispatchKeySet
 from torch.utils import _python_dispatch
 
+from opcheck.simulate.specs import spec_of
+from opcheck.simulate.tensor import wrap
+
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 aten = torch.ops.aten
 KEYS = DispatchKeySet(DispatchKey.MPS) | DispatchKeySet(DispatchKey.AutogradMPS)
@@ -275,10 +278,23 @@ def test_tensors_are_rebuilt_by_these_names() -> None:
     assert type(torch._utils._rebuild_parameter(x, True, {})) is torch.nn.Parameter
 
 
-def test_two_tensors_are_exchanged() -> None:
-    a, b = torch.ones(1), torch.zeros(2)
-    torch.utils.swap_tensors(a, b)
-    assert (a.shape, b.shape) == ((2,), (1,))
+def test_data_takes_the_keys_of_another_tensor() -> None:
+    """c10/core/TensorImpl.h, has_compatible_shallow_copy_type: both are dense."""
+    parameter = torch.nn.Parameter(torch.ones(1))
+    moved = wrap(spec_of(torch.ones(2)))
+    parameter.data = moved
+    assert type(parameter) is torch.nn.Parameter
+    assert torch._C._dispatch_keys(parameter).has(torch._C.DispatchKey.MPS)
+    assert not torch._C._dispatch_keys(parameter).has(torch._C.DispatchKey.Python)
+    parameter.data = torch.ones(3)
+    assert not torch._C._dispatch_keys(parameter).has(torch._C.DispatchKey.MPS)
+
+
+def test_each_tensor_has_a_version_of_its_own() -> None:
+    spec = spec_of(torch.ones(2))
+    first, second = wrap(spec), wrap(spec)
+    torch._C._autograd._unsafe_set_version_counter((first,), (5,))
+    assert (first._version, second._version) == (5, 0)
 
 
 # -- capture ------------------------------------------------------------------------------------------------

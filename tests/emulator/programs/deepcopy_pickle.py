@@ -12,6 +12,7 @@ twin = copy.deepcopy(model)
 assert twin[0].weight.is_mps
 assert twin[0].weight is not model[0].weight
 assert model[0].weight.grad.is_mps
+assert twin[0].weight.grad is None  # torch/nn/parameter.py copies the values alone
 again = pickle.loads(pickle.dumps(model))
 assert again[0].weight.device == torch.device("mps:0")
 assert torch.equal(again[1].running_mean, model[1].running_mean)
