@@ -141,7 +141,7 @@ def test_a_signal_ends_the_verb_and_all_that_it_has_started(
         started.end()
 
 
-@pytest.mark.parametrize("verb", ["audit", pytest.param("sweep", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("verb", ["audit", pytest.param("sweep -j 2", marks=pytest.mark.slow)])
 def test_a_verb_that_is_killed_leaves_no_child_of_ours(tmp_path: Path, verb: str) -> None:
     started = Started(tmp_path, verb)
     try:

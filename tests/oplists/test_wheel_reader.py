@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import zipfile
+from collections.abc import Callable
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,6 +60,62 @@ def test_a_damaged_wheel_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"not a zip archive")
     with pytest.raises(OpListError, match="damaged"):
         archive.read_archive(path)
+
+
+def patched(wheel: Path, old: bytes, new: bytes) -> None:
+    content = wheel.read_bytes()
+    assert old in content
+    wheel.write_bytes(content.replace(old, new))
+
+
+def of_zero_date(wheel: Path) -> None:
+    # Time and date of the member's two headers.
+    stamp = struct.pack("<HH", 1 << 11 | 2 << 5 | 2, 46 << 9 | 7 << 5 | 3)
+    patched(wheel, stamp, bytes(4))
+
+
+def encrypted(wheel: Path) -> None:
+    patched(wheel, b"PK\x03\x04\x14\0\0", b"PK\x03\x04\x14\0\x01")
+    patched(wheel, b"PK\x01\x02\x14\x03\x14\0\0", b"PK\x01\x02\x14\x03\x14\0\x01")
+
+
+def compressed_in_no_way(wheel: Path) -> None:
+    patched(wheel, b"PK\x03\x04\x14\0\0\0\0\0", b"PK\x03\x04\x14\0\0\0\x63\0")
+    patched(wheel, b"\x14\x03\x14\0\0\0\0\0", b"\x14\x03\x14\0\0\0\x63\0")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        of_zero_date,
+        encrypted,
+        compressed_in_no_way,
+        lambda wheel: patched(wheel, b"abc", b"abd"),
+        lambda wheel: wheel.write_bytes(wheel.read_bytes()[:-30]),
+        lambda wheel: wheel.write_bytes(wheel.read_bytes()[40:]),
+        lambda wheel: wheel.write_bytes(b""),
+        lambda wheel: made_wheel(wheel, **{"torch/version.py": "\0"}),
+        lambda wheel: made_wheel(wheel, **{"torch/version.py": "(" * 100_000}),
+        lambda wheel: made_wheel(wheel, **{"torch/version.py": "-" * 100_000 + "1"}),
+    ],
+)
+def test_whatever_is_wrong_with_its_bytes_is_damage(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    wheel = made_wheel(tmp_path / WHEEL)
+    damage(wheel)
+    with pytest.raises(OpListError, match="damaged") as caught:
+        archive.read_archive(wheel)
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_a_wheel_that_would_fill_the_disk_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / WHEEL
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as written:
+        written.writestr("torch/version.py", VERSION)
+        written.writestr("torchgen/zeros", bytes(100 << 20))
+    with pytest.raises(OpListError, match="takes far more than any does"):
+        archive.read_archive(wheel)
 
 
 def test_a_wheel_without_the_library_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import subprocess
-import zipfile
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from opcheck import children
 from opcheck.errors import OpListError, UsageError
+from opcheck.oplists.wheel.damage import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
 
     def python_sources(self) -> dict[str, str]:
         """The text of every Python file of the ``torch`` package, by its path in the wheel."""
-        with zipfile.ZipFile(self.path) as wheel:
+        with opened(self.path, _HINT) as wheel:
             return {
                 name: wheel.read(name).decode("utf-8", "replace")
                 for name in wheel.namelist()
@@ -55,14 +55,9 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             OpListError: the archive lacks them or is damaged.
         """
-        try:
-            with zipfile.ZipFile(self.path) as wheel:
-                names = [n for n in wheel.namelist() if n.startswith(_TORCHGEN) or n == LIBRARY]
-                wheel.extractall(to, names)
-        except (zipfile.BadZipFile, OSError, EOFError) as error:
-            raise OpListError(
-                "the wheel is damaged", context=f"{self.path.name}: {error}", hint=_HINT
-            ) from error
+        with opened(self.path, _HINT) as wheel:
+            names = [n for n in wheel.namelist() if n.startswith(_TORCHGEN) or n == LIBRARY]
+            wheel.extractall(to, names)
         for needed in (LIBRARY, _TORCHGEN):
             if not (to / needed).exists():
                 raise OpListError(f"the wheel has no {needed}", context=self.path.name, hint=_HINT)
@@ -137,15 +132,10 @@ def read_archive(path: Path) -> Archive:
             context=f"{path.name} is for {', '.join(platforms)}",
             hint=_HINT,
         )
-    try:
-        with zipfile.ZipFile(path) as wheel:
-            about = dict(assignments(wheel.read("torch/version.py").decode()))
-            newest = max(info.date_time for info in wheel.infolist())
+    with opened(path, _HINT) as wheel:
+        about = dict(assignments(wheel.read("torch/version.py").decode()))
+        built = date(*max(info.date_time for info in wheel.infolist())[:3])
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    except (zipfile.BadZipFile, KeyError, OSError, SyntaxError) as error:
-        raise OpListError(
-            "the wheel is damaged", context=f"{path.name}: {error}", hint=_HINT
-        ) from error
     if about.get("__version__") != str(version) or "git_version" not in about:
         raise OpListError(
             "torch/version.py disagrees with the wheel's file name",
@@ -157,7 +147,7 @@ def read_archive(path: Path) -> Archive:
         torch=str(version),
         sha256=digest,
         commit=about["git_version"],
-        built=date(*newest[:3]),
+        built=built,
     )
 
 

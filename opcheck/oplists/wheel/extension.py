@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from datetime import date
 from email.parser import HeaderParser
 from pathlib import Path
+from zipfile import ZipFile
 
 import msgspec
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -31,6 +31,7 @@ from opcheck.oplists.files import read_history
 from opcheck.oplists.history import SCHEMA, History, by_version, dump, with_column
 from opcheck.oplists.registrations import forget
 from opcheck.oplists.wheel.archive import assignments, is_apple_silicon, obtain
+from opcheck.oplists.wheel.damage import opened
 from opcheck.oplists.wheel.extension_library import Registered, registered, values
 from opcheck.oplists.wheel.image import Image
 from opcheck.versions import Version
@@ -109,17 +110,12 @@ def read_extension(path: Path) -> ExtensionFacts:
             hint=_HINT,
         )
     line = str(Version.parse(str(version)))
-    try:
-        with zipfile.ZipFile(path) as wheel:
-            about = dict(assignments(wheel.read(f"{name}/version.py").decode()))
-            built = date(*max(info.date_time for info in wheel.infolist())[:3])
-            requires = _requires(wheel, f"{name}-{version}.dist-info/METADATA")
-            column, libraries = _operators(wheel, name)
+    with opened(path, _HINT) as wheel:
+        about = dict(assignments(wheel.read(f"{name}/version.py").decode()))
+        built = date(*max(info.date_time for info in wheel.infolist())[:3])
+        requires = _requires(wheel, f"{name}-{version}.dist-info/METADATA")
+        column, libraries = _operators(wheel, name)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    except (zipfile.BadZipFile, KeyError, OSError, SyntaxError) as error:
-        raise OpListError(
-            "the wheel is damaged", context=f"{path.name}: {error}", hint=_HINT
-        ) from error
     torch_line = torch_line_of(name, line)
     pinned = _PINNED.match(requires)
     if pinned and str(Version.parse(pinned["version"])) != torch_line:
@@ -152,14 +148,14 @@ def read_extension(path: Path) -> ExtensionFacts:
     return ExtensionFacts(library=name, release=release, column=column)
 
 
-def _requires(wheel: zipfile.ZipFile, metadata: str) -> str:
+def _requires(wheel: ZipFile, metadata: str) -> str:
     """What the wheel asks of torch; empty where it asks for nothing."""
     headers = HeaderParser().parsestr(wheel.read(metadata).decode("utf-8", "replace"))
     asked: list[str] = headers.get_all("Requires-Dist", [])
     return next((text for text in asked if re.match(r"torch\b(?![-_.])", text)), "")
 
 
-def _operators(wheel: zipfile.ZipFile, name: str) -> tuple[dict[str, str], tuple[str, ...]]:
+def _operators(wheel: ZipFile, name: str) -> tuple[dict[str, str], tuple[str, ...]]:
     """The operators of the library's namespace, and the files that register them."""
     found: list[Registered] = []
     libraries: list[str] = []

@@ -12,6 +12,7 @@ import msgspec
 from opcheck.errors import OpListError
 from opcheck.oplists.files import Counts, Release
 from opcheck.oplists.wheel import archive, column, stubs
+from opcheck.oplists.wheel.damage import undamaged
 from opcheck.oplists.wheel.declarations import declared
 from opcheck.oplists.wheel.dispatcher import registrations
 from opcheck.oplists.wheel.image import Image
@@ -42,6 +43,11 @@ def read_release(path: Path) -> ReleaseFacts:
         OpListError: not such a wheel, damaged, or a release whose sources contradict each other
             in a way that no earlier one did.
     """
+    with undamaged(path, "download it again, or name another release"):
+        return _read(path)
+
+
+def _read(path: Path) -> ReleaseFacts:
     wheel = archive.read_archive(path)
     python = python_kernels(wheel.python_sources())
     with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
