@@ -393,8 +393,8 @@ def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:
         return told.notes()
     said = [
         (
-            f"Python code ran as torch {torch.__version__}: "
-            f"a branch on torch.__version__ did not see {target.torch}"
+            f"torch's own Python and the libraries ran as torch {torch.__version__}: "
+            f"a branch of theirs on torch.__version__ did not see {target.torch}"
         )
     ]
     if absent:

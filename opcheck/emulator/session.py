@@ -29,6 +29,7 @@ from opcheck.rules.rule import Audited
 from opcheck.simulate import told
 from opcheck.simulate.mac import simulated_mac
 from opcheck.simulate.public_names import names_of_the_target
+from opcheck.simulate.requirements import libraries_see_the_target
 from opcheck.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.wording import plural
 
@@ -132,6 +133,7 @@ class Emulation:
                 mac_surface(self.target, lambda: tally.allocated),
                 self._uncompiled(),
                 tally.followed(),
+                libraries_see_the_target(),
                 names_of_the_target(),
                 warnings_at_their_lines(),
             ):

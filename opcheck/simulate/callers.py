@@ -47,6 +47,13 @@ class Caller(NamedTuple):
                 return Path(self.file.rpartition(folder)[2]).parts[0].removesuffix(".py")
         return ""
 
+    @property
+    def place(self) -> str:
+        """The line, in a library without the folder of the environment."""
+        folder = next((folder for folder in _SITE if folder in self.file), None)
+        file = self.file.rpartition(folder)[2] if folder else Path(self.file).name
+        return f"{Path(file).as_posix()}:{self.line}"
+
 
 #: of each file that asked (code objects of two files may be equal): whose it is; None: the standard library's
 _kinds: dict[str, Kind | None] = {}

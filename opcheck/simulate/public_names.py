@@ -23,12 +23,33 @@ from typing import TYPE_CHECKING, Any
 from opcheck.oplists.python_names import PythonNames, python_names
 from opcheck.simulate import told
 from opcheck.simulate.callers import caller
-from opcheck.simulate.requirements import sees_the_target
+from opcheck.simulate.requirements import (
+    INSTALLED,
+    note_installed,
+    outdated,
+    sees_the_target,
+    version_of,
+)
+from opcheck.simulate.torch_version import (
+    SeenText,
+    SeenTorchVersion,
+    readers,
+    torch_version_property,
+    version_of_the_target,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from opcheck.versions import Target
+
+
+#: the modules that have torch's version
+_VERSIONS: dict[str, type[SeenText]] = {
+    "torch": SeenTorchVersion,
+    "torch.torch_version": SeenTorchVersion,
+    "torch.version": SeenText,
+}
 
 
 def has_name(target: Target, module: str, name: str) -> bool:
@@ -51,11 +72,18 @@ def _decided(module_name: str, name: str) -> property:
 
     def get(module: ModuleType) -> Any:
         there = vars(module)
-        if told.is_telling() and sees_the_target(caller()):
-            if not told.ask(has_name, module_name, name):
+        who = caller()
+        if who.kind != "own" and told.is_telling():
+            dotted = f"{module_name}.{name}"
+            if not sees_the_target(who):
+                if not told.now(functools.partial(has_name, module=module_name, name=name)):
+                    note_installed(who, dotted)
+            elif not told.ask(has_name, module_name, name):
                 return _no_attribute(module, name)
-            if name not in there:
-                told.note(f"the installed torch has no {module_name}.{name}")
+            elif name not in there:
+                told.note(
+                    dotted, f"the installed torch has no {dotted}, and the program found none"
+                )
         return there[name] if name in there else _no_attribute(module, name)
 
     def put(module: ModuleType, value: Any) -> None:
@@ -94,6 +122,8 @@ def _class_for(module: ModuleType, names: Iterable[str]) -> type[ModuleType]:
         return [name for name in names if not _lacks(module.__name__, name)]
 
     properties = {name: _decided(module.__name__, name) for name in names}
+    if module.__name__ in _VERSIONS:
+        properties["__version__"] = torch_version_property(_VERSIONS[module.__name__])
     return type(
         "module", (ModuleType,), {**properties, "__all__": property(_all), "__dir__": listed}
     )
@@ -111,7 +141,8 @@ class _Names:
         if len(sys.modules) == self._seen:
             return
         self._seen = len(sys.modules)
-        for name, names in _names().modules.items():
+        for name in _names().modules.keys() | _VERSIONS.keys():
+            names = _names().modules.get(name, ())
             module = sys.modules.get(name)
             # Modules with a class of their own (torch.compiler.config) decide about attributes themselves.
             if type(module) is ModuleType:
@@ -144,8 +175,55 @@ def _refuse(name: str, fromlist: tuple[str, ...]) -> None:
             raise ImportError(message, name=name, path=file)
 
 
+def _again_as_installed(perform: Callable[[], Any]) -> Any:
+    """Import; where that fails after a library read the target's version, once more with the installed one."""
+    if not told.is_telling() or told.now(version_of) == INSTALLED:
+        return perform()
+    loaded, read = {*sys.modules}, readers()
+    try:
+        return perform()
+    except Exception:
+        suspects = readers() - read - outdated
+        if not suspects:
+            raise
+        outdated.update(suspects)
+        for name in {*sys.modules} - loaded:
+            if name.partition(".")[0] in suspects:
+                del sys.modules[name]
+        try:
+            return perform()
+        except Exception:  # noqa: BLE001 - of any library: what it raised first is told
+            outdated.difference_update(suspects)
+        raise
+
+
 def _is_torchs(name: object) -> bool:
     return isinstance(name, str) and (name == "torch" or name.startswith("torch."))
+
+
+def _import_module(import_module: Callable[..., Any], names: _Names) -> Callable[..., Any]:
+    @functools.wraps(import_module)
+    def imported(name: str, package: str | None = None) -> Any:
+        if _is_torchs(name) and sees_the_target(caller()):
+            _refuse(name, ())
+        result = import_module(name, package)
+        names.take()
+        return result
+
+    return imported
+
+
+def _find_spec(find_spec: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(find_spec)
+    def found(name: str, package: str | None = None) -> Any:
+        if _is_torchs(name) and sees_the_target(caller()):
+            try:
+                _refuse(name, ())
+            except ModuleNotFoundError:
+                return None
+        return find_spec(name, package)
+
+    return found
 
 
 @contextlib.contextmanager
@@ -153,7 +231,6 @@ def names_of_the_target() -> Iterator[None]:
     """For the length of the block the program sees the names of the target's torch; enter it after all replacements."""
     names = _Names()
     imports = builtins.__import__
-    import_module, find_spec = importlib.import_module, importlib.util.find_spec
 
     def imported(
         name: str,
@@ -162,42 +239,31 @@ def names_of_the_target() -> Iterator[None]:
         fromlist: Any = (),
         level: int = 0,
     ) -> Any:
-        if level or not _is_torchs(name):
+        def perform() -> Any:
             return imports(name, globals, locals, fromlist, level)
+
+        if not level and name.partition(".")[0] not in sys.modules:
+            return _again_as_installed(perform)
+        if level or not _is_torchs(name):
+            return perform()
         if sees_the_target(caller()):
             _refuse(name, tuple(fromlist or ()))
-        result = imports(name, globals, locals, fromlist, level)
+        result = perform()
         names.take()
         return result
-
-    @functools.wraps(import_module)
-    def module_imported(name: str, package: str | None = None) -> Any:
-        if _is_torchs(name) and sees_the_target(caller()):
-            _refuse(name, ())
-        result = import_module(name, package)
-        names.take()
-        return result
-
-    @functools.wraps(find_spec)
-    def spec_found(name: str, package: str | None = None) -> Any:
-        if _is_torchs(name) and sees_the_target(caller()):
-            with contextlib.suppress(ModuleNotFoundError):
-                _refuse(name, ())
-                return find_spec(name, package)
-            return None
-        return find_spec(name, package)
 
     changes: list[tuple[Any, str, Callable[..., Any]]] = [
         (builtins, "__import__", imported),
-        (importlib, "import_module", module_imported),
-        (importlib.util, "find_spec", spec_found),
+        (importlib, "import_module", _import_module(importlib.import_module, names)),
+        (importlib.util, "find_spec", _find_spec(importlib.util.find_spec)),
     ]
     before = [(place, name, getattr(place, name)) for place, name, _ in changes]
     names.take()
     for place, name, function in changes:
         setattr(place, name, function)
     try:
-        yield
+        with version_of_the_target():
+            yield
     finally:
         for place, name, function in before:
             setattr(place, name, function)

@@ -6,6 +6,7 @@ would turn its models off (utils/import_utils.py, is_torch_available), others fa
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from opcheck.simulate import told
 from opcheck.versions import Version
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from opcheck.simulate.callers import Caller
     from opcheck.versions import Target
 
@@ -39,23 +42,54 @@ def admits(target: Target, package: str) -> bool:
     return _requirement(package).contains(version_of(target), prereleases=True)
 
 
+_libraries = False
+
+#: libraries whose import failed with the target's version, and that were imported with the installed one
+outdated: set[str] = set()
+
+
+@contextlib.contextmanager
+def libraries_see_the_target() -> Iterator[None]:
+    """For the length of the block installed libraries see the target's torch, as the program always does.
+
+    ``opcheck run`` has one target and enters this.  A capture does not: libraries choose by release when they are
+    imported, and one import would no longer serve more than one release (17 imports of transformers for BertModel).
+    """
+    global _libraries  # noqa: PLW0603 - one Mac at a time
+    before, _libraries = _libraries, True
+    try:
+        yield
+    finally:
+        _libraries = before
+
+
 def sees_the_target(who: Caller) -> bool:
-    """Whether that code sees the Python of the target's torch; that it does not is noted."""
+    """Whether that code sees the Python of the target's torch."""
     if who.kind != "library":
         return who.kind == "program"
+    return _libraries and who.package not in outdated and told.ask(admits, who.package)
+
+
+def note_installed(who: Caller, what: str) -> None:
+    """Note that a library saw the installed torch where the target's differs."""
+    if not _libraries:
+        return  # the report says it of all libraries at once
     package = who.package
-    if told.ask(admits, package):
-        return True
-    told.note(
-        f"{_described(package)} requires torch{_requirement(package)}: it ran as with torch {INSTALLED}"
+    why = (
+        "cannot be imported with the target's version"
+        if package in outdated
+        else f"requires torch{_requirement(package)}"
     )
-    return False
+    told.note(
+        package,
+        f"{_described(package)} {why}: it ran as with torch {INSTALLED}, first at {who.place} ({what})",
+    )
 
 
 @functools.cache
 def _requirement(package: str) -> SpecifierSet:
     """What the distribution of a top-level package asks of torch, extras included."""
-    distribution = _distribution(package)
+    distribution = _distribution(package) if package else None
     found = SpecifierSet()
     for line in distribution.requires or () if distribution else ():
         try:

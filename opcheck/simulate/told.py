@@ -21,8 +21,10 @@ FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 #: the Mac that this process seems to be, the innermost last
 _targets: list[Target] = []
 _answers: dict[tuple[Callable[..., Any], tuple[Hashable, ...]], Any] = {}
+#: called before it is decided whether another target fits: questions that show only then
+SETTLE: list[Callable[[], None]] = []
 #: in which ways the program did not see what it would see on the target
-_notes: dict[str, None] = {}
+_notes: dict[str, str] = {}
 #: what the variable was read as
 _fallback: set[str | None] = set()
 
@@ -52,9 +54,19 @@ def ask(decide: Callable[..., Answer], *details: Hashable) -> Answer:
     return answer
 
 
-def note(text: str) -> None:
-    """Note that the program did not see what it would see on the target."""
-    _notes[text] = None
+def now(decide: Callable[[Target], Answer]) -> Answer:
+    """What holds for the target, without a question: what is made of it asks."""
+    return decide(_targets[-1])
+
+
+def answered(decide: Callable[..., Answer], *details: Hashable, answer: Answer) -> None:
+    """Note an answer that was given before."""
+    _answers.setdefault((decide, details), answer)
+
+
+def note(what: str, text: str) -> None:
+    """Note, once for each ``what``, that the program did not see what it would see on the target."""
+    _notes.setdefault(what, text)
 
 
 def forget_notes() -> None:
@@ -64,7 +76,7 @@ def forget_notes() -> None:
 
 def notes() -> tuple[str, ...]:
     """What was noted, in its order."""
-    return tuple(_notes)
+    return tuple(_notes.values())
 
 
 def is_newer(target: Target, major: int, minor: int) -> bool:
@@ -74,6 +86,8 @@ def is_newer(target: Target, major: int, minor: int) -> bool:
 
 def fits(target: Target) -> bool:
     """Whether the target would have been told of in the same words."""
+    for settle in SETTLE:
+        settle()
     return _fallback <= {_value(target)} and all(
         decide(target, *details) == answer for (decide, details), answer in list(_answers.items())
     )

@@ -1,0 +1,257 @@
+"""``torch.__version__`` and the version of torch's distribution, as the program and its libraries see them.
+
+A version that was read is a text that notes what is asked of it.  A comparison is a question with a boolean answer
+(simulate/told.py), whether it is made by ``torch.__version__ >= "2.4"`` or by ``packaging.version``: another target
+shares the run where all comparisons agree.  Any other use is a question whose answer is the whole text.  So is a text
+that nothing was asked of: a regular expression reads it without a trace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import operator
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import Version as PackagingVersion
+from torch.torch_version import TorchVersion
+
+from opcheck.simulate import told
+from opcheck.simulate.callers import Caller, caller
+from opcheck.simulate.requirements import (
+    INSTALLED,
+    admits,
+    note_installed,
+    sees_the_target,
+    version_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+    from types import ModuleType
+
+    from opcheck.versions import Target
+
+_COMPARISONS = {
+    f"__{name}__": getattr(operator, name) for name in ("lt", "le", "eq", "ne", "ge", "gt")
+}
+
+
+def text_of(target: Target, package: str) -> str:
+    """The version that a library, or with an empty name the program, sees."""
+    return version_of(target) if admits(target, package) else INSTALLED
+
+
+def compares(target: Target, package: str, kind: type, name: str, other: Hashable) -> bool:
+    """What the version says when it is compared, as a text, as a TorchVersion, or as packaging's Version."""
+    return bool(_COMPARISONS[name](kind(text_of(target, package)), other))
+
+
+def part_of(target: Target, package: str, name: str) -> Any:
+    """An attribute of packaging's Version."""
+    return getattr(PackagingVersion(text_of(target, package)), name)
+
+
+class SeenText(str):  # noqa: SLOT000 - it keeps who read it
+    """The version as a text."""
+
+    kind: type = str
+    package: str
+    used: bool
+
+    def whole(self) -> str:
+        """The text itself, asked for."""
+        self.used = True
+        if not told.is_telling():
+            return str.__str__(self)
+        return told.ask(text_of, self.package)
+
+    def __reduce__(self) -> Any:
+        return str, (self.whole(),)
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        return self.__reduce__()
+
+
+class SeenTorchVersion(SeenText, TorchVersion):
+    """``torch.__version__``."""
+
+    kind = TorchVersion
+
+
+def _compared(name: str) -> Callable[[Any, Any], Any]:
+    def compare(self: SeenText, other: Any) -> Any:
+        if isinstance(other, SeenText):
+            other = other.whole()
+        if isinstance(other, list):
+            other = tuple(other)
+        if not told.is_telling() or not isinstance(other, (str, tuple)):
+            return _COMPARISONS[name](self.kind(self.whole()), other)
+        self.used = True
+        return told.ask(compares, self.package, self.kind, name, other)
+
+    return compare
+
+
+def _by_the_whole(name: str) -> Callable[..., Any]:
+    def method(self: SeenText, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.whole(), name)(*args, **kwargs)
+
+    return method
+
+
+#: what an object needs to be one
+_KEPT = frozenset(
+    {
+        "__class__",
+        "__new__",
+        "__init__",
+        "__getattribute__",
+        "__setattr__",
+        "__delattr__",
+        "__dir__",
+    }
+    | {"__doc__", "__init_subclass__", "__subclasshook__", "__reduce__", "__reduce_ex__"}
+    | {"__getstate__", "__sizeof__", "__getnewargs__", "__annotations__", "maketrans"}
+)
+for _kind in (SeenText, SeenTorchVersion):
+    for _name in set(dir(str)) - _KEPT:
+        _make = _compared if _name in _COMPARISONS else _by_the_whole
+        setattr(_kind, _name, _make(_name))
+
+
+class _SeenVersion(PackagingVersion):
+    """packaging's Version of such a text."""
+
+    __slots__ = ()
+    package = ""
+
+
+def _version_compared(name: str) -> Callable[[Any, Any], Any]:
+    def compare(self: _SeenVersion, other: Any) -> Any:
+        if not told.is_telling() or not isinstance(other, PackagingVersion):
+            return getattr(PackagingVersion, name)(self, other)
+        plain = PackagingVersion(str(other))
+        return told.ask(compares, self.package, PackagingVersion, name, plain)
+
+    return compare
+
+
+def _part(name: str) -> property:
+    def get(self: _SeenVersion) -> Any:
+        if told.is_telling():
+            return told.ask(part_of, self.package, name)
+        return getattr(PackagingVersion, name).__get__(self)
+
+    return property(get)
+
+
+def _as_text(self: _SeenVersion) -> SeenText:
+    # Releases have neither a local nor a development part: the public and the base version are the whole.
+    return _made(SeenText, PackagingVersion.__str__(self), self.package)
+
+
+def _whole_version(self: _SeenVersion) -> str:
+    return told.ask(text_of, self.package) if told.is_telling() else PackagingVersion.__str__(self)
+
+
+for _name in _COMPARISONS:
+    setattr(_SeenVersion, _name, _version_compared(_name))
+for _name in ("major", "minor", "micro", "release", "epoch", "pre", "post", "dev", "local"):
+    setattr(_SeenVersion, _name, _part(_name))
+for _name in ("base_version", "public"):
+    setattr(_SeenVersion, _name, property(_as_text))
+for _name, _function in (
+    ("__str__", _whole_version),
+    ("__hash__", lambda version: hash(_whole_version(version))),
+):
+    setattr(_SeenVersion, _name, _function)
+
+
+@functools.cache
+def _version_class(package: str) -> type[_SeenVersion]:
+    return type("Version", (_SeenVersion,), {"__slots__": (), "package": package})
+
+
+def _made(kind: type[SeenText], text: str, package: str) -> SeenText:
+    made = kind(text)
+    made.package, made.used = package, False
+    return made
+
+
+#: by who read it: one object, however often that line runs
+_read: dict[tuple[type[SeenText], Caller, str], SeenText] = {}
+
+
+def seen(kind: type[SeenText], who: Caller) -> Any:
+    """The version as that code sees it; None: it is torch's own code, and sees the installed one."""
+    if who.kind == "own" or not told.is_telling():
+        return None
+    text = told.now(version_of)
+    if not sees_the_target(who):
+        if text != INSTALLED:
+            note_installed(who, "torch.__version__")
+        # No question: what it does is the same for every target.
+        return kind.kind(INSTALLED)
+    key = (kind, who, text)
+    if key not in _read:
+        _read[key] = _made(kind, text, who.package)
+    return _read[key]
+
+
+def readers() -> set[str]:
+    """The libraries that have read the version so far."""
+    return {who.package for _, who, _ in _read if who.package}
+
+
+def _settle() -> None:
+    """Note the whole text of what was read, and then used in no way that can be seen."""
+    for (_, who, text), made in list(_read.items()):
+        if not made.used:
+            told.answered(text_of, who.package, answer=text)
+
+
+told.SETTLE.append(_settle)
+
+
+def torch_version_property(kind: type[SeenText]) -> property:
+    """``__version__`` of a module of torch."""
+
+    def get(module: ModuleType) -> Any:
+        found = seen(kind, caller())  # whose truth would be a question
+        return vars(module)["__version__"] if found is None else found
+
+    def put(module: ModuleType, value: Any) -> None:
+        vars(module)["__version__"] = value
+
+    return property(get, put)
+
+
+@contextlib.contextmanager
+def version_of_the_target() -> Iterator[None]:
+    """For the length of the block ``importlib.metadata`` tells of the target's torch, and comparisons are noted."""
+    distribution: Any = importlib.metadata.Distribution
+    before, parse = distribution.version, PackagingVersion.__init__
+
+    def version(self: importlib.metadata.Distribution) -> str:
+        found: str = before.__get__(self)
+        of_target = seen(SeenText, caller()) if self.metadata["Name"] == "torch" else None
+        return found if of_target is None else of_target
+
+    def parsed(self: PackagingVersion, version: Any) -> None:
+        if not isinstance(version, SeenText):
+            parse(self, version)
+            return
+        version.used = True
+        parse(self, str.__str__(version))
+        if type(self) is PackagingVersion:
+            self.__class__ = _version_class(version.package)
+
+    distribution.version = property(version)
+    PackagingVersion.__init__ = parsed  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        PackagingVersion.__init__ = parse  # type: ignore[method-assign]
+        distribution.version = before
