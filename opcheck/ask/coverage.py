@@ -11,9 +11,12 @@ from opcheck.ask.plain import COMMON_DTYPES, Asker, target
 from opcheck.ask.targets import macos_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from opcheck.oplists.files import Release
+
+#: Overloads from one message about the progress to the next.
+_STEP = 50
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,13 +47,19 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, dict[str, int]]
 
 
-def coverage(macos: str | None, asker: Asker, names: Iterable[str] | None = None) -> Coverage:
+def coverage(
+    macos: str | None,
+    asker: Asker,
+    names: Iterable[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Coverage:
     """The coverage of every release, on one macOS version.
 
     Args:
         macos: the macOS version.  None: the newest.
         asker: whom to ask.
         names: the overloads.  None: all.
+        progress: told how many of them are done.
 
     Raises:
         UsageError: not a version.
@@ -58,7 +67,12 @@ def coverage(macos: str | None, asker: Asker, names: Iterable[str] | None = None
         NewerThanListsError: a macOS newer than the lists.
     """
     system = macos_of(macos, asker.lists.releases[0])
-    operators = {op: _runs(op, system, asker) for op in sorted(names or asker.lists.names())}
+    wanted = sorted(names or asker.lists.names())
+    operators: dict[str, tuple[Run, ...]] = {}
+    for number, op in enumerate(wanted):
+        if progress is not None and number % _STEP == 0:
+            progress(f"{number:,} of {len(wanted):,} operator overloads, in all releases")
+        operators[op] = _runs(op, system, asker)
     named = {note for runs in operators.values() for run in runs for note in run.notes}
     by_id = asker.lists.statements.by_id
     return Coverage(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck import __version__
-from opcheck.ask.answer import cells
 from opcheck.ask.past import first_native, since
 from opcheck.ask.plain import COMMON_DTYPES, Asker, target
 from opcheck.ask.records import State
-from opcheck.ask.targets import macos_of, release_of
+from opcheck.ask.targets import macos_of, macos_points, release_of
 from opcheck.judge import OUTCOMES
 from opcheck.model import Record
 from opcheck.oplists.registrations import load
@@ -133,10 +132,12 @@ def short(state: State) -> str:
 def systems(op: str, release: Release, asker: Asker) -> dict[str, str]:
     """The status by the macOS version from which on it holds; empty where all are alike."""
     steps: dict[str, str] = {}
-    for cell in cells(op, (release,), asker):
-        word = short(State(status=cell.status, kind=cell.kind))
+    # Not answer.cells, which asks for all dtypes on each macOS: the page of all releases takes half of its time so.
+    for system in macos_points(release, asker.knowledge.systems(op, release.line)):
+        aim = target(release.line, system)
+        word = short(asker.state(op, aim, asker.default_dtype(op, aim)))
         if word not in list(steps.values())[-1:]:
-            steps[cell.macos] = word
+            steps[system] = word
     return steps if len(steps) > 1 else {}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from opcheck.cli import VERBS, asking, flags
+from opcheck.cli import VERBS, asking, flags, output
 
 FORMATS = ("markdown", "csv", "json", "html")
 
@@ -25,5 +25,7 @@ def command(
     from opcheck.report.matrix import render  # noqa: PLC0415  (not for --help)
 
     name = asking.chosen(format_name, output_path, FORMATS)
-    asking.put(render(torch, macos, name), output_path)
+    with output.progress(quiet=False, verbose=False) as progress:
+        text = render(torch, macos, name, progress=progress)
+    asking.put(text, output_path)
     return 0

@@ -66,3 +66,14 @@ def test_the_runs_of_the_page_hold_in_every_release(lists: OpLists) -> None:
 
 def _order(line: str) -> tuple[int, ...]:
     return tuple(map(int, line.split(".")))
+
+
+def test_the_coverage_tells_how_far_it_is(lists: OpLists) -> None:
+    asker = Asker(lists)
+    told: list[str] = []
+    some = sorted(asker.lists.names())[:120]
+    found = coverage(None, asker, some, told.append)
+    assert told == [
+        f"{number} of 120 operator overloads, in all releases" for number in (0, 50, 100)
+    ]
+    assert found == coverage(None, asker, some)

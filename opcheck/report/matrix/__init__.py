@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from opcheck.ask.coverage import coverage
 from opcheck.ask.matrix import Matrix, matrix
 from opcheck.ask.plain import Asker
+from opcheck.ask.targets import macos_of, release_of
 from opcheck.oplists.registrations import OpLists, load
 
 
 def render(
-    torch: str | None, macos: str | None, format_name: str, lists: OpLists | None = None
+    torch: str | None,
+    macos: str | None,
+    format_name: str,
+    lists: OpLists | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> str:
-    """The coverage in the format of that name: ``markdown``, ``csv``, ``json`` or ``html``.
+    """The coverage in the format of that name.
+
+    Args:
+        torch: the release.  None: the newest.
+        macos: the macOS version.  None: the newest.
+        format_name: ``markdown``, ``csv``, ``json`` or ``html``.
+        lists: the op lists.  None: those that opcheck ships.
+        progress: told what is done, where it takes long.
 
     Raises:
         OpcheckError: no list for the release, or it does not run on that macOS.
     """
     asker = Asker(lists or load())
-    found = matrix(torch, macos, asker=asker)
     if format_name == "html":
         from opcheck.report.matrix import page  # noqa: PLC0415  (reads its template)
 
-        return page.render(coverage(found.macos, asker), found.torch)
-    return write(found, format_name)
+        release = release_of(torch or asker.lists.releases[-1].line, asker.lists).release
+        system = macos_of(macos, release)
+        return page.render(coverage(system, asker, progress=progress), release.line)
+    return write(matrix(torch, macos, asker=asker), format_name)
 
 
 def write(found: Matrix, format_name: str) -> str:
