@@ -21,6 +21,8 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
+from opcheck.sanitize import for_stderr
+
 #: In the environment of a child and of all that it starts: how they are found again, also in another session.
 MARK = "OPCHECK_PROCESS"
 #: bytes of an answer: more are a mistake, or an attack on our memory
@@ -431,13 +433,21 @@ def decoded(line: bytes, decoder: Any) -> Any:
 
 
 class Printed:
-    """The end of what a child prints: it may print without end."""
+    """The end of what a child prints: it may print without end.
 
-    def __init__(self, stream: IO[bytes] | None, most: int) -> None:
+    Args:
+        stream: its pipe; None: it prints elsewhere.
+        most: bytes that are kept.
+        pass_on: write its lines to stderr, too, made fit for a terminal and a log.
+    """
+
+    def __init__(self, stream: IO[bytes] | None, most: int, *, pass_on: bool = False) -> None:
         self._stream = stream
         self._most = most
+        self._pass_on = pass_on
         self._parts: list[bytes] = []
         self._size = 0
+        self._line = b""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -446,10 +456,24 @@ class Printed:
             return
         with self._stream as stream:
             while part := os.read(stream.fileno(), _CHUNK):
+                if self._pass_on:
+                    self._write(part)
                 self._parts.append(part)
                 self._size += len(part)
                 while self._size - len(self._parts[0]) >= self._most:
                     self._size -= len(self._parts.pop(0))
+        if self._line:
+            self._write(b"\n")
+
+    def _write(self, part: bytes) -> None:
+        """Whole lines, because half of one does not show whether it is a command; a bar of progress ends them by CR."""
+        *lines, self._line = (self._line + part).replace(b"\r", b"\n").split(b"\n")
+        if len(self._line) > _CHUNK:
+            lines, self._line = [*lines, self._line], b""
+        text = "".join(f"{for_stderr(line.decode(errors='replace'))}\n" for line in lines if line)
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
     def text(self) -> str:
         """What is kept of it."""

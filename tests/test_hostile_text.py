@@ -498,6 +498,12 @@ def test_a_hostile_model_is_audited_in_every_format(
     assert "injected" in printed.out
     check_log(printed.out)
     check_log(printed.err)
+    cli.run(["audit", "m.py:Named", "--input", "1x3", "-v"])
+    printed = capfd.readouterr()
+    # Twice by the model, once by its warning, and no line of them is a command.
+    assert printed.err.count("injected") >= 3
+    check_log(printed.out)
+    check_log(printed.err)
     for arguments in (["diff", "r.json", "r.json"], ["repro", "r.json"]):
         cli.run(arguments)
         printed = capfd.readouterr()

@@ -193,9 +193,9 @@ def ask(
         {**os.environ, **environment(request)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=None if show_output else subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
-    printed = Printed(child.process.stderr, _TAIL)
+    printed = Printed(child.process.stderr, _TAIL, pass_on=show_output)
     heard = _Heard(request, progress)
     try:
         message = heard.listen(child)
@@ -203,6 +203,8 @@ def ask(
         raise _not_answered(error, request, heard.stage) from error
     finally:
         code = child.end()
+        if show_output:
+            printed.text()  # until all of it is passed on
     if message is None:
         raise _died(code, request, heard.stage, printed.last_line())
     if isinstance(message, Failure):

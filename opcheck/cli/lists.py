@@ -9,6 +9,7 @@ import click
 from opcheck.cli import VERBS, output
 from opcheck.errors import UsageError
 from opcheck.oplists.registrations import OpLists, data_directory, load
+from opcheck.sanitize import for_stderr
 from opcheck.wording import plural
 
 _folder = click.Path(path_type=Path)
@@ -56,7 +57,7 @@ def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
 
     directory = directory or data_directory()
     found = merging.review(proposal, directory)
-    output.emit(found.diff.rstrip("\n"))
+    output.emit(for_stderr(found.diff.rstrip("\n")))
     said = plural(len(found.added), "statement")
     if applied:
         merging.apply(found, directory)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from opcheck.cli import VERBS, flags, output
+from opcheck.sanitize import for_stderr
 from opcheck.wording import plural
 
 
@@ -45,7 +46,7 @@ def build(*, folder: Path, swept: Path | None, quiet: bool) -> int:
 
     with output.progress(quiet=quiet, verbose=False) as progress:
         pages = written(folder, swept, progress=_now_and_then(progress))
-    output.emit(f"{folder}: {plural(len(pages), 'page')}; open {folder / 'index.html'}")
+    output.emit(for_stderr(f"{folder}: {plural(len(pages), 'page')}; open {folder / 'index.html'}"))
     return 0
 
 

@@ -168,9 +168,11 @@ def sweep_models(
             engine.close()
         counts = tables.write(place.path)
     output.emit(
-        f"{plural(len(found), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(chosen)}: "
-        f"{plural(counts['outcomes'], 'verdict')}, {plural(counts['failures'], 'reason')} for none\n"
-        f"the tables are in {folder}; opcheck sweep report {folder} says what they come to"
+        for_stderr(
+            f"{plural(len(found), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(chosen)}: "
+            f"{plural(counts['outcomes'], 'verdict')}, {plural(counts['failures'], 'reason')} for none\n"
+            f"the tables are in {folder}; opcheck sweep report {folder} says what they come to"
+        )
     )
     return 0
 

@@ -14,6 +14,7 @@ from opcheck import documents
 from opcheck.documents import DocumentError, brief
 from opcheck.errors import UsageError
 from opcheck.model import Record
+from opcheck.sanitize import for_json
 from opcheck.versions import Version
 
 SCHEMA = "opcheck-environment/1"
@@ -141,4 +142,4 @@ def _decoded(content: bytes) -> Environment:
 
 def dump(environment: Environment) -> str:
     """The text that ``read`` takes."""
-    return msgspec.json.format(msgspec.json.encode(environment), indent=2).decode() + "\n"
+    return for_json(msgspec.json.format(msgspec.json.encode(environment), indent=2).decode()) + "\n"
