@@ -6,19 +6,20 @@ import linecache
 import os
 import re
 import sysconfig
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import torch
 
 from opcheck.capture.statements import statement
+from opcheck.files import is_file
 from opcheck.model import SourceLocation
 
 if TYPE_CHECKING:
     from types import CodeType
 
 _TRACE_ENTRY = re.compile(
-    r'File "(?P<file>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)(?:\n {4}(?P<text>[^\n]+))?'
+    r'File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)(?:\n {4}(?P<text>[^\n]+))?'
 )
 #: A path of another machine below its installed packages, and one of its Python or its torch.
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\](?P<path>.+)", re.DOTALL)
@@ -58,19 +59,21 @@ def locate(site: tuple[CodeType, int] | None) -> SourceLocation | None:
 def innermost(stack_trace: str | None) -> SourceLocation | None:
     """The innermost line that is neither torch's nor ours in a stack trace as torch.fx keeps it.
 
-    A program that was exported on another machine has that machine's paths, and the text of the line as it was.
+    A program that was exported on another machine has that machine's paths, and the text of the line as it was.  A
+    file may name any path, so nothing of one is shown that the trace does not hold.
     """
     for match in reversed([*_TRACE_ENTRY.finditer(stack_trace or "")]):
         file, line = match["file"], int(match["line"])
         if is_user_code(file) and not _NOT_USERS.match(file):
-            here = linecache.getline(file, line).strip()
-            text = (match["text"] or here).strip()
+            text = (match["text"] or "").strip()
+            is_here = file.endswith(".py") and is_file(file)
+            here = linecache.getline(file, line).strip() if text and is_here else ""
             return SourceLocation(
                 file=display_path(file),
                 line=line,
                 function=match["function"],
                 text=text,
-                statement=_statement(file, line) if text == here else "",
+                statement=_statement(file, line) if text and text == here else "",
             )
     return None
 
@@ -86,4 +89,8 @@ def display_path(filename: str) -> str:
         if filename.startswith(root):
             return Path(filename[len(root) :]).as_posix()
     installed = _INSTALLED.match(filename)
-    return installed["path"].replace("\\", "/") if installed else Path(filename).name
+    if installed:
+        path = PurePosixPath(installed["path"].replace("\\", "/"))
+        if not path.is_absolute() and ".." not in path.parts:
+            return str(path)
+    return Path(filename).name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,6 +204,16 @@ def test_lines_of_another_machine_are_read_from_the_program(
     place = innermost(trace)
     assert place is not None
     assert (place.file, place.text) == (file, text)
+
+
+def test_a_trace_shows_no_line_of_a_file_that_it_does_not_hold(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text("key = 'secret'\n")
+    for file in (tmp_path / "settings.py", "/dev/zero", "/a/site-packages//etc/passwd"):
+        for text in ("", "\n    key = 1"):
+            place = innermost(f'File "{file}", line 1, in forward{text}')
+            assert place is not None
+            assert (place.file, place.text) == (Path(file).name, text.strip())
+            assert not place.statement
 
 
 def test_a_float64_buffer_fails(nets: Any) -> None:
