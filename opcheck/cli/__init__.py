@@ -87,15 +87,21 @@ class _Verbs(click.Group):
                     formatter.write_dl([(verb.ljust(width), text) for verb, text in verbs.items()])
 
 
-@click.group(cls=_Verbs, invoke_without_command=True, epilog="Try: opcheck audit --help")
+#: Not a docstring: Python leaves those out where it is told to (-OO).
+_HELP = """Say what a PyTorch model does on Apple's GPU (MPS), from any machine.
+
+Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage or input error; 3 could not
+tell.
+"""
+
+
+@click.group(
+    cls=_Verbs, invoke_without_command=True, help=_HELP, epilog="Try: opcheck audit --help"
+)
 @click.version_option(__version__, prog_name="opcheck", message="%(prog)s %(version)s")
 @click.pass_context
 def opcheck(ctx: click.Context) -> int:
-    """Say what a PyTorch model does on Apple's GPU (MPS), from any machine.
-
-    Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage or input error; 3 could not
-    tell.
-    """
+    """Show the help where no verb is named."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
         return UsageError.exit_code

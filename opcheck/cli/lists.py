@@ -27,32 +27,42 @@ def command(ctx: click.Context) -> int:
     return 0
 
 
-@command.command("info", short_help="Show the releases in the lists, the age and the digest.")
+@command.command(
+    "info",
+    short_help="Show the releases in the lists, the age and the digest.",
+    help="Show the releases in the lists: their counts, the age and the digest of the data.",
+)
 def info() -> int:
-    """Show the releases in the lists: their counts, the age and the digest of the data."""
+    """Write the table."""
     output.emit(_table(load()))
     return 0
 
 
-@command.command("lint", short_help="Check the curated statements.")
+@command.command(
+    "lint",
+    short_help="Check the curated statements.",
+    help="Check the curated limitations and advisories against each other and the registrations.",
+)
 @_directory
 def lint(directory: Path | None) -> int:
-    """Check the curated limitations and advisories against each other and the registrations."""
+    """Check them."""
     from opcheck.oplists.lint import lint as check  # noqa: PLC0415  (only this verb needs it)
 
     output.emit(f"{plural(check(directory), 'statement')}: no problem")
     return 0
 
 
-@command.command("merge", short_help="Review proposed statements, or write them.")
+@command.command(
+    "merge",
+    short_help="Review proposed statements, or write them.",
+    help="Review proposed statements: what they change in the lists, and what the lint says of it.\n\n"
+    "FILE is what opcheck verify --propose wrote, or limitations or advisories in that form.",
+)
 @click.argument("proposal", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("--apply", "applied", is_flag=True, help="Write the change; without it, it is shown.")
 @_directory
 def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
-    """Review proposed statements: what they change in the lists, and what the lint says of it.
-
-    FILE is what opcheck verify --propose wrote, or limitations or advisories in that form.
-    """
+    """Show what they change, or write it."""
     from opcheck.oplists import merging  # noqa: PLC0415  (only this verb needs it)
 
     directory = directory or data_directory()
@@ -67,15 +77,16 @@ def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
     return 0
 
 
-@command.command("build")
+@command.command(
+    "build",
+    help="Read macOS wheels into the lists.\n\n"
+    "SOURCE is a torch release such as 2.13.0, torchvision==0.28.0, or a wheel's path.",
+)
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @_directory
 @click.option("--cache", type=_folder, metavar="FOLDER", help="Where wheels are kept.")
 def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) -> int:
-    """Read macOS wheels into the lists.
-
-    SOURCE is a torch release such as 2.13.0, torchvision==0.28.0, or a wheel's path.
-    """
+    """Read each wheel in turn."""
     try:
         from opcheck.oplists import wheel  # noqa: PLC0415  (needs an extra)
     except ModuleNotFoundError as error:

@@ -21,6 +21,7 @@ def command() -> None:
 @command.command(
     "build",
     short_help="Write all pages, with a search that works offline.",
+    help="Write a page for every operator, release, rule and model, with a search that works offline.",
     epilog="The pages need no server: open index.html. docs/site.md says what they hold, and how to publish them.",
 )
 @click.option(
@@ -41,7 +42,7 @@ def command() -> None:
 )
 @flags.quiet()
 def build(*, folder: Path, swept: Path | None, quiet: bool) -> int:
-    """Write a page for every operator, release, rule and model, with a search that works offline."""
+    """Write the pages."""
     from opcheck.site.build import build as written  # noqa: PLC0415  (not for --help)
 
     with output.progress(quiet=quiet, verbose=False) as progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 
 import msgspec
@@ -29,11 +30,14 @@ def compile_variants(
         ModelLoadError, InputError: as the child says.
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
     """
-    whole = msgspec.structs.replace(
-        request,
-        plan=msgspec.to_builtins(plan),
-        time_limit=_REST + len(plan.variants) * plan.seconds,
-    )
-    answer = ask("opcheck.compile.worker", whole, progress=progress, show_output=show_output)
+    # The child ends without its exit handlers, and may be killed.
+    with tempfile.TemporaryDirectory(prefix="opcheck-", ignore_cleanup_errors=True) as scratch:
+        plan = msgspec.structs.replace(plan, scratch=scratch)
+        whole = msgspec.structs.replace(
+            request,
+            plan=msgspec.to_builtins(plan),
+            time_limit=_REST + len(plan.variants) * plan.seconds,
+        )
+        answer = ask("opcheck.compile.worker", whole, progress=progress, show_output=show_output)
     assert isinstance(answer, Answered)  # noqa: S101  (what that worker answers)
     return msgspec.json.decode(answer.content, type=Compiled)

@@ -43,6 +43,8 @@ class Plan(Record, frozen=True, kw_only=True):
     device: str = "cpu"
     #: seconds for each variant
     seconds: float = 120.0
+    #: a folder for what the kernels are compiled to; who asks removes it.  Empty: the child makes one.
+    scratch: str = ""
 
 
 def default(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:

@@ -52,7 +52,7 @@ def run(request: CaptureRequest, say: Say) -> Compiled:
         inductor_metal.preload()
     run_metal = any(variant.run_metal for variant in plan.variants)
     if run_metal:
-        compiler.prepare()
+        compiler.prepare(plan.scratch)
         inductor.prepare()
     tried = []
     for number, variant in enumerate(plan.variants, 1):

@@ -96,3 +96,27 @@ def test_an_error_that_knows_no_place_has_three_lines_all_the_same(
     (tmp_path / "ci.log").touch()
     assert run(["observe", "ci.log"]) == 2
     assert capsys.readouterr().err.splitlines()[1] == "  in: opcheck observe"
+
+
+#: The helps of all commands, one after the other.
+_HELPS = """
+import click
+from opcheck.cli import opcheck
+def show(command, context):
+    print(command.get_help(context))
+    for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+        child = command.get_command(context, name)
+        show(child, click.Context(child, info_name=name, parent=context))
+show(opcheck, click.Context(opcheck, info_name="opcheck"))
+"""
+
+
+def test_python_without_docstrings_has_the_same_helps() -> None:
+    plain, without = (
+        subprocess.run(
+            [sys.executable, *flags, "-c", _HELPS], capture_output=True, text=True, check=True
+        ).stdout
+        for flags in ((), ("-OO",))
+    )
+    assert without == plain
+    assert "Exit codes: 0 nothing" in without

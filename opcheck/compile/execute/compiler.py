@@ -26,6 +26,8 @@ _FLAGS = (
 )
 _ERROR = re.compile(r"error: (?P<message>.+)")
 _numbers = itertools.count()
+#: the folder of this process, once there is one
+_FOLDER: list[Path] = []
 
 
 class CompilerError(RuntimeError):
@@ -59,13 +61,19 @@ def compiler() -> tuple[str, ...]:
     return path, *_FLAGS
 
 
-@functools.cache
-def _folder() -> Path:
+def _folder(scratch: str = "") -> Path:
+    """The folder of this process and its forks, made when it is first asked for."""
+    if not _FOLDER:
+        _FOLDER.append(_filled(scratch))
+    return _FOLDER[0]
+
+
+def _filled(scratch: str) -> Path:
     """What is compiled once for a process and its forks: the threads, and the headers that every kernel includes."""
-    folder = Path(tempfile.mkdtemp(prefix="opcheck-kernels-"))
-    atexit.register(
-        shutil.rmtree, folder, ignore_errors=True
-    )  # not called in forks: they end at once
+    folder = Path(scratch or tempfile.mkdtemp(prefix="opcheck-kernels-"))
+    if not scratch:
+        # Not called in forks: they end at once.
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     run(*compiler(), "-c", str(_HERE / "threads.cpp"), "-o", str(folder / "threads.o"))
     written = folder / "c10" / "metal"
     written.mkdir(parents=True)
@@ -78,14 +86,17 @@ def _folder() -> Path:
     return folder
 
 
-def prepare() -> None:
+def prepare(scratch: str = "") -> None:
     """Compile what all kernels share; call it before forking.
+
+    Args:
+        scratch: a folder for it and for the kernels, which the caller removes; else this process does as it exits.
 
     Raises:
         UsageError: as ``compiler``; or it is too old for Metal's half.
     """
     try:
-        _folder()
+        _folder(scratch)
     except CompilerError as error:
         raise UsageError(
             "the kernels cannot be run: the C++ compiler does not take opcheck's Metal header",
