@@ -380,6 +380,13 @@ def test_a_browser_sees_the_same_elements(text: str) -> None:
     assert ours == [entry for entry in html_shape(plain) if entry[0] not in {"pre", "code"}]  # type: ignore[index]
 
 
+def test_a_message_of_sarif_has_no_link() -> None:
+    written = render(report_of("[a](https://evil.example)"), "sarif")
+    for result in json.loads(written)["runs"][0]["results"]:
+        assert "](" not in result["message"]["text"]
+        assert "evil" in written
+
+
 # stderr
 
 

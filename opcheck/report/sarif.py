@@ -17,6 +17,7 @@ from opcheck.catalogue import Rule, by_id
 from opcheck.model import Report
 from opcheck.report import summary
 from opcheck.report.where import Hit, group_of, hits
+from opcheck.sanitize import shown
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 _PARAGRAPHS = re.compile(r"\n\s*\n")
@@ -87,7 +88,8 @@ def result(report: Report, hit: Hit, rule_index: int) -> dict[str, Any]:
         "ruleId": finding.rule,
         "ruleIndex": rule_index,
         "level": finding.severity,
-        "message": {"text": "\n".join(filter(None, parts))},
+        # "[text](address)" in a message is a link (3.11.6).
+        "message": {"text": shown("\n".join(filter(None, parts))).replace("](", "] (")},
         **({"locations": [location]} if location else {}),
         "partialFingerprints": {
             "primaryLocationLineHash": hit.fingerprint,
