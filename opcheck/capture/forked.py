@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: seconds that a fork gets to end after its answer, or after it has closed its pipe
 _DYING = 0.5
 
+#: What a fork exits with where our own code in it fails; a model ends its process with another.
+OURS = 70
+
 
 class EndedError(RuntimeError):
     """The fork was ended, or ended itself, before it was done."""
@@ -95,7 +98,7 @@ class Fork:
 
 
 def _work(work: Callable[[], bytes], reading: int, writing: int, *, group: bool) -> None:
-    code = 1
+    code = OURS
     try:
         os.close(reading)
         if group:

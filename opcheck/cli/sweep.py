@@ -170,7 +170,7 @@ def sweep_models(
     output.emit(
         for_stderr(
             f"{plural(len(found), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(chosen)}: "
-            f"{plural(counts['outcomes'], 'verdict')}, {plural(counts['failures'], 'reason')} for none\n"
+            f"{plural(counts['verdicts'], 'verdict')}, {plural(counts['failures'], 'reason')} for none\n"
             f"the tables are in {folder}; opcheck sweep report {folder} says what they come to"
         )
     )

@@ -33,6 +33,12 @@ class Known(NamedTuple):
 #: and so is one with inputs that opcheck made.
 KNOWN: tuple[Known, ...] = (
     Known(
+        # 70 is what our own code exits with where it fails (capture/forked.py, sweep/server.py).
+        r"the process that ran the model was exited with code (?!70\b)\d+",
+        MODELS,
+        "it ends its own process, as by os._exit",
+    ),
+    Known(
         r"unsupported autocast device_type 'mps'",
         PYTORCH,
         "the release has no autocast for MPS, and raises this on a Mac, too",

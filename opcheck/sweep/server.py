@@ -19,7 +19,7 @@ from typing import IO
 import msgspec
 
 from opcheck.capture import watchdog
-from opcheck.capture.forked import Fork
+from opcheck.capture.forked import OURS, Fork
 from opcheck.capture.plain import plain
 from opcheck.capture.request import CaptureRequest
 from opcheck.children import (
@@ -173,7 +173,7 @@ class _Child:
 
 def _live(request: Request, write: int, printed: int) -> None:
     """The child: works, says what came out, and ends, whatever happens."""
-    code = 1
+    code = OURS
     try:
         os.setsid()
         end_with_parent()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,18 +24,28 @@ Row = tuple[object, ...]
 
 
 def write(folder: Path) -> dict[str, int]:
-    """Write ``FOLDER/NAME.parquet`` for each table, whole or not at all; the rows of each.
+    """Write ``FOLDER/NAME.parquet`` for each table, whole or not at all; the rows of each, and the ``verdicts``.
 
     Raises:
         UsageError: there is no sweep in the folder, or it cannot be written to.
     """
     counts = {}
+    headlines: Counter[object] = Counter()
     for name in TABLES:
         what, results = read(folder)
         made = _ROWS_OF[name]
-        rows = (row for result in results for row in made(result))
+        rows: Iterable[Row] = (row for result in results for row in made(result))
+        if name == "outcomes":
+            rows = _counted(rows, headlines)
         counts[name] = _write(folder / f"{name}.parquet", TABLES[name], rows, what)
+    counts["verdicts"] = headlines.total() - headlines[_NOTHING.headline]
     return counts
+
+
+def _counted(rows: Iterable[Row], headlines: Counter[object]) -> Iterator[Row]:
+    for row in rows:
+        headlines[row[_NAMES.index("headline")]] += 1
+        yield row
 
 
 def _write(path: Path, columns: tuple[Column, ...], rows: Iterable[Row], what: About) -> int:

@@ -24,7 +24,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_each_model_mode_and_target_is_a_row_also_without_a_verdict(folder: Path) -> None:
-    assert tables.write(folder) == {"outcomes": 4, "operators": 1, "uses": 2, "failures": 1}
+    counts = {"outcomes": 4, "operators": 1, "uses": 2, "failures": 1, "verdicts": 2}
+    assert tables.write(folder) == counts
     rows = pq.read_table(folder / "outcomes.parquet").to_pylist()
     assert [(row["model"], row["torch"], row["headline"], row["capture"]) for row in rows] == [
         ("transformers:BertModel", "2.4", "runs natively", 0),
