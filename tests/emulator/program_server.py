@@ -15,7 +15,10 @@ from collections.abc import Callable
 def main() -> None:
     """Serve until stdin ends."""
     os.environ["PYTORCH_JIT"] = "0"
-    from opcheck.emulator import child, session  # noqa: F401 - session imports torch, once for all
+    # Each program would import them again: torch, and what torch itself imports at the first composite.
+    import torch._dynamo
+
+    from opcheck.emulator import child, session  # noqa: F401
 
     for line in sys.stdin:
         job = json.loads(line)

@@ -6,7 +6,7 @@ model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3)).to("
 torch.save(model, "whole.pt")
 again = torch.load("whole.pt", weights_only=False)
 assert again[0].weight.is_mps
-assert type(again[0].weight) is torch.nn.Parameter
+assert isinstance(again[0].weight, torch.nn.Parameter)
 assert again[1].num_batches_tracked.is_mps
 on_cpu = torch.load("whole.pt", weights_only=False, map_location="cpu")
 assert on_cpu[0].weight.device.type == "cpu"
