@@ -16,7 +16,7 @@ def main() -> None:
     """Serve until stdin ends."""
     os.environ["PYTORCH_JIT"] = "0"
     # Each program would import them again: torch, and what torch itself imports at the first composite.
-    import torch._dynamo
+    import torch._dynamo  # noqa: F401
 
     from opcheck.emulator import child, session  # noqa: F401
 
