@@ -192,7 +192,7 @@ _REFUSED = tuple(
             "leave capturable=True out: MPS has no graphs to capture",
         ),
         (
-            r"User specified an unsupported autocast device_type 'mps'",
+            r"User specified (?:an unsupported autocast device_type 'mps'|autocast device_type must be)",
             "use torch 2.5 or newer, or leave autocast out on this device",
         ),
         (

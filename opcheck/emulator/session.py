@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -194,7 +195,8 @@ class Emulation:
     def _uncompiled(self) -> Iterator[None]:
         """What the program compiles runs as the Python that it is."""
 
-        def compiled(model: Any = None, **_options: Any) -> Any:
+        def compiled(model: Any = None, **options: Any) -> Any:
+            _refuse_backend(options.get("backend"))
             message = "torch.compile was left out: what it would compile ran operator by operator"
             problem = Problem(kind="eager", message=message)
             if problem not in self._problems:
@@ -206,6 +208,12 @@ class Emulation:
             yield
         finally:
             torch.compile = before
+
+
+def _refuse_backend(name: object) -> None:
+    """Raise what torch.compile raises of a backend that there is not, such as mps."""
+    if isinstance(name, str) and name not in ("inductor", "eager", "aot_eager"):
+        importlib.import_module("torch._dynamo").lookup_backend(name)
 
 
 def _line(error: BaseException) -> SourceLocation | None:

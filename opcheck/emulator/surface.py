@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.storage import _StorageBase
 
+from opcheck.simulate import told
 from opcheck.simulate.backend import generator_state
 from opcheck.simulate.events import MacEvent
 from opcheck.simulate.shapes import NotSimulatedError
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
 #: torch/utils/data/dataloader.py warns since 2.7; before, it was silent about it.
 _PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS now"
 _V2_7 = Version(2, 7)
+
+
+#: whether MPS's allocator answers torch.accelerator, and since when, stands in no source that was read
+_MEMORY = (
+    *("empty_cache", "empty_host_cache", "get_memory_info", "memory_stats", "memory_allocated"),
+    *("max_memory_allocated", "memory_reserved", "max_memory_reserved"),
+    *("reset_accumulated_memory_stats", "reset_peak_memory_stats", "get_device_capability"),
+)
 
 
 class MacStream:
@@ -63,6 +72,51 @@ class MacStream:
 
     def __exit__(self, *_: object) -> None:
         """Leave it."""
+
+
+class _StreamOf(type):
+    """Makes a stream of the device that is asked for; one of another device is torch's own."""
+
+    original: Any = torch.Stream
+
+    def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if device is None or torch.device(device).type == "mps":
+            if not told.ask(_makes_streams):
+                # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl overrides since 2.15
+                message = "Backend doesn't support create a new Stream."
+                raise RuntimeError(message)
+            return MacStream()
+        return _StreamOf.original(device, *args, **kwargs)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, (MacStream, _StreamOf.original))
+
+
+class AnyStream(metaclass=_StreamOf):
+    """``torch.Stream``."""
+
+
+def _makes_streams(target: Target) -> bool:
+    return target.torch >= Version(2, 15)
+
+
+def _no(*_: Any, **__: Any) -> bool:
+    return False
+
+
+def _unknown(name: str) -> Callable[..., Any]:
+    """A function of which no source says what a Mac answers."""
+
+    def function(*_: Any, **__: Any) -> Any:
+        message = f"what {name} answers on a Mac is not known here"
+        raise NotSimulatedError(message)
+
+    return function
+
+
+@contextlib.contextmanager
+def _index(_device: Any) -> Iterator[None]:
+    yield
 
 
 def _no_metal(*_: Any, **__: Any) -> Any:
@@ -138,6 +192,13 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         (torch.mps.profiler, "start", _nothing()),
         (torch.mps.profiler, "stop", _nothing()),
         (torch.mps.profiler, "profile", _no_profile),
+        # Metal allows a capture only where MTL_CAPTURE_ENABLED=1 was set.
+        (torch.mps.profiler, "is_metal_capture_enabled", _no),
+        (torch.mps.profiler, "is_capturing_metal", _no),
+        (torch.mps.profiler, "metal_capture", _unknown("torch.mps.profiler.metal_capture")),
+        (torch.mps.event, "Event", MacEvent),
+        (torch, "Stream", AnyStream),
+        (torch.accelerator, "device_index", _index),
         (torch.accelerator, "current_device_index", lambda: 0),
         (torch.accelerator, "current_device_idx", lambda: 0),
         (torch.accelerator, "set_device_index", _nothing()),
@@ -146,6 +207,9 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         (torch.accelerator, "set_stream", _nothing()),
         (torch.accelerator, "synchronize", _nothing()),
         (_StorageBase, "mps", to_mps),
+    ]
+    changes += [
+        (torch.accelerator, name, _unknown(f"torch.accelerator.{name}")) for name in _MEMORY
     ]
     with contextlib.ExitStack() as undo:
         for place, name, value in changes:

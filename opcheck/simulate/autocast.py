@@ -192,6 +192,21 @@ def _refusal(ask: Questions, dtype: torch.dtype) -> str | None:
     return text
 
 
+def _refused_device(target: Target) -> str:
+    """The error of a release whose autocast does not know the device (torch/amp/autocast_mode.py); empty: it does."""
+    if target.torch >= _2_5:
+        return ""
+    if target.torch < Version(2, 1):
+        return "User specified autocast device_type must be 'cuda' or 'cpu'"
+    return "User specified an unsupported autocast device_type 'mps'"
+
+
+def _require(ask: Questions) -> None:
+    text = ask(_refused_device)
+    if text:
+        raise RuntimeError(text)
+
+
 def _has_policies(target: Target) -> bool:
     return bool(_policies_of(target))
 
@@ -219,6 +234,7 @@ def autocast_of(
         if device_type != "mps":
             init(self, device_type, dtype, enabled, cache_enabled)
             return
+        _require(ask)
         # The installed torch may refuse what the target takes: it is asked for a disabled one of its own dtype.
         init(self, device_type, None, enabled=False, cache_enabled=cache_enabled)
         self.fast_dtype = self.fast_dtype if dtype is None else dtype
