@@ -25,6 +25,7 @@ import bisect
 import io
 import re
 import tokenize
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from fnmatch import fnmatchcase
@@ -305,7 +306,9 @@ def _comments(text: str) -> Iterator[tuple[int, str]]:
 def _statements(text: str) -> Iterator[_Lines]:
     """First and last line of each statement; of one with a body, of its head."""
     try:
-        tree = ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes in other people's texts
+            tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):
