@@ -70,12 +70,12 @@ def command(
     lists = load()
     line = requested.release_of(torch or _installed(lists), lists)
     system = requested.system_of(macos or platform.mac_ver()[0], line, lists)
-    if not (torch and macos):
-        output.note(f"from torch {line} on macOS {system}; --torch and --macos say another")
     here = Target(torch=line, macos=system, cpu_fallback=fallback)
     found, impossible = upgrade.targets(here, ranges.releases(releases, lists), lists)
     shown = {name: captured.pop(name) for name in capturing.SHOWING}
     request = requested.request_of(model, line, system, fallback=fallback, **captured)
+    if not (torch and macos):
+        output.note(f"from torch {line} on macOS {system}; --torch and --macos say another")
     reports = targets.reports(request, found, lists, **shown)
     advice = upgrade.advise(dict(zip(found, reports, strict=True)), impossible, here, lists)
     name = asking.chosen(format_name, output_path, FORMATS)
