@@ -130,7 +130,16 @@ def short() -> Undone:
     return Undone(patch)
 
 
-@fuzzed(command_lines(), quick=400, long=20000)
+KEPT = [
+    ["scan", "train.py", "--macos", "9" * 5000],
+    ["op", "aten::mm", "-o", "o" * 300],
+    ["sweep", "models", "9" * 5000],
+    ["sweep", "report", "9" * 5000],
+    ["lists", "lint", "--directory", "\x1b[2J"],
+]
+
+
+@fuzzed(command_lines(), quick=300, long=20000, kept=KEPT)
 def test_a_command_line(trial: Trial, content: list[str]) -> None:
     with swept(), short():
         trial(content, {**FILES, "report.json": WHOLE})

@@ -132,7 +132,16 @@ def _text(value: str) -> str:
 DAMAGED = st.one_of(mutated([CONFIGURATION]).map(as_toml), bytes_mutated([as_toml(CONFIGURATION)]))
 
 
-@fuzzed(st.tuples(DAMAGED, st.sampled_from(VERBS)), quick=100, long=8000)
+@fuzzed(
+    st.tuples(DAMAGED, st.sampled_from(VERBS)),
+    quick=100,
+    long=8000,
+    kept=[
+        (b'torch = "fallback"', ["observe", "train.py"]),
+        (b"config = {day = 1979-05-27}", ["audit", "models.py:encoder"]),
+        (b'targets = [{environments = ["\\u001f"]}]', ["gate", "--environment", "ci"]),
+    ],
+)
 def test_an_own_configuration(trial: Trial, content: tuple[bytes, list[str]]) -> None:
     text, arguments = content
     with gated():
@@ -173,6 +182,12 @@ def test_a_baseline_of_a_scan(trial: Trial, content: bytes) -> None:
     ),
     quick=60,
     long=4000,
+    kept=[
+        (b"", ".txt"),
+        (b"9" * 5000, ".txt"),
+        (b'"\\x05": 1', ".yaml"),
+        (b'{"models": null}', ".yaml"),
+    ],
 )
 def test_a_list_of_models(trial: Trial, content: tuple[bytes, str]) -> None:
     text, suffix = content

@@ -128,7 +128,16 @@ PROGRAMS = st.one_of(
 ASKED = ("text", "json", "yaml", "sarif", "junit", "github", "gitlab", "csv", "jsonl", "markdown")
 
 
-@fuzzed(st.tuples(PROGRAMS, st.sampled_from(ASKED)), quick=120, long=10000)
+@fuzzed(
+    st.tuples(PROGRAMS, st.sampled_from(ASKED)),
+    quick=120,
+    long=10000,
+    kept=[
+        (b"# coding: undefined", "text"),
+        (b"x = '\\d'\nx.cuda()  # opcheck: ignore[OC201] kept", "text"),
+        (b"x.cuda()\x0cy.cuda()  # opcheck: ignore[OC201] \xe2\x80\xa8", "json"),
+    ],
+)
 def test_a_program_is_scanned(trial: Trial, content: tuple[bytes, str]) -> None:
     program, name = content
     trial(["scan", ".", "-f", name], {"train.py": program, "fine.py": PYTHON})

@@ -68,7 +68,15 @@ WHEELS = st.one_of(
 )
 
 
-@fuzzed(st.tuples(WHEELS, st.sampled_from((WHEEL, VISION))), quick=60, long=3000)
+@fuzzed(
+    st.tuples(WHEELS, st.sampled_from((WHEEL, VISION))),
+    quick=60,
+    long=3000,
+    kept=[
+        (zipped({**MEMBERS, "torch/_ops.py": b"'MPS' 'x"}), WHEEL),
+        (zipped({**MEMBERS, "torch/version.py": b"\xff"}), WHEEL),
+    ],
+)
 def test_a_wheel_is_read(trial: Trial, content: tuple[bytes, str]) -> None:
     wheel, name = content
     arguments = ["lists", "build", name, "--directory", "lists", "--cache", "cache"]
