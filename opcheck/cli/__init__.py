@@ -134,8 +134,8 @@ def run(args: Sequence[str]) -> int:
         return _INTERRUPTED
     except SystemExit:
         return _PIPE_CLOSED
-    except OSError as error:
-        return _not_written(error)
+    except (OSError, UnicodeEncodeError) as error:
+        return _not_written(error) if isinstance(error, OSError) else _not_text(error, args)
     except Exception:  # noqa: BLE001  (left to Python it would exit with 1, which means findings)
         return _bug()
     return code
@@ -171,6 +171,16 @@ def _not_written(error: OSError) -> int:
     )
     output.note(str(full))
     return full.exit_code
+
+
+def _not_text(error: UnicodeEncodeError, args: Sequence[str]) -> int:
+    """Say which name is no UTF-8: what travels to a child and into a report is JSON, which has no half characters."""
+    refused = UsageError(
+        "a name that is not UTF-8 cannot be used here",
+        context=ascii(error.object[max(0, error.start - 40) : error.end + 40]),
+        hint="rename the file or the folder",
+    )
+    return _stopped(refused, args)
 
 
 def _bug() -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,22 @@ def test_a_working_directory_that_is_gone_is_three_lines(tmp_path: Path) -> None
     )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+@pytest.mark.parametrize("verb", ["audit", "run --emulate", "sweep", "gate"])
+def test_a_name_that_is_not_utf_8_is_three_lines(tmp_path: Path, verb: str) -> None:
+    name = os.fsdecode(b"m\xff.py")
+    (tmp_path / name).write_text("def f(x):\n    return x\n")
+    model = name if verb.startswith("run") else f"{name}:f"
+    done = shell(tmp_path, f"{verb} {shlex.quote(model)}", "")
+    assert done.returncode == 2
+    assert "not UTF-8" in done.stderr
+    assert len(done.stderr.splitlines()) == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_file_of_such_a_name_is_written_and_read(tmp_path: Path) -> None:
+    name = shlex.quote(os.fsdecode(b"o\xff.json"))
+    assert shell(tmp_path, f"op add -o {name}", "").returncode == 0
+    assert shell(tmp_path, f"diff {name} {name}", "").returncode == 2
