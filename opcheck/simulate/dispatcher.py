@@ -41,6 +41,7 @@ _MIXES_DEVICES = frozenset(
         "aten::index_put",
         "aten::_index_put_impl_",
         "aten::_unsafe_index.Tensor",
+        "aten::_unsafe_index_put",
         "aten::_pack_padded_sequence",
         "aten::_pad_packed_sequence",
         "aten::_pack_padded_sequence_backward",
@@ -63,6 +64,10 @@ _CPU = torch.device("cpu")
 #: what C++ makes of a Python number has one of these dtypes, and no float64 is on MPS.
 _OF_NUMBERS = frozenset({torch.int64, torch.float64, torch.complex128, torch.bool})
 _ZERO = "aten::_efficientzerotensor"
+
+#: the mode in which make_fx, and so torch.func.linearize, writes a graph
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
+_mode_of = torch._C._get_dispatch_mode
 
 #: what C++ takes on MPS where it takes the wider one elsewhere (ATen/AccumulateType.h, toAccumulateType)
 _NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
@@ -151,7 +156,19 @@ class Simulator(TorchDispatchMode):
             # A tensor subclass takes itself apart first (NestedTensor, torchao's): its parts come here.
             self._routes.get(func) or self._route(func)
             return NotImplemented
+        proxy = _mode_of(_PROXY)
+        if proxy is not None:
+            return self._traced(proxy, func, types, args, kwargs)
         return self._dispatch(func, args, kwargs or {})
+
+    def _traced(self, proxy: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Let make_fx see the call first: its mode comes after all others (TorchDispatchModeTLS.cpp, pop_stack)."""
+        torch._C._unset_dispatch_mode(_PROXY)
+        try:
+            with self:
+                return proxy.__torch_dispatch__(func, types, args, kwargs)
+        finally:
+            torch._C._set_dispatch_mode(proxy)
 
     def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         route = self._routes.get(func) or self._route(func)
@@ -191,7 +208,7 @@ class Simulator(TorchDispatchMode):
     ) -> Any:
         """Compute a call that no Python of ours takes apart, and hand it to the sink."""
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
-        refusal = self._refusal(route, kwargs, found, on_mps)
+        refusal = self._refusal(route, args, kwargs, found, on_mps)
         inner = self._inner_calls(route, args, kwargs, found) if route.has_body else ()
         if self.ask is not None:
             self.ask(Call(route, key, tuple(found), (), inner, refusal))
@@ -215,11 +232,16 @@ class Simulator(TorchDispatchMode):
         return outputs
 
     def _refusal(
-        self, route: Route, kwargs: Any, found: list[torch.Tensor], on_mps: list[MPSTensor]
+        self,
+        route: Route,
+        args: Any,
+        kwargs: Any,
+        found: list[torch.Tensor],
+        on_mps: list[MPSTensor],
     ) -> tuple[str, str] | None:
         refusal = None
         if on_mps and len(found) != len(on_mps):
-            refusal = _device_mismatch(route, found)
+            refusal = _device_mismatch(route, found) or mismatch.misplaced_indices(route.name, args)
         lengths = mismatch.misplaced_lengths(route.name, found) if on_mps else None
         if lengths is not None:
             refusal = ("indices_on_mps", lengths)

@@ -117,6 +117,9 @@ def _always(text: str) -> Callable[[Any], str]:
     return lambda _tensors: text
 
 
+#: TensorAdvancedIndexing.cpp, check_indices_on_cpu_or_selfdevice; github.com/pytorch/pytorch/issues/81051
+_INDICES = "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+
 #: PackedSequence.cpp: the lengths, or the sizes of the batches, are their second tensor.
 _TAKES_LENGTHS = frozenset({"aten::_pack_padded_sequence", "aten::_pad_packed_sequence"})
 
@@ -144,6 +147,33 @@ def misplaced_lengths(op: str, tensors: Sequence[torch.Tensor]) -> str | None:
         "'lengths' argument should be a 1D CPU int64 tensor, but got "
         f"{tensors[1].dim()}D mps:0 {_scalar_type(tensors[1])} tensor"
     )
+
+
+#: operators whose indices may be on the CPU, with the position of the values that they write.
+_INDEXED = {
+    "aten::index.Tensor": None,
+    "aten::_unsafe_index.Tensor": None,
+    "aten::index_put_": 2,
+    "aten::index_put": 2,
+    "aten::_index_put_impl_": 2,
+    "aten::_unsafe_index_put": 2,
+}
+
+
+def misplaced_indices(op: str, args: Sequence[Any]) -> tuple[str, str] | None:
+    """What TensorAdvancedIndexing.cpp says of indices, or of values, that are elsewhere than the tensor.
+
+    Indices of the CPU are moved (``make_info``), and so is a value without dimensions (``_index_put_impl_``).
+    """
+    if op not in _INDEXED:
+        return None
+    place = _on_cpu(args[0])
+    if place and any(isinstance(index, torch.Tensor) and not _on_cpu(index) for index in args[1]):
+        return "indices_on_mps", _INDICES
+    position = _INDEXED[op]
+    if position is not None and args[position].dim() and _on_cpu(args[position]) is not place:
+        return "device_mismatch", _PLAIN
+    return None
 
 
 def text_of(op: str, tensors: Sequence[torch.Tensor]) -> str:
