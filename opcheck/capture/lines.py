@@ -42,6 +42,11 @@ def is_user_code(filename: str) -> bool:
     )
 
 
+def is_own_code(filename: str) -> bool:
+    """Whether a file is the program's own: user code that is not installed."""
+    return is_user_code(filename) and not filename.startswith(_SITE)
+
+
 def locate(site: tuple[CodeType, int] | None) -> SourceLocation | None:
     """The location record of a code object and a line."""
     if site is None:

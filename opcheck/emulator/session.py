@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -17,9 +16,11 @@ from opcheck.capture.lines import display_path, is_user_code
 from opcheck.emulator import vision_kernels
 from opcheck.emulator.engine import Emulator
 from opcheck.emulator.errors import ProcessAbortedError
+from opcheck.emulator.exporting import export_below
 from opcheck.emulator.modules import Modules
 from opcheck.emulator.surface import mac_surface
 from opcheck.emulator.tally import Tally
+from opcheck.emulator.uncompiled import uncompiled
 from opcheck.emulator.verdicts import Verdicts
 from opcheck.emulator.warned import warnings_at_their_lines
 from opcheck.errors import UsageError
@@ -132,11 +133,12 @@ class Emulation:
                     simulator_type=Emulator,
                 ) as mac,
                 mac_surface(self.target, lambda: tally.allocated),
-                self._uncompiled(),
+                uncompiled(self._left_out),
                 tally.followed(),
                 libraries_see_the_target(),
                 names_of_the_target(),
                 warnings_at_their_lines(),
+                export_below(),
             ):
                 mac.ask = tally.ask
                 self._mac = mac
@@ -191,29 +193,11 @@ class Emulation:
         text = f"the program ended with {type(error).__name__}: {one_line(error)}"
         self._problems.append(Problem(kind=kind, message=text, location=_line(error)))
 
-    @contextlib.contextmanager
-    def _uncompiled(self) -> Iterator[None]:
-        """What the program compiles runs as the Python that it is."""
-
-        def compiled(model: Any = None, **options: Any) -> Any:
-            _refuse_backend(options.get("backend"))
-            message = "torch.compile was left out: what it would compile ran operator by operator"
-            problem = Problem(kind="eager", message=message)
-            if problem not in self._problems:
-                self._problems.append(problem)
-            return model if model is not None else lambda function: function
-
-        before, torch.compile = torch.compile, compiled
-        try:
-            yield
-        finally:
-            torch.compile = before
-
-
-def _refuse_backend(name: object) -> None:
-    """Raise what torch.compile raises of a backend that there is not, such as mps."""
-    if isinstance(name, str) and name not in ("inductor", "eager", "aot_eager"):
-        importlib.import_module("torch._dynamo").lookup_backend(name)
+    def _left_out(self, name: str) -> None:
+        message = f"{name} was left out: what it would compile ran operator by operator"
+        problem = Problem(kind="eager", message=message)
+        if problem not in self._problems:
+            self._problems.append(problem)
 
 
 def _line(error: BaseException) -> SourceLocation | None:
