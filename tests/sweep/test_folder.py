@@ -18,6 +18,7 @@ ROOT = Path(opcheck.__file__).parent
 WITHOUT_A_PART = {
     "callgraph.py",
     "catalogue.py",
+    "children.py",
     "documents.py",
     "errors.py",
     "examples.py",
@@ -29,6 +30,7 @@ WITHOUT_A_PART = {
     "precision",
     "remedies",
     "rules",
+    "sanitize.py",
     "upgrade.py",
     "wording.py",
 }
