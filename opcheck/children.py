@@ -129,12 +129,12 @@ def adopt_orphans() -> None:
 def end_orphans(others: Container[int]) -> None:
     """Kill the children of this process, but for the others, and what they leave behind, which it has adopted."""
     for _ in range(_ROUNDS):
-        found = [number for number in children_of_this() if number not in others]
-        for number in found:
+        numbers = [number for number in children_of_this() if number not in others]
+        for number in numbers:
             with contextlib.suppress(OSError):
                 os.kill(number, signal.SIGKILL)
                 os.waitpid(number, 0)
-        if not found:
+        if not numbers:
             return
 
 

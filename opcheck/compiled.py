@@ -35,7 +35,7 @@ def report(compiled: Compiled, target: Target, lists: OpLists, tool: str) -> Com
         OpListError: the lists hold no such torch release, or are damaged.
     """
     defects = load_defects()
-    tried = tuple(_on_target(one, target, defects) for one in compiled.tried)
+    tried = tuple(_on_target(attempt, target, defects) for attempt in compiled.tried)
     externs = _judged(tried, target, lists)
     return CompileReport(
         tool=tool,
@@ -46,7 +46,7 @@ def report(compiled: Compiled, target: Target, lists: OpLists, tool: str) -> Com
         failures=tuple(_failures(tried, target, defects)),
         advisories=tuple(_advisories(tried, target, defects)),
         externs=externs,
-        kernels=sum(len(graph.kernels) for one in tried for graph in one.side),
+        kernels=sum(len(graph.kernels) for attempt in tried for graph in attempt.side),
         not_checked=(*_NOT_CHECKED, *compiled.not_checked, *_of_release(compiled, target)),
         compiled=msgspec.structs.replace(compiled, tried=tried),
     )
@@ -108,7 +108,7 @@ def _mended(failure: Failure, target: Target, defects: Sequence[Defect]) -> str:
 def _advisories(
     tried: Sequence[Tried], target: Target, defects: Sequence[Defect]
 ) -> Iterator[Advisory]:
-    graphs = [graph for one in tried for graph in (*one.side, *one.side_again)]
+    graphs = [graph for attempt in tried for graph in (*attempt.side, *attempt.side_again)]
     kernels = [kernel for graph in graphs for kernel in graph.kernels]
     for defect in defects:
         if target.torch not in defect.torch or not graphs:
@@ -132,10 +132,10 @@ def _advisories(
 
 def _rows(tried: Sequence[Tried]) -> Iterator[Row]:
     found: dict[tuple[str, str], list[Tried]] = {}
-    for one in tried:
-        found.setdefault((str(one.variant), run_of(one.variant)), []).append(one)
+    for attempt in tried:
+        found.setdefault((str(attempt.variant), run_of(attempt.variant)), []).append(attempt)
     for (variant, run), members in found.items():
-        outcomes = {one.variant.dtype: one.outcome for one in members}
+        outcomes = {member.variant.dtype: member.outcome for member in members}
         yield Row(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
 
 
@@ -149,11 +149,11 @@ def _failures(
 ) -> Iterator[FailureGroup]:
     """Failures that say the same of the same place together."""
     found: dict[tuple[str, ...], list[tuple[Tried, Failure]]] = {}
-    for one in tried:
-        for failure in failures_of(one):
+    for attempt in tried:
+        for failure in failures_of(attempt):
             place = str(failure.location or failure.module)
             key = (failure.kind, failure.message, failure.op, place)
-            found.setdefault(key, []).append((one, failure))
+            found.setdefault(key, []).append((attempt, failure))
     for members in found.values():
         failure = members[0][1]
         known = [defect for defect in defects if defect.when.explains(failure.message)]
@@ -187,8 +187,8 @@ def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[Jud
     """Each operator that compiled code calls eagerly, once: extern does not mean supported."""
     asker = Asker(lists)
     found: dict[tuple[str, tuple[str, ...], str, str], list[Extern]] = {}
-    for one in tried:
-        for graph in one.side:
+    for attempt in tried:
+        for graph in attempt.side:
             for extern in graph.externs:
                 key = (extern.op, extern.dtypes, str(extern.location or ""), extern.module)
                 found.setdefault(key, []).append(extern)
@@ -215,19 +215,19 @@ def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[Jud
 
 def _advice(tried: Sequence[Tried], externs: Iterable[JudgedExtern], target: Target) -> str:
     """Which backend, in which dtypes, and why not the others."""
-    metal = [one for one in tried if one.variant.metal]
+    metal = [attempt for attempt in tried if attempt.variant.metal]
     works, not_works = _ways(metal)
-    if metal and all(one.outcome == "nothing compiled" for one in metal):
+    if metal and all(attempt.outcome == "nothing compiled" for attempt in metal):
         return "torch.compile does nothing for this program: no graph was compiled"
     if not works:
         portable = _portable(tried)
         why = _why_not(metal, target) or "Inductor for Metal was not tried"
         return f"use backend={portable!r}: {why}" if portable else f"do not compile: {why}"
     prototype = " (a prototype in 2.7)" if target.torch < METAL_READY else ""
-    why = _why_not([one for one in metal if one.outcome != "works"], target)
+    why = _why_not([attempt for attempt in metal if attempt.outcome != "works"], target)
     judged = list(externs)
-    slow = sorted({one.op for one in judged if one.status not in {"native", "unknown"}})
-    unknown = sorted({one.op for one in judged if one.status == "unknown"})
+    slow = sorted({extern.op for extern in judged if extern.status not in {"native", "unknown"}})
+    unknown = sorted({extern.op for extern in judged if extern.status == "unknown"})
     return "; ".join(
         part
         for part in (
@@ -245,10 +245,10 @@ def _advice(tried: Sequence[Tried], externs: Iterable[JudgedExtern], target: Tar
 def _ways(metal: Sequence[Tried]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The dtypes in which every variant works, and the others; with the way of running where the ways differ."""
     ways: dict[str, dict[str, bool]] = {}
-    for one in metal:
-        of_dtype = ways.setdefault(one.variant.dtype, {})
-        way = "training" if one.variant.training else "inference"
-        of_dtype[way] = of_dtype.get(way, True) and one.outcome == "works"
+    for attempt in metal:
+        of_dtype = ways.setdefault(attempt.variant.dtype, {})
+        way = "training" if attempt.variant.training else "inference"
+        of_dtype[way] = of_dtype.get(way, True) and attempt.outcome == "works"
     works: dict[str, None] = {}
     not_works: dict[str, None] = {}
     for dtype, outcomes in ways.items():
@@ -261,7 +261,7 @@ def _ways(metal: Sequence[Tried]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _portable(tried: Sequence[Tried]) -> str:
     """The first backend that makes no code of its own and worked wherever it was tried: it does the same on mps."""
     for backend in PORTABLE:
-        outcomes = {one.outcome for one in tried if one.variant.backend == backend}
+        outcomes = {attempt.outcome for attempt in tried if attempt.variant.backend == backend}
         if "works" in outcomes and outcomes <= {"works", "one shape only"}:
             return backend
     return ""
@@ -270,16 +270,16 @@ def _portable(tried: Sequence[Tried]) -> str:
 def _why_not(metal: Sequence[Tried], target: Target) -> str:
     """The first failure that stands on the target."""
     defects = load_defects()
-    for one in metal:
-        failures = [*failures_of(one)]
+    for attempt in metal:
+        failures = [*failures_of(attempt)]
         standing = [failure for failure in failures if not _mended(failure, target, defects)]
         for failure in standing:
             return failure.message
         for failure in failures:
             until = _mended(failure, target, defects)
             return f"{failure.message}, which torch {until} mended: ask with that release installed"
-        if one.outcome != "works":
-            return f"{_called(one.variant)}: {one.outcome}"
+        if attempt.outcome != "works":
+            return f"{_called(attempt.variant)}: {attempt.outcome}"
     return ""
 
 

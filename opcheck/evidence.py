@@ -126,22 +126,24 @@ def load(path: Path) -> Evidence:
         InputError: it cannot be read, is of another form, or contradicts itself; all of its problems are named.
     """
     document = _json(path) if path.suffix.lower() == ".json" else read(path, path.name)
-    found: Evidence | None = None
+    evidence: Evidence | None = None
     if not document.problems:
         try:
-            found = msgspec.convert(document.value, Evidence, strict=True)
+            evidence = msgspec.convert(document.value, Evidence, strict=True)
         except msgspec.ValidationError as error:
             document.report((), str(error))
         else:
-            lint(document, found)
-    if document.problems or found is None:
-        problems = [str(one) for one in sorted(set(document.problems))] or ["the file is empty"]
+            lint(document, evidence)
+    if document.problems or evidence is None:
+        problems = [str(problem) for problem in sorted(set(document.problems))] or [
+            "the file is empty"
+        ]
         raise InputError(
             "; ".join(problems[:5]),
             context=f"{path}, {len(problems)} problems" if len(problems) > 5 else str(path),
             hint=f"opcheck probe writes such a file: {SCHEMA}",
         )
-    return found
+    return evidence
 
 
 def _json(path: Path) -> Document:

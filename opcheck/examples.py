@@ -23,14 +23,14 @@ def example_content(call: OpCall) -> dict[str, object]:
     return {
         "inputs": [
             {
-                "argument": one.argument,
-                "dtype": one.dtype,
-                "shape": list(one.shape),
-                "stride": list(one.stride) if one.stride and not _contiguous(one) else None,
-                "layout": one.layout,
-                "device": one.device,
+                "argument": spec.argument,
+                "dtype": spec.dtype,
+                "shape": list(spec.shape),
+                "stride": list(spec.stride) if spec.stride and not _contiguous(spec) else None,
+                "layout": spec.layout,
+                "device": spec.device,
             }
-            for one in call.inputs
+            for spec in call.inputs
         ],
         "arguments": {
             name: list(value) if isinstance(value, tuple) else value

@@ -133,17 +133,17 @@ class _Walk:
         inputs: Sequence[TensorSpec],
         outputs: Sequence[TensorSpec],
     ) -> tuple[_Path, ...]:
-        found: dict[int, _Path] = {}
+        paths: dict[int, _Path] = {}
         for spec in inputs:
             known = self.of_tensor.get((trait.name, spec.tensor))
             if known is None:
                 birth = self.births.get(spec.tensor) or _unseen(spec, call)
                 known = self.of_tensor[trait.name, spec.tensor] = (self._path(trait, birth),)
-            found.update((id(path), path) for path in known)
+            paths.update((id(path), path) for path in known)
         if not inputs and not self._stopped_before(call):
             made = self._path(trait, _born_in(call, outputs[0], trait))
-            found[id(made)] = made
-        return tuple(found.values())[:_MOST_ORIGINS]
+            paths[id(made)] = made
+        return tuple(paths.values())[:_MOST_ORIGINS]
 
     def _stopped_before(self, call: OpCall) -> bool:
         """Whether the program would not come to this call: what it takes has failed already."""
@@ -196,7 +196,7 @@ def effect(
         certain: by the statements that hold for certain alone; else by those that may hold, too.
     """
     ids = _certain(verdict) if certain else verdict.limitations
-    effects = {one.effect for one in speaking(ids, trait, statements)}
+    effects = {statement.effect for statement in speaking(ids, trait, statements)}
     if effects & {"raises", "aborts"}:
         return "raises"
     return "narrows" if effects & {"narrows"} else ""
@@ -207,7 +207,7 @@ def speaking(
 ) -> tuple[Statement, ...]:
     """Those of these statements that are about a dtype of the trait."""
     about = (statements[name] for name in ids if name in statements)
-    return tuple(one for one in about if _speaks_of(one, trait))
+    return tuple(statement for statement in about if _speaks_of(statement, trait))
 
 
 def _speaks_of(statement: Statement, trait: Trait) -> bool:

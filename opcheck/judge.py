@@ -404,9 +404,9 @@ def _unknown(case: _Case) -> Verdict:
     if namespace == "aten":
         because = f"torch {case.release.torch} has no operator {case.call.op}"
     else:
-        said = (text for key, text in _EXTENSION if key in case.call.registrations)
+        texts = (text for key, text in _EXTENSION if key in case.call.registrations)
         because = f"{_not_described(case, namespace)}; " + next(
-            said, "nothing is known about its kernels"
+            texts, "nothing is known about its kernels"
         )
     return Verdict(
         status="unknown",

@@ -81,7 +81,11 @@ def apply(verdict: Verdict, found: Met, case: Where, worse: Worse) -> Verdict:
     """
     if not found.certain and not found.perhaps:
         return verdict
-    texts = (one.error.text for one in found.certain if one.error and not one.decides)
+    texts = (
+        statement.error.text
+        for statement in found.certain
+        if statement.error and not statement.decides
+    )
     noted = msgspec.structs.replace(
         attach(verdict, (*found.certain, *found.perhaps)),
         evidence=(*verdict.evidence, *evidence(found.certain)),
@@ -117,7 +121,7 @@ _DECIDED: dict[str, tuple[str, str | None]] = {"falls_back": ("fallback", "inter
 def attach(verdict: Verdict, statements: Sequence[Statement]) -> Verdict:
     """The verdict with the ids of these statements added, sorted."""
     ids = {
-        sort: {one.id for one in statements if one.sort == sort}
+        sort: {statement.id for statement in statements if statement.sort == sort}
         for sort in ("limitation", "advisory")
     }
     return msgspec.structs.replace(

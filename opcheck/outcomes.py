@@ -104,7 +104,7 @@ class _Ways:
     def _of_op(self, op: str, target: Target) -> Hashable:
         line = str(target.torch)
         statements = self._lists.statements.for_op(op, line)
-        in_force = (one.id for one in statements if target.macos in one.macos)
+        in_force = (statement.id for statement in statements if target.macos in statement.macos)
         return self._lists.resolve(op, line), *in_force
 
     def _sparse_column(self, op: str, key: str) -> list[Hashable]:

@@ -190,9 +190,11 @@ def assemble(audited: Audited) -> Report:
             "cpu_fallback": target.cpu_fallback,
         },
         headline=headline(
-            trace, {(one.verdict.status, one.verdict.kind) for one in groups}, target
+            trace, {(group.verdict.status, group.verdict.kind) for group in groups}, target
         ),
-        totals=totals((one.op, one.verdict.status, one.verdict.kind, one.count) for one in groups),
+        totals=totals(
+            (group.op, group.verdict.status, group.verdict.kind, group.count) for group in groups
+        ),
         groups=groups,
         findings=_findings(audited),
         partition=parts,
@@ -237,7 +239,9 @@ def assemble(audited: Audited) -> Report:
 def _named(groups: Sequence[CallGroup]) -> list[str]:
     """The ids of the limitations and advisories that some group meets, or may meet."""
     verdicts = [group.verdict for group in groups]
-    return sorted({name for one in verdicts for name in (*one.limitations, *one.advisories)})
+    return sorted(
+        {name for verdict in verdicts for name in (*verdict.limitations, *verdict.advisories)}
+    )
 
 
 def _flags(request: CaptureRequest, target: Target) -> list[str]:
@@ -260,12 +264,12 @@ def _worth_telling(
     calls: Sequence[OpCall], verdicts: Sequence[Verdict]
 ) -> tuple[tuple[OpCall, ...], tuple[Verdict, ...]]:
     """All but the moves that work: a model has one for each tensor."""
-    told = [
+    pairs = [
         (call, verdict)
         for call, verdict in zip(calls, verdicts, strict=True)
         if call.phase != "move" or verdict.status != "native"
     ]
-    return tuple(call for call, _ in told), tuple(verdict for _, verdict in told)
+    return tuple(call for call, _ in pairs), tuple(verdict for _, verdict in pairs)
 
 
 def _groups(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[CallGroup, ...]:
@@ -305,8 +309,8 @@ def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
 
 def _findings(audited: Audited) -> tuple[Finding, ...]:
     """What every rule finds: errors first, within a severity in the order of the rules."""
-    found = [finding for rule in RULES for finding in rule.check(audited)]
-    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+    findings = [finding for rule in RULES for finding in rule.check(audited)]
+    return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
 def totals(rows: Iterable[tuple[str, str, str | None, int]]) -> dict[str, int]:
@@ -316,14 +320,14 @@ def totals(rows: Iterable[tuple[str, str, str | None, int]]) -> dict[str, int]:
         rows: operator, status, kind and how many calls; the same ones may come again.
     """
     operators = set()
-    found: Counter[tuple[str, str | None]] = Counter()
+    counts: Counter[tuple[str, str | None]] = Counter()
     for op, status, kind, count in rows:
         operators.add(op)
-        found[status, kind] += count
+        counts[status, kind] += count
     by_name = {
-        f"{status}_{kind}" if kind else status: found[status, kind] for status, kind in OUTCOMES
+        f"{status}_{kind}" if kind else status: counts[status, kind] for status, kind in OUTCOMES
     }
-    return {"calls": found.total(), "operators": len(operators), **by_name}
+    return {"calls": counts.total(), "operators": len(operators), **by_name}
 
 
 def headline(trace: Trace, outcomes: Collection[tuple[str, str | None]], target: Target) -> str:

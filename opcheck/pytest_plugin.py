@@ -72,12 +72,12 @@ def assert_runs_on_mps(
 def _message(report: Report, reasons: tuple[str, ...]) -> str:
     target = report.target
     variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if target["cpu_fallback"] else ""
-    said = [finding for finding in report.findings if finding.severity != "note"]
+    findings = [finding for finding in report.findings if finding.severity != "note"]
     lines = [
         f"{report.headline}: {report.model} on torch {target['torch']}, macOS {target['macos']}{variable}",
         *(f"  {reason}" for reason in reasons),
     ]
-    for finding in said[:_SHOWN]:
+    for finding in findings[:_SHOWN]:
         lines.append(f"  {finding.severity} {finding.rule} {finding.message}")
         places = [place for place in finding.locations if place.location]
         for place in places[:_PLACES]:
@@ -87,9 +87,9 @@ def _message(report: Report, reasons: tuple[str, ...]) -> str:
                 + (f" ({place.module})" if place.module else "")
             )
         lines += [f"    help: {finding.hint}"] if finding.hint else []
-    if len(said) > _SHOWN:
-        lines.append(f"  and {len(said) - _SHOWN} more")
-    lines += [f"  {problem.message}" for problem in report.problems[-1:] if not said]
+    if len(findings) > _SHOWN:
+        lines.append(f"  and {len(findings) - _SHOWN} more")
+    lines += [f"  {problem.message}" for problem in report.problems[-1:] if not findings]
     return "\n".join([*lines, "  (nothing was observed on a Mac)"])
 
 

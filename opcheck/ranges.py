@@ -119,12 +119,12 @@ def systems(texts: Texts) -> tuple[Version, ...]:
 def _meant(
     texts: Texts, what: str, known: tuple[Version, ...], single: Callable[[str], Version]
 ) -> tuple[Version, ...]:
-    found: set[Version] = set()
+    versions: set[Version] = set()
     for text in (texts,) if isinstance(texts, str) else texts:
-        found |= _named(text, what, known, single)
-    if not found:
+        versions |= _named(text, what, known, single)
+    if not versions:
         raise UsageError(f"no {what} version is named", context=f"{what} {texts!r}", hint=_FORMS)
-    return tuple(sorted(found))
+    return tuple(sorted(versions))
 
 
 def _named(
@@ -164,7 +164,11 @@ def _between(text: str, what: str, known: tuple[Version, ...]) -> set[Version]:
     conditions = [_CONDITION.fullmatch(part.strip()) for part in text.split(",")]
     if not all(conditions):
         raise UsageError(f"not a range of versions: {text!r}", hint=_FORMS)
-    limits = [(_OPERATORS[found[1]], Version.parse(found[2])) for found in conditions if found]
+    limits = [
+        (_OPERATORS[condition[1]], Version.parse(condition[2]))
+        for condition in conditions
+        if condition
+    ]
     met = {
         version for version in known if all(compare(version, limit) for compare, limit in limits)
     }

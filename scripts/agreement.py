@@ -91,7 +91,7 @@ def main() -> int:
 
 def judged_pairs(recordings: Sequence[Recording], macos: str, without: str) -> list[Pair]:
     """Every pair of the recordings, judged without the statements whose id begins so."""
-    return [pair for one in recordings for pair in compare(one, macos, without=without)]
+    return [pair for recording in recordings for pair in compare(recording, macos, without=without)]
 
 
 def table(pairs: Sequence[Pair]) -> str:

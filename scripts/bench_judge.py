@@ -52,12 +52,12 @@ def main(models: list[str], mode: str) -> None:
         for trace, target in zip(capture_many(request, targets), targets, strict=True):
             if isinstance(trace, Trace):
                 classes.setdefault(id(trace.calls), (trace, []))[1].append(target)
-        found = list(classes.values())
-        short = best(functools.partial(_shortly, found, lists)) / len(targets)
-        trace, (first, *_) = found[0]
+        pairs = list(classes.values())
+        short = best(functools.partial(_shortly, pairs, lists)) / len(targets)
+        trace, (first, *_) = pairs[0]
         whole = best(functools.partial(report, trace, first, lists))
         print(
-            f"{model}: {len(found)} captures for {len(targets)} targets, {len(trace.calls)} calls; "
+            f"{model}: {len(pairs)} captures for {len(targets)} targets, {len(trace.calls)} calls; "
             f"a target {short:.2f} ms, a whole report {whole:.1f} ms ({whole / short:.0f} times)"
         )
 

@@ -48,10 +48,10 @@ def differences(found: Mapping[str, Mapping[str, list[str]]]) -> Iterator[str]:
     """What the file says and the wheels do not, and the reverse."""
     environment = load_environment()
     for line, there in found.items():
-        said = {variable.name for variable in environment.known(line)}
-        for name in sorted(said - there.keys()):
+        texts = {variable.name for variable in environment.known(line)}
+        for name in sorted(texts - there.keys()):
             yield f"torch {line}: {name} is not in the wheel"
-        for name in sorted(there.keys() - said):
+        for name in sorted(there.keys() - texts):
             files = ", ".join(there[name])
             kind = "is called invented" if name in environment.invented else "is not expected"
             yield f"torch {line}: {name} {kind}, and stands in {files}"
@@ -83,17 +83,17 @@ def main() -> int:
             print(f"not in {given.cache}: {', '.join(missing)}", file=sys.stderr)
             return 2
         found = {r.line: dict(sorted(names(given.cache / r.wheel).items())) for r in releases}
-        told = list(differences(found))
+        texts = list(differences(found))
     except OpcheckError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    for difference in told:
+    for difference in texts:
         print(difference)
     if given.write:
         text = dump(found, {release.line: release.wheel for release in releases})
         (data_directory() / FOUND).write_text(text, encoding="utf-8")
-    print(f"{len(found)} wheels, {len(told)} differences")
-    return 1 if told else 0
+    print(f"{len(found)} wheels, {len(texts)} differences")
+    return 1 if texts else 0
 
 
 if __name__ == "__main__":

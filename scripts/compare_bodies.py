@@ -124,19 +124,19 @@ def main() -> int:
         differing = read.differing(line, base)
         print(f"{line}: {len(read.compared(line, base))} composites, {len(differing)} differ")
         for op in differing:
-            found = read.found(op, line, base)
-            if (found.newer or found.older) and not op.endswith(("out", "_copy")):
-                rows[op].append(found)
+            source = read.found(op, line, base)
+            if (source.newer or source.older) and not op.endswith(("out", "_copy")):
+                rows[op].append(source)
     mended = mended_by_audit if options.audit else mended_by_table
     reasons = reviewed(data_directory())
     table: dict[str, list[str]] = defaultdict(list)
     for op, every in sorted(rows.items()):
-        for found in every:
+        for source in every:
             reason = f"reviewed: {reasons[op]}" if op in reasons else "OPEN"
-            parts = [f"newer calls {', '.join(found.newer)}"] if found.newer else []
-            parts += [f"older calls {', '.join(found.older)}"] if found.older else []
-            row = f"{op}: {'; '.join(parts)} -> {mended(op, found.line) or reason}"
-            table[row].append(found.line)
+            parts = [f"newer calls {', '.join(source.newer)}"] if source.newer else []
+            parts += [f"older calls {', '.join(source.older)}"] if source.older else []
+            row = f"{op}: {'; '.join(parts)} -> {mended(op, source.line) or reason}"
+            table[row].append(source.line)
     for row, held in table.items():
         print(f"{held[0]} to {held[-1]}  {row}")
     is_open = any(row.endswith("OPEN") for row in table)
@@ -147,28 +147,28 @@ def main() -> int:
 
 def contradictions(read: Bodies, lines: list[str], base: str) -> list[str]:
     """Where bodies.yaml says what a wheel does not."""
-    found = []
+    texts = []
     for entry in earlier_bodies(data_directory()):
         name = entry.differing
         for line in lines:
             calls = read.calls[line].get(name)
             if calls is None or Version.parse(line) not in entry.torch:
                 continue
-            found += [
+            texts += [
                 f"{entry.op} {line}: {name} calls no {c}" for c in entry.calls if c not in calls
             ]
-            found += [f"{entry.op} {line}: {name} calls {c}" for c in entry.without if c in calls]
+            texts += [f"{entry.op} {line}: {name} calls {c}" for c in entry.without if c in calls]
         later = read.calls[base][name]
-        found += [
+        texts += [
             f"{entry.op}: {name} of {base} calls no {c}" for c in entry.without if c not in later
         ]
-    return found
+    return texts
 
 
 def mended_by_table(op: str, line: str) -> str:
     """Whether bodies.yaml has the release's body."""
-    entries = (one for one in earlier_bodies(data_directory()) if one.differing == op)
-    return "bodies.yaml" if any(Version.parse(line) in one.torch for one in entries) else ""
+    entries = (body for body in earlier_bodies(data_directory()) if body.differing == op)
+    return "bodies.yaml" if any(Version.parse(line) in entry.torch for entry in entries) else ""
 
 
 def mended_by_audit(op: str, line: str) -> str:

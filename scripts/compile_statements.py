@@ -43,7 +43,7 @@ def compile_index(directory: Path) -> Index:
     before = read_index(directory)
     known = before.arguments if before is not None else {}
     arguments: dict[str, Arguments] = {}
-    for op in sorted({op for one in statements for op in _asked(one, load().names())}):
+    for op in sorted({op for statement in statements for op in _asked(statement, load().names())}):
         found = schema_arguments(op) or known.get(op)
         if found:
             arguments[op] = found

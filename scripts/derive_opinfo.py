@@ -30,7 +30,9 @@ def main() -> int:
         print(f"{DIRECTORY}/{recording.line}.json: {len(text)} bytes")
     oldest = min(Version.parse(recording.line) for recording in recordings)
     releases, _ = read_releases(place / "releases.yaml")
-    read = {one.line: one.torch for one in releases if Version.parse(one.line) < oldest}
+    read = {
+        release.line: release.torch for release in releases if Version.parse(release.line) < oldest
+    }
     text = derive.composites(recordings, read, earlier_bodies(place))
     write_text(place / FILE, text)
     print(f"{FILE}: {len(text)} bytes")

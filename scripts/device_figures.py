@@ -147,14 +147,14 @@ def _page(device: str, results: Path) -> Iterator[str]:
     probe = figures["probe"]
     yield f"`{probe['command']}`, {probe['seconds']:g} s: {probed.counts(found)}."
     yield ""
-    table = Counter((one.dtype, one.phase, one.outcome) for one in found.results)
+    table = Counter((result.dtype, result.phase, result.outcome) for result in found.results)
     names = [name for name in evidence.OUTCOMES if any(key[2] == name for key in table)]
-    kinds = dict.fromkeys((one.dtype, one.phase) for one in found.results)
+    kinds = dict.fromkeys((result.dtype, result.phase) for result in found.results)
     rows = [[*kind, *(table[(*kind, name)] for name in names)] for kind in kinds]
     rows.append(["together", "", *(sum(table[(*kind, name)] for kind in kinds) for name in names)])
     yield tabulate(rows, headers=["dtype", "phase", *names], tablefmt="github")
     for outcome in (*probed.BAD, "falls back"):
-        those = [one for one in found.results if one.outcome == outcome]
+        those = [result for result in found.results if result.outcome == outcome]
         if those:
             yield ""
             yield f"### {outcome.capitalize()}"

@@ -62,7 +62,7 @@ def extract(
         wheel = read_archive(obtain(release, cache))
         wheel.unpack(tree)
         image = Image.parse(tree / LIBRARY)
-    found = {one.text: (one.file, one.function, one.line) for one in texts(image, claimed)}
+    found = {text.text: (text.file, text.function, text.line) for text in texts(image, claimed)}
     return str(Version.parse(wheel.torch)), found, metal_families(image)
 
 
@@ -79,9 +79,9 @@ def review(line: str, before: str | None, extracted: Extracted, history: History
     speaking = [(one, text) for one, text in claims(statements) if one.spans(line)]
     for text in gone:
         yield f"  - {_said(text, extracted)}"
-        for one, claimed in speaking:
+        for statement, claimed in speaking:
             if any(piece in text for piece in fragments(claimed)) and not stands(claimed, now):
-                yield f"      still claimed by {one.id}"
+                yield f"      still claimed by {statement.id}"
     for name, dtypes in _metal(line, before, extracted.releases, history):
         yield f"  {name}: {dtypes}"
 
@@ -119,13 +119,15 @@ def check(extracted: Extracted, releases: Iterable[Release]) -> list[str]:
     """What --check reports: a statement that claims what no wheel holds, a release not extracted."""
     statements = load_statements().all
     told = [
-        f"torch {one.line}: not extracted" for one in releases if one.line not in extracted.releases
+        f"torch {release.line}: not extracted"
+        for release in releases
+        if release.line not in extracted.releases
     ]
     for one, lines in unfounded(statements, extracted):
         spanned = [line for line in extracted.releases if one.spans(line)]
         where = "any release of its span" if len(lines) == len(spanned) else ", ".join(lines)
         told.append(f"{one.id}: its text does not stand in the wheel of {where}")
-    known = {one.id for one in statements}
+    known = {statement.id for statement in statements}
     told += [f"{name}: an exception for no statement" for name in EXCEPTIONS.keys() - known]
     return told
 

@@ -91,10 +91,10 @@ class Sources:
             return frozenset()
         read = self._read(module)
         stars = (self._bound(star) for star in read.stars if star != module)
-        found = read.bound.union(*stars)
+        texts = read.bound.union(*stars)
         if module == "torch":
-            found |= self._read(_FUNCTIONS).bound | self._read(_C).bound | self._old_dtypes()
-        return found
+            texts |= self._read(_FUNCTIONS).bound | self._read(_C).bound | self._old_dtypes()
+        return texts
 
     def _old_dtypes(self) -> frozenset[str]:
         """Dtypes that the stub got a release later than C++: torch's own Python names them already."""
@@ -106,12 +106,12 @@ class Sources:
         if module not in self._texts:
             return frozenset()
         read = self._read(module)
-        found = read.public
+        texts = read.public
         if read.package:
-            found = found.union(*(self._public(star) for star in read.stars if star != module))
+            texts = texts.union(*(self._public(star) for star in read.stars if star != module))
         if module == "torch":
-            found |= self._read(_FUNCTIONS).public | _dtypes(self._texts[_C][0])
-        return found
+            texts |= self._read(_FUNCTIONS).public | _dtypes(self._texts[_C][0])
+        return texts
 
     @functools.cache  # noqa: B019 - the same
     def _read(self, module: str) -> Module:

@@ -40,7 +40,7 @@ def main() -> int:
                 if state == "xfail"
             }
             raising = [
-                one for one in sorted(expected) if raises(op, one, gradient=kind != "forward")
+                text for text in sorted(expected) if raises(op, text, gradient=kind != "forward")
             ]
             if raising:
                 found[kind][name] = raising
@@ -81,9 +81,9 @@ def _with_gradient(op: Any, sample: Any) -> None:
         if isinstance(one, torch.Tensor) and one.requires_grad
     ]
     given = record.flat((sample.input, list(sample.args), sample.kwargs))
-    inputs = [one for one in given if one.requires_grad and one.is_leaf]
+    inputs = [tensor for tensor in given if tensor.requires_grad and tensor.is_leaf]
     if outputs and inputs:
-        gradients = [torch.ones_like(one) for one in outputs]
+        gradients = [torch.ones_like(output) for output in outputs]
         torch.autograd.grad(outputs, inputs, gradients, allow_unused=True)
 
 

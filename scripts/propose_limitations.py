@@ -51,8 +51,8 @@ def main() -> int:
     for case, by_line in cases.items():
         for since, until in spans(sorted(by_line, key=lines.index), lines):
             inside = lines[lines.index(since) : lines.index(until) if until else None]
-            told = {name for line in inside for name in by_line[line]}
-            rows[case.op, case.argument, since, until][case.dtype] = told
+            texts = {name for line in inside for name in by_line[line]}
+            rows[case.op, case.argument, since, until][case.dtype] = texts
     taken: dict[str, int] = {}
     for (op, argument, since, until), dtypes in sorted(rows.items(), key=str):
         base = PREFIX + re.sub(r"[^a-z0-9]+", "-", op.removeprefix("aten::").lower()).strip("-")
@@ -93,14 +93,14 @@ def _passes_otherwise(info: store.Info) -> bool:
 
 def _passing(recording: store.Recording) -> set[Case]:
     """What the CI expects to pass with: the dtypes of every argument of every call."""
-    found: set[Case] = set()
+    cases: set[Case] = set()
     for info in recording.opinfos.values():
         for dtype, state in info.ci[store.SIMULATED_MACOS]["forward"].items():
             if state == "pass":
                 for call in info.runs["forward"][dtype].calls:
-                    found |= {Case(call.op, spec.argument, spec.dtype) for spec in call.inputs}
-                    found |= {Case(call.op, "result", spec.dtype) for spec in call.outputs}
-    return found
+                    cases |= {Case(call.op, spec.argument, spec.dtype) for spec in call.inputs}
+                    cases |= {Case(call.op, "result", spec.dtype) for spec in call.outputs}
+    return cases
 
 
 def _cases(run: store.Run, dtype: str) -> set[Case]:
@@ -140,7 +140,7 @@ def statement(
 ) -> str:
     """One entry of the file."""
     ordered = [dtype for dtype in store.DTYPES if dtype in dtypes]
-    opinfos = sorted({one for told in dtypes.values() for one in told})
+    opinfos = sorted({text for texts in dtypes.values() for text in texts})
     last = f'"{until}"' if until else "null"
     short = op.removeprefix("aten::").partition(".")[0]
     detail = f"expected failure of test_output_match: {', '.join(opinfos)}"

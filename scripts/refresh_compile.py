@@ -145,7 +145,9 @@ def _compiled(name: str) -> CompileReport:
     # CPU Inductor is left out: it tells nothing of a Mac, and its compiler's time is most of the whole.
     stages = [Variant(backend="eager"), Variant(backend="aot_eager")]
     metal = [msgspec.structs.replace(METAL, dtype=dtype) for dtype in DTYPES]
-    training = [msgspec.structs.replace(one, training=True) for one in (stages[1], metal[0])]
+    training = [
+        msgspec.structs.replace(variant, training=True) for variant in (stages[1], metal[0])
+    ]
     plan = Plan(variants=(*stages, *metal, *training), seconds=600.0)
     compiled = compile_variants(request, plan)
     target = Target(torch=Version.parse(TORCH), macos=Version.parse(MACOS))
@@ -153,12 +155,12 @@ def _compiled(name: str) -> CompileReport:
 
 
 def _row(name: str, found: CompileReport) -> dict[str, object]:
-    metal = [one for one in found.compiled.tried if one.variant.metal]
+    metal = [attempt for attempt in found.compiled.tried if attempt.variant.metal]
     outcomes = {
-        f"{one.variant.dtype}{', training' if one.variant.training else ''}": one.outcome
-        for one in metal
+        f"{attempt.variant.dtype}{', training' if attempt.variant.training else ''}": attempt.outcome
+        for attempt in metal
     }
-    stages = [one for one in found.compiled.tried if not one.variant.metal]
+    stages = [attempt for attempt in found.compiled.tried if not attempt.variant.metal]
     first = stages[0]
     return {
         "program": f"[{name}]({name}.md)",
@@ -167,8 +169,10 @@ def _row(name: str, found: CompileReport) -> dict[str, object]:
         "aot_eager": stages[1].outcome,
         **outcomes,
         "kernels": found.kernels,
-        "eager operators": len({one.op for one in found.externs}),
-        "of these not native": len({one.op for one in found.externs if one.status != "native"}),
+        "eager operators": len({extern.op for extern in found.externs}),
+        "of these not native": len(
+            {extern.op for extern in found.externs if extern.status != "native"}
+        ),
     }
 
 

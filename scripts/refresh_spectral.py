@@ -57,10 +57,10 @@ def _page() -> Iterator[str]:
     for name, found in reports.items():
         yield from ("", f"## {name}")
         for head, report in zip(heads, found.values(), strict=True):
-            told = [one for one in report.findings if one.severity != "note"]
-            if told:
+            findings = [finding for finding in report.findings if finding.severity != "note"]
+            if findings:
                 yield from ("", f"On {head}:", "")
-                yield from map(_line, told)
+                yield from map(_line, findings)
 
 
 def _audited(name: str, torch: str, macos: str) -> Report:

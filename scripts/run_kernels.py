@@ -178,14 +178,14 @@ def _error(ran: torch.Tensor, eager: torch.Tensor) -> tuple[float, float]:
     if ran.shape != eager.shape or ran.dtype != eager.dtype:
         return float("inf"), 0.0
     complex_too = torch.complex128 if eager.is_complex() else torch.float64
-    one, other = ran.to(complex_too), eager.to(complex_too)
+    tensor, other = ran.to(complex_too), eager.to(complex_too)
     finite = torch.isfinite(other)
-    if not torch.equal(one[~finite].nan_to_num(0.5), other[~finite].nan_to_num(0.5)):
+    if not torch.equal(tensor[~finite].nan_to_num(0.5), other[~finite].nan_to_num(0.5)):
         return float("inf"), 0.0
     if not finite.any():
         return 0.0, 0.0
     scale = other[finite].abs().max().item()
-    difference = (one - other)[finite].abs().max().item()
+    difference = (tensor - other)[finite].abs().max().item()
     if math.isnan(difference):
         return float("inf"), scale
     return (difference / scale if scale else difference), scale

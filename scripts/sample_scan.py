@@ -26,16 +26,16 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=4, help="lines above and below")
     args = parser.parse_args()
     target = Target(torch=Version(2, 15), macos=Version(26))
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for path in args.paths:
         report = scan([path], target)
         print(f"# {path}: {report.totals} in {report.read}, {len(report.problems)} problems")
-        found += report.findings
-    size = min(args.size, len(found))
-    drawn = random.Random(args.seed).sample(range(len(found)), size)  # noqa: S311  (a seeded sample)
-    print(f"# {size} of {len(found)} findings, seed {args.seed}")
+        findings += report.findings
+    size = min(args.size, len(findings))
+    drawn = random.Random(args.seed).sample(range(len(findings)), size)  # noqa: S311  (a seeded sample)
+    print(f"# {size} of {len(findings)} findings, seed {args.seed}")
     for number, index in enumerate(sorted(drawn), 1):
-        finding = found[index]
+        finding = findings[index]
         print(f"\n[{number}] {finding.rule} {finding.severity}: {finding.message}")
         for place in finding.locations[:2]:
             if place.location is not None:

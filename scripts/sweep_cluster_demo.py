@@ -162,10 +162,10 @@ def main() -> int:
     if sweep(models, folder / "local", "--jobs", "2").wait():
         return 1
     ours, theirs = rows(folder / "local"), rows(folder / "cluster")
-    for name, those in theirs.items():
-        same = "the same" if ours[name] == those else "DIFFERENT"
-        twice = len(those) - len(set(those))
-        print(f"{name}: {len(those)} rows, {same} as on local processes, {twice} twice")
+    for name, texts in theirs.items():
+        same = "the same" if ours[name] == texts else "DIFFERENT"
+        twice = len(texts) - len(set(texts))
+        print(f"{name}: {len(texts)} rows, {same} as on local processes, {twice} twice")
     return 0 if ours == theirs and all(len(set(r)) == len(r) for r in theirs.values()) else 1
 
 

@@ -54,8 +54,8 @@ def main() -> int:
     page = "\n".join(_page(found, pairs, explained, given.line, given.macos)) + "\n"
     print(page)
     if given.list:
-        for kind, one in found.items():
-            for pair in one.contradictions:
+        for kind, verification in found.items():
+            for pair in verification.contradictions:
                 print(
                     kind, pair.op, *pair.dtypes, pair.predicted, pair.observed, pair.because or "-"
                 )
@@ -129,15 +129,15 @@ def _page(
     yield ""
     rows = [
         (kind, status, predicted, observed, both, ratio(both, predicted), ratio(both, observed))
-        for kind, one in found.items()
-        for status, both, predicted, observed in one.rates()
+        for kind, verification in found.items()
+        for status, both, predicted, observed in verification.rates()
     ]
     headers = ("pass", "status", "predicted", "observed", "both", "precision", "recall")
     yield tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
     yield ""
     apart = _apart(pairs)
     unknown = sum(pair.predicted is None for pair in pairs)
-    contradictions = sum(len(one.contradictions) for one in found.values())
+    contradictions = sum(len(verification.contradictions) for verification in found.values())
     yield (
         f"{len(pairs):,} pairs; of {unknown:,} the prediction knows nothing (no samples, or the CPU that MPS is compared with raises "
         f"itself); {contradictions:,} contradictions, {len(apart) - len(_unexplained(pairs, explained)):,} of them with a reason in "
@@ -165,16 +165,16 @@ def _reasons(
         counts[number] += 1
         members.setdefault(number, {}).setdefault(pair.opinfo, set()).add(pair.dtype)
     for number, count in counts.most_common():
-        one = explained[number] if number >= 0 else None
+        explanation = explained[number] if number >= 0 else None
         named = "; ".join(
             f"{name} ({', '.join(sorted(dtypes))})"
             for name, dtypes in sorted(members[number].items())
         )
-        reason = " ".join(one.reason.split()) if one else "none"
+        reason = " ".join(explanation.reason.split()) if explanation else "none"
         yield (
-            one.class_ if one else "unexplained",
+            explanation.class_ if explanation else "unexplained",
             count,
-            "fails" if one and one.expected == "xfail" else "passes",
+            "fails" if explanation and explanation.expected == "xfail" else "passes",
             named,
             reason,
         )

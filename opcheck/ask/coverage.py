@@ -128,7 +128,7 @@ def _run(op: str, release: Release, system: str, asker: Asker) -> Run:
         default=COMMON_DTYPES.index(dtype),
         because=without_release(because, release.torch),
         systems=systems(op, release, asker) if about else {},
-        notes=tuple(one.id for one in about if aim.macos in one.macos),
+        notes=tuple(statement.id for statement in about if aim.macos in statement.macos),
     )
 
 

@@ -80,24 +80,27 @@ def diff(
         NewerThanListsError: a version newer than the lists.
     """
     asker = asker or Asker(lists or load())
-    one, other = release_of(before, asker.lists, "BEFORE"), release_of(after, asker.lists, "AFTER")
-    system = macos_of(macos or str(MACOS_MAJORS[-1]), one.release)
+    request, other = (
+        release_of(before, asker.lists, "BEFORE"),
+        release_of(after, asker.lists, "AFTER"),
+    )
+    system = macos_of(macos or str(MACOS_MAJORS[-1]), request.release)
     macos_of(system, other.release)
     with named("--dtype"):
         wanted = parse_dtype(dtype) if dtype else None
-    pair = (one.release, other.release)
+    pair = (request.release, other.release)
     names = {op for release in pair for op in asker.lists.operators(release.line)}
-    found = [change for op in names if (change := _change(op, pair, system, wanted, asker))]
-    found.sort(key=lambda change: (CHANGES.index(change.change), change.name))
+    changes = [change for op in names if (change := _change(op, pair, system, wanted, asker))]
+    changes.sort(key=lambda change: (CHANGES.index(change.change), change.name))
     return DiffAnswer(
         tool=f"opcheck {__version__}",
-        before={"torch": one.release.line, "release": one.release.torch},
+        before={"torch": request.release.line, "release": request.release.torch},
         after={"torch": other.release.line, "release": other.release.torch},
         macos=system,
         dtype=wanted,
-        counts={name: sum(c.change == name for c in found) for name in CHANGES},
-        changes=tuple(found),
-        notes=tuple(_notes(pair, (one.note, other.note))),
+        counts={name: sum(c.change == name for c in changes) for name in CHANGES},
+        changes=tuple(changes),
+        notes=tuple(_notes(pair, (request.note, other.note))),
         op_lists={"digest": asker.lists.digest, "newest": asker.lists.releases[-1].torch},
     )
 

@@ -141,12 +141,15 @@ def _moment(op: str, line: str, system: str, dtype: str | None, asker: Asker) ->
             for name in asker.knowledge.deciding(op, line)
         },
         statements=frozenset(
-            one.id
-            for one in asker.knowledge.about(op, line)
-            if aim.macos in one.macos and (not dtype or not one.dtypes or dtype in one.dtypes)
+            statement.id
+            for statement in asker.knowledge.about(op, line)
+            if aim.macos in statement.macos
+            and (not dtype or not statement.dtypes or dtype in statement.dtypes)
         ),
         general={
-            one.id: one.dtypes for one in asker.knowledge.everywhere(line) if aim.macos in one.macos
+            statement.id: statement.dtypes
+            for statement in asker.knowledge.everywhere(line)
+            if aim.macos in statement.macos
         },
     )
 
@@ -184,14 +187,14 @@ def _step(line: str, before: _Moment | None, now: _Moment) -> Step:
 
 
 def _changes(before: _Moment, now: _Moment) -> list[str]:
-    found = []
+    texts = []
     for op in dict.fromkeys([*before.registrations, *now.registrations]):
         was, value = before.registrations.get(op), now.registrations.get(op)
         if was != value:
             words = [f"{op}:", was or "not called", "->", value or "not called"]
-            found.append(" ".join(words))
-    found += [f"no longer holds: {name}" for name in sorted(before.statements - now.statements)]
-    found += [f"holds from here: {name}" for name in sorted(now.statements - before.statements)]
+            texts.append(" ".join(words))
+    texts += [f"no longer holds: {name}" for name in sorted(before.statements - now.statements)]
+    texts += [f"holds from here: {name}" for name in sorted(now.statements - before.statements)]
     # What is true of every operator is told where it shows.
     shown = {name for name, state in now.dtypes.items() if before.dtypes[name] != state}
     for said, one, another in (
@@ -199,8 +202,8 @@ def _changes(before: _Moment, now: _Moment) -> list[str]:
         ("holds from here", now.general, before.general),
     ):
         gone = [name for name in sorted(one) if name not in another and shown & {*one[name]}]
-        found += [f"{said}: {name}" for name in gone]
-    return found
+        texts += [f"{said}: {name}" for name in gone]
+    return texts
 
 
 def _removed(op: str, line: str, torch: str) -> Step:

@@ -104,13 +104,13 @@ class Knowledge:
         """The statements on an overload or on one that decides for it; not those on every one."""
         key = (op, line)
         if key not in self._about:
-            found = {
+            statements = {
                 statement.id: statement
                 for name in self.deciding(op, line)
                 for statement in self.statements.for_op(name, line)
                 if EVERY_OPERATOR not in statement.ops
             }
-            self._about[key] = tuple(found[name] for name in sorted(found))
+            self._about[key] = tuple(statements[name] for name in sorted(statements))
         return self._about[key]
 
     def everywhere(self, line: str) -> tuple[Statement, ...]:
@@ -130,10 +130,12 @@ class Knowledge:
         key = (_ids(about), target)
         if key not in self._classes:
             everywhere = self.everywhere(str(target.torch))
-            holding = [one for one in (*about, *everywhere) if target.macos in one.macos]
+            holding = [
+                statement for statement in (*about, *everywhere) if target.macos in statement.macos
+            ]
             first: dict[tuple[object, ...], str] = {}
             self._classes[key] = {
-                name: first.setdefault(tuple(_sees(one, name) for one in holding), name)
+                name: first.setdefault(tuple(_sees(statement, name) for statement in holding), name)
                 for name in DTYPES
             }
         return self._classes[key][dtype]
@@ -141,12 +143,14 @@ class Knowledge:
     def systems(self, op: str, line: str) -> frozenset[Version]:
         """The macOS versions at which a statement on the overload, or on all, begins or ends."""
         statements = [*self.about(op, line), *self.everywhere(line)]
-        bounds = (b for one in statements for b in (one.macos.since, one.macos.until))
+        bounds = (
+            b for statement in statements for b in (statement.macos.since, statement.macos.until)
+        )
         return frozenset(bound for bound in bounds if bound is not None)
 
 
 def _ids(statements: Iterable[Statement]) -> tuple[str, ...]:
-    return tuple(one.id for one in statements)
+    return tuple(statement.id for statement in statements)
 
 
 #: What a condition says where it may ask for a dtype.

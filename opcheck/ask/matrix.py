@@ -164,15 +164,15 @@ class Past:
 
     def of(self, op: str) -> dict[str, State]:
         """By release line, where the overload exists."""
-        found: dict[str, State] = {}
+        states: dict[str, State] = {}
         known: dict[object, State] = {}
         for line in self.lines:
             if self.exists(op, line):
                 facts = self.asker.knowledge.facts(op, line)
                 if facts not in known:
                     known[facts] = self.at(op, line)
-                found[line] = known[facts]
-        return found
+                states[line] = known[facts]
+        return states
 
     def exists(self, op: str, line: str) -> bool:
         """Whether a release has the overload."""

@@ -118,8 +118,8 @@ class Asker:
 
     def default_dtype(self, op: str, target: Target) -> str:
         """The dtype that answers where none was asked: the first usual one that does best."""
-        found = {dtype: self.state(op, target, dtype) for dtype in DEFAULT_DTYPES}
-        return min(found, key=lambda dtype: severity(found[dtype]))
+        states = {dtype: self.state(op, target, dtype) for dtype in DEFAULT_DTYPES}
+        return min(states, key=lambda dtype: severity(states[dtype]))
 
     def _decide(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
         line = str(target.torch)
@@ -185,17 +185,17 @@ class Asker:
         """One call, or one of each rank where a statement asks for shapes."""
         key = (op, line, dtype, spatial)
         if key not in self._calls:
-            found = self.knowledge.about(op, line)
+            statements = self.knowledge.about(op, line)
             known = self.lists.statements.arguments.get(op, {})
             # What has a default is not given in a plain call.
             names = [
                 name
-                for name in _tensor_arguments(found)
+                for name in _tensor_arguments(statements)
                 if name not in known or not known[name].optional
             ]
             self._calls[key] = tuple(
                 _call(op, names, dtype, rank)
-                for rank in _ranks(spatial, conditional=any(s.condition for s in found))
+                for rank in _ranks(spatial, conditional=any(s.condition for s in statements))
             )
         return self._calls[key]
 

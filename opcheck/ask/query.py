@@ -176,6 +176,6 @@ def _near(asked: str, bases: Mapping[str, tuple[str, ...]]) -> list[str]:
     shown: dict[str, str] = {}
     for base in bases:
         shown.setdefault(base.removeprefix("aten::"), base)
-    found = difflib.get_close_matches(word, shown, n=5, cutoff=0.6)
+    texts = difflib.get_close_matches(word, shown, n=5, cutoff=0.6)
     inside = sorted((s for s in shown if len(word) > 3 and word in s), key=lambda s: (len(s), s))
-    return [shown[name] for name in dict.fromkeys([*found, *inside])][:5]
+    return [shown[name] for name in dict.fromkeys([*texts, *inside])][:5]

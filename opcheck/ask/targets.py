@@ -68,8 +68,8 @@ def macos_of(text: str | None, release: Release) -> str:
 def macos_points(release: Release, bounds: Iterable[Version]) -> tuple[str, ...]:
     """The macOS versions at which the release's answer can change, the oldest first."""
     minimum = Version.parse(release.minimum_macos)
-    found = {minimum, *bounds} | {Version(major) for major in MACOS_MAJORS}
-    return tuple(str(version) for version in sorted(found) if version >= minimum)
+    versions = {minimum, *bounds} | {Version(major) for major in MACOS_MAJORS}
+    return tuple(str(version) for version in sorted(versions) if version >= minimum)
 
 
 @contextlib.contextmanager

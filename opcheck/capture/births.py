@@ -170,7 +170,7 @@ def _how(api: str, args: Any, kwargs: Any, result: torch.Tensor) -> str:
     named = next((how for pattern, how in _BY_NAME if pattern.fullmatch(api)), "")
     if named:
         return named
-    if result.dtype.is_complex and any(type(one) is complex for one in (*args, *kwargs.values())):
+    if result.dtype.is_complex and any(type(arg) is complex for arg in (*args, *kwargs.values())):
         return "python_complex"
     makes = next(_tensors([*args, *kwargs.values()]), None) is None
     return "default_dtype" if makes and result.dtype == torch.get_default_dtype() else "promotion"

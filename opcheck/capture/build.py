@@ -220,13 +220,13 @@ def _on_meta(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any
 
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    found = []
+    tensors = []
     for position, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             by_position = position < len(args) and not argument.kwarg_only
             value = args[position] if by_position else kwargs.get(argument.name)
-            found += [leaf for leaf in tree_iter(value) if isinstance(leaf, torch.Tensor)]
-    return found
+            tensors += [leaf for leaf in tree_iter(value) if isinstance(leaf, torch.Tensor)]
+    return tensors
 
 
 def _takes_device(func: Any) -> bool:

@@ -111,13 +111,13 @@ def _checking_lines(file: str) -> frozenset[int]:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
         return frozenset()
-    found: set[int] = set()
+    numbers: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert) or (isinstance(node, ast.Expr) and _raises(node)):
-            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            numbers.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         elif isinstance(node, ast.If) and _raises(node.body[-1]) and not node.orelse:
-            found.update(range(node.lineno, (node.test.end_lineno or node.lineno) + 1))
-    return frozenset(found)
+            numbers.update(range(node.lineno, (node.test.end_lineno or node.lineno) + 1))
+    return frozenset(numbers)
 
 
 def _raises(node: ast.stmt) -> bool:

@@ -35,11 +35,11 @@ def heard() -> Iterator[dict[str, str]]:
         show = warnings.showwarning
 
         def listen(message: Any, *args: Any, **kwargs: Any) -> None:
-            said = _SAID.match(str(message))
-            if said is None:
+            match = _SAID.match(str(message))
+            if match is None:
                 show(message, *args, **kwargs)
             else:
-                found.setdefault(said["op"], said[0])
+                found.setdefault(match["op"], match[0])
 
         warnings.showwarning = listen
         yield found

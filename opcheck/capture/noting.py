@@ -171,11 +171,11 @@ class _Notes:
                 source = whole
             whole = source if os.path.exists(source) else whole  # noqa: PTH110
         try:
-            found = os.stat(whole)  # noqa: PTH116
+            result = os.stat(whole)  # noqa: PTH116
         except OSError:
             self.write("absent", whole)
             return
-        self.write("file", whole, found.st_mtime_ns, found.st_size)
+        self.write("file", whole, result.st_mtime_ns, result.st_size)
 
     def _listed(self, path: Any) -> None:
         if isinstance(path, int):

@@ -312,9 +312,9 @@ def _operator(value: Any) -> Any:
     """A registered operator, or arithmetic of sizes; torch would call any function below ``torch``."""
     if not isinstance(value, str):
         _unsafe("the operator", value)
-    found = _OPERATOR.fullmatch(value)
-    if found:
-        _registered(value, [name for name in found.groups() if name is not None])
+    match = _OPERATOR.fullmatch(value)
+    if match:
+        _registered(value, [name for name in match.groups() if name is not None])
     elif value not in _arithmetic() and not _is_predispatch(value):
         _unsafe("a call of", value)
     return value
@@ -345,9 +345,9 @@ def _arithmetic() -> set[str]:
 
 def _is_predispatch(value: str) -> bool:
     """Functions that torch.vmap and torch.func.grad leave in a graph (2.9 and newer)."""
-    found = _PREDISPATCH.fullmatch(value)
+    match = _PREDISPATCH.fullmatch(value)
     module = getattr(torch._functorch, "predispatch", None)
-    function = getattr(module, found[1], None) if found else None
+    function = getattr(module, match[1], None) if match else None
     return getattr(function, "__module__", "") == "torch._functorch.predispatch"
 
 

@@ -86,8 +86,8 @@ class Recorder:
 
     def asked(self, operator: str) -> int:
         """How often this line, in this module, has asked for unknown values by ``operator``."""
-        found = self.guesses.get((operator, *self._where()[:2]))
-        return found.count if found else 0
+        guess = self.guesses.get((operator, *self._where()[:2]))
+        return guess.count if guess else 0
 
     def guess(self, operator: str, answer: Any) -> None:
         """Count an answer that was made up.
@@ -96,17 +96,17 @@ class Recorder:
             LoopsOnGuessError: one line asked more often than MAX_GUESSES.
         """
         key = (operator, *self._where()[:2])
-        found = self.guesses.get(key)
-        if found is None:
-            found = self.guesses[key] = Guessed(
+        guess = self.guesses.get(key)
+        if guess is None:
+            guess = self.guesses[key] = Guessed(
                 operator, locate(key[1]), key[2], checks=only_checks(asker(), operator)
             )
-        found.count += 1
-        found.answers.setdefault(str(answer))
-        if found.count > MAX_GUESSES:
+        guess.count += 1
+        guess.answers.setdefault(str(answer))
+        if guess.count > MAX_GUESSES:
             message = (
-                f"{operator} asked for unknown values {found.count:,} times at one line, "
-                f"and no answer ended that: {found.said}"
+                f"{operator} asked for unknown values {guess.count:,} times at one line, "
+                f"and no answer ended that: {guess.said}"
             )
             raise LoopsOnGuessError(message)
 
@@ -130,13 +130,13 @@ class Recorder:
     def problems(self) -> tuple[Problem, ...]:
         """The guesses, as problems of the trace."""
         by_line: dict[tuple[str, str, SourceLocation | None], Guessed] = {}
-        for one in self.guesses.values():
+        for guess in self.guesses.values():
             found = by_line.setdefault(
-                (one.operator, one.said, one.location),
-                Guessed(one.operator, one.location, one.module, checks=one.checks),
+                (guess.operator, guess.said, guess.location),
+                Guessed(guess.operator, guess.location, guess.module, checks=guess.checks),
             )
-            found.count += one.count
-            found.answers.update(one.answers)
+            found.count += guess.count
+            found.answers.update(guess.answers)
         return tuple(found.problem() for found in by_line.values())
 
     @contextlib.contextmanager

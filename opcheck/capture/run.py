@@ -391,7 +391,7 @@ def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:
     installed = Version.parse(torch.__version__)
     if installed == target.torch:
         return told.notes()
-    said = [
+    texts = [
         (
             f"torch's own Python and the libraries ran as torch {torch.__version__}: "
             f"a branch of theirs on torch.__version__ did not see {target.torch}"
@@ -399,8 +399,8 @@ def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:
     ]
     if absent:
         names = ", ".join(absent[:5])
-        said.append(
+        texts.append(
             f"{len(absent)} operators of torch {target.torch} that MPS has are not installed, "
             f"and no call of them was seen: {names}" + (", ..." if len(absent) > 5 else "")
         )
-    return (*said, *told.notes())
+    return (*texts, *told.notes())

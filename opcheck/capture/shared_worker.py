@@ -20,8 +20,8 @@ def _capture() -> worker.Work:
 
     def work(request: CaptureRequest, say: Say) -> Answered:
         targets = msgspec.convert(request.plan["targets"], tuple[Target, ...])
-        found = shared.captures(request, targets, say)
-        return Answered(content=msgspec.Raw(msgspec.json.encode(found)))
+        captures = shared.captures(request, targets, say)
+        return Answered(content=msgspec.Raw(msgspec.json.encode(captures)))
 
     return work
 

@@ -174,13 +174,13 @@ def _candidates(value: Any) -> list[str]:
     file = getattr(value, "__file__", None)
     if file is None or not file.endswith(".py"):
         return [name for name in dir(value) if not name.startswith("_")]
-    found: list[str] = []
+    texts: list[str] = []
     for node in ast.parse(Path(file).read_bytes()).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found.append(node.name)
+            texts.append(node.name)
         elif isinstance(node, ast.Assign):
-            found += [target.id for target in node.targets if isinstance(target, ast.Name)]
-    return found
+            texts += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return texts
 
 
 def _suggest(names: Iterable[str], say: str = "did you mean") -> str:

@@ -84,5 +84,5 @@ def _extension() -> Path | None:
     if package is None:
         return None
     # A glob that is left in the middle keeps its folder open.
-    found = [path for pattern in ("_C*.so", "_C*.pyd") for path in package.glob(pattern)]
-    return found[0] if found else None
+    paths = [path for pattern in ("_C*.so", "_C*.pyd") for path in package.glob(pattern)]
+    return paths[0] if paths else None

@@ -117,25 +117,25 @@ def read(path: str) -> Side:
     Raises:
         UsageError: as ``decode`` does.
     """
-    found = decode(path, _Report)
+    report = decode(path, _Report)
     return Side(
         name=path,
-        model=found.model,
-        target=found.target,
-        headline=found.headline,
-        totals=found.totals,
-        mode=found.capture.mode,
-        inputs=found.capture.inputs,
-        complete=found.capture.complete,
-        op_lists=found.op_lists.digest,
-        entries=_entries(found.findings, path),
+        model=report.model,
+        target=report.target,
+        headline=report.headline,
+        totals=report.totals,
+        mode=report.capture.mode,
+        inputs=report.capture.inputs,
+        complete=report.capture.complete,
+        op_lists=report.op_lists.digest,
+        entries=_entries(report.findings, path),
     )
 
 
 def _entries(findings: tuple[_Finding, ...], path: str) -> tuple[Entry, ...]:
-    names = [found.fingerprints for found in findings]
+    names = [finding.fingerprints for finding in findings]
     try:
-        return entries_of([_finding(found) for found in findings], names)
+        return entries_of([_finding(finding) for finding in findings], names)
     except ValueError as error:
         raise UsageError(
             "a damaged report: a finding has not one fingerprint a location",

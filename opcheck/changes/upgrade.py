@@ -80,8 +80,8 @@ class _Seen:
         self.names = [frozenset(own) for own in self.fingerprints]
         self.counted = [
             index
-            for index, one in enumerate(report.findings)
-            if one.severity in _COUNTED and not one.ignored
+            for index, finding in enumerate(report.findings)
+            if finding.severity in _COUNTED and not finding.ignored
         ]
         self.all_names = frozenset().union(*self.names)
 
@@ -96,7 +96,7 @@ class _Seen:
     def entries(self, indices: Iterable[int]) -> tuple[Entry, ...]:
         """These findings, place by place."""
         pairs = [(self.findings[index], self.fingerprints[index]) for index in indices]
-        return entries_of([one for one, _ in pairs], [own for _, own in pairs])
+        return entries_of([finding for finding, _ in pairs], [own for _, own in pairs])
 
     def removes(self, index: int, here: _Seen) -> bool:
         """Whether a finding of the current target is gone, and no new one has come to its lines."""
@@ -104,7 +104,7 @@ class _Seen:
         if here.names[index] & self.all_names or not self.report.capture["complete"]:
             return False
         lines = _lines(here.findings[index])
-        return not any(lines & _lines(self.findings[one]) for one in self.new(here))
+        return not any(lines & _lines(self.findings[number]) for number in self.new(here))
 
 
 def _lines(finding: Finding) -> set[tuple[str, str, str]]:
@@ -157,7 +157,7 @@ def _removal(index: int, here: _Seen, seen: Mapping[Target, _Seen], current: Tar
 
 def _best(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade | None:
     newer = sorted(
-        (one for one in seen if _newer(one, current)), key=lambda one: _order(one, current)
+        (target for target in seen if _newer(target, current)), key=lambda one: _order(one, current)
     )
     best = min(newer, key=lambda one: _badness(seen[one]), default=None)
     if best is None or _badness(seen[best]) >= _badness(here):
@@ -166,7 +166,7 @@ def _best(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade
 
 
 def _newest(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade | None:
-    newest = max((one for one in seen if _newer(one, current)), key=_size, default=None)
+    newest = max((target for target in seen if _newer(target, current)), key=_size, default=None)
     return _upgrade(newest, here, seen[newest], current) if newest else None
 
 
@@ -223,11 +223,11 @@ def _by_versions(cell: Cell) -> tuple[Version, Version]:
 
 def _systems(current: Target, lists: OpLists) -> list[Version]:
     """One macOS version a major: its first on which some release starts, but of the current's major the current."""
-    found = {major: Version(major) for major in MACOS_MAJORS}
+    versions = {major: Version(major) for major in MACOS_MAJORS}
     # The oldest releases start on 12.3, not on 12.0.
     minima = sorted(_minimum(Version.parse(release.line), lists) for release in lists.releases)
-    found |= {first.major: first for first in reversed(minima)}
-    return sorted((found | {current.macos.major: current.macos}).values())
+    versions |= {first.major: first for first in reversed(minima)}
+    return sorted((versions | {current.macos.major: current.macos}).values())
 
 
 def _minimum(line: Version, lists: OpLists) -> Version:

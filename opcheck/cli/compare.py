@@ -81,15 +81,15 @@ def command(  # noqa: D103
         **capturing,
     )
     with output.progress(quiet=quiet, verbose=verbose) as progress:
-        found = compare(
+        comparison = compare(
             request,
             Plan(device=device, times=_TIMES if timed else 0, repro=repro),
             progress=progress,
             show_output=verbose,
         )
-    found = msgspec.structs.replace(found, tool=f"opcheck {__version__}")
-    asking.deliver(found, page.document, format_name, output_path)
-    if found.wrong:
+    comparison = msgspec.structs.replace(comparison, tool=f"opcheck {__version__}")
+    asking.deliver(comparison, page.document, format_name, output_path)
+    if comparison.wrong:
         return 1
-    compared = found.outcomes.get("agrees", 0) + found.outcomes.get("loose", 0)
-    return 0 if found.complete and compared else asking.COULD_NOT_TELL
+    compared = comparison.outcomes.get("agrees", 0) + comparison.outcomes.get("loose", 0)
+    return 0 if comparison.complete and compared else asking.COULD_NOT_TELL

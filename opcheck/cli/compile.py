@@ -135,7 +135,9 @@ def command(  # noqa: D103
         output.note(f"{emit(compiled, emit_metal)} written to {emit_metal}")
     asking.deliver(found, page.document, format_name, output_path)
     every_one = backends or device == "cuda"
-    tried = [one.outcome for one in found.compiled.tried if one.variant.metal or every_one]
+    tried = [
+        attempt.outcome for attempt in found.compiled.tried if attempt.variant.metal or every_one
+    ]
     if "works" in tried:
         return 0
     return asking.COULD_NOT_TELL if "could not tell" in tried else 1

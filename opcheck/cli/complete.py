@@ -63,13 +63,13 @@ def attach(command: click.Command) -> None:
 def _items(values: _Values) -> Callable[[click.Context, str], list[_Item]]:
     def complete(context: click.Context, incomplete: str) -> list[_Item]:
         try:
-            found = list(values(context, incomplete))
+            texts = list(values(context, incomplete))
         except (OSError, SyntaxError, ValueError, RecursionError):
             return []  # a file that cannot be read: there is nothing to propose
         kinds = {"file": "file", "dir": "dir"}
-        if len(found) == 1 and found[0] in kinds:
-            return [CompletionItem(incomplete, type=kinds[found[0]])]
-        unique = dict.fromkeys(value for value in found if value.startswith(incomplete))
+        if len(texts) == 1 and texts[0] in kinds:
+            return [CompletionItem(incomplete, type=kinds[texts[0]])]
+        unique = dict.fromkeys(value for value in texts if value.startswith(incomplete))
         return [CompletionItem(value) for value in unique if value.isprintable()]
 
     return complete
@@ -188,10 +188,10 @@ def _library(incomplete: str) -> list[str]:
     if ":" not in incomplete or library not in _LIBRARIES:
         return [f"{name}:" for name in _LIBRARIES]
     files, pattern = _LIBRARIES[library]
-    found: set[str] = set()
+    texts: set[str] = set()
     for path in _folder(library).glob(files):
-        found.update(pattern.findall(path.read_text(encoding="utf-8")))
-    return [f"{library}:{name}" for name in sorted(found)]
+        texts.update(pattern.findall(path.read_text(encoding="utf-8")))
+    return [f"{library}:{name}" for name in sorted(texts)]
 
 
 def _attributes(incomplete: str) -> list[str]:
@@ -336,13 +336,13 @@ class _WholeWords(shell_completion.ShellComplete):
         """Click's, with the flag before them."""
         flag, equals, _ = incomplete.partition("=")
         try:
-            found = super().get_completions(args, incomplete)
+            items = super().get_completions(args, incomplete)
         except OpcheckError:
             return []  # the configuration is wrong: the verb says so, once it is called
         if flag.startswith("--") and equals:
-            for item in found:
+            for item in items:
                 item.value = f"{flag}={item.value}"
-        return found
+        return items
 
 
 class _Bash(_WholeWords, shell_completion.BashComplete):

@@ -49,26 +49,26 @@ def command(
     **captured: Any,
 ) -> int:
     """Write what differs; 1 where something new is at or above ``--fail-on``."""
-    told = click.get_current_context().get_parameter_source("macos")
+    source = click.get_current_context().get_parameter_source("macos")
     is_of_releases = len(what) == 2 and not (before or after or any(map(_is_report, what)))
-    if told is click.core.ParameterSource.COMMANDLINE and not is_of_releases:
+    if source is click.core.ParameterSource.COMMANDLINE and not is_of_releases:
         raise _misused("--macos is for two releases: a report has its own, --from and --to say it")
     if before or after:
         if len(what) != 1 or not (before and after):
             raise _misused("--from and --to go together, with one MODEL")
-        found = _targets(what[0], before, after, captured)
+        comparison = _targets(what[0], before, after, captured)
     elif len(what) != 2:
         raise _misused("give two releases or two reports, or one MODEL with --from and --to")
     elif not is_of_releases:
         from opcheck.changes import saved  # noqa: PLC0415  (not for --help)
         from opcheck.changes.compare import compare  # noqa: PLC0415
 
-        found = compare(*map(saved.read, what))
+        comparison = compare(*map(saved.read, what))
     else:
         return _releases(
             what, macos, captured["dtype"] or None, fail_on, (format_name, output_path)
         )
-    return _deliver(found, fail_on or "error", format_name, output_path)
+    return _deliver(comparison, fail_on or "error", format_name, output_path)
 
 
 def _is_report(text: str) -> bool:
@@ -92,7 +92,7 @@ def _targets(model: str, before: str, after: str, captured: dict[str, Any]) -> C
         model, pair[0].torch, pair[0].macos, fallback=pair[0].cpu_fallback, **captured
     )
     made = targets.reports(request, pair, lists, **shown)
-    return compare(*(side_of(one, str(aim)) for one, aim in zip(made, pair, strict=True)))
+    return compare(*(side_of(report, str(aim)) for report, aim in zip(made, pair, strict=True)))
 
 
 def _deliver(found: Comparison, level: str, format_name: str | None, output_path: str) -> int:

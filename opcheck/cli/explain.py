@@ -53,7 +53,7 @@ def _all() -> Iterator[str]:
         yield ""
     width = max(map(len, remedies.BY_ID))
     yield "Remedies"
-    yield from (f"  {one.id:<{width}}  {one.title}" for one in remedies.REMEDIES)
+    yield from (f"  {remedy.id:<{width}}  {remedy.title}" for remedy in remedies.REMEDIES)
     yield ""
     yield "Formats"
     yield f"  {SCHEMA:<{width}}  The JSON schema of a report"

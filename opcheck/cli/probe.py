@@ -115,4 +115,4 @@ def command(  # noqa: D103
     asking.deliver(found, page.document, format_name, output_path)
     if path is not None and not quiet:
         output.note(page.counts(found))
-    return int(any(one.outcome in page.BAD for one in found.results))
+    return int(any(result.outcome in page.BAD for result in found.results))

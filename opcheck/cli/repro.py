@@ -87,11 +87,11 @@ def _listing(report: Saved) -> str:
     from opcheck.repro.saved import every  # noqa: PLC0415  (not for --help)
 
     lines = [f"{report.model}: torch {report.torch}, macOS {report.target['macos']}"]
-    for one in every(report):
-        mark = " " if one.calls else "-"
-        message = one.finding.message
+    for choice in every(report):
+        mark = " " if choice.calls else "-"
+        message = choice.finding.message
         shown = message if len(message) <= 78 else f"{message[:75]}..."
-        lines.append(f"{one.number:>4}{mark} {one.finding.rule:<6}  {shown}")
+        lines.append(f"{choice.number:>4}{mark} {choice.finding.rule:<6}  {shown}")
     lines.append("(-: about no one call)" if "-" in "".join(x[4:5] for x in lines[1:]) else "")
     return "\n".join(filter(None, lines))
 

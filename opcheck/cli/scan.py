@@ -97,7 +97,7 @@ def command(
         )
     lists = load()
     release = release_of(torch or lists.releases[-1].line, lists).release
-    found = scan(
+    report = scan(
         list(paths),
         Target(torch=Version.parse(release.line), macos=Version.parse(macos_of(macos, release))),
         exclude=exclude,
@@ -105,18 +105,18 @@ def command(
         ignores=_ignores(),
     )
     if update_baseline:
-        write_text(Path(baseline), known.text(found))
-        output.note(f"{plural(len(found.findings), 'finding')} in {baseline}")
+        write_text(Path(baseline), known.text(report))
+        output.note(f"{plural(len(report.findings), 'finding')} in {baseline}")
     if baseline:
-        found = known.without(found, known.read(Path(baseline)))
-    _deliver(found, format_name, output_path)
-    for note in found.notes:
+        report = known.without(report, known.read(Path(baseline)))
+    _deliver(report, format_name, output_path)
+    for note in report.notes:
         output.note(note)
     if fail_on == "never":
         return 0
-    if any(found.totals[level] for level in flags.counted(fail_on)):
+    if any(report.totals[level] for level in flags.counted(fail_on)):
         return 1
-    return asking.COULD_NOT_TELL if found.problems else 0
+    return asking.COULD_NOT_TELL if report.problems else 0
 
 
 def _ignores() -> tuple[Entry, ...]:

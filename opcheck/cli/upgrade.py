@@ -22,7 +22,7 @@ class _Upgrade(flags.Configured):
 
     def defaults(self) -> dict[str, object]:
         """Those of the flags that mean the same here."""
-        ours = [one for one in self.params if one.name not in _NOT_OURS]
+        ours = [param for param in self.params if param.name not in _NOT_OURS]
         return config.read(ours, Path.cwd())
 
 

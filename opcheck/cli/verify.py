@@ -59,16 +59,16 @@ def command(
     """Compare them, write the result, return the exit code."""
     lists = load()
     seen = told.read(observation)
-    found = verify(_predicted(prediction, seen, inputs, lists), seen, lists)
+    verification = verify(_predicted(prediction, seen, inputs, lists), seen, lists)
     name = asking.chosen(format_name, output_path, FORMATS)
-    asking.put(FORMATS[name](found, full=verbose) + "\n", output_path)
+    asking.put(FORMATS[name](verification, full=verbose) + "\n", output_path)
     if propose:
-        write_text(Path(propose), proposed(found, lists))
+        write_text(Path(propose), proposed(verification, lists))
         output.note(f"the proposal is in {propose}: opcheck lists merge {propose}")
-    if not found.pairs:
+    if not verification.pairs:
         output.note("nothing was both predicted and observed: the two are of different programs")
         return COULD_NOT_TELL
-    return FINDINGS if found.contradictions else PASSED
+    return FINDINGS if verification.contradictions else PASSED
 
 
 def _predicted(name: str, seen: told.Told, inputs: tuple[str, ...], lists: OpLists) -> told.Told:

@@ -92,7 +92,7 @@ class Beside(TorchDispatchMode):
         kept = None if reason else keep_all((args, kwargs))
         result = func(*args, **kwargs)
         made = reference.results(func, args, kwargs, result)
-        if not any(one.device.type == self.device.type for one in (*given, *made)):
+        if not any(tensor.device.type == self.device.type for tensor in (*given, *made)):
             self.elsewhere += 1
         elif reason:
             self._tell(Judged(func, "not compared", reason))
@@ -142,11 +142,11 @@ def _judge(func: Any, kept: Any, made: list[torch.Tensor], *, on_cpu: bool) -> J
         return Judged(func, "not compared", NOT_UNIQUE if made else NOTHING)
     worst = Judged(func, "agrees", kept=kept)
     plain: list[torch.Tensor] | None = None
-    for number, one, other in pairs:
-        measured = _measured(func, kept, one, other)
+    for number, tensor, other in pairs:
+        measured = _measured(func, kept, tensor, other)
         if measured.error > 1 and plain is None:
             plain = _second_opinion(func, kept, on_cpu=on_cpu)
-        seen = _weigh(func, kept, measured, one, number, plain, other, on_cpu=on_cpu)
+        seen = _weigh(func, kept, measured, tensor, number, plain, other, on_cpu=on_cpu)
         if _rank(seen) >= _rank(worst):
             worst = seen
     return worst
@@ -196,27 +196,27 @@ def _weigh(
     on_cpu: bool,
 ) -> Judged:
     """What one result comes to."""
-    told = Judged(func, "agrees", "", measured, None, number, found.dtype, kept)
+    measurement = Judged(func, "agrees", "", measured, None, number, found.dtype, kept)
     if measured.error <= 1 or plain is None:
-        return told
+        return measurement
     if math.isfinite(measured.error):
         size = reference.sizes(func, *kept)
         if size is not None and number < len(size) and size[number].shape == exact.shape:
             measured = measure(found, exact, size[number])
-            told = told._replace(worst=measured)
+            measurement = measurement._replace(worst=measured)
             if measured.error <= 1:
-                return told
+                return measurement
     if number < len(plain):
-        other = plain[number]
-        if other.dtype == found.dtype and _alike(found, other):
-            return told._replace(outcome="loose", cpu=measured.error)
-        cpu = measure(other, exact).error
-        told = told._replace(cpu=cpu)
+        tensor = plain[number]
+        if tensor.dtype == found.dtype and _alike(found, tensor):
+            return measurement._replace(outcome="loose", cpu=measured.error)
+        cpu = measure(tensor, exact).error
+        measurement = measurement._replace(cpu=cpu)
         if math.isfinite(measured.error) and measured.error <= max(BEYOND, TIMES * cpu):
-            return told._replace(outcome="loose")
+            return measurement._replace(outcome="loose")
     elif measured.error <= (TIMES if on_cpu else BEYOND):
-        return told._replace(outcome="loose")
-    return told._replace(outcome="wrong")
+        return measurement._replace(outcome="loose")
+    return measurement._replace(outcome="wrong")
 
 
 def _alike(found: torch.Tensor, other: torch.Tensor) -> bool:

@@ -97,7 +97,7 @@ def _worst(
 ) -> Measured:
     where = error if broken is None else broken.double()
     index = int(where.flatten().argmax())
-    element = tuple(int(one) for one in torch.unravel_index(torch.tensor(index), error.shape))
+    element = tuple(int(tensor) for tensor in torch.unravel_index(torch.tensor(index), error.shape))
     return Measured(
         math.inf if broken is not None else float(error.flatten()[index]),
         kind,

@@ -47,7 +47,11 @@ DETERMINED = {
 def determined(func: Any, count: int) -> Sequence[int]:
     """The positions of the results that have one right answer, of the first so many."""
     positions = DETERMINED.get(func.overloadpacket)
-    return range(count) if positions is None else [one for one in positions if one < count]
+    return (
+        range(count)
+        if positions is None
+        else [position for position in positions if position < count]
+    )
 
 
 def same_choice(
@@ -104,8 +108,8 @@ def _equal(source: torch.Tensor, dim: int, found: torch.Tensor, exact: torch.Ten
     length = source.shape[dim]
     if found.numel() and (int(found.min()) < 0 or int(found.max()) >= length):
         return False
-    one, other = source.gather(dim, found), source.gather(dim, exact)
-    return bool(((one == other) | ((one != one) & (other != other))).all())  # noqa: PLR0124 - not a number
+    tensor, other = source.gather(dim, found), source.gather(dim, exact)
+    return bool(((tensor == other) | ((tensor != tensor) & (other != other))).all())  # noqa: PLR0124 - not a number
 
 
 def _repeats(indices: torch.Tensor, dim: int) -> bool:

@@ -45,12 +45,12 @@ def compare(
     whole = msgspec.structs.replace(request, plan=msgspec.to_builtins(plan), memory_limit=limit)
     answer = ask("opcheck.compare.worker", whole, progress=progress, show_output=show_output)
     assert isinstance(answer, Answered)  # noqa: S101  (what that worker answers)
-    found = msgspec.json.decode(answer.content, type=Comparison)
-    if found.reproducer is None or not found.reproducer.path:
-        return found
+    comparison = msgspec.json.decode(answer.content, type=Comparison)
+    if comparison.reproducer is None or not comparison.reproducer.path:
+        return comparison
     if progress is not None:
         progress("running the reproducer")
-    return msgspec.structs.replace(found, reproducer=_tried(found.reproducer, whole))
+    return msgspec.structs.replace(comparison, reproducer=_tried(comparison.reproducer, whole))
 
 
 def _tried(written: Reproducer, request: CaptureRequest) -> Reproducer:

@@ -149,8 +149,8 @@ class Comparison(Record, frozen=True, kw_only=True):
 def headline(found: Comparison) -> str:
     """The answer in one line."""
     if found.wrong:
-        one = found.wrong[0]
-        return f"{one.op} is the first operator that goes wrong on {found.machine.device}"
+        mismatch = found.wrong[0]
+        return f"{mismatch.op} is the first operator that goes wrong on {found.machine.device}"
     if not found.complete:
         return (
             f"no operator was seen to go wrong before the run broke off on {found.machine.device}"

@@ -36,7 +36,7 @@ _OF_ALL = "aten::_fft_"
 
 def results(func: Any, args: Any, kwargs: Any, result: Any) -> list[torch.Tensor]:
     """The tensors that a call made or wrote to, each once, in the order of the schema."""
-    found = {id(one): one for one in (*tensors(result), *written(func, args, kwargs))}
+    found = {id(tensor): tensor for tensor in (*tensors(result), *written(func, args, kwargs))}
     return list(found.values())
 
 
@@ -62,7 +62,9 @@ def as_it_is(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None:
     except Exception:  # noqa: BLE001 - the CPU lacks the dtype
         narrow = {torch.float16, torch.bfloat16}
     rounded = {
-        one.dtype for one in tensors(map_kept(Kept.tensor, (args, kwargs))) if one.dtype in narrow
+        tensor.dtype
+        for tensor in tensors(map_kept(Kept.tensor, (args, kwargs)))
+        if tensor.dtype in narrow
     }
     if len(rounded) != 1:
         return None
@@ -78,7 +80,7 @@ def sizes(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None:
     """What was summed for each element, without its sign; None: the call makes no sums."""
     if func.name().startswith(_OF_ALL):
         exact = in_float64(func, args, kwargs)
-        return [one.abs().square().mean().sqrt().expand(one.shape) for one in exact]
+        return [tensor.abs().square().mean().sqrt().expand(tensor.shape) for tensor in exact]
     if "_backward" in func.name() and not func.name().startswith(PRODUCTS):
         return _of_gradient(func, args, kwargs)
     if not func.name().startswith((*PRODUCTS, *_SUMS)):
@@ -93,7 +95,7 @@ def sizes(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None:
         found = in_float64(func, args, kwargs)
     except Exception:  # noqa: BLE001 - then there is no such number
         return None
-    return [one.abs() for one in found]
+    return [tensor.abs() for tensor in found]
 
 
 def _of_gradient(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None:
@@ -105,7 +107,7 @@ def _of_gradient(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None
     if not grads or not grads[0].memory.numel():
         return None
     largest = grads[0].memory.abs().max().double()
-    return [largest.expand(one.shape) for one in in_float64(func, args, kwargs)]
+    return [largest.expand(tensor.shape) for tensor in in_float64(func, args, kwargs)]
 
 
 def on_cpu(nest: Any, change: Callable[[torch.dtype], torch.dtype]) -> Any:

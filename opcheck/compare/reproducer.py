@@ -105,7 +105,7 @@ def write(judged: Judged, machine: Machine, folder: Path) -> None:
     """
     tensors: dict[str, torch.Tensor] = {}
     text = _script(judged, machine, tensors)
-    size = sum(one.nbytes for one in tensors.values())
+    size = sum(tensor.nbytes for tensor in tensors.values())
     if size > LIMIT:
         raise UsageError(
             f"the inputs of the wrong call take {filesize(size)}", context=str(folder),

@@ -150,7 +150,7 @@ class _Run:
 
 
 def _dtype(model: nn.Module) -> str:
-    dtypes = {str(one.dtype).removeprefix("torch.") for one in model.parameters()}
+    dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
     return ", ".join(sorted(dtypes))
 
 

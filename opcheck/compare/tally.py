@@ -78,10 +78,10 @@ class Tally:
             self.first = self.first or judged
             key = (op, judged.worst.kind, site, any_layer(module), phase)
             slim = judged._replace(kept=specs(judged.kept))
-            found = self._wrong.setdefault(key, _Worst(slim, index))
-            found.modules[module] += 1
-            if judged.worst.error > found.judged.worst.error:
-                found.judged = slim
+            worst = self._wrong.setdefault(key, _Worst(slim, index))
+            worst.modules[module] += 1
+            if judged.worst.error > worst.judged.worst.error:
+                worst.judged = slim
 
     def wrong(self) -> Iterator[Wrong]:
         """In the order of their first calls."""
@@ -139,9 +139,9 @@ def specs(kept: Any) -> tuple[str, ...]:
 
     walk(kept)
     return tuple(
-        f"{'x'.join(map(str, one.size)) or 'scalar'}:{dtype_name(one.dtype)}"
-        + ("" if _plain(one) else f" strides {one.stride}")
-        for one in leaves
+        f"{'x'.join(map(str, leaf.size)) or 'scalar'}:{dtype_name(leaf.dtype)}"
+        + ("" if _plain(leaf) else f" strides {leaf.stride}")
+        for leaf in leaves
     )
 
 

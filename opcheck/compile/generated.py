@@ -51,11 +51,11 @@ def _threadgroup_size(match: re.Match[str]) -> int:
 
 def _fused(schedule: Any) -> tuple[FusedNode, ...]:
     """The nodes of the graph that went into a kernel, in the order of the graph."""
-    found: dict[str, torch.fx.Node] = {}
+    nodes: dict[str, torch.fx.Node] = {}
     for entry in schedule:
         origins = getattr(getattr(entry, "node", None), "origins", ())
-        found.update({node.name: node for node in origins if node.op == "call_function"})
-    return tuple(map(_fused_node, sorted(found.values())))
+        nodes.update({node.name: node for node in origins if node.op == "call_function"})
+    return tuple(map(_fused_node, sorted(nodes.values())))
 
 
 def _fused_node(node: torch.fx.Node) -> FusedNode:

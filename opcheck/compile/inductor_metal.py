@@ -182,7 +182,9 @@ class _Seen:
     def grouped(self) -> tuple[Extern, ...]:
         """The externs of one operator, dtype and line together."""
         counts = Counter(self.externs)
-        return tuple(msgspec.structs.replace(one, count=count) for one, count in counts.items())
+        return tuple(
+            msgspec.structs.replace(extern, count=count) for extern, count in counts.items()
+        )
 
 
 @contextlib.contextmanager

@@ -126,12 +126,12 @@ def difference(
         draws: the program draws random numbers, which are others in float64.
     """
     worst = None
-    for one, other, reference in zip(compiled, eager, exact, strict=False):
+    for tensor, other, reference in zip(compiled, eager, exact, strict=False):
         if not (reference.is_floating_point() or reference.is_complex()):
             continue
-        if one.shape != reference.shape:
+        if tensor.shape != reference.shape:
             continue
-        found = _of(one, other, reference, torch.finfo(dtype).eps, draws=draws)
+        found = _of(tensor, other, reference, torch.finfo(dtype).eps, draws=draws)
         if worst is None or not found.share <= worst.share:
             worst = found
     return worst

@@ -65,7 +65,7 @@ def _default(runs: Sequence[str], dtypes: Sequence[str]) -> Iterator[Variant]:
 
 def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
     """Every backend with every setting, in every dtype."""
-    found = [
+    variants = [
         Variant(backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
         for backend in BACKENDS
         for fullgraph, dynamic in itertools.product((False, True), (None, True))
@@ -76,13 +76,13 @@ def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
         _of(variant, dtype, training=run == "train")
         for run in runs
         for dtype in dtypes
-        for variant in (*found, *metal)
+        for variant in (*variants, *metal)
     )
 
 
 def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
     """Those for Metal with their kernels run on the CPU."""
-    return tuple(msgspec.structs.replace(one, run_metal=one.metal) for one in variants)
+    return tuple(msgspec.structs.replace(variant, run_metal=variant.metal) for variant in variants)
 
 
 def named(

@@ -49,9 +49,9 @@ def attempt(program: Program, variant: Variant, device: str = "cpu") -> Tried:
 
 
 def _of_the_program(error: Exception) -> Failure:
-    found = dynamo.failure(error, "model")
-    message = f"without torch.compile, too, in this dtype and on this machine: {found.message}"
-    return msgspec.structs.replace(found, kind="model", message=message)
+    failure = dynamo.failure(error, "model")
+    message = f"without torch.compile, too, in this dtype and on this machine: {failure.message}"
+    return msgspec.structs.replace(failure, kind="model", message=message)
 
 
 def _compiled(

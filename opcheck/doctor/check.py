@@ -29,7 +29,7 @@ class Examined:
     @property
     def lines(self) -> tuple[Version, ...]:
         """The release lines of torch that the lists hold, the oldest first."""
-        return tuple(sorted(Version.parse(one.line) for one in self.lists.releases))
+        return tuple(sorted(Version.parse(release.line) for release in self.lists.releases))
 
     @property
     def torch(self) -> Version:

@@ -63,7 +63,9 @@ def examine(
     examined = Examined(
         environment=environment,
         lists=lists,
-        requirements=tuple(one for path in requirements for one in wanted.requirements(path)),
+        requirements=tuple(
+            requirement for path in requirements for requirement in wanted.requirements(path)
+        ),
     )
     if script is not None:
         macos = environment.macos or Version(MACOS_MAJORS[-1])

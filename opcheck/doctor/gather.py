@@ -111,23 +111,23 @@ def _sysctl(name: str) -> str:
 def _torch() -> Torch | None:
     """The installed torch: its metadata first, which a broken library still has."""
     try:
-        found = metadata.distribution("torch")
+        distribution = metadata.distribution("torch")
     except metadata.PackageNotFoundError:
         return None
-    installer = (found.read_text("INSTALLER") or "").strip()
+    installer = (distribution.read_text("INSTALLER") or "").strip()
     done = run(python("-c", _ASK_TORCH), _PATIENCE)
     if done.late:
         problem = f"import torch took more than {_PATIENCE} seconds"
-        return Torch(version=found.version, installer=installer, problem=problem)
-    return from_answer(found.version, installer, done.code, done.out, done.err)
+        return Torch(version=distribution.version, installer=installer, problem=problem)
+    return from_answer(distribution.version, installer, done.code, done.out, done.err)
 
 
 def from_answer(version: str, installer: str, code: int, out: str, error: str) -> Torch:
     """The record of a torch from what the child process that imported it printed."""
-    line = next((one for one in out.splitlines() if one.startswith(_MARK)), "")
+    line = next((text_line for text_line in out.splitlines() if text_line.startswith(_MARK)), "")
     if code or not line:
-        said = error.strip().splitlines()
-        problem = said[-1] if said else f"import torch ended the process with code {code}"
+        texts = error.strip().splitlines()
+        problem = texts[-1] if texts else f"import torch ended the process with code {code}"
         return Torch(version=version, installer=installer, problem=problem)
     answer = msgspec.json.decode(line.removeprefix(_MARK), type=_Answer)
     return Torch(
@@ -143,5 +143,8 @@ def from_answer(version: str, installer: str, code: int, out: str, error: str) -
 def _packages() -> dict[str, str]:
     """All distributions; what a damaged one does not say is left out."""
     # metadata is an optional mapping of optional values, whatever its types say.
-    found = ((one.metadata["Name"], one.version) for one in metadata.distributions())
-    return {name: version for name, version in sorted(found) if name and version}
+    pairs = (
+        (distribution.metadata["Name"], distribution.version)
+        for distribution in metadata.distributions()
+    )
+    return {name: version for name, version in sorted(pairs) if name and version}

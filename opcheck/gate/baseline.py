@@ -71,13 +71,13 @@ def read(path: Path) -> Baseline:
 
 def _check(content: Any, path: Path) -> None:
     schema = content.get("schema") if isinstance(content, dict) else None
-    found = _NUMBERED.fullmatch(schema) if isinstance(schema, str) else None
-    if found is None:
+    match = _NUMBERED.fullmatch(schema) if isinstance(schema, str) else None
+    if match is None:
         raise UsageError(
             f"this is no baseline: its schema is {brief(schema)}", context=str(path), hint=_AGAIN
         )
     if schema != SCHEMA:
-        newer = int(found[1]) > 1
+        newer = int(match[1]) > 1
         raise UsageError(
             f"the baseline is of the {'newer' if newer else 'older'} schema {schema}",
             context=f"{path}; this is opcheck {__version__}, which reads {SCHEMA}",

@@ -137,21 +137,21 @@ def limit(text: str) -> tuple[str, int]:
     # A configuration's text comes in its quotes.
     name, _, value = (part.strip().strip('"') for part in text.partition("="))
     name = name.replace("-", "_")
-    found = _SIZE.fullmatch(value)
+    match = _SIZE.fullmatch(value)
     if name not in LIMITS:
         raise UsageError(
             f"nothing to limit: {brief(name)}",
             context=f"--max {text}",
             hint=f"known: {', '.join(LIMITS)}",
         )
-    if found is None or (found[2] and name != "bytes"):
+    if match is None or (match[2] and name != "bytes"):
         raise UsageError(
             f"not a limit: {brief(value)}",
             context=f"--max {text}",
             hint="write it as bytes=10MB" if name == "bytes" else f"write it as {name}=3",
         )
-    power = " kmg".index(found[2].lower()) if found[2] else 0
-    return name, int(found[1]) * (1024 if found[3] else 1000) ** power
+    power = " kmg".index(match[2].lower()) if match[2] else 0
+    return name, int(match[1]) * (1024 if match[3] else 1000) ** power
 
 
 def _fingerprinted(findings: Iterable[Finding]) -> dict[str, Finding]:

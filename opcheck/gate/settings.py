@@ -227,7 +227,7 @@ def _planned(
     tables: Iterable[Targets], where: str, lists: OpLists
 ) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
     """Each target once, by the first table that comes to it."""
-    found: dict[Target, Planned] = {}
+    plans: dict[Target, Planned] = {}
     left_out: dict[str, None] = {}
     for table in tables:
         place = f"{where} targets {table.name}".strip()
@@ -238,5 +238,5 @@ def _planned(
         come_to = within(place, of_table, table)
         left_out.update(dict.fromkeys(come_to.left_out))
         for target in come_to.targets:
-            found.setdefault(target, Planned(target=target, of=table))
-    return tuple(found.values()), tuple(left_out)
+            plans.setdefault(target, Planned(target=target, of=table))
+    return tuple(plans.values()), tuple(left_out)

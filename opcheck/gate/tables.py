@@ -85,8 +85,8 @@ def _record(kind: type[_Record], entry: dict[str, Any], place: str) -> _Record:
         return msgspec.convert(entry, kind, builtin_types=(date,))
     except msgspec.ValidationError as error:
         text = str(error)
-        found = _PATH.search(text)
-        path = found["path"].lstrip(".") if found else ""
+        match = _PATH.search(text)
+        path = match["path"].lstrip(".") if match else ""
         raise UsageError(
             f"wrong value: {_PATH.sub('', text).replace('`', '')}",
             context=f"{place}: {path}" if path else place,
@@ -108,7 +108,7 @@ def one_of(names: Iterable[str], known: Collection[str], place: str, what: str) 
                 context=place,
                 hint="; ".join(
                     [
-                        *(f"did you mean {one!r}?" for one in near),
+                        *(f"did you mean {text!r}?" for text in near),
                         f"known: {', '.join(known) or 'none'}",
                     ]
                 ),

@@ -19,8 +19,8 @@ def advice(trace: Trace, pieces: Sequence[Taken], peak: int, total: int) -> Iter
         total: bytes that are there then.
     """
     worth = total // 10
-    there = [one for one in pieces if one.during(peak)]
-    activations = [one.life for one in there if one.kind == "activations"]
+    there = [piece for piece in pieces if piece.during(peak)]
+    activations = [allocation.life for allocation in there if allocation.kind == "activations"]
     grows = sum(life.nbytes for life in activations)
     in_step = trace.calls[peak].phase == "optimizer"
     if in_step and grows > worth:
@@ -42,7 +42,9 @@ def advice(trace: Trace, pieces: Sequence[Taken], peak: int, total: int) -> Iter
         yield from _checkpointing(trace, pieces, worth)
         return
     if trace.parameters and trace.parameter_bytes == 4 * trace.parameters:
-        wide += sum(one.life.nbytes for one in there if one.kind == "parameters")
+        wide += sum(
+            allocation.life.nbytes for allocation in there if allocation.kind == "parameters"
+        )
         if wide // 2 > worth:
             yield f"--dtype float16: about {filesize(wide // 2)} less"
     yield from _held_for_nothing(trace, there, peak, worth)
@@ -60,7 +62,9 @@ def _checkpointing(trace: Trace, pieces: Sequence[Taken], worth: int) -> Iterato
     first = next((i for i, call in enumerate(trace.calls) if call.phase == "backward"), None)
     if first is None:
         return
-    kept = sum(one.life.nbytes for one in pieces if one.kind == "activations" and one.during(first))
+    kept = sum(
+        piece.life.nbytes for piece in pieces if piece.kind == "activations" and piece.during(first)
+    )
     if kept > worth:
         yield (
             f"torch.utils.checkpoint: {filesize(kept)} are kept from forward for backward; "
@@ -75,9 +79,9 @@ def _held_for_nothing(trace: Trace, there: Sequence[Taken], peak: int, worth: in
         for spec in (*call.inputs, *call.outputs):
             last[spec.storage] = index
     idle = sum(
-        one.life.nbytes
-        for one in there
-        if one.kind == "activations" and last.get(one.life.storage, peak) < peak
+        allocation.life.nbytes
+        for allocation in there
+        if allocation.kind == "activations" and last.get(allocation.life.storage, peak) < peak
     )
     if idle > worth:
         yield (

@@ -63,9 +63,11 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
     if not trace.lifetimes or not trace.calls:
         return None
     unwritten = never_written(trace, target)
-    pieces = [one for one in taken(trace) if one.life.storage not in unwritten]
+    pieces = [allocation for allocation in taken(trace) if allocation.life.storage not in unwritten]
     state = sum(
-        one.life.nbytes for one in pieces if one.kind == "optimizer" and one.life.freed is None
+        piece.life.nbytes
+        for piece in pieces
+        if piece.kind == "optimizer" and piece.life.freed is None
     )
     sums = [
         {**at, "optimizer": max(at["optimizer"], state)} for at in sweep(pieces, len(trace.calls))
@@ -76,7 +78,7 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
         peaks=(_moved(pieces), *_peaks(trace, sums, totals)),
         holders=tuple(_holders(trace, pieces, peak)),
         macs=tuple(_macs(trace, target, pieces, totals)),
-        largest=max(one.life.nbytes for one in pieces),
+        largest=max(piece.life.nbytes for piece in pieces),
         advice=tuple(advice(trace, pieces, peak, totals[peak])),
         notes=(
             *(() if trace.complete else (_BROKE_OFF,)),
@@ -98,8 +100,8 @@ def peaks_as_recorded(trace: Trace) -> dict[str, int]:
 
 def _moved(pieces: Sequence[Taken]) -> MemoryPeak:
     held = dict.fromkeys(KINDS, 0)
-    for one in pieces:
-        held[one.kind] += one.life.nbytes if one.moved else 0
+    for piece in pieces:
+        held[piece.kind] += piece.life.nbytes if piece.moved else 0
     return MemoryPeak(phase="move", total=sum(held.values()), held=held)
 
 
@@ -123,9 +125,9 @@ def _place(call: OpCall) -> GroupLocation:
 def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[MemoryHolder]:
     """The lines that hold most at the peak; the layers of a model that share one are one entry."""
     found: dict[_Line, list[Lifetime]] = defaultdict(list)
-    for one in pieces:
-        if one.during(peak):
-            found[_line(trace, one)].append(one.life)
+    for piece in pieces:
+        if piece.during(peak):
+            found[_line(trace, piece)].append(piece.life)
     ordered = sorted(found.items(), key=lambda entry: -sum(life.nbytes for life in entry[1]))
     for (kind, op, location, module, phase), lives in ordered[:_HOLDERS]:
         yield MemoryHolder(
@@ -149,10 +151,10 @@ def _macs(
 ) -> Iterator[MacFit]:
     """Whether it fits each Mac, and the place where not; the first moment is that of the move."""
     new = [0] * (len(totals) + 1)
-    for one in pieces:
-        at = 0 if one.moved else one.life.first + 1
-        new[at] = max(new[at], one.life.nbytes)
-    moved = sum(one.life.nbytes for one in pieces if one.moved)
+    for piece in pieces:
+        at = 0 if piece.moved else piece.life.first + 1
+        new[at] = max(new[at], piece.life.nbytes)
+    moved = sum(piece.life.nbytes for piece in pieces if piece.moved)
     moments = [Moment(*both) for both in zip((moved, *totals), new, strict=True)]
     for fit, broken in fits(target, moments):
         place = _place(trace.calls[broken - 1]) if broken else None

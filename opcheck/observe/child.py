@@ -93,13 +93,13 @@ def _line(error: BaseException) -> SourceLocation | None:
     """The innermost line that is neither torch's nor ours."""
     from opcheck.capture.lines import is_user_code, locate  # noqa: PLC0415  (imports torch)
 
-    found = None
+    pair = None
     trace = error.__traceback__
     while trace is not None:
         if is_user_code(trace.tb_frame.f_code.co_filename):
-            found = (trace.tb_frame.f_code, trace.tb_lineno)
+            pair = (trace.tb_frame.f_code, trace.tb_lineno)
         trace = trace.tb_next
-    return locate(found)
+    return locate(pair)
 
 
 @contextlib.contextmanager

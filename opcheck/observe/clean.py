@@ -49,7 +49,7 @@ def _line(raw: str) -> str:
     line = line.rstrip("\r").rpartition("\r")[2]
     line = _CONTROL.sub("", line)
     for prefix in _PREFIXES:
-        found = prefix.match(line)
-        if found is not None and found.end():
-            line = line[found.end() :]
+        match = prefix.match(line)
+        if match is not None and match.end():
+            line = line[match.end() :]
     return line[:LONGEST].rstrip()

@@ -75,11 +75,11 @@ class Frames:
         if line.lstrip().startswith("Traceback (most recent call last)"):
             self._frames, self._fresh = [], True
             return True
-        found = _FRAME.match(line) or _JUPYTER.match(line) or _CELL.match(line)
-        if found is not None:
-            number = int(found["line"] or 0)
-            function = found.groupdict().get("function") or ""
-            self._add(Frame(found["file"], number, function.strip()))
+        match = _FRAME.match(line) or _JUPYTER.match(line) or _CELL.match(line)
+        if match is not None:
+            number = int(match["line"] or 0)
+            function = match.groupdict().get("function") or ""
+            self._add(Frame(match["file"], number, function.strip()))
             return True
         arrow = _ARROW.match(line)
         if arrow is not None and self._frames:
@@ -117,5 +117,5 @@ def chosen(frames: Sequence[Frame]) -> tuple[SourceLocation | None, str]:
 
 def of_warning(line: str) -> Frame | None:
     """The place that Python puts before a warning; None: the line has none."""
-    found = _WARNING.search(line)
-    return Frame(found["file"].strip(), int(found["line"]), "") if found else None
+    match = _WARNING.search(line)
+    return Frame(match["file"].strip(), int(match["line"]), "") if match else None

@@ -67,14 +67,14 @@ class Joined:
         self._warned = _warned(end, seen, lists)
         #: rows whose runs are told as something else than native.
         self._told: Counter[int] = Counter()
-        self.profiled = PROFILE in {one.name for one in load_environment().known(line)}
+        self.profiled = PROFILE in {variable.name for variable in load_environment().known(line)}
 
     def fallbacks(self) -> Iterator[Observed]:
         """Each operator that ran on the CPU, with the lines that called it."""
         runs: dict[tuple[str, int], list[Sighting]] = {}
-        for one in self._seen:
-            if one.kind == "fallback_run":
-                runs.setdefault((one.op, one.call), []).append(one)
+        for sighting in self._seen:
+            if sighting.kind == "fallback_run":
+                runs.setdefault((sighting.op, sighting.call), []).append(sighting)
         totals = {one.op: one for one in self._seen if one.kind == "fallback_total" and one.op}
         by_op: dict[str, list[tuple[int, list[Sighting]]]] = {}
         for (base, number), printed in runs.items():
@@ -96,7 +96,7 @@ class Joined:
         self, op: str, parts: Sequence[tuple[int, Sequence[Sighting]]], total: Sighting | None
     ) -> Observed:
         warned = self._warned.get(op, ())
-        printed = [one for _, some in parts for one in some]
+        printed = [sighting for _, some in parts for sighting in some]
         entry = fallback(op, warned, printed, self._line, self._lists)
         places = []
         for number, some in parts:
@@ -114,7 +114,7 @@ class Joined:
     def _only_warned(self, op: str, warned: Sequence[Sighting]) -> Observed:
         """A fallback of a release whose profiler prints nothing: the rows tell how often."""
         entry = fallback(op, warned, (), self._line, self._lists)
-        lines = {str(one.location) for one in warned}
+        lines = {str(sighting.location) for sighting in warned}
         rows = [
             row
             for row in self._rows.values()
@@ -144,10 +144,10 @@ class Joined:
     def detours(self) -> Iterator[Observed]:
         """Kernels of MPS during which memory went to the CPU and came back."""
         ways: dict[int, dict[str, list[Sighting]]] = {}
-        for one in self._seen:
-            if one.kind == "copy" and one.call and one.numbers["bytes"] > _SCALAR:
-                way = f"{one.words['from'][:3]} {one.words['to'][:3]}"
-                ways.setdefault(one.call, {}).setdefault(way, []).append(one)
+        for sighting in self._seen:
+            if sighting.kind == "copy" and sighting.call and sighting.numbers["bytes"] > _SCALAR:
+                way = f"{sighting.words['from'][:3]} {sighting.words['to'][:3]}"
+                ways.setdefault(sighting.call, {}).setdefault(way, []).append(sighting)
         for number, by_way in ways.items():
             row = self._rows.get(number)
             there, back = by_way.get("MPS CPU"), by_way.get("CPU MPS")
@@ -190,7 +190,7 @@ class Joined:
 
     def warnings(self) -> Iterator[Sighting]:
         """What kernels warned of, each as often as it came."""
-        return (one for one in self._seen if one.kind in {"detour", "warned"})
+        return (sighting for sighting in self._seen if sighting.kind in {"detour", "warned"})
 
     def _dtypes(self, numbers: Iterator[int]) -> tuple[str, ...]:
         rows = (self._rows[number] for number in numbers if number in self._rows)
@@ -212,9 +212,9 @@ def _warned(
     else:
         given = []
         for warning in end.warned:
-            for one in parse(warning.text, lists, log="warnings"):
-                if one.kind == "fallback":
-                    placed = msgspec.structs.replace(one, location=warning.location)
+            for sighting in parse(warning.text, lists, log="warnings"):
+                if sighting.kind == "fallback":
+                    placed = msgspec.structs.replace(sighting, location=warning.location)
                     given += [placed] * warning.count
         if end.error == "UserWarning":
             # --strict: the first fallback's warning was raised.
@@ -222,8 +222,8 @@ def _warned(
                 one for one in parse(end.message, lists, log="exception") if one.kind == "fallback"
             ]
             given += [msgspec.structs.replace(one, location=end.location) for one in raised]
-    for one in given:
-        found.setdefault(one.op, []).append(one)
+    for sighting in given:
+        found.setdefault(sighting.op, []).append(sighting)
     return {op: tuple(some) for op, some in found.items()}
 
 

@@ -57,9 +57,9 @@ def read(
             context="opcheck observe",
             hint="opcheck observe train.log, or - for stdin",
         )
-    seen = [one for name, text in logs for one in parse(text, lists, log=name)]
+    seen = [sighting for name, text in logs for sighting in parse(text, lists, log=name)]
     found = system("\n".join(text for _, text in logs), seen, lists, torch=torch, macos=macos)
-    ended = [one for one in seen if one.kind in ENDS]
+    ended = [sighting for sighting in seen if sighting.kind in ENDS]
     trace = Trace(
         model=", ".join(name for name, _ in logs),
         mode="run",
@@ -84,9 +84,11 @@ def _fallbacks(seen: Sequence[Sighting], found: System, lists: OpLists) -> Itera
     """Operators that ran on the CPU: warnings name the overload, the profiler how often."""
     warned: dict[str, list[Sighting]] = {}
     profiled: dict[str, list[Sighting]] = {}
-    for one in seen:
-        if one.kind in _FALLBACKS and one.op:
-            (profiled if one.kind in _RUNS else warned).setdefault(one.op, []).append(one)
+    for sighting in seen:
+        if sighting.kind in _FALLBACKS and sighting.op:
+            (profiled if sighting.kind in _RUNS else warned).setdefault(sighting.op, []).append(
+                sighting
+            )
     for op, given in warned.items():
         runs = profiled.pop(op.partition(".")[0], [])
         yield fallback(op, given, runs, str(found.target.torch), lists)
@@ -98,11 +100,11 @@ def fallback(
     op: str, warned: Sequence[Sighting], runs: Sequence[Sighting], line: str, lists: OpLists
 ) -> Observed:
     """One operator that ran on the CPU, from its warnings and from what the profiler prints of it."""
-    totals = [one for one in runs if one.kind == "fallback_total"]
-    each = [one for one in runs if one.kind == "fallback_run"]
-    count = sum(int(one.numbers["runs"]) for one in totals) or len(each) or len(warned)
+    totals = [run for run in runs if run.kind == "fallback_total"]
+    each = [run for run in runs if run.kind == "fallback_run"]
+    count = sum(int(total.numbers["runs"]) for total in totals) or len(each) or len(warned)
     numbered = totals or each
-    times = [one.numbers["cpu_ms"] for one in numbered if "cpu_ms" in one.numbers]
+    times = [sighting.numbers["cpu_ms"] for sighting in numbered if "cpu_ms" in sighting.numbers]
     first = (*warned, *runs)[0]
     status, kind = resolution(op, line, lists)
     return Observed(
@@ -113,7 +115,7 @@ def fallback(
         count=count,
         seen=first.where,
         prints=warned[0].text if warned else "",
-        nbytes=sum(int(one.numbers["bytes"]) for one in numbered) if numbered else None,
+        nbytes=sum(int(sighting.numbers["bytes"]) for sighting in numbered) if numbered else None,
         ms=sum(times) if times else None,
         places=tuple(_places(warned)),
     )
@@ -122,11 +124,13 @@ def fallback(
 def others(seen: Sequence[Sighting], torch: Version, lists: OpLists) -> Iterator[Observed]:
     """What raised, ended the process, left for the CPU inside a kernel, or was warned about."""
     members: dict[tuple[str, str, tuple[str, ...], str], list[Sighting]] = {}
-    for one in seen:
-        if one.kind in ENDS or one.kind in {"detour", "warned"}:
+    for sighting in seen:
+        if sighting.kind in ENDS or sighting.kind in {"detour", "warned"}:
             # Without an operator or a statement, the text is what tells two apart.
-            text = "" if one.op or one.statements else one.text
-            members.setdefault((one.kind, one.op, one.statements, text), []).append(one)
+            text = "" if sighting.op or sighting.statements else sighting.text
+            members.setdefault((sighting.kind, sighting.op, sighting.statements, text), []).append(
+                sighting
+            )
     for alike in members.values():
         yield _other(alike, torch, lists)
 
@@ -182,7 +186,9 @@ def _can_fall_back(op: str, line: str, lists: OpLists) -> bool:
 
 
 def _places(alike: Sequence[Sighting]) -> Iterator[GroupLocation]:
-    counts: Counter[SourceLocation] = Counter(one.location for one in alike if one.location)
+    counts: Counter[SourceLocation] = Counter(
+        sighting.location for sighting in alike if sighting.location
+    )
     for location, count in counts.items():
         yield GroupLocation(location=location, module="", count=count)
 
@@ -192,12 +198,12 @@ def copies(seen: Sequence[Sighting]) -> Partition:
     each = [one for one in seen if one.kind == "copy"]
     counted = each or [one for one in seen if one.kind == "copy_total"]
     sums = {"to_cpu": [0, 0], "to_mps": [0, 0]}
-    for one in counted:
-        ends = (one.words["from"][:3], one.words["to"][:3])
+    for sighting in counted:
+        ends = (sighting.words["from"][:3], sighting.words["to"][:3])
         way = {("MPS", "CPU"): "to_cpu", ("CPU", "MPS"): "to_mps"}.get(ends)
         if way:
-            sums[way][0] += int(one.numbers.get("runs", 1))
-            sums[way][1] += int(one.numbers["bytes"])
+            sums[way][0] += int(sighting.numbers.get("runs", 1))
+            sums[way][1] += int(sighting.numbers["bytes"])
     return Partition(
         regions=(),
         transfers_to_cpu=sums["to_cpu"][0],
@@ -209,12 +215,12 @@ def copies(seen: Sequence[Sighting]) -> Partition:
 
 def _not_checked(seen: Sequence[Sighting], found: System) -> Iterator[str]:
     yield _NOT_PRINTED
-    warned = {one.op for one in seen if one.kind == "fallback"}
-    if not any(one.kind in _RUNS for one in seen) and len(warned) < 2:
+    warned = {sighting.op for sighting in seen if sighting.kind == "fallback"}
+    if not any(sighting.kind in _RUNS for sighting in seen) and len(warned) < 2:
         yield _ONCE
-    if not any(one.kind == "copy" for one in seen):
+    if not any(sighting.kind == "copy" for sighting in seen):
         yield _DETOURS
-    ran = [one for one in seen if one.kind in {"operation", "operation_total"}]
+    ran = [sighting for sighting in seen if sighting.kind in {"operation", "operation_total"}]
     if ran:
         yield (
             f"which operators {plural(len(ran), 'line')} of the profiler are of: it names graphs and kernels by keys "

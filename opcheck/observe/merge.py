@@ -38,10 +38,10 @@ def merged(
     target, notes = _target(recording, request, lists)
     seen = parse(recording.log, lists, log="stderr")
     name = " ".join((request.program, *request.arguments))
-    found = Joined(recording, seen, str(target.torch), start.machine, lists)
+    joined = Joined(recording, seen, str(target.torch), start.machine, lists)
     ended = _ended(recording, seen, lists)
-    entries = [*found.fallbacks(), *found.detours(), *found.native()]
-    entries += others([*found.warnings(), *ended], target.torch, lists)
+    entries = [*joined.fallbacks(), *joined.detours(), *joined.native()]
+    entries += others([*joined.warnings(), *ended], target.torch, lists)
     trace = Trace(
         model=name,
         mode="run",
@@ -63,8 +63,14 @@ def merged(
         trace,
         target,
         lists,
-        copies=copies([one for one in seen if one.kind == "copy" and found.left(one.call)]),
-        not_checked=(*_not_checked(found, target, environment, request), *notes),
+        copies=copies(
+            [
+                sighting
+                for sighting in seen
+                if sighting.kind == "copy" and joined.left(sighting.call)
+            ]
+        ),
+        not_checked=(*_not_checked(joined, target, environment, request), *notes),
         failed=bool(ended),
     )
 
@@ -92,15 +98,15 @@ def _ended(recording: Recording, seen: Sequence[Sighting], lists: OpLists) -> li
     rows = {row.number: row for row in recording.rows}
     end = recording.end
     if end is None:
-        last = [one for one in seen if one.kind in ENDS]
-        return [_running(one, rows.get(one.call)) for one in last]
+        last = [sighting for sighting in seen if sighting.kind in ENDS]
+        return [_running(sighting, rows.get(sighting.call)) for sighting in last]
     if not end.error:
         return []
-    found = parse(f"{end.error}: {end.message}", lists, log="exception")
-    ends = [one for one in found if one.kind in ENDS][:1]
+    sightings = parse(f"{end.error}: {end.message}", lists, log="exception")
+    ends = [sighting for sighting in sightings if sighting.kind in ENDS][:1]
     return [
-        _running(msgspec.structs.replace(one, location=end.location), rows.get(end.row))
-        for one in ends
+        _running(msgspec.structs.replace(sighting, location=end.location), rows.get(end.row))
+        for sighting in ends
     ]
 
 

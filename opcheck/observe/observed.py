@@ -109,7 +109,7 @@ def report(
     Raises:
         OpListError: the lists hold no such release, or are damaged.
     """
-    groups = [group(one, str(target.torch)) for one in observed]
+    groups = [group(observation, str(target.torch)) for observation in observed]
     groups.sort(key=lambda one: (-outcome(one.verdict).severity, one.op))
     audited = Audited(
         groups=tuple(groups), trace=trace, target=target, partition=copies, lists=lists

@@ -100,10 +100,10 @@ def _written(answer: Path, request: ObserveRequest) -> bytes:
 def _recording(written: bytes, log: str, request: ObserveRequest, code: int) -> Recording:
     decoder = msgspec.json.Decoder(Start | Row | End | Failure)
     lines = []
-    for one in written.splitlines():
+    for text_line in written.splitlines():
         # An abort may leave half a line.
         with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            lines.append(decoder.decode(one))
+            lines.append(decoder.decode(text_line))
     failure = next((line for line in lines if isinstance(line, Failure)), None)
     if failure is not None:
         raise error_of(failure)

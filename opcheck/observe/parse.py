@@ -66,14 +66,14 @@ def _sightings(text: str, lists: OpLists, log: str) -> Iterator[Sighting]:
     for index, line in enumerate(lines):
         if index < read or not line or trace.feed(line):
             continue
-        found, read = _of_line(lines, index, lists)
-        if found is None:
+        sighting, read = _of_line(lines, index, lists)
+        if sighting is None:
             continue
         call = calls[index] if calls else 0
-        found = msgspec.structs.replace(found, log=log, line=index + 1, call=call)
-        if found.location is None and found.kind in _PLACED:
-            found = _placed(found, lines, index, trace)
-        yield found
+        sighting = msgspec.structs.replace(sighting, log=log, line=index + 1, call=call)
+        if sighting.location is None and sighting.kind in _PLACED:
+            sighting = _placed(sighting, lines, index, trace)
+        yield sighting
 
 
 def _calls(text: str) -> list[int]:
@@ -118,10 +118,10 @@ def _of_line(lines: Sequence[str], index: int, lists: OpLists) -> tuple[Sighting
     rest = [part.strip() for part in lines[after : index + _JOINED]]
     for text in (line, " ".join((line, *rest))[: clean.LONGEST]):
         for table in (PATTERNS, None, CUT_SHORT):
-            found = _quoted(text, lists) if table is None else _first(table, text)
+            pair = _quoted(text, lists) if table is None else _first(table, text)
             # What begins in a later line is that line's own.
-            if found is not None and found[0].start() <= len(line):
-                return found[1], after + _reached(found[0].end(), line, rest)
+            if pair is not None and pair[0].start() <= len(line):
+                return pair[1], after + _reached(pair[0].end(), line, rest)
     return None, after
 
 
@@ -177,7 +177,7 @@ def _quoted(text: str, lists: OpLists) -> tuple[re.Match[str], Sighting] | None:
         kind=found.kind,
         op=statement_texts.operator_of(found.statements),
         torch=found.span,
-        statements=tuple(sorted(one.id for one in found.statements)),
+        statements=tuple(sorted(statement.id for statement in found.statements)),
         text=match[0].strip(),
     )
     return match, seen

@@ -153,9 +153,9 @@ def sighting(line: str) -> Sighting | None:
 
 def tensors(text: str) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Device, C++'s name of the dtype and sizes of each tensor that a profiler's line names."""
-    for found in _TENSOR.finditer(text):
-        sizes = tuple(int(number) for number in found["sizes"].split(",") if number.strip())
-        yield found["device"].lower(), found["type"], sizes
+    for match in _TENSOR.finditer(text):
+        sizes = tuple(int(number) for number in match["sizes"].split(",") if number.strip())
+        yield match["device"].lower(), match["type"], sizes
 
 
 def _sighting(one: _Line, match: re.Match[str]) -> Sighting:

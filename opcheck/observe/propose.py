@@ -30,7 +30,11 @@ def proposed(verification: Verification, lists: OpLists) -> str:
         UsageError: there is nothing to propose.
     """
     entries = list(_entries(verification, lists))
-    better = [one for one in verification.contradictions if one.observed not in _worse(one)]
+    better = [
+        contradiction
+        for contradiction in verification.contradictions
+        if contradiction.observed not in _worse(contradiction)
+    ]
     if not entries and not better:
         raise UsageError(
             "there is nothing to propose: nothing contradicts the prediction",
@@ -56,11 +60,11 @@ def _head(found: Verification) -> Iterator[str]:
 
 
 def _comments(better: Sequence[Pair]) -> Iterator[str]:
-    for one in better:
+    for pair in better:
         yield (
-            f"# {one.op} at {one.line or 'a line that is not told'}: predicted {one.predicted}, "
-            f"it {_DONE.get(one.observed, one.observed)}"
-            + (f"; look at {', '.join(one.limitations)}" if one.limitations else "")
+            f"# {pair.op} at {pair.line or 'a line that is not told'}: predicted {pair.predicted}, "
+            f"it {_DONE.get(pair.observed, pair.observed)}"
+            + (f"; look at {', '.join(pair.limitations)}" if pair.limitations else "")
             + "\n"
         )
 
@@ -68,13 +72,19 @@ def _comments(better: Sequence[Pair]) -> Iterator[str]:
 def _entries(found: Verification, lists: OpLists) -> Iterator[dict[str, Any]]:
     taken = set(lists.statements.by_id)
     alike: dict[tuple[str, str, str], list[Pair]] = {}
-    for one in found.contradictions:
-        if one.observed in _worse(one) and one.op != NOT_NAMED and "::" in one.op:
-            alike.setdefault((one.op, one.observed, one.prints), []).append(one)
+    for contradiction in found.contradictions:
+        if (
+            contradiction.observed in _worse(contradiction)
+            and contradiction.op != NOT_NAMED
+            and "::" in contradiction.op
+        ):
+            alike.setdefault(
+                (contradiction.op, contradiction.observed, contradiction.prints), []
+            ).append(contradiction)
     for (op, status, prints), pairs in alike.items():
         name = _free(_slug(op, status), taken)
         taken.add(name)
-        dtypes = sorted({dtype for one in pairs for dtype in one.dtypes})
+        dtypes = sorted({dtype for pair in pairs for dtype in pair.dtypes})
         release = Version.parse(found.torch)
         entry: dict[str, Any] = {
             "id": name,
@@ -90,8 +100,8 @@ def _entries(found: Verification, lists: OpLists) -> Iterator[dict[str, Any]]:
                     "kind": "measured",
                     "torch": str(release),
                     "where": _machine(found),
-                    "detail": f"{plural(sum(one.count for one in pairs), 'time')} at "
-                    + ", ".join(sorted({one.line or "a line that is not told" for one in pairs})),
+                    "detail": f"{plural(sum(pair.count for pair in pairs), 'time')} at "
+                    + ", ".join(sorted({pair.line or "a line that is not told" for pair in pairs})),
                 }
             ],
         }

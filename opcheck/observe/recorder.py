@@ -105,13 +105,13 @@ class Recorder(TorchDispatchMode):
         """The row of the call; 0: no tensor of it is on the device, and none is made there."""
         tensors: list[torch.Tensor] = []
         _collect((args, kwargs), tensors)
-        devices = tuple(sorted({one.device.type for one in tensors}))
+        devices = tuple(sorted({tensor.device.type for tensor in tensors}))
         asked = kwargs.get("device")
         if self._device not in devices and (
             asked is None or torch.device(asked).type != self._device
         ):
             return 0
-        dtypes = tuple(sorted({str(one.dtype).removeprefix("torch.") for one in tensors}))
+        dtypes = tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors}))
         site, module, phase = self._where()
         name = f"{func.namespace}::{func._schema.name.partition('::')[2]}"
         overload = func._overloadname
@@ -121,7 +121,7 @@ class Recorder(TorchDispatchMode):
             number = self._rows.get(key)
             if number is None:
                 number = self._rows[key] = len(self._rows) + 1
-                shapes = tuple(tuple(map(int, one.shape)) for one in tensors[:_TENSORS])
+                shapes = tuple(tuple(map(int, tensor.shape)) for tensor in tensors[:_TENSORS])
                 self._write(
                     Row(
                         number=number,

@@ -26,8 +26,8 @@ def size(text: str) -> int:
     Raises:
         ValueError: not a size.
     """
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         message = f"not a size: {text!r}"
         raise ValueError(message)
-    return round(float(found[1]) * _UNITS[found[2]])
+    return round(float(match[1]) * _UNITS[match[2]])

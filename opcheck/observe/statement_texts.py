@@ -45,18 +45,18 @@ class Quoted(NamedTuple):
     @property
     def span(self) -> Span:
         """From the first release that some statement speaks of to the last."""
-        starts = [one.torch.since for one in self.statements]
-        ends = [one.torch.until for one in self.statements]
+        starts = [statement.torch.since for statement in self.statements]
+        ends = [statement.torch.until for statement in self.statements]
         return Span(since=_least(starts), until=_most(ends))
 
 
 def _least(versions: Sequence[Version | None]) -> Version | None:
-    known = [one for one in versions if one is not None]
+    known = [version for version in versions if version is not None]
     return min(known) if len(known) == len(versions) else None
 
 
 def _most(versions: Sequence[Version | None]) -> Version | None:
-    known = [one for one in versions if one is not None]
+    known = [version for version in versions if version is not None]
     return max(known) if len(known) == len(versions) else None
 
 
@@ -67,7 +67,7 @@ def quoted(lists: OpLists) -> tuple[Quoted, ...]:
     for statement in lists.statements.all:
         if statement.error is not None:
             by_text.setdefault(statement.error.text.strip(), []).append(statement)
-    made = [_quoted(text, tuple(found)) for text, found in by_text.items()]
+    made = [_quoted(text, tuple(statements)) for text, statements in by_text.items()]
     return tuple(sorted(made, key=lambda one: -one.letters))
 
 
@@ -99,7 +99,7 @@ def matching(text: str, lists: OpLists) -> Quoted | None:
 
 def operator_of(statements: Sequence[Statement]) -> str:
     """The operator that the statements speak of, where all of them name overloads of one; else empty."""
-    ops = [op for one in statements for op in one.ops]
+    ops = [op for statement in statements for op in statement.ops]
     bases = {_base(op) for op in ops}
     if "*" in ops or len(bases) != 1:
         return ""

@@ -73,8 +73,8 @@ def system(
         version = parse_macos(macos, minimum, line)
     else:
         version = _macos(_first(_MACOS, text), minimum, notes)
-    raised = any(one.kind == "no_kernel" for one in seen)
-    fell = any(_needs_the_variable(one, str(line), lists) for one in seen)
+    raised = any(sighting.kind == "no_kernel" for sighting in seen)
+    fell = any(_needs_the_variable(sighting, str(line), lists) for sighting in seen)
     target = Target(torch=line, macos=version, cpu_fallback=fell and not raised)
     if not fell and not raised:
         notes.append("whether PYTORCH_ENABLE_MPS_FALLBACK was set: the log does not tell")
@@ -86,13 +86,13 @@ def _known(lists: OpLists) -> tuple[Version, ...]:
 
 
 def _first(patterns: Sequence[re.Pattern[str]], text: str) -> str:
-    found = (pattern.search(text) for pattern in patterns)
-    return next((match[1] for match in found if match), "")
+    matches = (pattern.search(text) for pattern in patterns)
+    return next((match[1] for match in matches if match), "")
 
 
 def _line(written: str, seen: Sequence[Sighting], lists: OpLists, notes: list[str]) -> Version:
     known = _known(lists)
-    commits = {one.words["commit"] for one in seen if "commit" in one.words}
+    commits = {sighting.words["commit"] for sighting in seen if "commit" in sighting.words}
     built = [Version.parse(r.line) for r in lists.releases if r.commit in commits]
     if built:
         return max(built)
@@ -108,7 +108,7 @@ def _line(written: str, seen: Sequence[Sighting], lists: OpLists, notes: list[st
             f"what torch {written}, of which the log is, registers: {nearest} is the nearest with a list"
         )
         return nearest
-    fitting = [line for line in known if all(line in one.torch for one in seen)]
+    fitting = [line for line in known if all(line in sighting.torch for sighting in seen)]
     assumed = max(fitting, default=min(known))
     notes.append(
         f"the torch release: the log does not say it, and {assumed} was assumed, the newest in which all "
@@ -140,8 +140,8 @@ def _needs_the_variable(one: Sighting, line: str, lists: OpLists) -> bool:
     """Whether it is a fallback that the release makes only with the variable."""
     if one.kind not in {"fallback", "fallback_run", "fallback_total"} or not one.op:
         return False
-    found = resolution(one.op, line, lists)
-    return found != ("fallback", "always")
+    pair = resolution(one.op, line, lists)
+    return pair != ("fallback", "always")
 
 
 def resolution(op: str, line: str, lists: OpLists) -> tuple[str, str | None]:

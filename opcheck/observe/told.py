@@ -78,14 +78,14 @@ def read(path: str) -> Told:
     Raises:
         UsageError: it cannot be read, is no report, or is one of a newer schema.
     """
-    found = decode(path, _Report)
+    report = decode(path, _Report)
     return Told(
-        model=found.model,
-        target=found.target,
-        complete=found.capture.complete,
-        tracer=found.capture.tracer,
-        packages=found.capture.packages,
-        places=tuple(place for group in found.calls for place in _places(group)),
+        model=report.model,
+        target=report.target,
+        complete=report.capture.complete,
+        tracer=report.capture.tracer,
+        packages=report.capture.packages,
+        places=tuple(place for group in report.calls for place in _places(group)),
     )
 
 

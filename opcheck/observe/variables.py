@@ -32,11 +32,11 @@ def said(environment: Mapping[str, str], line: str) -> Iterator[str]:
     for name, value in sorted(environment.items()):
         if "MPS" not in name or not name.startswith("PYTORCH_"):
             continue
-        found = known.explain(name, line)
-        if found.status == "read":
+        explanation = known.explain(name, line)
+        if explanation.status == "read":
             yield f"{name}={value} was set: torch {line} reads it"
         else:
-            yield f"anything by {name}={value}: {found.text}"
+            yield f"anything by {name}={value}: {explanation.text}"
 
 
 def installed_line() -> str:

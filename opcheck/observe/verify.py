@@ -59,16 +59,16 @@ class Verification(Record, frozen=True, kw_only=True):
     @property
     def contradictions(self) -> tuple[Pair, ...]:
         """Where the prediction claims something and the Mac did something else."""
-        return tuple(one for one in self.pairs if not one.agrees and one.predicted != "unknown")
+        return tuple(pair for pair in self.pairs if not pair.agrees and pair.predicted != "unknown")
 
     @property
     def agreements(self) -> tuple[Pair, ...]:
         """Where both say the same."""
-        return tuple(one for one in self.pairs if one.agrees)
+        return tuple(pair for pair in self.pairs if pair.agrees)
 
     def rates(self) -> Iterator[tuple[str, int, int, int]]:
         """Of each status: pairs in which both say so, in which the prediction does, in which the observation does."""
-        judged = [one for one in self.pairs if one.predicted != "unknown"]
+        judged = [pair for pair in self.pairs if pair.predicted != "unknown"]
         both = Counter(one.observed for one in judged if one.agrees)
         predicted = Counter(one.predicted for one in judged)
         observed = Counter(one.observed for one in judged)
@@ -94,7 +94,7 @@ def verify(prediction: Told, observation: Told, lists: OpLists) -> Verification:
         UsageError: the prediction is an observation itself, or there is nothing observed in the other one.
         OpListError: the lists hold no such release.
     """
-    if not any(one.confidence == CONFIDENCE for one in observation.places):
+    if not any(place.confidence == CONFIDENCE for place in observation.places):
         raise UsageError(
             "nothing in the second report was observed",
             context=observation.model,
@@ -105,7 +105,7 @@ def verify(prediction: Told, observation: Told, lists: OpLists) -> Verification:
     expected, seen = prediction.places, observation.places
     index = _Index(expected, str(prediction.target["torch"]), lists)
     pairs: list[Pair] = []
-    found: set[int] = set()
+    numbers: set[int] = set()
     unforeseen = []
     for one in seen:
         alike = index.alike(one)
@@ -117,9 +117,9 @@ def verify(prediction: Told, observation: Told, lists: OpLists) -> Verification:
             unforeseen.append(one)
             continue
         best = min(typed, key=lambda i: (expected[i].status != one.status, i))
-        found.update(typed)
+        numbers.update(typed)
         pairs.append(_pair(one, expected[best]))
-    unseen = tuple(one for i, one in enumerate(expected) if i not in found)
+    unseen = tuple(one for i, one in enumerate(expected) if i not in numbers)
     return Verification(
         prediction=prediction.model,
         observation=observation.model,
@@ -157,12 +157,12 @@ class _Index:
         self._lists = lists
         self._by_name: dict[str, list[int]] = {}
         self._by_statement: dict[str, list[int]] = {}
-        for number, one in enumerate(expected):
-            names = {one.op, self._last(one.op), *([one.named] if one.named else [])}
+        for number, place in enumerate(expected):
+            names = {place.op, self._last(place.op), *([place.named] if place.named else [])}
             # The profiler leaves the overload out.
             for name in names | {name.partition(".")[0] for name in names}:
                 self._by_name.setdefault(name, []).append(number)
-            for statement in one.limitations:
+            for statement in place.limitations:
                 self._by_statement.setdefault(statement, []).append(number)
 
     def _last(self, op: str) -> str:
@@ -173,12 +173,12 @@ class _Index:
         """The places of the same operator, in their order."""
         if seen.op == NOT_NAMED:
             # What was printed names no operator: the statement that it is of does.
-            found = [n for name in seen.limitations for n in self._by_statement.get(name, ())]
+            numbers = [n for name in seen.limitations for n in self._by_statement.get(name, ())]
         else:
-            found = [
+            numbers = [
                 n for name in (seen.op, self._last(seen.op)) for n in self._by_name.get(name, ())
             ]
-        return sorted(set(found))
+        return sorted(set(numbers))
 
 
 def _same_line(one: str, other: str) -> bool:

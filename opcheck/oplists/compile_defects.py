@@ -85,15 +85,15 @@ def _load(directory: Path) -> tuple[Defect, ...]:
     written = read_as(directory / FILE, _File, _check)
     return tuple(
         Defect(
-            id=one.id,
-            torch=one.torch.span(),
-            effect=one.effect,
-            summary=one.summary.strip(),
-            when=one.when,
-            links=one.links,
-            evidence=one.evidence,
+            id=defect.id,
+            torch=defect.torch.span(),
+            effect=defect.effect,
+            summary=defect.summary.strip(),
+            when=defect.when,
+            links=defect.links,
+            evidence=defect.evidence,
         )
-        for one in written.defects
+        for defect in written.defects
     )
 
 

@@ -61,11 +61,11 @@ EMPTY = Extracted(SCHEMA, (), {})
 
 
 def _lines(spans: Iterable[HalfOpen], releases: Sequence[str]) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     for since, until in spans:
         end = len(releases) if until is None else releases.index(until)
-        found += releases[releases.index(since) : end]
-    return found
+        texts += releases[releases.index(since) : end]
+    return texts
 
 
 def _spans(lines: Iterable[str], releases: Sequence[str]) -> tuple[HalfOpen, ...]:
@@ -190,10 +190,10 @@ def _joined(piece: str, present: Sequence[str]) -> bool:
 
 def claims(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
     """The statements whose text somebody says to have read, with it; the exceptions left out."""
-    for one in statements:
-        read = any(evidence.kind in _READ for evidence in one.evidence)
-        if one.error is not None and read and one.id not in EXCEPTIONS:
-            yield one, one.error.text
+    for statement in statements:
+        read = any(evidence.kind in _READ for evidence in statement.evidence)
+        if statement.error is not None and read and statement.id not in EXCEPTIONS:
+            yield statement, statement.error.text
 
 
 def unfounded(
@@ -201,8 +201,8 @@ def unfounded(
 ) -> Iterator[tuple[Statement, tuple[str, ...]]]:
     """The statements that claim a text in releases that do not hold it, with these releases."""
     present = {line: extracted.present(line) for line in extracted.releases}
-    for one, text in claims(statements):
-        lines = [line for line in extracted.releases if one.spans(line)]
+    for statement, text in claims(statements):
+        lines = [line for line in extracted.releases if statement.spans(line)]
         lacking = tuple(line for line in lines if not stands(text, present[line]))
         if lacking:
-            yield one, lacking
+            yield statement, lacking

@@ -149,7 +149,7 @@ def read_history(
     order = {line: index for index, line in enumerate(lines)}
     for name, rows in history.operators.items():
         places = [order[line] for line, _ in rows]
-        if any(one >= other for one, other in pairwise(places)):
+        if any(number >= other for number, other in pairwise(places)):
             at = _first_row(raw, _is_row_of(name))
             _fail("entries out of the order of the releases", f"{path}{at} operators.{name}")
     return history, raw

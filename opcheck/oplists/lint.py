@@ -89,7 +89,10 @@ def _versions(entry: Written, lists: OpLists) -> Iterator[Problem]:
             yield _at(entry, f"macos.{end}", f"there is no macOS {macos}")
     if not any(line in statement.torch for line in lines):
         yield _at(entry, "torch", "no release of releases.yaml lies in the span")
-    named = [(f"evidence.{index}.torch", one.torch) for index, one in enumerate(statement.evidence)]
+    named = [
+        (f"evidence.{index}.torch", evidence.torch)
+        for index, evidence in enumerate(statement.evidence)
+    ]
     for key, text in [*named, ("fixed", statement.fixed)]:
         if text and _line(text) not in lines:
             yield _at(entry, key, f"releases.yaml has no release {text}")
@@ -164,8 +167,8 @@ def _pairs(written: list[Written]) -> Iterator[Found]:
     """No two statements say the same, or contradict each other, on one operator."""
     by_condition: dict[tuple[object, ...], list[Written]] = defaultdict(list)
     for entry in written:
-        one = entry.statement
-        by_condition[one.condition, one.when, one.dtypes_of].append(entry)
+        statement = entry.statement
+        by_condition[statement.condition, statement.when, statement.dtypes_of].append(entry)
     for alike in by_condition.values():
         for first, second in combinations(alike, 2):
             check = _conflict(first.statement.effect, second.statement.effect)
@@ -182,22 +185,26 @@ def _conflict(effect: str, other: str) -> str:
 
 
 def _overlap(first: Written, second: Written) -> bool:
-    one, other = first.statement, second.statement
-    dtypes = not one.dtypes or not other.dtypes or {*one.dtypes} & {*other.dtypes}
-    return bool(dtypes) and one.torch.overlaps(other.torch) and one.macos.overlaps(other.macos)
+    statement, other = first.statement, second.statement
+    dtypes = not statement.dtypes or not other.dtypes or {*statement.dtypes} & {*other.dtypes}
+    return (
+        bool(dtypes)
+        and statement.torch.overlaps(other.torch)
+        and statement.macos.overlaps(other.macos)
+    )
 
 
 def _of_pair(check: str, first: Written, second: Written) -> Iterator[Found]:
-    one, other = first.statement, second.statement
-    shared = sorted({*one.ops} & {*other.ops})
+    statement, other = first.statement, second.statement
+    shared = sorted({*statement.ops} & {*other.ops})
     if not shared:
-        shared = sorted(op for op in one.ops if op != "*" and _speaks_of(other.ops, op))
-        shared += sorted(op for op in other.ops if op != "*" and _speaks_of(one.ops, op))
+        shared = sorted(op for op in statement.ops if op != "*" and _speaks_of(other.ops, op))
+        shared += sorted(op for op in other.ops if op != "*" and _speaks_of(statement.ops, op))
     said = {"overlap": "says the same as", "contradiction": "contradicts"}[check]
     place = f"{first.place.file}:{first.place.line}"
     for op in shared:
-        message = f"{said} {one.id} ({place}) on {op}, torch {_common(one.torch, other.torch)}"
-        yield Found(check, tuple(sorted((one.id, other.id))), op, _at(second, "", message))
+        message = f"{said} {statement.id} ({place}) on {op}, torch {_common(statement.torch, other.torch)}"
+        yield Found(check, tuple(sorted((statement.id, other.id))), op, _at(second, "", message))
 
 
 def _common(one: Span, other: Span) -> str:
@@ -211,17 +218,17 @@ def _excuse(found: list[Found], directory: Path) -> Iterator[Problem]:
     excepted, document = read_entries(directory / EXCEPTIONS, "exceptions", Excepted)
     yield from document.problems
     used: set[int] = set()
-    for one in found:
+    for problem in found:
         excuses = [
             index
             for index, rule in excepted
-            if rule.check == one.check
-            and tuple(sorted(rule.statements)) == one.statements
-            and rule.op in {"", one.op}
+            if rule.check == problem.check
+            and tuple(sorted(rule.statements)) == problem.statements
+            and rule.op in {"", problem.op}
         ]
         used.update(excuses)
         if not excuses:
-            yield one.problem
+            yield problem.problem
     for index, rule in excepted:
         if index not in used:
             message = f"excuses nothing: {rule.check} of {', '.join(rule.statements)}"

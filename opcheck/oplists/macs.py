@@ -83,12 +83,12 @@ def _load(directory: Path) -> tuple[Mac, ...]:
             memory=mac.memory,
             working_sets=tuple(
                 WorkingSet(
-                    macos=one.macos.span(),
-                    nbytes=one.mib * _MIB,
-                    buffer=one.mib * _MIB * share.numerator // share.denominator,
-                    basis=one.basis,
+                    macos=table.macos.span(),
+                    nbytes=table.mib * _MIB,
+                    buffer=table.mib * _MIB * share.numerator // share.denominator,
+                    basis=table.basis,
                 )
-                for one in mac.working_sets
+                for table in mac.working_sets
             ),
         )
         for mac in written.macs
@@ -110,10 +110,10 @@ def _check(document: Document, written: _File) -> None:
 
 
 def _check_mac(document: Document, path: Path_, mac: _Mac) -> None:
-    for index, one in enumerate(mac.working_sets):
+    for index, table in enumerate(mac.working_sets):
         place = (*path, "working_sets", index)
-        _check_figure(document, place, one)
-        if not 0 < one.mib < mac.memory * 1024:
+        _check_figure(document, place, table)
+        if not 0 < table.mib < mac.memory * 1024:
             document.report((*place, "mib"), f"a Mac of {mac.memory} GB has less")
     for major in MACOS_MAJORS:
         holding = [one for one in mac.working_sets if Version(major) in one.macos.span()]

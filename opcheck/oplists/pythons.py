@@ -28,7 +28,7 @@ class Wheels(Record, frozen=True, kw_only=True):
 
     def pythons(self, torch: Version) -> tuple[Version, ...]:
         """The Python versions for which a release has a wheel, the oldest first."""
-        return tuple(sorted(one for one, span in self.by_python.items() if torch in span))
+        return tuple(sorted(version for version, span in self.by_python.items() if torch in span))
 
 
 class _File(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

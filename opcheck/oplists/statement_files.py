@@ -53,8 +53,8 @@ class Written(msgspec.Struct, frozen=True):
 
 def yaml_files(directory: Path, sort: str) -> list[Path]:
     """The files of one sort of statement, by name."""
-    found = (directory / sort).glob("*.yaml")
-    return sorted(path for path in found if not path.name.startswith(NO_STATEMENTS))
+    paths = (directory / sort).glob("*.yaml")
+    return sorted(path for path in paths if not path.name.startswith(NO_STATEMENTS))
 
 
 def read_statements(directory: Path) -> tuple[Statement, ...]:
@@ -231,15 +231,15 @@ def _span(pattern: re.Pattern[str], what: str) -> Callable[[Any, Document, Path_
         ends = msgspec.convert(node, dict[str, Any])
         for unknown in sorted(ends.keys() - {"since", "until"}):
             document.report((*path, unknown), "unknown key; known are since, until")
-        found: dict[str, Version] = {}
+        versions: dict[str, Version] = {}
         for end in ("since", "until"):
             if ends.get(end) is None:
                 continue
             before = len(document.problems)
             text = convert(ends[end], document, (*path, end))
             if len(document.problems) == before:
-                found[end] = Version.parse(text)
-        made = Span(**found)
+                versions[end] = Version.parse(text)
+        made = Span(**versions)
         if made.empty:
             document.report(path, f"an empty span: since {made.since}, until {made.until}")
         return made

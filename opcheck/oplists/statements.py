@@ -86,10 +86,12 @@ class Statements:
         """
         key = (op, line)
         if key not in self._found:
-            found = {statement.id: statement for statement in self._exact.get(op, ())}
-            found |= {one.id: one for prefix, one in self._globs if op.startswith(prefix)}
+            statements = {statement.id: statement for statement in self._exact.get(op, ())}
+            statements |= {one.id: one for prefix, one in self._globs if op.startswith(prefix)}
             self._found[key] = tuple(
-                found[name] for name in sorted(found) if line is None or found[name].spans(line)
+                statements[name]
+                for name in sorted(statements)
+                if line is None or statements[name].spans(line)
             )
         return self._found[key]
 

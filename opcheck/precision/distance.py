@@ -50,7 +50,7 @@ def vanishes(exact: torch.Tensor, inputs: Iterable[torch.Tensor], *, products: b
     """
     if not exact.numel():
         return True
-    sizes = [float(one.abs().amax()) for one in inputs if one.numel()]
+    sizes = [float(tensor.abs().amax()) for tensor in inputs if tensor.numel()]
     scale = max(sizes, default=0.0)
     if products:
         scale = max(scale, math.prod(sizes))

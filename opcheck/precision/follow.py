@@ -69,7 +69,7 @@ class Follow(TorchDispatchMode):
             args, kwargs = kernels.narrowed(func, args, kwargs)
             if func.is_view:
                 return func(*plain[0], **plain[1])
-        reads = [one for one in tensors((args, kwargs)) if followed(one)]
+        reads = [tensor for tensor in tensors((args, kwargs)) if followed(tensor)]
         if func.overloadpacket in kernels.BLANK:
             return func(*args, **kwargs)
         if kernels.is_random(func):
@@ -102,7 +102,7 @@ class Follow(TorchDispatchMode):
         shadows = self._shadows
         inherited = max(map(shadows.error, reads), default=0.0)
         alone_args, alone_kwargs = kernels.rounded(args, kwargs, shadows, copy=bool(writes))
-        exact_inputs = [shadows.of(one).clone() if writes else shadows.of(one) for one in reads]
+        exact_inputs = [shadows.of(read).clone() if writes else shadows.of(read) for read in reads]
         # In place, float64's own numbers are written: they must be read before this run overwrites its.
         exact = self._exact(func, args, kwargs) if writes else None
         result = kernels.as_run(func, args, kwargs)

@@ -43,15 +43,15 @@ class Modules:
 
     def records(self, by_module: Mapping[str, list[int]]) -> Iterator[PrecisionModule]:
         """The modules in the order in which they were done first."""
-        for name, one in self._found.items():
+        for name, module in self._found.items():
             yield PrecisionModule(
                 name=name,
-                kind=one.kind,
-                calls=one.calls,
-                inherited=digits(one.inherited),
-                total=digits(one.total),
-                bytes_in=one.bytes_in,
-                bytes_out=one.bytes_out,
+                kind=module.kind,
+                calls=module.calls,
+                inherited=digits(module.inherited),
+                total=digits(module.total),
+                bytes_in=module.bytes_in,
+                bytes_out=module.bytes_out,
                 at_fault=by_module.get(name, [0, 0])[1],
             )
 
@@ -68,7 +68,9 @@ class Modules:
         found.bytes_out += sum(tensor.nbytes for tensor in made)
 
     def _error(self, tensors: list[torch.Tensor]) -> float:
-        return max((self._shadows.error(one) for one in tensors if followed(one)), default=0.0)
+        return max(
+            (self._shadows.error(tensor) for tensor in tensors if followed(tensor)), default=0.0
+        )
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

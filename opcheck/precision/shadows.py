@@ -94,14 +94,14 @@ class Shadows:
                 del self._beside[key]
         storage = tensor.untyped_storage()
         part = _PARTS.get(tensor.dtype, tensor.dtype)
-        found = self._beside.get(storage._cdata)
+        beside = self._beside.get(storage._cdata)
         if (
-            found is None
-            or found.part != part
-            or found.numbers.numel() != storage.nbytes() // part.itemsize
+            beside is None
+            or beside.part != part
+            or beside.numbers.numel() != storage.nbytes() // part.itemsize
         ):
-            found = self._beside[storage._cdata] = _Beside(storage, part)
-        return found
+            beside = self._beside[storage._cdata] = _Beside(storage, part)
+        return beside
 
 
 def followed(value: Any) -> bool:

@@ -79,11 +79,11 @@ class Tally:
         index, self.calls = self.calls, self.calls + 1
         self.ran.add(seen.op)
         pattern = any_layer(seen.module)
-        found = self._sums.setdefault((seen.op, seen.site, pattern, seen.phase), _Sum(index))
-        found.modules[seen.module] += 1
-        found.local = max(found.local, seen.local)
-        found.total = max(found.total, seen.total)
-        found.inherited = max(found.inherited, seen.inherited)
+        total = self._sums.setdefault((seen.op, seen.site, pattern, seen.phase), _Sum(index))
+        total.modules[seen.module] += 1
+        total.local = max(total.local, seen.local)
+        total.total = max(total.total, seen.total)
+        total.inherited = max(total.inherited, seen.inherited)
         at_fault = seen.local >= self.limit or bool(seen.events.keys() - {"flips"})
         counts = self.by_module.setdefault(seen.module, [0, 0])
         counts[0] += 1
@@ -105,17 +105,17 @@ class Tally:
     def lines(self, locate: Any, limit: int) -> Iterator[PrecisionLine]:
         """The lines whose calls lose most by themselves, the worst first."""
         ordered = sorted(self._sums.items(), key=lambda entry: (-entry[1].local, entry[1].first))
-        for (op, site, pattern, phase), one in ordered[:limit]:
-            name = next(iter(one.modules)) if len(one.modules) == 1 else pattern
+        for (op, site, pattern, phase), total in ordered[:limit]:
+            name = next(iter(total.modules)) if len(total.modules) == 1 else pattern
             yield PrecisionLine(
                 op=op,
                 place=GroupLocation(
-                    location=locate(site), module=name, phase=phase, count=one.modules.total()
+                    location=locate(site), module=name, phase=phase, count=total.modules.total()
                 ),
-                first=one.first,
-                local=digits(one.local),
-                inherited=digits(one.inherited),
-                total=digits(one.total),
+                first=total.first,
+                local=digits(total.local),
+                inherited=digits(total.inherited),
+                total=digits(total.total),
             )
 
     def events(self, locate: Any) -> Iterator[PrecisionEvent]:

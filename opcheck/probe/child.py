@@ -132,9 +132,9 @@ class Child:
     def _cpu_crashes(self, task: Task) -> bool:
         """Whether a run with no device ends the process, too: then it is not the device's doing."""
         setup = msgspec.structs.replace(self._setup, device="cpu")
-        with Child(setup, self._seconds, self._environment, self._command) as other:
-            other.start()
-            return other.run(task).outcome == "crashes"
+        with Child(setup, self._seconds, self._environment, self._command) as child:
+            child.start()
+            return child.run(task).outcome == "crashes"
 
     def _ask(self, request: Setup | Task, seconds: float) -> tuple[Answer | None, str]:
         """The answer; else how the process ended, which then is no more."""

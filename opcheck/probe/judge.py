@@ -58,24 +58,24 @@ def probe(op: Any, task: Task, device: torch.device, limit: int) -> Result:
         samples = samples_of(op, task, limit)
     except Exception as error:  # noqa: BLE001 - torch's samples, of dtypes that the CPU may not have
         return _result(task, "not judged", 0, text=f"no samples: {_said(error)}")
-    found = [one for one in (_one(op, task, sample, device) for sample in samples) if one]
-    if not found:
+    results = [one for one in (_one(op, task, sample, device) for sample in samples) if one]
+    if not results:
         return _result(task, "not judged", 0)
-    outcome = min((one.outcome for one in found), key=_ORDER.index)
-    first = next(one for one in found if one.outcome == outcome)
+    outcome = min((one.outcome for one in results), key=_ORDER.index)
+    first = next(one for one in results if one.outcome == outcome)
     calls: dict[str, str] = {}
-    for one in found:
-        for name, state in one.calls.items():
+    for result in results:
+        for name, state in result.calls.items():
             calls[name] = min(calls.get(name, state), state, key=_STATES.index)
-    errors = [one.error for one in found if one.error is not None]
+    errors = [one.error for one in results if one.error is not None]
     bad = outcome in {"wrong", "raises", "falls back"}
     return Result(
         opinfo=task.opinfo,
         dtype=task.dtype,
         phase=task.phase,
         outcome=outcome,
-        samples=len(found),
-        failed=sum(one.outcome == outcome for one in found) if bad else 0,
+        samples=len(results),
+        failed=sum(one.outcome == outcome for one in results) if bad else 0,
         op=first.op,
         text=first.text,
         inputs=first.inputs,
@@ -152,11 +152,17 @@ def _run(op: Any, task: Task, sample: Sample) -> None:
     if task.phase == "forward":
         return
     # A gradient that comes in in a sparse layout ends the process in torch 2.13, on the CPU, too.
-    outputs = [one for one in _tensors(out) if one.requires_grad and one.layout == torch.strided]
-    inputs = [one for one in _tensors(tuple(sample)) if one.requires_grad and one.is_leaf]
+    outputs = [
+        tensor
+        for tensor in _tensors(out)
+        if tensor.requires_grad and tensor.layout == torch.strided
+    ]
+    inputs = [
+        tensor for tensor in _tensors(tuple(sample)) if tensor.requires_grad and tensor.is_leaf
+    ]
     if outputs and inputs:
         # The gradients come from outside, so that no reduction of ours is among the calls.
-        gradients = [torch.ones_like(one) for one in outputs]
+        gradients = [torch.ones_like(output) for output in outputs]
         torch.autograd.grad(outputs, inputs, gradients, allow_unused=True)
 
 

@@ -88,7 +88,7 @@ class _Run:
         self._settings = settings
         self._made = before.made if before else f"{datetime.now(timezone.utc):%Y-%m-%d}"
         self._found: dict[tuple[str, str, str], Result] = {
-            one.key: one for one in (before.results if before else ())
+            result.key: result for result in (before.results if before else ())
         }
         left = [task for task in ready.tasks if task.key not in self._found]
         self._total = min(limit, len(left)) if limit else len(left)
@@ -161,12 +161,12 @@ def _refuse_other(before: Evidence | None, machine: Machine, settings: Settings)
         return
     own = {**msgspec.to_builtins(machine), **msgspec.to_builtins(settings)}
     theirs = {**msgspec.to_builtins(before.machine), **msgspec.to_builtins(before.settings)}
-    other = [
+    texts = [
         f"{name} {theirs[name]}, here {own[name]}" for name in own if own[name] != theirs[name]
     ]
-    if other:
+    if texts:
         raise InputError(
-            f"the evidence is of another run: {'; '.join(other[:3])}",
+            f"the evidence is of another run: {'; '.join(texts[:3])}",
             context="--resume",
             hint="name another file with --output",
         )

@@ -67,9 +67,9 @@ def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterato
                 hint="a pattern as of a shell: --op 'nn.functional.*pool*'",
             )
     chosen = [
-        one
-        for one in sorted(ops)
-        if not setup.patterns or any(fnmatch.fnmatch(one, pattern) for pattern in setup.patterns)
+        op
+        for op in sorted(ops)
+        if not setup.patterns or any(fnmatch.fnmatch(op, pattern) for pattern in setup.patterns)
     ]
     for phase in setup.phases:
         for dtype in setup.dtypes:
@@ -99,7 +99,7 @@ def on_device(op: Any, sample: Sample, device: torch.device) -> Sample:
 
     def move(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return value if any(value is one for one in stays) else place(value, device)
+            return value if any(value is stay for stay in stays) else place(value, device)
         return device if isinstance(value, torch.device) else value
 
     args, kwargs = tree_map(move, tuple(sample))

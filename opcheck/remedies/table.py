@@ -21,4 +21,6 @@ def for_kind(kind: str, target: Target) -> Remedy | None:
         kind: an operator without its overload (``aten::polar``), or trait/how of an origin (``float64/numpy``).
         target: the Mac.
     """
-    return next((one for one in REMEDIES if kind in one.kinds and one.offered(target)), None)
+    return next(
+        (remedy for remedy in REMEDIES if kind in remedy.kinds and remedy.offered(target)), None
+    )

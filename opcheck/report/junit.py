@@ -24,9 +24,9 @@ def render(report: Report) -> str:
         ET.SubElement(properties, "property", name=name, value=value)
     rest = list(shown.findings)
     for group in shown.groups:
-        found = [finding for finding in rest if _is_about(finding, group)]
-        rest = [finding for finding in rest if finding not in found]
-        _group(suite, group, found)
+        findings = [finding for finding in rest if _is_about(finding, group)]
+        rest = [finding for finding in rest if finding not in findings]
+        _group(suite, group, findings)
     for finding in rest:
         name = one_line(f"{finding.rule} {finding.message}")
         case = ET.SubElement(suite, "testcase", classname="opcheck.findings", name=name)
@@ -69,7 +69,7 @@ def _group(suite: ET.Element, group: CallGroup, findings: Sequence[Finding]) -> 
         case.set("file", one_line(first.file))
         case.set("line", str(first.line))
     if verdict.status == "unknown" and not any(
-        one.severity == "error" and not one.ignored for one in findings
+        finding.severity == "error" and not finding.ignored for finding in findings
     ):
         ET.SubElement(case, "skipped", message=one_line(f"unknown: {verdict.because}"))
     _results(case, findings)

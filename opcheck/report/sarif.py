@@ -26,8 +26,8 @@ _WHAT = "**What.** "
 
 def render(report: Report) -> str:
     """A log of one run: the rules that found something, and a result a finding and place."""
-    found = {finding.rule for finding in report.findings}
-    rules = [rule for name, rule in by_id().items() if name in found]
+    texts = {finding.rule for finding in report.findings}
+    rules = [rule for name, rule in by_id().items() if name in texts]
     numbers = {rule.id: number for number, rule in enumerate(rules)}
     name, _, version = report.tool.partition(" ")
     run = {

@@ -43,9 +43,17 @@ def _csv(scanned: ScanReport) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(_COLUMNS)
-    for one in scanned.findings:
-        file, line, source = _place(one)
-        row = (one.rule, one.severity, file, str(line), one.message, one.hint, source)
+    for finding in scanned.findings:
+        file, line, source = _place(finding)
+        row = (
+            finding.rule,
+            finding.severity,
+            file,
+            str(line),
+            finding.message,
+            finding.hint,
+            source,
+        )
         table.writerow([cell(value) for value in row])
     return text.getvalue()
 
@@ -53,15 +61,17 @@ def _csv(scanned: ScanReport) -> str:
 def _junit(scanned: ScanReport) -> str:
     """A test case a finding; errors are failures, and a file that was not read is skipped."""
     suite = ET.Element("testsuite", name=one_line(f"opcheck scan {' '.join(scanned.paths)}"))
-    for one in scanned.findings:
-        file, line, source = _place(one)
-        name = one_line(f"{one.rule} {file}:{line} {one.message}")
+    for finding in scanned.findings:
+        file, line, source = _place(finding)
+        name = one_line(f"{finding.rule} {file}:{line} {finding.message}")
         case = ET.SubElement(suite, "testcase", classname="opcheck.scan", name=name)
         case.set("file", one_line(file))
         case.set("line", str(line))
-        said = "\n".join(one_line(part) for part in (source, one.hint) if part)
-        if one.severity == "error":
-            failure = ET.SubElement(case, "failure", type=one.rule, message=one_line(one.message))
+        said = "\n".join(one_line(part) for part in (source, finding.hint) if part)
+        if finding.severity == "error":
+            failure = ET.SubElement(
+                case, "failure", type=finding.rule, message=one_line(finding.message)
+            )
             failure.text = said
         else:
             ET.SubElement(case, "system-out").text = said

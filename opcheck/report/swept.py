@@ -149,8 +149,8 @@ def _names(brought: Brought) -> Iterator[str]:
 
 def _harms(summary: Summary, target: str) -> Iterator[Block]:
     rows = tuple(
-        (one.op, ", ".join(one.outcomes), str(one.stopped), str(one.slowed), str(one.families))
-        for one in summary.harms(target)[:MOST]
+        (harm.op, ", ".join(harm.outcomes), str(harm.stopped), str(harm.slowed), str(harm.families))
+        for harm in summary.harms(target)[:MOST]
     )
     yield Heading(_words(target), 3)
     if rows:

@@ -99,13 +99,13 @@ def _indented(out: Console, line: str | Text, columns: int) -> None:
 def _statements(out: Console, report: Report, *, full: bool) -> None:
     known = summary.statements(report)
     certain = summary.certain_statements(report)
-    told = [(name, line) for name, line in known if full or name in certain]
+    pairs = [(name, line) for name, line in known if full or name in certain]
     if known:
         _heading(out, "Limitations and advisories")
-    for name, line in told:
+    for name, line in pairs:
         _indented(out, Text.assemble((name, "bold"), f" {line}"), 2)
-    if len(known) > len(told):
-        more = plural(len(known) - len(told), "statement")
+    if len(known) > len(pairs):
+        more = plural(len(known) - len(pairs), "statement")
         _indented(out, f"{more} that calls of this run may meet (-v shows all)", 2)
 
 

@@ -90,7 +90,7 @@ def make(chosen: Chosen) -> Tried:
         return _untried(
             chosen, (), f"Not tried: {installed} has no {calls.op} to call ({problem})."
         )
-    _check_files(calls.op, [one.name for one in schema if "str" in one.type])
+    _check_files(calls.op, [parameter.name for parameter in schema if "str" in parameter.type])
     if not _is_listed(calls.op, chosen.report.torch):
         reason = f"Not tried: the op lists of torch {chosen.report.torch} have no {calls.op}."
         return _untried(chosen, schema, reason)
@@ -147,8 +147,8 @@ def expectation(chosen: Chosen, raised: str = "") -> tuple[str, ...]:
     if chosen.uncertain:
         return (f"perhaps, the op lists do not tell for certain: {chosen.finding.prints}",)
     if chosen.silent:
-        said = [chosen.report.statements[name].summary for name in chosen.about]
-        return ("no error, and a result that is not the CPU's:", *said)
+        texts = [chosen.report.statements[name].summary for name in chosen.about]
+        return ("no error, and a result that is not the CPU's:", *texts)
     if calls is not None and calls.status == "fallback":
         runs = calls.kind != "env" or chosen.report.cpu_fallback
         how = "a warning, and the result of the CPU" if runs else "an error"

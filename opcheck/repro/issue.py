@@ -37,9 +37,9 @@ def _where(chosen: Chosen) -> tuple[str, str]:
     if _is_missing(chosen):
         op = calls.named or calls.op
         said = not_implemented(op, Version.parse(report.torch), report.op_lists.commit)
-        found = _ISSUE.search(calls.prints) or _ISSUE.search(said)
-        if found:
-            return found[
+        match = _ISSUE.search(calls.prints) or _ISSUE.search(said)
+        if match:
+            return match[
                 0
             ], "a comment there: this is where PyTorch collects operators that MPS lacks"
     for name in chosen.about:

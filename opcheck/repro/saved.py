@@ -162,8 +162,10 @@ class Chosen(Record, frozen=True, kw_only=True):
         """Whether nothing is printed and the result is wrong."""
         if self.calls is None or self.calls.status == "unsupported":
             return False
-        named = [self.report.statements.get(one) for one in self.about]
-        return any(one is not None and one.effect == "wrong_result" for one in named)
+        named = [self.report.statements.get(text) for text in self.about]
+        return any(
+            statement is not None and statement.effect == "wrong_result" for statement in named
+        )
 
     @property
     def about(self) -> tuple[str, ...]:
@@ -171,9 +173,9 @@ class Chosen(Record, frozen=True, kw_only=True):
         if self.calls is None:
             return ()
         met = (*self.calls.limitations, *self.calls.advisories)
-        said = [name for name in met if f"({name})" in self.finding.message]
-        decided = {one.detail for one in self.calls.evidence}
-        return tuple(said or (name for name in met if name in decided))
+        texts = [name for name in met if f"({name})" in self.finding.message]
+        decided = {evidence.detail for evidence in self.calls.evidence}
+        return tuple(texts or (name for name in met if name in decided))
 
 
 def read(path: str) -> Saved:
@@ -182,8 +184,8 @@ def read(path: str) -> Saved:
     Raises:
         UsageError: it cannot be read, or is no report of an audit or of a run.
     """
-    found = every_text(decode(path, Saved))
-    for group in found.calls:
+    saved = every_text(decode(path, Saved))
+    for group in saved.calls:
         example = group.example
         if example is not None and not (_OP.fullmatch(group.op) and _is_plain(example)):
             raise UsageError(
@@ -191,14 +193,14 @@ def read(path: str) -> Saved:
                 context=path,
                 hint="write it again: opcheck audit MODEL -o report.json",
             )
-    return found
+    return saved
 
 
 def _is_plain(example: Example) -> bool:
     """Whether all that is written into a program as it stands, and is run, are names and dtypes."""
-    names = [one.argument for one in example.inputs if one.argument]
-    names += [*example.arguments, *(one.layout for one in example.inputs)]
-    known = all(one.dtype in DTYPES and _is_possible(one) for one in example.inputs)
+    names = [tensor.argument for tensor in example.inputs if tensor.argument]
+    names += [*example.arguments, *(tensor.layout for tensor in example.inputs)]
+    known = all(tensor.dtype in DTYPES and _is_possible(tensor) for tensor in example.inputs)
     return known and all(name.isidentifier() and not iskeyword(name) for name in names)
 
 
@@ -221,8 +223,8 @@ def of(report: Report) -> Saved:
 def every(report: Saved) -> tuple[Chosen, ...]:
     """The findings, numbered from one, each with its calls."""
     return tuple(
-        Chosen(report=report, number=number, finding=one, calls=_calls(report, one))
-        for number, one in enumerate(report.findings, 1)
+        Chosen(report=report, number=number, finding=source, calls=_calls(report, source))
+        for number, source in enumerate(report.findings, 1)
     )
 
 
@@ -232,13 +234,13 @@ def choose(report: Saved, which: str) -> Chosen:
     Raises:
         UsageError: there is none.
     """
-    found = every(report)
+    choices = every(report)
     names = {which.upper(), which, f"aten::{which}"}
-    for one in found:
-        ops = {one.finding.op, one.finding.op.partition(".")[0]}
-        if which == str(one.number) or one.finding.rule in names or ops & names:
-            return one
-    known = ", ".join(f"{one.number} {one.finding.rule}" for one in found) or "it has no findings"
+    for choice in choices:
+        ops = {choice.finding.op, choice.finding.op.partition(".")[0]}
+        if which == str(choice.number) or choice.finding.rule in names or ops & names:
+            return choice
+    known = ", ".join(f"{one.number} {one.finding.rule}" for one in choices) or "it has no findings"
     raise UsageError(
         f"no finding {which!r} in the report", context=report.model, hint=f"there are: {known}"
     )

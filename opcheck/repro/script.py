@@ -78,8 +78,10 @@ def nbytes(example: Example) -> int:
     """The memory that its tensors take, and what a factory such as aten::zeros makes."""
     size = example.arguments.get("size")
     numbers = [one for one in size if isinstance(one, int)] if isinstance(size, tuple) else [0]
-    made = min(math.prod(abs(one) for one in numbers), 1 << 63) * DTYPES["float64"].itemsize
-    return made + sum(math.prod(one.shape) * DTYPES[one.dtype].itemsize for one in example.inputs)
+    made = min(math.prod(abs(number) for number in numbers), 1 << 63) * DTYPES["float64"].itemsize
+    return made + sum(
+        math.prod(tensor.shape) * DTYPES[tensor.dtype].itemsize for tensor in example.inputs
+    )
 
 
 def _header(chosen: Chosen, expected: Sequence[str], checked: Sequence[str]) -> Iterator[str]:
@@ -134,8 +136,8 @@ def _call(op: str, example: Example, schema: Sequence[Parameter], fill: str) -> 
 
 
 def _is_list(name: str, schema: Sequence[Parameter], example: Example) -> bool:
-    declared = any(one.name == name and one.tensors for one in schema)
-    return declared or sum(one.argument == name for one in example.inputs) > 1
+    declared = any(parameter.name == name and parameter.tensors for parameter in schema)
+    return declared or sum(tensor.argument == name for tensor in example.inputs) > 1
 
 
 def _variable(argument: str, index: int, is_list: bool) -> str:  # noqa: FBT001
@@ -149,10 +151,10 @@ def _invocation(op: str, texts: dict[str, str], schema: Sequence[Parameter]) -> 
     packet, _, overload = name.partition(".")
     positional: list[str] = []
     rest = dict(texts)
-    for one in schema:
-        if one.keyword_only or one.name not in rest:
+    for parameter in schema:
+        if parameter.keyword_only or parameter.name not in rest:
             break
-        positional.append(rest.pop(one.name))
+        positional.append(rest.pop(parameter.name))
     arguments = [*positional, *(f"{name}={text}" for name, text in rest.items())]
     function = f"torch.ops.{namespace}.{packet}.{overload or 'default'}"
     line = f"return {function}({', '.join(arguments)})"

@@ -63,10 +63,10 @@ def rewritten(origin: Origin) -> str:
     instead = INSTEAD.get(origin.dtype)
     if not pattern or instead is None or origin.location is None:
         return ""
-    found = _call_in(origin.location.text, _names(origin))
-    if found is None:
+    pair = _call_in(origin.location.text, _names(origin))
+    if pair is None:
         return ""
-    line, call = found
+    line, call = pair
     if origin.how in {"cast", "dtype_given"}:
         return _other_dtype(line, call, origin.dtype, instead)
     text = ast.get_source_segment(line, call) or ""

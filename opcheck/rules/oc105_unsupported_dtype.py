@@ -17,10 +17,10 @@ _INSTEAD = {"float64": "float32", "complex128": "complex64", "bfloat16": "float1
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for each dtype refusal: it meets every operator that the dtype flows through."""
     refused: dict[str, list[CallGroup]] = {}
-    told = _told_by_origin(audited)
+    texts = _told_by_origin(audited)
     for group in audited.groups:
         name = refused_dtype(audited, group)
-        if name and name not in told:
+        if name and name not in texts:
             refused.setdefault(name, []).append(group)
     for groups in refused.values():
         first = about(groups[0], "OC105", "error", hint=_hint(audited, groups))
@@ -56,8 +56,8 @@ def refused_dtype(audited: Audited, group: CallGroup) -> str:
     statement = audited.decided_by(group)
     if statement is None:
         # A refusal of the capture: its id alone says that it is about a dtype.
-        found = (name for name in audited.refusals(group) if name.startswith("dtype-"))
-        return next(found, "")
+        texts = (name for name in audited.refusals(group) if name.startswith("dtype-"))
+        return next(texts, "")
     of_dtype = statement.id.startswith("dtype-") or (statement.dtypes and not statement.condition)
     return statement.id if of_dtype else ""
 

@@ -63,7 +63,7 @@ def _would_print(audited: Audited, verdict: Verdict, origin: flow.Origin) -> str
     """The text of the statement that may hold."""
     statements = audited.lists.statements.by_id
     found = flow.speaking(verdict.limitations, BY_NAME[origin.trait], statements)
-    return next((one.error.text for one in found if one.error), "")
+    return next((statement.error.text for statement in found if statement.error), "")
 
 
 def _places(origin: flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:

@@ -43,8 +43,8 @@ class Audited:
         """The limitations, or advisories, that the group meets for certain, the worst first."""
         by_id = self.lists.statements.by_id
         ids = {entry.detail for entry in group.verdict.evidence if entry.kind == sort}
-        found = [by_id[name] for name in sorted(ids) if name in by_id]
-        return tuple(sorted(found, key=lambda statement: statement.rank))
+        statements = [by_id[name] for name in sorted(ids) if name in by_id]
+        return tuple(sorted(statements, key=lambda statement: statement.rank))
 
     def decided_by(self, group: CallGroup) -> Statement | None:
         """The curated statement that made the group's verdict; None: something else did."""
@@ -52,8 +52,8 @@ class Audited:
         ends = {"falls_back"} if verdict.kind == "internal" else {"aborts", "raises"}
         if verdict.status != "unsupported" and verdict.kind != "internal":
             return None
-        found = (*self.met(group, "limitation"), *self.met(group, "advisory"))
-        deciding = [statement for statement in found if statement.effect in ends]
+        statements = (*self.met(group, "limitation"), *self.met(group, "advisory"))
+        deciding = [statement for statement in statements if statement.effect in ends]
         return min(deciding, key=lambda statement: statement.rank, default=None)
 
     def refusals(self, group: CallGroup) -> tuple[str, ...]:

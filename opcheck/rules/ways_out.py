@@ -27,9 +27,9 @@ def way_out(kinds: Iterable[str], target: Target, text: str = "") -> WayOut:
         text: the user's line.
     """
     kinds = tuple(kinds)
-    found = {kind: for_kind(kind, target) for kind in kinds}
-    fitting = [remedy for remedy in found.values() if remedy and rewritten(remedy, text)]
-    remedy = next(iter(fitting), next((one for one in found.values() if one), None))
+    remedies = {kind: for_kind(kind, target) for kind in kinds}
+    fitting = [remedy for remedy in remedies.values() if remedy and rewritten(remedy, text)]
+    remedy = next(iter(fitting), next((one for one in remedies.values() if one), None))
     if remedy is None:
         return WayOut()
     return WayOut(f"opcheck explain {remedy.id} has tested code for it", rewritten(remedy, text))
@@ -39,6 +39,8 @@ def of_operator(op: str, target: Target, text: str = "") -> WayOut:
     """The remedy for an operator; of a transform, for the function that the line calls."""
     base = op.partition(".")[0]
     family = base.removeprefix("aten::_").partition("_")[0]
-    relatives = (kind for one in REMEDIES for kind in one.kinds if kind.startswith(f"{family}/"))
+    relatives = (
+        kind for remedy in REMEDIES for kind in remedy.kinds if kind.startswith(f"{family}/")
+    )
     matching = [kind for kind in relatives if re.search(rf"\b{kind.partition('/')[2]}\(", text)]
     return way_out((*matching, base), target, text)

@@ -48,12 +48,12 @@ def text(report: ScanReport) -> str:
         for finding, own in zip(report.findings, fingerprints(report.findings), strict=True)
         for place in finding.locations[:1]
     ]
-    found = _Baseline(
+    baseline = _Baseline(
         schema=SCHEMA,
         fingerprints=VERSION,
         findings=tuple(sorted(known, key=lambda one: (one.file, one.rule, one.fingerprint))),
     )
-    return msgspec.json.format(msgspec.json.encode(found)).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(baseline)).decode() + "\n"
 
 
 def read(path: Path) -> frozenset[str]:
@@ -71,16 +71,16 @@ def read(path: Path) -> frozenset[str]:
             hint="make it with --update-baseline",
         ) from error
     try:
-        found = documents.from_json(content, _Baseline)
+        baseline = documents.from_json(content, _Baseline)
     except DocumentError as error:
         raise UsageError(f"a damaged baseline: {error}", context=str(path), hint=_AGAIN) from error
-    if (found.schema, found.fingerprints) != (SCHEMA, VERSION):
+    if (baseline.schema, baseline.fingerprints) != (SCHEMA, VERSION):
         raise UsageError(
-            f"a baseline of another version: {brief(found.schema)}, fingerprints {brief(found.fingerprints)}",
+            f"a baseline of another version: {brief(baseline.schema)}, fingerprints {brief(baseline.fingerprints)}",
             context=f"{path}; this opcheck reads {SCHEMA}, fingerprints {VERSION}",
             hint=_AGAIN,
         )
-    return frozenset(one.fingerprint for one in found.findings)
+    return frozenset(finding.fingerprint for finding in baseline.findings)
 
 
 def without(report: ScanReport, known: frozenset[str]) -> ScanReport:

@@ -122,7 +122,7 @@ def _chosen(select: Sequence[str]) -> frozenset[str]:
 def _excluded(found: Found, patterns: Sequence[str]) -> bool:
     """Whether a pattern fits the path, as given or below the directory that was asked about, or one of its folders."""
     path, below = found.path, found.path.relative_to(found.root)
-    names = {one.as_posix() for one in (path, *path.parents, below, *below.parents)}
+    names = {parent.as_posix() for parent in (path, *path.parents, below, *below.parents)}
     return any(fnmatchcase(name, pattern.rstrip("/")) for pattern in patterns for name in names)
 
 
@@ -210,7 +210,7 @@ class _Reader:
             # Once a line: 100,000 findings may be in one line of a million characters.
             return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else ""
 
-        found: list[tuple[int, Finding]] = []
+        pairs: list[tuple[int, Finding]] = []
         silencers = Silencers(comments)
         for (rule, hit), uses in _joined(hits):
             if rule.id not in self.chosen:
@@ -234,12 +234,12 @@ class _Reader:
                 locations=(place(line, function), *(place(other) for other in others)),
                 count=max(1, len(uses)),
             )
-            found.append((line, finding))
+            pairs.append((line, finding))
         for number, comment in enumerate(comments):
             for finding in self._about(comment, silencers.unused(number)):
                 located = msgspec.structs.replace(finding, locations=(place(comment.line),))
-                found.append((comment.line, located))
-        self.findings += [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
+                pairs.append((comment.line, located))
+        self.findings += [finding for _, finding in sorted(pairs, key=lambda pair: pair[0])]
 
     def _about(self, comment: Comment, without_use: Iterable[str]) -> Iterator[Finding]:
         """The findings about a comment itself."""

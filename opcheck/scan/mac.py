@@ -106,9 +106,9 @@ class Mac:
         # What depends on itself (``n = n + 1``) is not known.
         self._values[node] = unknown
         self._open.add(node)
-        found = self._find(node)
+        values = self._find(node)
         self._open.discard(node)
-        self._values[node] = found if len(found) <= _MOST else unknown
+        self._values[node] = values if len(values) <= _MOST else unknown
         return self._values[node]
 
     def constant(self, node: ast.expr) -> object:
@@ -121,8 +121,8 @@ class Mac:
 
     def cuda(self, node: ast.expr | None) -> Value | None:
         """The text ``cuda...`` that it may come to."""
-        found = self.values(node) if node is not None else ()
-        return next((value for value in found if is_cuda(value.constant)), None)
+        values = self.values(node) if node is not None else ()
+        return next((value for value in values if is_cuda(value.constant)), None)
 
     def _find(self, node: ast.expr) -> tuple[Value, ...]:
         if isinstance(node, ast.Constant):
@@ -155,30 +155,30 @@ class Mac:
         bindings = self.program.bindings(node)
         if not bindings:
             return (Value(UNKNOWN, node),)
-        found = self._once(("bound", id(bindings)), self._bound_to, bindings)
-        return found or (Value(UNKNOWN, node),)
+        values = self._once(("bound", id(bindings)), self._bound_to, bindings)
+        return values or (Value(UNKNOWN, node),)
 
     def _bound_to(self, bindings: Sequence[Binding]) -> tuple[Value, ...]:
         """The values of the bindings that a Mac reaches; of too many, only so many that they count as unknown."""
-        found: list[Value] = []
+        values: list[Value] = []
         for binding in bindings:
-            if len(found) > _MOST:
+            if len(values) > _MOST:
                 break
             if binding.value is None:
-                found.append(Value(UNKNOWN, binding.node))
+                values.append(Value(UNKNOWN, binding.node))
             elif self.reached(binding.node, tries=False):
-                found.extend(self.values(binding.value))
-        return tuple(found)
+                values.extend(self.values(binding.value))
+        return tuple(values)
 
     def _either(self, node: ast.BoolOp) -> tuple[Value, ...]:
-        found: list[Value] = []
+        values: list[Value] = []
         for part in node.values:
             truth = self.truth(part)
             if truth is not False:
-                found.extend(self.values(part))
+                values.extend(self.values(part))
             if truth:
                 break
-        return tuple(found) or (Value(constant=False, origin=node),)
+        return tuple(values) or (Value(constant=False, origin=node),)
 
     # Whether a condition holds
 

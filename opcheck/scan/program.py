@@ -162,9 +162,9 @@ class Program:
         while True:
             # The names of a class are not seen from its methods.
             if (first or not isinstance(scope, ast.ClassDef)) and (
-                found := self._bindings.get((scope, node.id))
+                bindings := self._bindings.get((scope, node.id))
             ):
-                return found
+                return bindings
             if scope is self.tree:
                 return []
             scope, first = self.scope(scope), False

@@ -94,8 +94,10 @@ def _operator(
     line = main.torch
     verdict = asker.verdict(first, target(line, _newest(asker)), _last(found[first], line).dtype)
     limitations, advisories = (_about(sort, ordered, found, asker) for sort in _SORTS)
-    links = dict.fromkeys(link for one in (*limitations, *advisories) for link in one.note.links)
-    if base.startswith("aten::") and any(one.state != "native" for one in overloads):
+    links = dict.fromkeys(
+        link for limitation in (*limitations, *advisories) for link in limitation.note.links
+    )
+    if base.startswith("aten::") and any(overload.state != "native" for overload in overloads):
         links |= dict.fromkeys(TRACKING)
     return Operator(
         name=base,
@@ -112,7 +114,7 @@ def _operator(
         tables=tuple(tables.values()),
         limitations=limitations,
         advisories=advisories,
-        everywhere=tuple(one.id for one in asker.knowledge.everywhere(line)),
+        everywhere=tuple(statement.id for statement in asker.knowledge.everywhere(line)),
         lost=tuple(lost),
         history=tuple(
             Change(
@@ -156,7 +158,9 @@ def _last(found: _Found, line: str) -> Cell:
 def _standings(op: str, found: _Found, asker: Asker) -> Iterator[Standing]:
     for exists, releases in groupby(asker.lists.releases, key=lambda one: one.line in found):
         if exists:
-            yield from _without_gap(op, found, {one.line: one for one in releases}, asker)
+            yield from _without_gap(
+                op, found, {release.line: release for release in releases}, asker
+            )
 
 
 def _without_gap(
@@ -175,7 +179,7 @@ def _without_gap(
                 macos=Macos(since=cell.macos if place else None, until=until),
                 state=short(own),
                 dtype=cell.dtype,
-                dtypes={name: short(one) for name, one in cell.dtypes.items() if one != own},
+                dtypes={name: short(state) for name, state in cell.dtypes.items() if state != own},
                 because=without_release(because, last.torch),
             )
 
@@ -209,7 +213,7 @@ def _about(
     """The statements on some overload in some release, the worst effect first."""
     speaking: dict[str, list[str]] = {}
     for op in ordered:
-        ids = {one.id for line in found[op] for one in asker.knowledge.about(op, line)}
+        ids = {statement.id for line in found[op] for statement in asker.knowledge.about(op, line)}
         for name in ids:
             speaking.setdefault(name, []).append(op)
     statements = [asker.lists.statements.by_id[name] for name in speaking]

@@ -86,7 +86,7 @@ def _home(
     asker: Asker, found: Collection[Operator], lines: tuple[Release, ...], models: int
 ) -> Home:
     newest = lines[-1]
-    states = Counter(one.state for one in found if one.torch == newest.torch)
+    states = Counter(operator.state for operator in found if operator.torch == newest.torch)
     return Home(
         tool=f"opcheck {__version__}",
         op_lists=asker.lists.digest,
@@ -97,14 +97,16 @@ def _home(
         counts={line.torch: line.counts for line in lines},
         states={state: states[state] for state in STATES},
         stops=next((line.stops for line in reversed(lines) if line.models), ()),
-        advisories=sum(one.sort == "advisory" for one in asker.lists.statements.by_id.values()),
+        advisories=sum(
+            statement.sort == "advisory" for statement in asker.lists.statements.by_id.values()
+        ),
     )
 
 
 def _releases(lines: tuple[Release, ...], system: str) -> Releases:
     listed = []
     for line in lines:
-        changes = Counter(one.change for one in line.differs)
+        changes = Counter(differ.change for differ in line.differs)
         listed.append(
             ListedRelease(
                 torch=line.torch,
@@ -123,13 +125,13 @@ def _listed(found: Collection[Operator], newest: Release, system: str) -> Operat
         macos=system,
         operators=tuple(
             Listed(
-                name=one.name,
-                state=one.state,
-                torch=one.torch,
-                since=one.since,
-                overloads=len(one.overloads),
-                notes=len(one.limitations) + len(one.advisories),
+                name=operator.name,
+                state=operator.state,
+                torch=operator.torch,
+                since=operator.since,
+                overloads=len(operator.overloads),
+                notes=len(operator.limitations) + len(operator.advisories),
             )
-            for one in found
+            for operator in found
         ),
     )

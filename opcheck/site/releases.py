@@ -111,12 +111,15 @@ def _word(state: State | None) -> str | None:
 
 def _references(statements: Iterable[Statement]) -> tuple[StatementRef, ...]:
     ordered = sorted(statements, key=lambda one: one.rank)
-    return tuple(StatementRef(id=one.id, sort=one.sort, summary=one.summary) for one in ordered)
+    return tuple(
+        StatementRef(id=statement.id, sort=statement.sort, summary=statement.summary)
+        for statement in ordered
+    )
 
 
 def _libraries(line: str, asker: Asker) -> Iterator[str]:
     extensions = asker.lists.extensions
     for library in extensions.releases:
-        found = extensions.release(library, line)
-        if found is not None:
-            yield f"{library} {found.version}"
+        release = extensions.release(library, line)
+        if release is not None:
+            yield f"{library} {release.version}"

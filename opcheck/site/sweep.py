@@ -72,8 +72,8 @@ class Sweep:
             packages=dict(sorted(self.about.get("packages", {}).items())),
             digest=str(self.about.get("op_lists", "")),
             models=tuple(
-                ListedModel(name=one.name, library=one.library, headlines=one.headlines)
-                for one in models
+                ListedModel(name=model.name, library=model.library, headlines=model.headlines)
+                for model in models
             ),
         )
 
@@ -92,8 +92,8 @@ class Sweep:
             for row in self._newest(line, "operators")
             if _state(row) in STOPS
         }
-        found = Counter(op for op, _ in stopped)
-        return tuple(sorted(found.items(), key=lambda one: (-one[1], one[0]))[:most])
+        counts = Counter(op for op, _ in stopped)
+        return tuple(sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:most])
 
     def newest_line(self) -> str:
         """The newest torch release of the sweep."""
@@ -102,7 +102,7 @@ class Sweep:
     def not_native(self, overloads: Iterable[str]) -> tuple[ModelOf, ...]:
         """The models for which a call of these overloads is not native somewhere, the worst first."""
         rows = [row for op in overloads for row in self._by_op.get(op, ())]
-        found = [
+        operators = [
             ModelOf(
                 model=model,
                 mode=mode,
@@ -114,8 +114,10 @@ class Sweep:
                 rows, lambda row: (row["model"], row["mode"], _state(row))
             ).items()
         ]
-        found.sort(key=lambda one: (-STATES.index(one.state), one.model, one.mode))
-        return tuple(found)
+        operators.sort(
+            key=lambda operator: (-STATES.index(operator.state), operator.model, operator.mode)
+        )
+        return tuple(operators)
 
     def users(self, overloads: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """By mode, the models that call one of these overloads."""
@@ -151,15 +153,15 @@ class Sweep:
         )
 
     def _axes(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        lines = sorted({one.torch for one in self.targets})
-        systems = sorted({one.macos for one in self.targets})
+        lines = sorted({target.torch for target in self.targets})
+        systems = sorted({target.macos for target in self.targets})
         return tuple(map(str, lines)), tuple(map(str, systems))
 
     def _usual_rows(self, table: str) -> list[dict[str, Any]]:
         return [row for row in self._rows[table] if row["fallback"] == self._usual]
 
     def _newest(self, line: str, table: str) -> list[Row]:
-        systems = [one.macos for one in self.targets if str(one.torch) == line]
+        systems = [target.macos for target in self.targets if str(target.torch) == line]
         if not systems:
             return []
         newest = str(max(systems))
@@ -220,8 +222,8 @@ def _state(row: Row) -> str:
 def _targets(targets: Iterable[At]) -> dict[str, tuple[str, ...]]:
     """By release line, the macOS versions, both in their order."""
     found: dict[str, list[str]] = {}
-    for one in sorted(set(targets)):
-        found.setdefault(str(one.torch), []).append(str(one.macos))
+    for target in sorted(set(targets)):
+        found.setdefault(str(target.torch), []).append(str(target.macos))
     return {line: tuple(systems) for line, systems in found.items()}
 
 

@@ -112,7 +112,7 @@ def strip(page: Operator, every: Sequence[str]) -> Iterator[tuple[str, str, int]
 
 def kinds(outcomes: Iterable[Outcome]) -> list[tuple[str, bool]]:
     """The modes of a model, each without the fallback variable first."""
-    return sorted({(one.mode, one.fallback) for one in outcomes})
+    return sorted({(outcome.mode, outcome.fallback) for outcome in outcomes})
 
 
 def grid(
@@ -121,15 +121,15 @@ def grid(
     fallback: bool,  # noqa: FBT001  (of the table's row)
 ) -> Iterator[tuple[str, list[Outcome | None]]]:
     """A row a release: the outcome on each macOS of the sweep; None: not asked."""
-    found = {
-        (line, system): one
-        for one in page.outcomes
-        if (one.mode, one.fallback) == (mode, fallback)
-        for line, systems in one.targets.items()
+    outcomes = {
+        (line, system): outcome
+        for outcome in page.outcomes
+        if (outcome.mode, outcome.fallback) == (mode, fallback)
+        for line, systems in outcome.targets.items()
         for system in systems
     }
     for line in reversed(page.torch):
-        yield line, [found.get((line, system)) for system in page.macos]
+        yield line, [outcomes.get((line, system)) for system in page.macos]
 
 
 def sentence(reason: str) -> str:

@@ -119,14 +119,14 @@ def listed(pattern: str) -> list[Model]:
     """
     library, _, names = pattern.partition(":")
     preload(library)
-    found = list(CATALOGUES[library](importlib.import_module(library), names))
-    if not found:
+    models = list(CATALOGUES[library](importlib.import_module(library), names))
+    if not models:
         raise ModelLoadError(
             f"no model of {library} fits the pattern {names!r}",
             context=f"{pattern}; * and ? stand for letters, as in a shell",
             hint=f"{library}:* takes all of the library",
         )
-    return found
+    return models
 
 
 def main() -> int:

@@ -107,8 +107,8 @@ class _Work:
         except OpcheckError as error:
             self.fail(task.targets, error)
         else:
-            for one in found.shared:
-                self._take(one, [task.targets[n] for n in one.targets])
+            for shared in found.shared:
+                self._take(shared, [task.targets[n] for n in shared.targets])
             left = [task.targets[n] for n in found.left]
             if left:
                 self._elsewhere(request, left)
@@ -139,7 +139,10 @@ class _Work:
         self.packages = trace.packages
         for op, calls in Counter(call.op for call in trace.calls if call.phase != "move").items():
             self.uses[op] = max(calls, self.uses[op])
-        made = [_outcome(one, trace, self.captures) for one in outcomes(trace, targets, self.lists)]
+        made = [
+            _outcome(outcome, trace, self.captures)
+            for outcome in outcomes(trace, targets, self.lists)
+        ]
         self.outcomes += made
         self.captures += 1
         without = [name for one in made if one.headline != _FAILS for name in one.targets]
@@ -211,18 +214,22 @@ def _outcome(judged: Judged, trace: Trace, capture: int) -> Outcome:
 def _together(outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
     """Targets that make the same of the model are one entry."""
     same: dict[bytes, list[Outcome]] = {}
-    for one in outcomes:
-        same.setdefault(msgspec.json.encode(replace(one, targets=())), []).append(one)
+    for outcome in outcomes:
+        same.setdefault(msgspec.json.encode(replace(outcome, targets=())), []).append(outcome)
     for those in same.values():
         yield replace(those[0], targets=tuple(name for one in those for name in one.targets))
 
 
 def _same_failures(failures: Sequence[Failed]) -> Iterator[Failed]:
     same: dict[tuple[str, ...], list[Failed]] = {}
-    for one in failures:
-        same.setdefault((one.stage, one.problem, one.message, one.where), []).append(one)
-    for those in same.values():
-        yield replace(those[0], targets=tuple(name for one in those for name in one.targets))
+    for failure in failures:
+        same.setdefault(
+            (failure.stage, failure.problem, failure.message, failure.where), []
+        ).append(failure)
+    for failures in same.values():
+        yield replace(
+            failures[0], targets=tuple(name for failed in failures for name in failed.targets)
+        )
 
 
 def _silent(text: str, *, seconds: float = 0.0) -> None:

@@ -44,8 +44,8 @@ def preload(library: str, name: str = "") -> None:
         return
     newest = Target(torch=Version.parse(load().releases[-1].line), macos=_MACOS)
     with mps_backend(newest), names_of_the_target():
-        found = find(library, f"{library}:{name}")
-        getattr(found, name, None)
+        module = find(library, f"{library}:{name}")
+        getattr(module, name, None)
 
 
 def warm() -> None:

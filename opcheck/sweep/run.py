@@ -96,7 +96,9 @@ def _keep(answer: bytes, waiting: dict[str, Task], folder: Folder) -> str:
 
 def _progress(answer: bytes, done: int, total: int) -> Progress:
     results = msgspec.json.decode(answer, type=list[Result])
-    return Progress(done, total, results[0].model.spec, sum(not audited(one) for one in results))
+    return Progress(
+        done, total, results[0].model.spec, sum(not audited(result) for result in results)
+    )
 
 
 def _wait(lost: LostError, waits: Sequence[float], times: int, tell: Tell) -> None:

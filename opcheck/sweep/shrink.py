@@ -42,7 +42,7 @@ def small(model: Model, library: ModuleType) -> Config:
         return {**_smaller(kind.config_class(**needed)), **model.config}
     if model.library == "diffusers":
         parameters = inspect.signature(getattr(library, name).__init__).parameters.values()
-        settings = {one.name: one.default for one in parameters}
+        settings = {parameter.name: parameter.default for parameter in parameters}
         return {**_fewer(settings), **model.config}
     return model.config
 

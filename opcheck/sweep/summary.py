@@ -67,14 +67,14 @@ class Summary:
         told = {name: one.headline for one in result.outcomes for name in one.targets}
         self.headlines[who] = {name: told.get(name, _COULD_NOT_TELL) for name in self.targets}
         self.homes[result.model.spec] = result.model.library, result.model.family
-        self.failures += [(result, one) for one in result.failures]
+        self.failures += [(result, failure) for failure in result.failures]
         self.seconds += result.seconds
         self.captures += result.captures
         for outcome in result.outcomes:
-            for one in outcome.not_native:
+            for native in outcome.not_native:
                 for name in outcome.targets:
-                    met = self._met.setdefault(name, {}).setdefault(one.op, {})
-                    met.setdefault((one.status, one.kind), set()).add(who)
+                    met = self._met.setdefault(name, {}).setdefault(native.op, {})
+                    met.setdefault((native.status, native.kind), set()).add(who)
 
     @property
     def newest(self) -> dict[str, str]:
@@ -111,7 +111,7 @@ class Summary:
             families = {self.homes[model] for model, _ in stopped | others}
             words = tuple(sorted(f"{status} {kind}".strip() for status, kind in met))
             found.append(Harm(op, words, len(stopped), len(others), len(families)))
-        return tuple(sorted(found, key=lambda one: (-one.stopped, -one.slowed, one.op)))
+        return tuple(sorted(found, key=lambda harm: (-harm.stopped, -harm.slowed, harm.op)))
 
     def brought(self, before: str, target: str) -> Brought:
         """What a target's models do that they did not on the one before, and the other way round."""

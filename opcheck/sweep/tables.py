@@ -103,10 +103,12 @@ def _target(name: str) -> Row:
 def _outcomes(result: Result) -> Iterator[Row]:
     config = msgspec.json.encode(result.config).decode() if result.config else ""
     rest = (result.captures, result.seconds, config)
-    told = {name: one for one in result.outcomes for name in one.targets}
-    untold = (name for one in result.failures for name in one.targets if name not in told)
-    for name in (*told, *dict.fromkeys(untold)):
-        one = told.get(name, _NOTHING)
+    outcomes = {name: outcome for outcome in result.outcomes for name in outcome.targets}
+    untold = (
+        name for failure in result.failures for name in failure.targets if name not in outcomes
+    )
+    for name in (*outcomes, *dict.fromkeys(untold)):
+        one = outcomes.get(name, _NOTHING)
         counts = (one.totals.get(column.name, 0) for column in _TOTALS)
         yield (
             *_model(result),
@@ -127,8 +129,15 @@ _TOTALS = TABLES["outcomes"][_NAMES.index("calls") : _NAMES.index("capture")]
 def _operators(result: Result) -> Iterator[Row]:
     for outcome in result.outcomes:
         for name in outcome.targets:
-            for one in outcome.not_native:
-                yield (*_model(result), *_target(name), one.op, one.status, one.kind, one.calls)
+            for native in outcome.not_native:
+                yield (
+                    *_model(result),
+                    *_target(name),
+                    native.op,
+                    native.status,
+                    native.kind,
+                    native.calls,
+                )
 
 
 def _uses(result: Result) -> Iterator[Row]:
@@ -137,16 +146,16 @@ def _uses(result: Result) -> Iterator[Row]:
 
 
 def _failures(result: Result) -> Iterator[Row]:
-    for one in result.failures:
-        owner, why = attribute(result.model.spec, one)
+    for failure in result.failures:
+        owner, why = attribute(result.model.spec, failure)
         yield (
             *_model(result),
-            list(one.targets),
-            one.stage,
-            one.problem,
-            one.message,
-            one.where,
-            one.plain,
+            list(failure.targets),
+            failure.stage,
+            failure.problem,
+            failure.message,
+            failure.where,
+            failure.plain,
             owner,
             why,
         )

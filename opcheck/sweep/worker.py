@@ -131,9 +131,9 @@ def _died(task: Task, mode: str, key: str, why: Ended) -> Result:
 
 def _with_control(result: Result, task: Task) -> Result:
     """What fails is run without opcheck, too, to tell whose failure it is."""
-    if audited(result) or all(one.stage in {"inputs", "worker"} for one in result.failures):
+    if audited(result) or all(failure.stage in {"inputs", "worker"} for failure in result.failures):
         return result
-    asked = [one for one in result.failures if one.stage not in {"inputs", "worker"}]
+    asked = [failure for failure in result.failures if failure.stage not in {"inputs", "worker"}]
     request = Control(
         model=task.model,
         config=result.config,
@@ -150,7 +150,8 @@ def _with_control(result: Result, task: Task) -> Result:
     ]
     text = next(filter(None, texts), "")
     failures = tuple(
-        msgspec.structs.replace(one, plain=text) if one in asked else one for one in result.failures
+        msgspec.structs.replace(failure, plain=text) if failure in asked else failure
+        for failure in result.failures
     )
     return msgspec.structs.replace(result, failures=failures)
 

@@ -60,7 +60,7 @@ def lists_without(prefix: str) -> OpLists:
     lists = load()
     if not prefix:
         return lists
-    kept = [one for one in lists.statements.all if not one.id.startswith(prefix)]
+    kept = [statement for statement in lists.statements.all if not statement.id.startswith(prefix)]
     statements = Statements(kept, lists.statements.arguments, lists.statements.fingerprint)
     return OpLists(lists.releases, lists._histories, lists.sha256, statements)  # noqa: SLF001 - the same lists with fewer statements
 

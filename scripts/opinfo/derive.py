@@ -142,12 +142,12 @@ def composites(
 def _before(older: Iterable[EarlierBody], recorded: Sequence[Any]) -> list[list[Any]]:
     """The rows in front of the oldest recorded one, which stands again where it holds before its own line."""
     rows: list[list[Any]] = []
-    for one in sorted(older, key=lambda one: Version.parse(one.since)):
-        if rows and rows[-1][0] == one.since:
+    for body in sorted(older, key=lambda one: Version.parse(one.since)):
+        if rows and rows[-1][0] == body.since:
             rows.pop()
-        rows.append([one.since, sorted(one.always), sorted(one.sometimes)])
-        if one.until != recorded[0]:
-            rows.append([one.until, *recorded[1:]])
+        rows.append([body.since, sorted(body.always), sorted(body.sometimes)])
+        if body.until != recorded[0]:
+            rows.append([body.until, *recorded[1:]])
     return rows
 
 

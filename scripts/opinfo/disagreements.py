@@ -58,7 +58,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             or Version.parse(pair.line) not in self.span
         ):
             return None
-        return next((one for one in self.opinfos if fnmatchcase(pair.opinfo, one)), None)
+        return next((opinfo for opinfo in self.opinfos if fnmatchcase(pair.opinfo, opinfo)), None)
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +89,9 @@ def load(directory: Path | None = None) -> tuple[Explanation, ...]:
 
 def explain(pair: Pair, explanations: Sequence[Explanation]) -> str | None:
     """The class of the first explanation that names the pair."""
-    return next((one.class_ for one in explanations if one.named_by(pair)), None)
+    return next(
+        (explanation.class_ for explanation in explanations if explanation.named_by(pair)), None
+    )
 
 
 def check(
@@ -100,8 +102,8 @@ def check(
     problems = []
     for pair in apart:
         found = False
-        for index, one in enumerate(explanations):
-            pattern = one.named_by(pair)
+        for index, explanation in enumerate(explanations):
+            pattern = explanation.named_by(pair)
             if pattern is not None:
                 used.add((index, pattern))
                 found = True

@@ -34,7 +34,7 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def explains(self, kind: str, opinfo: str, dtype: str) -> bool:
         """Whether the CPU raises in this test."""
         kinds = ("forward",) if kind == "forward" else ("forward", kind)
-        return any(dtype in self.raises.get(one, {}).get(opinfo, ()) for one in kinds)
+        return any(dtype in self.raises.get(text, {}).get(opinfo, ()) for text in kinds)
 
 
 @functools.cache

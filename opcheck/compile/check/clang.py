@@ -63,10 +63,10 @@ def checked(compiled: Compiled) -> Compiled:
 
 def _checked(index: Any, tried: Tried) -> Tried:
     def graphs(side: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
-        found = ((graph, _check(index, graph.kernels)) for graph in side)
+        pairs = ((graph, _check(index, graph.kernels)) for graph in side)
         return tuple(
             msgspec.structs.replace(graph, failures=(*graph.failures, *wrong))
-            for graph, wrong in found
+            for graph, wrong in pairs
         )
 
     return msgspec.structs.replace(
@@ -119,10 +119,10 @@ def _no_libclang(error: Exception) -> UsageError:
 
 def _check(index: Any, kernels: Sequence[Kernel]) -> Iterator[Failure]:
     """As Metal gets them: those of templates, which bring their headers, apart from the others."""
-    for one in kernels:
-        if "#include" in one.source:
-            yield from _library(index, (one,))
-    yield from _library(index, [one for one in kernels if "#include" not in one.source])
+    for kernel in kernels:
+        if "#include" in kernel.source:
+            yield from _library(index, (kernel,))
+    yield from _library(index, [kernel for kernel in kernels if "#include" not in kernel.source])
 
 
 def _library(index: Any, kernels: Sequence[Kernel]) -> Iterator[Failure]:
@@ -161,8 +161,8 @@ def _failure(message: str, place: _Place) -> Failure:
 
 def _place(diagnostic: Any, kernels: Sequence[Kernel], text: Library) -> _Place | None:
     """The line of a kernel: of the error itself, else of what made Clang look into a header."""
-    for one in (diagnostic, *diagnostic.children):
-        file, line = one.location.file, one.location.line
+    for child in (diagnostic, *diagnostic.children):
+        file, line = child.location.file, child.location.line
         if file is None or file.name != _FILE or line < text.starts[0]:
             continue
         which = max(i for i, start in enumerate(text.starts) if start <= line)

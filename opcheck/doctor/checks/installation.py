@@ -35,17 +35,17 @@ def _no_wheel(examined: Examined) -> Iterator[Finding]:
             message=f"no torch in the lists has a wheel for Python {python} on a Mac",
             hint=f"make the environment with Python {newest[-1]}: uv venv --python {newest[-1]}",
         )
-    for one in examined.requirements:
-        asked = _allowed(one.text, examined)
+    for requirement in examined.requirements:
+        asked = _allowed(requirement.text, examined)
         with_wheel = [line for line in asked if span is not None and line in span]
         if asked and not with_wheel:
             usable = wheels.pythons(asked[-1])
             names = ", ".join(map(str, usable)) or "no Python that is known"
             yield found(
-                message=f"{one.text} asks for a torch that has no macOS wheel for Python {python}: "
+                message=f"{requirement.text} asks for a torch that has no macOS wheel for Python {python}: "
                 f"torch {asked[-1]} has one for {names}",
                 hint=f"uv venv --python {usable[-1]}" if usable else "ask for another torch",
-                locations=(one.place,),
+                locations=(requirement.place,),
             )
 
 

@@ -41,7 +41,7 @@ def _wrong_results(examined: Examined) -> Iterator[Finding]:
     newer = [line for line in examined.installable() if line > torch]
     left = {line: here & _of_pair(examined, line, macos) for line in newer}
     if left and len(least := min(left.values(), key=len)) < len(here):
-        line = next(one for one in newer if left[one] == least)
+        line = next(version for version in newer if left[version] == least)
         mended, where, mend = here - least, f"torch {line}", install(line)
     else:
         systems = [Version(major) for major in MACOS_MAJORS if Version(major) > macos]

@@ -28,7 +28,7 @@ def _mismatch(examined: Examined) -> Iterator[Finding]:
         except UsageError:
             continue
         releases = examined.lists.extensions.releases.get(library, ())
-        known = next((one for one in releases if one.line == line), None)
+        known = next((release for release in releases if release.line == line), None)
         paired = paired_line(library, torch)
         if line == paired or (known is not None and known.admits(torch)):
             continue
@@ -62,10 +62,13 @@ def _has_wheel(package: Package, version: str) -> bool:
 
 
 def _required(examined: Examined) -> Iterator[Finding]:
-    for one in examined.requirements:
-        for hit in judge(one.text, 1, one.severity):
+    for requirement in examined.requirements:
+        for hit in judge(requirement.text, 1, requirement.severity):
             yield found(
-                severity=hit.severity, message=hit.message, hint=hit.hint, locations=(one.place,)
+                severity=hit.severity,
+                message=hit.message,
+                hint=hit.hint,
+                locations=(requirement.place,),
             )
 
 

@@ -47,12 +47,16 @@ def bodies(image: Image, operators: Iterable[str]) -> dict[str, tuple[str, ...]]
     """
     named = {op.partition("::")[2].replace(".", "_"): op for op in operators}
     entries: dict[str, tuple[int, int]] = {}
-    for one in registrations(image):
-        if one.namespace != "aten" or one.name is None or one.key not in KEYS:
+    for registration in registrations(image):
+        if (
+            registration.namespace != "aten"
+            or registration.name is None
+            or registration.key not in KEYS
+        ):
             continue
-        rank = KEYS.index(one.key)
-        name = f"aten::{one.name.removeprefix('aten::')}"
-        for at in one.addresses:
+        rank = KEYS.index(registration.key)
+        name = f"aten::{registration.name.removeprefix('aten::')}"
+        for at in registration.addresses:
             is_entry = any(_ENTRY in symbol for symbol in image.names_at(at))
             if is_entry and rank <= entries.get(name, (len(KEYS), 0))[0]:
                 entries[name] = rank, at
@@ -63,7 +67,7 @@ def bodies(image: Image, operators: Iterable[str]) -> dict[str, tuple[str, ...]]
 
 
 def _called(image: Image, entry: int, named: dict[str, str]) -> set[str]:
-    found: set[str] = set()
+    texts: set[str] = set()
     seen = {entry}
     level = [entry]
     for _ in range(_DEPTH):
@@ -78,11 +82,11 @@ def _called(image: Image, entry: int, named: dict[str, str]) -> set[str]:
                     continue
                 operator = _operator(symbols)
                 if operator is not None:
-                    found.add(named.get(operator, operator))
+                    texts.add(named.get(operator, operator))
                 elif _is_part(symbols[0]):
                     below.append(target)
         level = below
-    return found
+    return texts
 
 
 def _operator(symbols: tuple[str, ...]) -> str | None:

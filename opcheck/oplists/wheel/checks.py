@@ -195,8 +195,8 @@ def _place(
     branch, else the next one.
     """
     low, high = _block(words, at)
-    same = [one for one in named if low <= one[0] < high]
-    after = [one for one in named if one[0] >= at]
+    same = [pair for pair in named if low <= pair[0] < high]
+    after = [pair for pair in named if pair[0] >= at]
     place, path = (same or after[:1] or named[-1:])[0]
     low, high = _block(words, place)
     # MOVZ w2, #imm16 (no shift), 0 10 100101 00 imm16 Rd: the third argument of torchCheckFail.

@@ -157,7 +157,7 @@ def _requires(wheel: ZipFile, metadata: str) -> str:
 
 def _operators(wheel: ZipFile, name: str) -> tuple[dict[str, str], tuple[str, ...]]:
     """The operators of the library's namespace, and the files that register them."""
-    found: list[Registered] = []
+    registrations: list[Registered] = []
     libraries: list[str] = []
     with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
         for file in sorted(wheel.namelist()):
@@ -165,8 +165,8 @@ def _operators(wheel: ZipFile, name: str) -> tuple[dict[str, str], tuple[str, ..
                 entries = registered(Image.parse(Path(wheel.extract(file, folder))))
                 if any(entry.namespace == name for entry in entries):
                     libraries.append(file)
-                    found += entries
-    return values(name, found), tuple(libraries)
+                    registrations += entries
+    return values(name, registrations), tuple(libraries)
 
 
 def _merged(facts: ExtensionFacts, op_lists_dir: Path) -> dict[str, str]:

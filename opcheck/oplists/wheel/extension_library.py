@@ -53,11 +53,11 @@ def registered(image: Image) -> tuple[Registered, ...]:
     Raises:
         OpListError: it registers in a way that this reader does not know.
     """
-    found: list[Registered] = []
+    registrations: list[Registered] = []
     for address, names in sorted(image.symbols.items()):
         if image.in_text(address) and not any(".cold" in name for name in names):
-            found += _of_function(image, address, names)
-    return tuple(sorted(set(found)))
+            registrations += _of_function(image, address, names)
+    return tuple(sorted(set(registrations)))
 
 
 def _of_function(image: Image, address: int, names: tuple[str, ...]) -> Iterator[Registered]:

@@ -51,7 +51,7 @@ def python_kernels(sources: Mapping[str, str]) -> frozenset[str]:
     Raises:
         OpListError: a registration that is not known, or one that cannot be read.
     """
-    found: set[str] = set()
+    texts: set[str] = set()
     for path, text in sorted(sources.items()):
         if not any(f'"{key}"' in text or f"'{key}'" in text for key in _MPS_KEYS):
             continue
@@ -65,8 +65,8 @@ def python_kernels(sources: Mapping[str, str]) -> frozenset[str]:
                 context=f"{path}: {', '.join(sorted(here - _KNOWN)) or 'a dispatch key, no impl()'}",
                 hint="read whether it runs on import, then add it to wheel/python_side.py",
             )
-        found |= here
-    return frozenset(name for name in found if name.startswith("aten::"))
+        texts |= here
+    return frozenset(name for name in texts if name.startswith("aten::"))
 
 
 def _registered(tree: ast.AST) -> Iterator[str]:

@@ -55,26 +55,26 @@ def _read(path: Path) -> ReleaseFacts:
         wheel.unpack(tree)
         written = read_schemas(tree)
         image = Image.parse(tree / archive.LIBRARY)
-    found = column.dispatch(registrations(image))
+    dispatch = column.dispatch(registrations(image))
     schemas = _with_declared(written, declared(image))
-    column.check(found, schemas)
+    column.check(dispatch, schemas)
     stubs.check_unconditional(image)
     table = stubs.stub_table(image)
     minimum, text = _minimum_macos(image)
-    values = column.column(found, schemas, python, table)
+    values = column.column(dispatch, schemas, python, table)
     columns = {
         "MPS": values,
-        "SparseMPS": dict.fromkeys(found.key("SparseMPS"), "kernel"),
-        "SparseCsrMPS": dict.fromkeys(found.key("SparseCsrMPS"), "kernel"),
-        "AutocastMPS": found.autocast,
+        "SparseMPS": dict.fromkeys(dispatch.key("SparseMPS"), "kernel"),
+        "SparseCsrMPS": dict.fromkeys(dispatch.key("SparseCsrMPS"), "kernel"),
+        "AutocastMPS": dispatch.autocast,
         "stubs": {name: "kernel" if mps else "none" for name, mps in table.items()},
     }
     counts = Counts(
-        aten_mps=len(found.key("MPS")),
-        sparse_mps=len(found.key("SparseMPS")),
-        sparse_csr_mps=len(found.key("SparseCsrMPS")),
-        autocast_mps=len(found.autocast),
-        always_fallback=len(found.always_fallback),
+        aten_mps=len(dispatch.key("MPS")),
+        sparse_mps=len(dispatch.key("SparseMPS")),
+        sparse_csr_mps=len(dispatch.key("SparseCsrMPS")),
+        autocast_mps=len(dispatch.autocast),
+        always_fallback=len(dispatch.always_fallback),
         python=len(python),
         stubs_with_mps=sum(table.values()),
         overloads=len(values),

@@ -58,15 +58,15 @@ def stub_table(image: Image) -> dict[str, bool]:
 
 
 def _with_mps(image: Image) -> set[str]:
-    found: set[str] = set()
+    texts: set[str] = set()
     for address, _ in image.matching("__GLOBAL__sub_I_"):
         for event in run(image.code(address), address):
             if isinstance(event, Store) and event.address and image.in_text(event.value):
                 owner = image.owner(event.address)
                 match = owner and owner[1] == _MPS_POINTER and _OBJECT.fullmatch(owner[0])
                 if match:
-                    found.add(match["name"])
-    return found
+                    texts.add(match["name"])
+    return texts
 
 
 def check_unconditional(image: Image) -> None:

@@ -30,15 +30,15 @@ def _blocks(found: Comparison) -> Iterator[Block]:
     yield Lines((f"{headline(found)}.", *_run(found)))
     if found.wrong:
         yield Heading("Wrong, in the order of the run")
-        yield Bullets(tuple(_wrong(one) for one in found.wrong))
+        yield Bullets(tuple(_wrong(mismatch) for mismatch in found.wrong))
     if found.reproducer is not None:
         yield Heading("Reproducer")
         yield Bullets(tuple(_reproducer(found)))
     yield Heading("Operators, the least exact first")
     yield from _operators(found)
     reasons: Counter[str] = Counter()
-    for one in found.operators:
-        reasons.update(one.reasons)
+    for operator in found.operators:
+        reasons.update(operator.reasons)
     if reasons:
         yield Heading("Not compared")
         yield Bullets(
@@ -64,7 +64,7 @@ def _run(found: Comparison) -> Iterator[str]:
     if found.loss:
         yield f"loss: {found.loss}"
     counts = [
-        f"{found.outcomes[name]:,} {said}" for name, said in _OUTCOMES if found.outcomes.get(name)
+        f"{found.outcomes[name]:,} {text}" for name, text in _OUTCOMES if found.outcomes.get(name)
     ]
     yield f"{plural(found.calls, 'call')}: {', '.join(counts) or 'none'}"
     aside = [
@@ -102,22 +102,25 @@ def _wrong(one: Wrong) -> str:
 
 
 def _reproducer(found: Comparison) -> Iterator[str]:
-    one = found.reproducer
-    assert one is not None  # noqa: S101 - asked for where there is one
-    if one.state == NOT_WRITTEN:
-        yield f"of the first wrong call, {one.state}: {one.detail}"
+    reproducer = found.reproducer
+    assert reproducer is not None  # noqa: S101 - asked for where there is one
+    if reproducer.state == NOT_WRITTEN:
+        yield f"of the first wrong call, {reproducer.state}: {reproducer.detail}"
         return
-    yield f"{one.path}/repro.py, with its inputs beside it; it needs torch alone"
-    yield f"run alone, it {one.state}{f': {one.detail}' if one.detail else ''}"
+    yield f"{reproducer.path}/repro.py, with its inputs beside it; it needs torch alone"
+    yield f"run alone, it {reproducer.state}{f': {reproducer.detail}' if reproducer.detail else ''}"
 
 
 def _operators(found: Comparison) -> Iterator[Block]:
     worst: dict[str, float] = {}
     for wrong in found.wrong:
         worst[wrong.op] = max(worst.get(wrong.op, 0.0), inf if wrong.error is None else wrong.error)
-    errors = {one.op: max(one.error or 0.0, worst.get(one.op, 0.0)) for one in found.operators}
+    errors = {
+        operator.op: max(operator.error or 0.0, worst.get(operator.op, 0.0))
+        for operator in found.operators
+    }
     rows = sorted(found.operators, key=lambda one: (one.op not in worst, -errors[one.op]))
-    compared = [one for one in rows if one.op in worst or one.error is not None]
+    compared = [row for row in rows if row.op in worst or row.error is not None]
     heads = ("operator", "calls", "wrong", "loose", "tolerances", "not compared")
     cells = (_operator(one, errors[one.op]) for one in compared[:_MOST])
     yield Table(heads, tuple(cells), code=(0,))
@@ -135,13 +138,15 @@ def _operator(one: Operator, error: float) -> tuple[str, ...]:
 def _times(found: Comparison) -> Iterator[Block]:
     device = found.machine.device
     if device == "cpu":
-        cells = ((one.op, str(one.calls), f"{1000 * one.device:.3f}") for one in found.times)
+        cells = (
+            (timing.op, str(timing.calls), f"{1000 * timing.device:.3f}") for timing in found.times
+        )
         yield Table(("operator", "calls", "cpu ms"), tuple(cells)[:_MOST], code=(0,))
         return
     heads = ("operator", "calls", f"{device} ms", "cpu ms", "lost ms", "times faster")
-    yield Table(heads, tuple(_time(one) for one in found.times[:_MOST]), code=(0,))
-    known = [one for one in found.times if one.cpu is not None]
-    here, cpu = sum(one.device for one in known), sum(one.cpu or 0.0 for one in known)
+    yield Table(heads, tuple(_time(timing) for timing in found.times[:_MOST]), code=(0,))
+    known = [timing for timing in found.times if timing.cpu is not None]
+    here, cpu = sum(time.device for time in known), sum(one.cpu or 0.0 for one in known)
     together = f"together {1000 * here:.2f} ms on {device}, {1000 * cpu:.2f} ms on the CPU"
     yield Lines((f"{together}; each call by itself, waited for: in a model they overlap",))
 

@@ -62,7 +62,7 @@ def _blocks(report: CompileReport, *, times: bool) -> Iterator[Block]:
         yield Bullets(tuple(_times(report)))
     if report.kernels or report.externs:
         yield Heading("Metal")
-        externs = plural(len({one.op for one in report.externs}), "operator")
+        externs = plural(len({extern.op for extern in report.externs}), "operator")
         yield Lines(
             (f"{plural(report.kernels, 'kernel')} over all variants; {externs} called eagerly",)
         )
@@ -79,8 +79,8 @@ def _blocks(report: CompileReport, *, times: bool) -> Iterator[Block]:
 def _externs(report: CompileReport) -> Iterator[tuple[str, str, str]]:
     """A row an operator, with the first places that call it."""
     found: dict[tuple[str, str], dict[str, None]] = {}
-    for one in report.externs:
-        found.setdefault((one.op, one.status), {})[one.line or one.module] = None
+    for extern in report.externs:
+        found.setdefault((extern.op, extern.status), {})[extern.line or extern.module] = None
     for (op, status), places in found.items():
         named = [place for place in places if place]
         more = f" and {len(named) - 2} more" if len(named) > 2 else ""
@@ -129,7 +129,7 @@ def _dynamo(report: CompileReport) -> Iterator[Block]:
     skipped = 0
     for tried in report.compiled.tried:
         breaks |= dict.fromkeys(_breaks(tried))
-        recompiles |= dict.fromkeys(one.guard for one in tried.recompiles)
+        recompiles |= dict.fromkeys(recompile.guard for recompile in tried.recompiles)
         skipped = max(skipped, tried.skipped)
         if tried.outcome == "nothing compiled":
             empty.append(str(tried.variant))

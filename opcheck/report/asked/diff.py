@@ -37,12 +37,12 @@ def _blocks(answer: DiffAnswer) -> Iterator[Block]:
     before, after = answer.before["torch"], answer.after["torch"]
     dtype = f", {answer.dtype}" if answer.dtype else ""
     yield Heading(f"torch {before} to {after} on macOS {answer.macos}{dtype}", 1)
-    found = [
+    texts = [
         f"{_TITLES[name].lower()}: {plural(count, 'overload')}"
         for name, count in answer.counts.items()
         if count
     ]
-    yield Lines(("; ".join(found) or "nothing changed", *(f"Note: {n}." for n in answer.notes)))
+    yield Lines(("; ".join(texts) or "nothing changed", *(f"Note: {n}." for n in answer.notes)))
     for name, changes in groupby(answer.changes, key=lambda change: change.change):
         yield Heading(_TITLES[name])
         yield Table(("operator", before, after, "why"), tuple(_rows(list(changes))), code=(0,))

@@ -37,10 +37,10 @@ def document(found: Evidence) -> Document:
 
 def counts(found: Evidence) -> str:
     """The results in one line."""
-    by_outcome = Counter(one.outcome for one in found.results)
-    told = [f"{by_outcome[name]:,} {name}" for name in OUTCOMES if by_outcome[name]]
+    by_outcome = Counter(result.outcome for result in found.results)
+    texts = [f"{by_outcome[name]:,} {name}" for name in OUTCOMES if by_outcome[name]]
     part = "" if found.complete else " (not all of them yet)"
-    return f"{plural(len(found.results), 'result')}{part}: {', '.join(told) or 'none'}"
+    return f"{plural(len(found.results), 'result')}{part}: {', '.join(texts) or 'none'}"
 
 
 def _blocks(found: Evidence) -> Iterator[Block]:
@@ -49,15 +49,15 @@ def _blocks(found: Evidence) -> Iterator[Block]:
     where = f"{machine.os} {machine.os_version} {machine.arch}, torch {machine.torch}"
     yield Lines((f"{machine.device} ({machine.device_name}), {where}", f"{counts(found)}."))
     yield Heading("Outcomes by dtype")
-    names = [name for name in OUTCOMES if any(one.outcome == name for one in found.results)]
-    rows = dict.fromkeys((one.dtype, one.phase) for one in found.results)
-    table = Counter((one.dtype, one.phase, one.outcome) for one in found.results)
+    names = [name for name in OUTCOMES if any(result.outcome == name for result in found.results)]
+    rows = dict.fromkeys((result.dtype, result.phase) for result in found.results)
+    table = Counter((result.dtype, result.phase, result.outcome) for result in found.results)
     yield Table(
         ("dtype", "phase", *names),
         tuple((*row, *(str(table[(*row, name)]) for name in names)) for row in rows),
     )
     for name in _TOLD:
-        of_it = [one for one in found.results if one.outcome == name]
+        of_it = [result for result in found.results if result.outcome == name]
         if of_it:
             yield Heading(f"{name.capitalize()}: {OUTCOMES[name]}")  # type: ignore[index]  # one of them
             more = [f"and {len(of_it) - _MOST} more"] if len(of_it) > _MOST else []

@@ -56,10 +56,10 @@ def _blocks(advice: Advice) -> Iterator[Block]:
             ("finding", "line", "torch alone", "macOS alone", "both"),
             tuple(map(_row, advice.findings)),
         )
-    for one in dict.fromkeys((advice.upgrade, advice.newest)):
-        if one and one.new:
-            yield Heading(f"What {_said(one.change)} brings")
-            yield Bullets(tuple(listed(one.new)))
+    for upgrade in dict.fromkeys((advice.upgrade, advice.newest)):
+        if upgrade and upgrade.new:
+            yield Heading(f"What {_said(upgrade.change)} brings")
+            yield Bullets(tuple(listed(upgrade.new)))
     yield Heading(_GRID)
     yield _grid(advice.grid)
     yield Lines(tuple(_legend(advice.grid)))
@@ -75,7 +75,7 @@ def _pair(advice: Advice) -> str:
 
 
 def _answer(advice: Advice) -> Iterator[str]:
-    errors = sum(one.severity == "error" for one in advice.findings)
+    errors = sum(finding.severity == "error" for finding in advice.findings)
     warnings = len(advice.findings) - errors
     yield f"now: {advice.headline} ({plural(errors, 'error')}, {plural(warnings, 'warning')})"
     if not advice.complete:
@@ -148,8 +148,8 @@ def _word(cell: Cell | None) -> str:
 
 
 def _legend(cells: tuple[Cell, ...]) -> Iterator[str]:
-    found = {WORDS[cell.headline] for cell in cells if cell.headline}
-    yield "; ".join(f"{word}: {said}" for word, said in _MEANINGS.items() if word in found)
+    texts = {WORDS[cell.headline] for cell in cells if cell.headline}
+    yield "; ".join(f"{word}: {text}" for word, text in _MEANINGS.items() if word in texts)
     yield "[...]: where you are"
     reasons: dict[str, dict[str, None]] = {}
     for cell in cells:

@@ -58,7 +58,7 @@ def _lines(found: Verification, *, full: bool) -> Iterator[str]:
     yield _cut(
         f"{one_line(found.prediction)}, held against {one_line(found.observation)} ({where})"
     )
-    unknown = sum(one.predicted == "unknown" for one in found.pairs)
+    unknown = sum(pair.predicted == "unknown" for pair in found.pairs)
     yield _cut(
         f"{plural(len(found.pairs), 'pair')}: {plural(len(found.agreements), 'agreement')}, "
         f"{plural(len(found.contradictions), 'contradiction')}"

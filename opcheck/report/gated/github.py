@@ -25,6 +25,6 @@ def _lines(gate: GateReport) -> Iterator[str]:
     for cell, _ in broken(gate):
         if cell.failed is not None:
             yield github.message("error", f"{cell.model}: {cell.failed.message}")
-    for one in merged(gate):
-        kind = "error" if one.state == "new" else "notice"
-        yield github.command(one.hit, kind, f"{one.state}: {on(one, gate)}")
+    for hit in merged(gate):
+        kind = "error" if hit.state == "new" else "notice"
+        yield github.command(hit.hit, kind, f"{hit.state}: {on(hit, gate)}")

@@ -14,10 +14,10 @@ from opcheck.report.visible import one_line
 def render(gate: GateReport, _format_name: str = "gitlab") -> str:
     """A JSON list: one entry a finding and place, whoever has it, and one a model that was not audited."""
     entries = [_broken(cell) for cell, _ in broken(gate)]
-    for one in merged(gate):
-        entry = gitlab.entry(one.report, one.hit)
-        entry["description"] = f"{entry['description']}. {one.state}: {one_line(on(one, gate))}"
-        if one.state != "new":
+    for hit in merged(gate):
+        entry = gitlab.entry(hit.report, hit.hit)
+        entry["description"] = f"{entry['description']}. {hit.state}: {one_line(on(hit, gate))}"
+        if hit.state != "new":
             entry["severity"] = "info"
         entries.append(entry)
     return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"

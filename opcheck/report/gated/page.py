@@ -46,7 +46,7 @@ def summary_lines(gate: GateReport) -> Iterator[str]:
 def outcome(gate: GateReport) -> str:
     """``failed: 2 of 18 fail, 1 could not be told, 15 pass``."""
     counts = {code: sum(cell.judgement.code == code for cell in gate.cells) for code in _CODES}
-    said = [
+    texts = [
         f"{counts[code]} {word}"
         for code, word in (
             (FINDINGS, "failed"),
@@ -57,16 +57,16 @@ def outcome(gate: GateReport) -> str:
     ]
     size = f"{plural(len(gate.models), 'model')} on {plural(len(gate.targets), 'target')}"
     left = f"; interrupted before {one_line(', '.join(gate.left))}" if gate.left else ""
-    return f"{_CODES[gate.code]}: {size}: {', '.join(said) or 'nothing was audited'}{left}"
+    return f"{_CODES[gate.code]}: {size}: {', '.join(texts) or 'nothing was audited'}{left}"
 
 
 def _blocks(gate: GateReport) -> Iterator[Block]:
     yield Heading(outcome(gate), 1)
     if gate.cells:
         yield _table(gate)
-    found = merged(gate)
+    hits = merged(gate)
     by_state = {
-        state: tuple(entries) for state, entries in groupby(found, key=lambda one: one.state)
+        state: tuple(entries) for state, entries in groupby(hits, key=lambda one: one.state)
     }
     new = by_state.get("new", ())
     if new:
@@ -117,11 +117,11 @@ def _verdict(cell: Cell, noun: str) -> str:
 
 
 def _findings(found: Sequence[Merged], gate: GateReport) -> Iterator[Block]:
-    for one in found:
-        finding, place = one.hit.finding, one.hit.place
+    for hit in found:
+        finding, place = hit.hit.finding, hit.hit.place
         lines = [
             f"{finding.severity} {finding.rule} {one_line(finding.message)}",
-            f"for {one_line(on(one, gate))}",
+            f"for {one_line(on(hit, gate))}",
         ]
         if place is not None:
             text = place.location.text.strip() if place.location else ""
@@ -168,7 +168,7 @@ def _rest(gate: GateReport, by_state: dict[str, tuple[Merged, ...]]) -> Iterator
     if ignored:
         yield Heading("Ignored")
         yield Bullets(
-            tuple(f"{_brief(one)} ({one_line(one.hit.finding.ignored)})" for one in ignored)
+            tuple(f"{_brief(hit)} ({one_line(hit.hit.finding.ignored)})" for hit in ignored)
         )
     known = by_state.get("known", ())
     if known:

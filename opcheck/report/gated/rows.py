@@ -20,12 +20,12 @@ def render(gate: GateReport, format_name: str) -> str:
     """As JSON lines, or as CSV with a header."""
     if format_name == "jsonl":
         return "".join(
-            json.dumps(line) + "\n" for one in gate.cells for line in _findings(gate, one)
+            json.dumps(line) + "\n" for cell in gate.cells for line in _findings(gate, cell)
         )
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows([csv_cell(value) for value in _row(one)] for one in gate.cells)
+    table.writerows([csv_cell(value) for value in _row(cell)] for cell in gate.cells)
     return text.getvalue()
 
 

@@ -17,8 +17,8 @@ from opcheck.report.gated.merged import Merged, broken, merged, on
 
 def render(gate: GateReport, _format_name: str = "sarif") -> str:
     """A log of one run."""
-    found = merged(gate)
-    names = {one.hit.finding.rule for one in found}
+    hits = merged(gate)
+    names = {hit.hit.finding.rule for hit in hits}
     rules = [page for name, page in by_id().items() if name in names]
     numbers = {page.id: number for number, page in enumerate(rules)}
     name, _, version = gate.tool.partition(" ")
@@ -45,7 +45,7 @@ def render(gate: GateReport, _format_name: str = "sarif") -> str:
             }
         ],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(one, gate, numbers[one.hit.finding.rule]) for one in found],
+        "results": [_result(hit, gate, numbers[hit.hit.finding.rule]) for hit in hits],
         "properties": {
             "models": list(gate.models),
             "targets": list(gate.targets),

@@ -133,7 +133,7 @@ def operators(report: Report) -> Markup:
 def _operator(group: CallGroup) -> Markup:
     verdict, row = group.verdict, outcome(group.verdict)
     name = f"{verdict.status}_{verdict.kind}" if verdict.kind else verdict.status
-    said = [*verdict.limitations, *verdict.advisories]
+    texts = [*verdict.limitations, *verdict.advisories]
     return tag(
         "details",
         tag(
@@ -147,7 +147,7 @@ def _operator(group: CallGroup) -> Markup:
             "div",
             tag("p", f"{verdict.because} (confidence: {verdict.confidence})"),
             _labelled("prints", tag("samp", verdict.prints) if verdict.prints else ""),
-            _labelled("statements", ", ".join(said)),
+            _labelled("statements", ", ".join(texts)),
             _labelled("evidence", ""),
             tag(
                 "ul",

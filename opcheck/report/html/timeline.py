@@ -18,13 +18,13 @@ _LISTED = 12
 def timeline(report: Report) -> Markup:
     """What is copied in all; where the calls are known, when, and by which call."""
     words = summary.transfers(report)
-    said = tag("p", f"{words[:1].upper()}{words[1:]}.", class_="soft")
+    markup = tag("p", f"{words[:1].upper()}{words[1:]}.", class_="soft")
     copying = [
         (number, call) for number, call in enumerate(report.graph) if call.to_cpu or call.to_mps
     ]
     if not copying:
-        return said
-    return joined(said, _drawing(report, copying), _table(report, copying))
+        return markup
+    return joined(markup, _drawing(report, copying), _table(report, copying))
 
 
 def _drawing(report: Report, copying: list[tuple[int, GraphCall]]) -> Markup:

@@ -32,8 +32,8 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _nccl(node: ast.expr | None, scanned: Scanned) -> Value | None:
-    found = scanned.mac.values(node) if node is not None else ()
-    named = (v for v in found if isinstance(v.constant, str) and v.constant.lower() == "nccl")
+    values = scanned.mac.values(node) if node is not None else ()
+    named = (v for v in values if isinstance(v.constant, str) and v.constant.lower() == "nccl")
     return next(named, None)
 
 

@@ -42,10 +42,10 @@ def _lacking(node: ast.AST, scanned: Scanned) -> list[str]:
         modules = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
     else:
         return []
-    found = [(module, _distribution(module)) for module in modules]
+    pairs = [(module, _distribution(module)) for module in modules]
     return [
         name
-        for module, name in found
+        for module, name in pairs
         if name
         and not scanned.once(("beside", module.partition(".")[0]), _is_beside, module, scanned)
         and not _is_asked_before(node, scanned)
