@@ -232,7 +232,7 @@ class Child:
         self._group = group and hasattr(os, "killpg")
         self._token = f"{os.getpid()}-{secrets.token_hex(8)}"
         mark = f"{os.environ.get(MARK, '')}/{self._token}"
-        self.process = subprocess.Popen(  # noqa: S603 - the caller's command
+        self.process = subprocess.Popen(
             command, env={**environment, MARK: mark}, start_new_session=self._group, **streams
         )
 

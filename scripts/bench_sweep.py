@@ -20,7 +20,7 @@ def seconds(models: list[str], jobs: int, folder: Path) -> float:
     """What the sweep takes, imports and all."""
     flags = ["--macos", "14", "--macos", "15", "--macos", "26", "--folder", str(folder), "-q"]
     start = time.perf_counter()
-    subprocess.run(  # noqa: S603 - this interpreter
+    subprocess.run(
         [sys.executable, "-m", "opcheck", "sweep", *models, *flags, "--jobs", str(jobs)],
         check=True,
         stdout=subprocess.DEVNULL,

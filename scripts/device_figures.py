@@ -110,7 +110,7 @@ def _opcheck(
 ) -> tuple[int, str, float]:
     start = time.monotonic()
     try:
-        done = subprocess.run(  # noqa: S603 - this interpreter
+        done = subprocess.run(
             [sys.executable, "-m", "opcheck", *command],
             capture_output=True,
             text=True,

@@ -61,9 +61,9 @@ def record(release: str, place: Path, samples: str) -> None:
     venv.create(place, with_pip=True)
     python = str(place / "bin" / "python")
     pip = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--no-compile"]
-    subprocess.run([*pip, f"torch=={release}", *LIBRARIES], check=True)  # noqa: S603 - releases come from the table or the user
+    subprocess.run([*pip, f"torch=={release}", *LIBRARIES], check=True)
     older = ["--older", *OLDER] if release == "2.8.0" else []
-    subprocess.run(  # noqa: S603 - as above
+    subprocess.run(
         [python, "-m", "scripts.opinfo_lists", "--samples", samples, *older],
         check=True,
         cwd=ROOT,

@@ -79,7 +79,7 @@ class Cluster:
 
     def _run(self, *arguments: str) -> None:
         self._processes.append(
-            subprocess.Popen(  # noqa: S603 - this interpreter
+            subprocess.Popen(
                 [sys.executable, "-m", "dask", *arguments],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -89,7 +89,7 @@ class Cluster:
 
 def sweep(models: list[str], folder: Path, *flags: str) -> subprocess.Popen[bytes]:
     """``opcheck sweep`` of these models into a folder."""
-    return subprocess.Popen(  # noqa: S603 - this interpreter
+    return subprocess.Popen(
         [sys.executable, "-m", "opcheck", "sweep", *models, "--folder", str(folder), "-v", *flags]
     )
 

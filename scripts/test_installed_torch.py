@@ -106,7 +106,7 @@ def environment(release: str, place: Path, *, fresh: bool) -> str:
         ],
     )
     for wanted in steps[-1:] if made else steps:
-        subprocess.run([*pip, *wanted], check=True)  # noqa: S603 - releases come from the table or the user
+        subprocess.run([*pip, *wanted], check=True)
     ready.touch()
     return python
 
@@ -129,7 +129,7 @@ def _constraints() -> str:
 
 def tests(release: str, python: str, record: Path, arguments: list[str]) -> Row:
     """Run pytest there; what it printed has been printed."""
-    torchvision, transformers = subprocess.run(  # noqa: S603 - the command is its own
+    torchvision, transformers = subprocess.run(
         [python, "-c", _INSTALLED, "torchvision", "transformers"],
         check=True,
         capture_output=True,
@@ -138,7 +138,7 @@ def tests(release: str, python: str, record: Path, arguments: list[str]) -> Row:
     record.unlink(missing_ok=True)
     quiet = ["-q", "-p", "no:cacheprovider", f"--junit-xml={record}"]
     start = time.monotonic()
-    done = subprocess.run(  # noqa: S603 - as above
+    done = subprocess.run(
         [python, "-m", "pytest", *quiet, *arguments],
         check=False,
         cwd=ROOT,

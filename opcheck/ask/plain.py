@@ -132,7 +132,7 @@ class Asker:
                 best = verdict
             if best.status == "native" or self.knowledge.resolution(op, line).status != "native":
                 break  # it gets no better: statements only ever make a verdict worse
-        assert best is not None  # noqa: S101  (there is always a call)
+        assert best is not None
         return best
 
     def _composite(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:

@@ -69,7 +69,7 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
         ) from None
     if isinstance(answer, Failure):
         raise error_of(answer)
-    assert isinstance(answer, Done)  # noqa: S101  (what _captured answers)
+    assert isinstance(answer, Done)
     return msgspec.structs.replace(answer.trace, environment=environment(request))
 
 

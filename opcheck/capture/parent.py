@@ -99,7 +99,7 @@ def capture(
         UsageError: the graph cannot be written where it was asked for.
     """
     message = ask("opcheck.capture.worker", request, progress=progress, show_output=show_output)
-    assert isinstance(message, Done)  # noqa: S101  (what that worker answers)
+    assert isinstance(message, Done)
     trace = msgspec.structs.replace(message.trace, environment=environment(request))
     if request.save_graph:
         _save(request.save_graph, trace, message.code)
@@ -144,7 +144,7 @@ def capture_many(
         message = ask(
             "opcheck.capture.shared_worker", whole, progress=progress, show_output=show_output
         )
-        assert isinstance(message, Answered)  # noqa: S101  (what that worker answers)
+        assert isinstance(message, Answered)
         captures = msgspec.json.decode(message.content, type=Captures)
         for shared in captures.shared:
             found.update((left[n], made) for n, made in of_each(shared, request, asked))
@@ -228,8 +228,8 @@ class _Heard:
             GarbledError: user code wrote where it answers.
         """
         process = child.process
-        assert process.stdin is not None  # noqa: S101  (with pipes)
-        assert process.stdout is not None  # noqa: S101
+        assert process.stdin is not None
+        assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(msgspec.json.encode(self._request))
             process.stdin.close()

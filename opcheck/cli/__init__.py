@@ -110,7 +110,7 @@ def opcheck(ctx: click.Context) -> int:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    from opcheck.cli import output  # noqa: PLC0415  (it imports what a completion does not need)
+    from opcheck.cli import output
 
     output.open_streams()
     children.heed_signals()
@@ -159,7 +159,7 @@ def _tell(text: str) -> None:
 
 def _not_written(error: OSError) -> int:
     """Say what the system refused: a disk that is full, a stream that is closed, a folder that is gone."""
-    from opcheck.cli import output  # noqa: PLC0415  (only where it is needed)
+    from opcheck.cli import output
 
     output.close()
     full = UsageError(

@@ -83,7 +83,7 @@ def shown(report: Report, name: str, *, color: str, full: bool) -> str:
     """The report as it is shown: the text as wide as the terminal, and coloured as ``--color`` says."""
     if name != "text":
         return render(report, name)
-    from opcheck.report import terminal  # noqa: PLC0415  (rich is slow to load)
+    from opcheck.report import terminal
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else terminal.WIDTH
     return terminal.render(report, color=output.color_wanted(color), width=width, full=full)

@@ -190,7 +190,7 @@ def command(
     policy = Policy(fail_on=fail_on, strict=strict, limits=dict(limit(text) for text in limits))
     ignores = config.ignores(Path.cwd())
 
-    from opcheck.pipeline import audit  # noqa: PLC0415  (a wrong flag need not wait for it)
+    from opcheck.pipeline import audit
 
     with output.progress(quiet=quiet, verbose=verbose) as progress:
         report = audit(request, lists, progress=progress, show_output=verbose, mac=memory or 0)

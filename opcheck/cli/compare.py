@@ -65,9 +65,9 @@ def command(  # noqa: D103
     output_path: str,
     **capturing: Any,
 ) -> int:
-    from opcheck.compare.parent import compare  # noqa: PLC0415  (not for --help)
-    from opcheck.compare.records import Plan  # noqa: PLC0415
-    from opcheck.report.asked import compared as page  # noqa: PLC0415
+    from opcheck.compare.parent import compare
+    from opcheck.compare.records import Plan
+    from opcheck.report.asked import compared as page
 
     lists = load()
     line = requested.release_of(None, lists)

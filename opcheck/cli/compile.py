@@ -86,11 +86,11 @@ def command(  # noqa: D103
     format_name: str | None,
     output_path: str,
 ) -> int:
-    from opcheck.capture.request import CaptureRequest  # noqa: PLC0415  (not for --help)
-    from opcheck.compile import plan  # noqa: PLC0415
-    from opcheck.compile.parent import compile_variants  # noqa: PLC0415
-    from opcheck.compiled import report  # noqa: PLC0415
-    from opcheck.report.asked import compiled as page  # noqa: PLC0415
+    from opcheck.capture.request import CaptureRequest
+    from opcheck.compile import plan
+    from opcheck.compile.parent import compile_variants
+    from opcheck.compiled import report
+    from opcheck.report.asked import compiled as page
 
     lists = load()
     line = requested.release_of(torch, lists)
@@ -104,11 +104,11 @@ def command(  # noqa: D103
         # What a Mac would compile is traced on the CPU.
         variants = tuple(variant for variant in variants if not variant.metal)
     if check_metal:
-        from opcheck.compile.check import clang  # noqa: PLC0415
+        from opcheck.compile.check import clang
 
         clang.available()
     if run_metal:
-        from opcheck.compile.execute import compiler  # noqa: PLC0415
+        from opcheck.compile.execute import compiler
 
         compiler.prepare()
         variants = plan.with_kernels_run(variants)
@@ -130,7 +130,7 @@ def command(  # noqa: D103
         compiled = clang.checked(compiled)
     found = report(compiled, Target(torch=line, macos=system), lists, f"opcheck {__version__}")
     if emit_metal:
-        from opcheck.compile.emit import emit  # noqa: PLC0415
+        from opcheck.compile.emit import emit
 
         output.note(f"{emit(compiled, emit_metal)} written to {emit_metal}")
     asking.deliver(found, page.document, format_name, output_path)

@@ -80,7 +80,7 @@ def _fixed(*values: str) -> _Values:
 
 
 def _releases(*_at: object) -> list[str]:
-    from opcheck.oplists.registrations import data_directory  # noqa: PLC0415  (only where asked)
+    from opcheck.oplists.registrations import data_directory
 
     text = (data_directory() / "releases.yaml").read_text(encoding="utf-8")
     found = re.findall(r'^ +line: "?([\d.]+)', text, re.MULTILINE)
@@ -88,7 +88,7 @@ def _releases(*_at: object) -> list[str]:
 
 
 def _systems(*_at: object) -> list[str]:
-    from opcheck.versions import MACOS_MAJORS  # noqa: PLC0415
+    from opcheck.versions import MACOS_MAJORS
 
     return [str(major) for major in reversed(MACOS_MAJORS)]
 
@@ -98,14 +98,14 @@ def _range_of(single: Callable[..., list[str]]) -> _Values:
 
 
 def _dtypes(*_at: object) -> Iterable[str]:
-    from opcheck.names import DTYPES  # noqa: PLC0415
+    from opcheck.names import DTYPES
 
     return DTYPES
 
 
 def _some_dtypes(_context: click.Context, incomplete: str) -> list[str]:
     """Of a list with commas the last."""
-    from opcheck.capture.request import PRECISIONS  # noqa: PLC0415
+    from opcheck.capture.request import PRECISIONS
 
     before = incomplete[: incomplete.rfind(",") + 1]
     return [f"{before}{name}" for name in PRECISIONS if name not in before.split(",")]
@@ -123,9 +123,9 @@ def _target(_context: click.Context, incomplete: str) -> list[str]:
 
 
 def _operators(_context: click.Context, incomplete: str) -> list[str]:
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
-    from opcheck.oplists.registrations import data_directory  # noqa: PLC0415
+    from opcheck.oplists.registrations import data_directory
 
     # The registrations are JSON; all of the lists take five times as long to load.
     folder = data_directory() / "registrations"
@@ -144,26 +144,26 @@ def _operators(_context: click.Context, incomplete: str) -> list[str]:
 
 
 def _rules(_context: click.Context, incomplete: str) -> list[str]:
-    from opcheck import catalogue, remedies  # noqa: PLC0415
+    from opcheck import catalogue, remedies
 
     every = [*catalogue.by_id(), *remedies.BY_ID, "schema"]
     return [name.lower() if incomplete[:1] == "o" else name for name in every]
 
 
 def _scan_rules(*_at: object) -> Iterable[str]:
-    from opcheck.scan.rules import BY_ID  # noqa: PLC0415
+    from opcheck.scan.rules import BY_ID
 
     return BY_ID
 
 
 def _limits(*_at: object) -> list[str]:
-    from opcheck.gate.policy import LIMITS  # noqa: PLC0415
+    from opcheck.gate.policy import LIMITS
 
     return [f"{name}=" for name in LIMITS]
 
 
 def _backends(*_at: object) -> Iterable[str]:
-    from opcheck.compile.plan import BACKENDS  # noqa: PLC0415
+    from opcheck.compile.plan import BACKENDS
 
     return BACKENDS
 
@@ -249,7 +249,7 @@ def _environments(*_at: object) -> list[str]:
 
 def _names(table: str, *keys: str) -> list[str]:
     """What the first of the keys holds in each entry of a table of the configuration."""
-    from opcheck.cli import config  # noqa: PLC0415
+    from opcheck.cli import config
 
     entries = config.table(Path.cwd())[0].get(table)
     found: list[object] = []

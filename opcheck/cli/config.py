@@ -110,7 +110,7 @@ def ignores(directory: Path) -> Ignores:
     content, where = table(directory)
     entries: tuple[Entry, ...] = ()
     if "ignore" in content:
-        from opcheck.gate.settings import ignored  # noqa: PLC0415  (only where there is one)
+        from opcheck.gate.settings import ignored
 
         entries = ignored(content["ignore"], where)
     return Ignores(entries, today=today(), root=directory)
@@ -141,7 +141,7 @@ def _keys(options: Iterable[click.Parameter]) -> dict[str, click.Option]:
 
 def _known_elsewhere() -> set[str]:
     """The keys of all verbs, and the tables."""
-    from opcheck.gate.settings import TABLES  # noqa: PLC0415  (only where a key is not a flag's)
+    from opcheck.gate.settings import TABLES
 
     commands = [import_module(f"opcheck.cli.{verb}").command for verb in _VERBS]
     return {key for command in commands for key in _keys(command.params)} | {*TABLES, *_OWN_TABLES}

@@ -60,8 +60,8 @@ def command(
     elif len(what) != 2:
         raise _misused("give two releases or two reports, or one MODEL with --from and --to")
     elif not is_of_releases:
-        from opcheck.changes import saved  # noqa: PLC0415  (not for --help)
-        from opcheck.changes.compare import compare  # noqa: PLC0415
+        from opcheck.changes import saved
+        from opcheck.changes.compare import compare
 
         comparison = compare(*map(saved.read, what))
     else:
@@ -80,10 +80,10 @@ def _misused(message: str) -> UsageError:
 
 
 def _targets(model: str, before: str, after: str, captured: dict[str, Any]) -> Comparison:
-    from opcheck.changes.compare import compare  # noqa: PLC0415  (not for --help)
-    from opcheck.changes.records import side_of  # noqa: PLC0415
-    from opcheck.cli import requested, targets  # noqa: PLC0415
-    from opcheck.oplists.registrations import load  # noqa: PLC0415
+    from opcheck.changes.compare import compare
+    from opcheck.changes.records import side_of
+    from opcheck.cli import requested, targets
+    from opcheck.oplists.registrations import load
 
     lists = load()
     pair = targets.parse(before, "--from", lists), targets.parse(after, "--to", lists)
@@ -96,8 +96,8 @@ def _targets(model: str, before: str, after: str, captured: dict[str, Any]) -> C
 
 
 def _deliver(found: Comparison, level: str, format_name: str | None, output_path: str) -> int:
-    from opcheck.changes.compare import worse  # noqa: PLC0415  (not for --help)
-    from opcheck.report.asked import changes  # noqa: PLC0415
+    from opcheck.changes.compare import worse
+    from opcheck.report.asked import changes
 
     if level == "regressions":
         raise UsageError(
@@ -120,9 +120,9 @@ def _releases(
     fail_on: str | None,
     where: tuple[str | None, str],
 ) -> int:
-    from opcheck.ask.diff import REGRESSIONS  # noqa: PLC0415  (not for --help)
-    from opcheck.ask.diff import diff as ask  # noqa: PLC0415
-    from opcheck.report.asked import diff  # noqa: PLC0415
+    from opcheck.ask.diff import REGRESSIONS
+    from opcheck.ask.diff import diff as ask
+    from opcheck.report.asked import diff
 
     if fail_on not in {None, "regressions", "never"}:
         raise UsageError(

@@ -44,11 +44,11 @@ def command(
     output_path: str,
 ) -> int:
     """Write the diagnosis; 1 where something as severe as --fail-on is wrong."""
-    from opcheck.doctor import environment as facts  # noqa: PLC0415  (not for --help)
-    from opcheck.doctor.examine import examine  # noqa: PLC0415
-    from opcheck.doctor.gather import gather as look  # noqa: PLC0415
-    from opcheck.oplists.registrations import load  # noqa: PLC0415
-    from opcheck.report.asked import doctor as page  # noqa: PLC0415
+    from opcheck.doctor import environment as facts
+    from opcheck.doctor.examine import examine
+    from opcheck.doctor.gather import gather as look
+    from opcheck.oplists.registrations import load
+    from opcheck.report.asked import doctor as page
 
     if gather and (from_path or script or requirements or format_name):
         raise UsageError(

@@ -17,13 +17,13 @@ SCHEMA = "schema"
 @click.argument("rule_id", metavar="[ID|schema]", required=False)
 def command(rule_id: str | None) -> int:
     """Print the page of one rule or remedy, or a line for each."""
-    from opcheck import catalogue, remedies  # noqa: PLC0415  (not for --help)
+    from opcheck import catalogue, remedies
 
     if rule_id is None:
         output.emit("\n".join(_all()))
         return 0
     if rule_id.lower() == SCHEMA:
-        from opcheck.report import schema  # noqa: PLC0415
+        from opcheck.report import schema
 
         output.emit(schema.text())
         return 0
@@ -45,7 +45,7 @@ def command(rule_id: str | None) -> int:
 
 def _all() -> Iterator[str]:
     """The rules by the verb that finds them, the remedies, and what else has a page."""
-    from opcheck import catalogue, remedies  # noqa: PLC0415  (not for --help)
+    from opcheck import catalogue, remedies
 
     for title, rules in catalogue.groups().items():
         yield title

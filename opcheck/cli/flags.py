@@ -26,7 +26,7 @@ class Configured(click.Command):
 
     def defaults(self) -> dict[str, object]:
         """What the file of the working directory says of them, by the parameters' names."""
-        from opcheck.cli import config  # noqa: PLC0415  (a verb without a configuration is quicker)
+        from opcheck.cli import config
 
         return config.read(self.params, Path.cwd())
 

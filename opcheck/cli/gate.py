@@ -101,8 +101,8 @@ def command(
     plan = _plan(ctx, names, given, lists)
     known = _baseline(given["baseline"], may_be_missing=update_baseline)
 
-    from opcheck.gate import assemble  # noqa: PLC0415  (a wrong flag need not wait for it)
-    from opcheck.report.gated import render  # noqa: PLC0415
+    from opcheck.gate import assemble
+    from opcheck.report.gated import render
 
     policies = _policies(ctx, given)
     whole = not names and not given["environment"] and not _own_targets(ctx)
@@ -212,7 +212,7 @@ def _results(
     plan: Settings, given: dict[str, Any], *, quiet: bool
 ) -> tuple[dict[str, Result], bool]:
     """What each model came to, by name, and whether somebody interrupted."""
-    from opcheck.gate.run import run  # noqa: PLC0415  (a wrong flag need not wait for it)
+    from opcheck.gate.run import run
 
     every = [_job(model, plan, given) for model in plan.models]
     results = {job.name: result for job in every if (result := kept(job)) is not None}
@@ -290,6 +290,6 @@ def _baseline(file: str, *, may_be_missing: bool) -> Baseline | None:
 
 
 def _step_summary(report: GateReport) -> str:
-    from opcheck.report.gated import github  # noqa: PLC0415  (only in such a step)
+    from opcheck.report.gated import github
 
     return github.step_summary(report)

@@ -22,8 +22,8 @@ def command(
     output_path: str,
 ) -> int:
     """Write the steps of every overload that is meant."""
-    from opcheck.ask.history import history as ask  # noqa: PLC0415  (not for --help)
-    from opcheck.report.asked import history  # noqa: PLC0415
+    from opcheck.ask.history import history as ask
+    from opcheck.report.asked import history
 
     asking.deliver(ask(query, macos, dtype), history.document, format_name, output_path)
     return 0

@@ -15,7 +15,7 @@ from opcheck.cli import VERBS, asking, flags, output, repro
 @flags.output("Write it there, not to stdout.")
 def command(source: str, which: str | None, output_path: str, **captured: Any) -> int:
     """Write the text; 3 where its program could not be checked."""
-    from opcheck.repro import issue  # noqa: PLC0415  (not for --help)
+    from opcheck.repro import issue
 
     chosen = repro.chosen_finding(source, which, **captured)
     if chosen is None:

@@ -46,7 +46,7 @@ def info() -> int:
 @_directory
 def lint(directory: Path | None) -> int:
     """Check them."""
-    from opcheck.oplists.lint import lint as check  # noqa: PLC0415  (only this verb needs it)
+    from opcheck.oplists.lint import lint as check
 
     output.emit(f"{plural(check(directory), 'statement')}: no problem")
     return 0
@@ -63,7 +63,7 @@ def lint(directory: Path | None) -> int:
 @_directory
 def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
     """Show what they change, or write it."""
-    from opcheck.oplists import merging  # noqa: PLC0415  (only this verb needs it)
+    from opcheck.oplists import merging
 
     directory = directory or data_directory()
     found = merging.review(proposal, directory)
@@ -88,7 +88,7 @@ def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
 def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) -> int:
     """Read each wheel in turn."""
     try:
-        from opcheck.oplists import wheel  # noqa: PLC0415  (needs an extra)
+        from opcheck.oplists import wheel
     except ModuleNotFoundError as error:
         if error.name not in {"lief", "capstone", "numpy"}:
             raise

@@ -22,7 +22,7 @@ def command(
     *, torch: str | None, macos: str | None, format_name: str | None, output_path: str
 ) -> int:
     """Write one row an operator overload."""
-    from opcheck.report.matrix import render  # noqa: PLC0415  (not for --help)
+    from opcheck.report.matrix import render
 
     name = asking.chosen(format_name, output_path, FORMATS)
     with output.progress(quiet=False, verbose=False) as progress:

@@ -48,7 +48,7 @@ def command(
     """Read the logs, write the report, return the exit code."""
     texts = [(name if name != "-" else "stdin", _text(name)) for name in logs]
 
-    from opcheck.observe.log_report import read  # noqa: PLC0415  (a wrong flag need not wait for it)
+    from opcheck.observe.log_report import read
 
     report = read(texts, load(), torch=torch, macos=macos)
     asking.deliver_report(report, format_name, output_path, color=color, full=verbose)

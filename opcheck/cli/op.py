@@ -28,8 +28,8 @@ def command(  # noqa: D103
     format_name: str | None,
     output_path: str,
 ) -> int:
-    from opcheck.ask.answer import answer  # noqa: PLC0415  (not for --help)
-    from opcheck.report.asked import op  # noqa: PLC0415
+    from opcheck.ask.answer import answer
+    from opcheck.report.asked import op
 
     found = answer(query, torch, macos, dtype)
     asking.deliver(found, op.document, format_name, output_path)

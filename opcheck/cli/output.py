@@ -99,7 +99,7 @@ def step_summary(report: Report, format_name: str) -> None:
     """
 
     def text() -> str:
-        from opcheck.report import github  # noqa: PLC0415  (only in such a step)
+        from opcheck.report import github
 
         return github.step_summary(report)
 
@@ -134,8 +134,8 @@ def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None] | 
     elif verbose:
         yield note
     elif sys.stderr.isatty():
-        from rich.console import Console  # noqa: PLC0415  (only where it is seen)
-        from rich.text import Text  # noqa: PLC0415
+        from rich.console import Console
+        from rich.text import Text
 
         with Console(stderr=True).status("starting") as status:
             # Not the text alone: rich reads [red] and [/] in it as markup.

@@ -75,10 +75,10 @@ def command(  # noqa: D103
     format_name: str | None,
     output_path: str,
 ) -> int:
-    from opcheck import evidence  # noqa: PLC0415  (not for --help)
-    from opcheck.probe import parent, records  # noqa: PLC0415
-    from opcheck.report.asked import FORMATS, write  # noqa: PLC0415
-    from opcheck.report.asked import probed as page  # noqa: PLC0415
+    from opcheck import evidence
+    from opcheck.probe import parent, records
+    from opcheck.report.asked import FORMATS, write
+    from opcheck.report.asked import probed as page
 
     path = Path(output_path) if output_path not in flags.STDOUT else None
     is_evidence = path is not None and path.suffix.lower() in _FILES

@@ -93,8 +93,8 @@ def _emulated(
     strict: bool,
 ) -> tuple[Report, int]:
     """The report of the emulated run, and the program's own exit code."""
-    from opcheck.emulator.parent import run  # noqa: PLC0415  (one of two)
-    from opcheck.emulator.request import RunRequest  # noqa: PLC0415
+    from opcheck.emulator.parent import run
+    from opcheck.emulator.request import RunRequest
 
     lists = load()
     line = requested.release_of(asked[0], lists)
@@ -125,8 +125,8 @@ def _observed(
     Raises:
         UsageError: another release or macOS was asked for than the Mac has.
     """
-    from opcheck.observe.parent import run  # noqa: PLC0415  (one of two)
-    from opcheck.observe.request import ObserveRequest  # noqa: PLC0415
+    from opcheck.observe.parent import run
+    from opcheck.observe.request import ObserveRequest
 
     if any(asked):
         raise UsageError(

@@ -45,7 +45,7 @@ def chosen_finding(source: str, which: str | None, **captured: Any) -> Chosen | 
     Raises:
         UsageError: there is no such finding, or it is about no one call.
     """
-    from opcheck.repro import saved  # noqa: PLC0415  (not for --help)
+    from opcheck.repro import saved
 
     report = _report(source, **captured)
     if which is None:
@@ -63,13 +63,13 @@ def chosen_finding(source: str, which: str | None, **captured: Any) -> Chosen | 
 
 
 def _report(source: str, **captured: Any) -> Saved:
-    from opcheck.repro import saved  # noqa: PLC0415  (not for --help)
+    from opcheck.repro import saved
 
     if Path(source).suffix in _SUFFIXES:
         return saved.read(source)
-    from opcheck import pipeline  # noqa: PLC0415
-    from opcheck.cli import requested  # noqa: PLC0415
-    from opcheck.oplists.registrations import load  # noqa: PLC0415
+    from opcheck import pipeline
+    from opcheck.cli import requested
+    from opcheck.oplists.registrations import load
 
     lists = load()
     line = requested.release_of(captured.pop("torch"), lists)
@@ -84,7 +84,7 @@ def _report(source: str, **captured: Any) -> Saved:
 
 def _listing(report: Saved) -> str:
     """The findings by their numbers, and which of them a program can be written for."""
-    from opcheck.repro.saved import every  # noqa: PLC0415  (not for --help)
+    from opcheck.repro.saved import every
 
     lines = [f"{report.model}: torch {report.torch}, macOS {report.target['macos']}"]
     for choice in every(report):
@@ -98,7 +98,7 @@ def _listing(report: Saved) -> str:
 
 def tried(chosen: Chosen) -> Tried:
     """The program for a finding, tried."""
-    from opcheck.repro.check import make  # noqa: PLC0415  (not for --help)
+    from opcheck.repro.check import make
 
     with output.progress(quiet=False, verbose=False) as progress:
         if progress is not None:

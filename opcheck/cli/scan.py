@@ -77,11 +77,11 @@ def command(
     output_path: str,
 ) -> int:
     """Write the findings, file by file; 3 where a file could not be read and nothing else fails."""
-    from opcheck.ask.targets import macos_of, release_of  # noqa: PLC0415  (not for --help)
-    from opcheck.oplists.registrations import load  # noqa: PLC0415
-    from opcheck.scan import baseline as known  # noqa: PLC0415
-    from opcheck.scan.engine import scan  # noqa: PLC0415
-    from opcheck.versions import Target, Version  # noqa: PLC0415
+    from opcheck.ask.targets import macos_of, release_of
+    from opcheck.oplists.registrations import load
+    from opcheck.scan import baseline as known
+    from opcheck.scan.engine import scan
+    from opcheck.versions import Target, Version
 
     if not paths:
         raise UsageError(
@@ -124,14 +124,14 @@ def _ignores() -> tuple[Entry, ...]:
     tables, where = config.table(Path.cwd())
     if "ignore" not in tables:
         return ()
-    from opcheck.gate.settings import ignored  # noqa: PLC0415  (it knows all rules)
+    from opcheck.gate.settings import ignored
 
     return ignored(tables["ignore"], where)
 
 
 def _deliver(found: ScanReport, format_name: str | None, output_path: str) -> None:
-    from opcheck.report import scanned  # noqa: PLC0415  (not for --help)
-    from opcheck.report.asked import scan as page  # noqa: PLC0415
+    from opcheck.report import scanned
+    from opcheck.report.asked import scan as page
 
     name = asking.chosen(format_name, output_path, _FORMATS)
     if name in scanned.FORMATS:

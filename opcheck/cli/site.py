@@ -43,7 +43,7 @@ def command() -> None:
 @flags.quiet()
 def build(*, folder: Path, swept: Path | None, quiet: bool) -> int:
     """Write the pages."""
-    from opcheck.site.build import build as written  # noqa: PLC0415  (not for --help)
+    from opcheck.site.build import build as written
 
     with output.progress(quiet=quiet, verbose=False) as progress:
         pages = written(folder, swept, progress=_now_and_then(progress))

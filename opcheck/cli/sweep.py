@@ -132,12 +132,12 @@ def sweep_models(
     for text in asked.left_out if verbose else ():
         output.note(f"left out: {text}")
 
-    from opcheck.sweep import tables  # noqa: PLC0415  (a wrong flag need not wait for it)
-    from opcheck.sweep.engine import Engine  # noqa: PLC0415
-    from opcheck.sweep.folder import Folder  # noqa: PLC0415
-    from opcheck.sweep.models import models as named  # noqa: PLC0415
-    from opcheck.sweep.plan import plan  # noqa: PLC0415
-    from opcheck.sweep.run import sweep  # noqa: PLC0415
+    from opcheck.sweep import tables
+    from opcheck.sweep.engine import Engine
+    from opcheck.sweep.folder import Folder
+    from opcheck.sweep.models import models as named
+    from opcheck.sweep.plan import plan
+    from opcheck.sweep.run import sweep
 
     # A list of models that is wrong leaves no folder behind.
     found = named(models)
@@ -184,7 +184,7 @@ def sweep_models(
 def report(*, folder: str, format_name: str | None, output_path: str) -> int:
     """Write the report."""
     _needs("local", "")
-    from opcheck.report.swept import render  # noqa: PLC0415
+    from opcheck.report.swept import render
 
     name = asking.chosen(format_name, output_path, ("markdown", "html"))
     asking.put(render(Path(folder), name), output_path)
@@ -212,16 +212,16 @@ def _needs(backend: str, scheduler: str) -> None:
 @contextlib.contextmanager
 def _progress(*, quiet: bool, verbose: bool) -> Iterator[Tell]:
     """A bar with an estimate on a terminal, a line for each model with ``-v``, else losses alone."""
-    import sys  # noqa: PLC0415
+    import sys
 
     if verbose or quiet or not sys.stderr.isatty():
         yield _lines(verbose=verbose)
         return
-    from rich.console import Console  # noqa: PLC0415  (only where it is seen)
-    from rich.markup import escape  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-    from rich.progress import Progress as Bar  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+    from rich.text import Text
 
     columns = (
         BarColumn(),

@@ -59,7 +59,7 @@ def reports(
     Raises:
         OpcheckError: as an audit does.
     """
-    from opcheck.many import audit_many  # noqa: PLC0415  (a wrong flag need not wait for it)
+    from opcheck.many import audit_many
 
     with output.progress(quiet=quiet, verbose=verbose) as progress:
         return audit_many(request, targets, lists, progress=progress, show_output=verbose)

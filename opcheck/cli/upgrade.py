@@ -59,13 +59,13 @@ def command(
     **captured: Any,
 ) -> int:
     """Write where to go; 3 where the model's run broke off."""
-    from opcheck import ranges  # noqa: PLC0415  (not for --help)
-    from opcheck.changes import upgrade  # noqa: PLC0415
-    from opcheck.cli import requested, targets  # noqa: PLC0415
-    from opcheck.oplists.registrations import load  # noqa: PLC0415
-    from opcheck.report.asked import FORMATS, write  # noqa: PLC0415
-    from opcheck.report.asked import upgrade as page  # noqa: PLC0415
-    from opcheck.versions import Target  # noqa: PLC0415
+    from opcheck import ranges
+    from opcheck.changes import upgrade
+    from opcheck.cli import requested, targets
+    from opcheck.oplists.registrations import load
+    from opcheck.report.asked import FORMATS, write
+    from opcheck.report.asked import upgrade as page
+    from opcheck.versions import Target
 
     lists = load()
     line = requested.release_of(torch or _installed(lists), lists)
@@ -87,7 +87,7 @@ def command(
 
 def _installed(lists: OpLists) -> str | None:
     """The installed torch, where there is a list for it; None: the newest list."""
-    from opcheck.cli import requested  # noqa: PLC0415  (not for --help)
+    from opcheck.cli import requested
 
     try:
         return str(requested.release_of(metadata.version("torch"), lists))

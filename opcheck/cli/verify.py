@@ -86,7 +86,7 @@ def _predicted(name: str, seen: told.Told, inputs: tuple[str, ...], lists: OpLis
             context=name,
             hint="a .json or .yaml report of opcheck audit, or a model such as file.py:attribute",
         )
-    from opcheck.pipeline import audit  # noqa: PLC0415  (a report needs no capture)
+    from opcheck.pipeline import audit
 
     target = seen.target
     request = CaptureRequest(

@@ -44,7 +44,7 @@ def compare(
     limit = request.memory_limit or (0.0 if plan.device == "cpu" else _NO_LIMIT)
     whole = msgspec.structs.replace(request, plan=msgspec.to_builtins(plan), memory_limit=limit)
     answer = ask("opcheck.compare.worker", whole, progress=progress, show_output=show_output)
-    assert isinstance(answer, Answered)  # noqa: S101  (what that worker answers)
+    assert isinstance(answer, Answered)
     comparison = msgspec.json.decode(answer.content, type=Comparison)
     if comparison.reproducer is None or not comparison.reproducer.path:
         return comparison

@@ -88,7 +88,7 @@ class Tally:
         for (op, kind, site, pattern, phase), one in self._wrong.items():
             name = next(iter(one.modules)) if len(one.modules) == 1 else pattern
             worst = one.judged.worst
-            assert one.judged.dtype is not None  # noqa: S101 - what was wrong has one
+            assert one.judged.dtype is not None
             yield Wrong(
                 op=op,
                 kind=kind,  # type: ignore[arg-type]  # it was one before it was a key

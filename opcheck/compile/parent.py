@@ -39,5 +39,5 @@ def compile_variants(
             time_limit=_REST + len(plan.variants) * plan.seconds,
         )
         answer = ask("opcheck.compile.worker", whole, progress=progress, show_output=show_output)
-    assert isinstance(answer, Answered)  # noqa: S101  (what that worker answers)
+    assert isinstance(answer, Answered)
     return msgspec.json.decode(answer.content, type=Compiled)

@@ -100,7 +100,7 @@ def _sysctl(name: str) -> str:
     """What the kernel says; empty: it does not know the name."""
     try:
         # In full: a program that was started by launchd may not have it in its PATH.
-        done = subprocess.run(  # noqa: S603  (a constant program and constant names)
+        done = subprocess.run(
             ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, timeout=10, check=True
         )
     except (OSError, subprocess.SubprocessError):

@@ -54,7 +54,7 @@ def run(
             if not running:
                 return
             for answers in wait(list(running)):
-                assert isinstance(answers, Connection)  # noqa: S101  (what was given to wait)
+                assert isinstance(answers, Connection)
                 _hear(running, answers, done, say)
     finally:
         for left in running.values():

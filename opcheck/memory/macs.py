@@ -58,7 +58,7 @@ def fits(target: Target, moments: Sequence[Moment]) -> Iterator[tuple[MacFit, in
 def ratio(name: str, target: Target) -> float:
     """The default of a watermark (HIGH, LOW) of the release, as a multiple of the working set."""
     variable = explain(f"PYTORCH_MPS_{name}_WATERMARK_RATIO", str(target.torch)).variable
-    assert variable is not None  # noqa: S101  (environment.yaml: every release reads it)
+    assert variable is not None
     return float(variable.default)
 
 

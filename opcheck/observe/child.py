@@ -130,7 +130,7 @@ def _asked(*command: str) -> str:
     """What a tool of macOS prints; empty where there is none."""
     if shutil.which(command[0]) is None:
         return ""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 

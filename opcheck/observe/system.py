@@ -69,10 +69,8 @@ def system(
     line = parse_torch(torch, _known(lists)) if torch else _line(written, seen, lists, notes)
     release = lists.release(str(line))
     minimum = Version.parse(release.minimum_macos)
-    if macos:
-        version = parse_macos(macos, minimum, line)
-    else:
-        version = _macos(_first(_MACOS, text), minimum, notes)
+    logged = _first(_MACOS, text)
+    version = parse_macos(macos, minimum, line) if macos else _macos(logged, minimum, notes)
     raised = any(sighting.kind == "no_kernel" for sighting in seen)
     fell = any(_needs_the_variable(sighting, str(line), lists) for sighting in seen)
     target = Target(torch=line, macos=version, cpu_fallback=fell and not raised)

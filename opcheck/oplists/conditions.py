@@ -348,7 +348,7 @@ def _comprehension(node: ast.GeneratorExp | ast.ListComp, values: Mapping[str, A
 def _bind(target: ast.expr, item: Any) -> dict[str, Any]:
     if isinstance(target, ast.Name):
         return {target.id: item}
-    assert isinstance(target, ast.Tuple)  # noqa: S101  (_targets has checked it)
+    assert isinstance(target, ast.Tuple)
     names = [name.id for name in target.elts if isinstance(name, ast.Name)]
     return dict(zip(names, _bounded(item), strict=True))
 

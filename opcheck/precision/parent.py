@@ -49,7 +49,7 @@ def compare(
             "num_hidden_layers=2",
         )
     answer = ask("opcheck.precision.worker", request, progress=progress, show_output=show_output)
-    assert isinstance(answer, Compared)  # noqa: S101  (what that worker answers)
+    assert isinstance(answer, Compared)
     return answer.precision
 
 

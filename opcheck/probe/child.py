@@ -89,7 +89,7 @@ class Child:
             stderr=self._printed,
         )
         child, answers = self._child, self._child.process.stdout
-        assert answers is not None  # noqa: S101 - with pipes
+        assert answers is not None
         lines = Lines(answers.fileno(), lambda: child.alive)
         self._answers = Answers[Answer](lines, Answer)
         answer, how = self._ask(self._setup, _START)
@@ -138,10 +138,10 @@ class Child:
 
     def _ask(self, request: Setup | Task, seconds: float) -> tuple[Answer | None, str]:
         """The answer; else how the process ended, which then is no more."""
-        assert self._child is not None  # noqa: S101 - it was started
-        assert self._answers is not None  # noqa: S101
+        assert self._child is not None
+        assert self._answers is not None
         stdin = self._child.process.stdin
-        assert stdin is not None  # noqa: S101 - with pipes
+        assert stdin is not None
         with contextlib.suppress(BrokenPipeError):
             stdin.write(msgspec.json.encode(request) + b"\n")
             stdin.flush()

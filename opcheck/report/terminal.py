@@ -83,7 +83,7 @@ def render(report: Report, *, color: bool = False, width: int = WIDTH, full: boo
         _heading(out, title)
         for line in lines:
             _indented(out, line, 2)
-    assert isinstance(out.file, io.StringIO)  # noqa: S101  (made above)
+    assert isinstance(out.file, io.StringIO)
     return for_log("\n".join(line.rstrip() for line in out.file.getvalue().split("\n")))
 
 

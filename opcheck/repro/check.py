@@ -76,8 +76,8 @@ def make(chosen: Chosen) -> Tried:
         UsageError: the report may come from anybody, and no program of ours calls such an operator.
     """
     calls = chosen.calls
-    assert calls is not None  # noqa: S101  (the caller has asked)
-    assert calls.example is not None  # noqa: S101
+    assert calls is not None
+    assert calls.example is not None
     _check_namespace(calls.op)
     _check_files(calls.op, calls.example.arguments)
     installed = f"torch {chosen.report.capture.installed_torch or 'that is installed here'}"
@@ -185,7 +185,7 @@ def _schema(op: str) -> tuple[tuple[Parameter, ...], str]:
 def _emulate(chosen: Chosen, path: Path) -> _Emulated:
     """Whether ``opcheck run`` finds the same verdict on the same operator."""
     report, calls = chosen.report, chosen.calls
-    assert calls is not None  # noqa: S101  (see make)
+    assert calls is not None
     answer = path.with_suffix(".json")
     code, _, error = _run(
         [

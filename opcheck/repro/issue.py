@@ -33,7 +33,7 @@ def write(chosen: Chosen, tried: Tried) -> Issue:
 
 def _where(chosen: Chosen) -> tuple[str, str]:
     report, calls = chosen.report, chosen.calls
-    assert calls is not None  # noqa: S101  (the caller has asked)
+    assert calls is not None
     if _is_missing(chosen):
         op = calls.named or calls.op
         said = not_implemented(op, Version.parse(report.torch), report.op_lists.commit)
@@ -57,7 +57,7 @@ def _is_missing(chosen: Chosen) -> bool:
 
 def _body(chosen: Chosen, tried: Tried) -> Iterator[str]:
     report, calls, finding = chosen.report, chosen.calls, chosen.finding
-    assert calls is not None  # noqa: S101  (see _where)
+    assert calls is not None
     op = calls.named or calls.op
     # Headings as in PyTorch's own form.
     yield from ("### 🐛 Describe the bug", "")
@@ -98,7 +98,7 @@ def _fenced(text: str, language: str = "") -> Iterator[str]:
 
 def _what(chosen: Chosen) -> str:
     calls = chosen.calls
-    assert calls is not None  # noqa: S101  (see _where)
+    assert calls is not None
     if chosen.silent:
         return "gives a wrong result, without an error,"
     if calls.status == "fallback":

@@ -54,8 +54,8 @@ def write(
         checked: what was and was not tried, a line each.
     """
     calls = chosen.calls
-    assert calls is not None  # noqa: S101  (the caller has asked)
-    assert calls.example is not None  # noqa: S101
+    assert calls is not None
+    assert calls.example is not None
     body = [
         *_header(chosen, expected, checked),
         "import sys",

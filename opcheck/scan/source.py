@@ -179,7 +179,7 @@ def parse(text: str, shown: str) -> ast.Module:
     except (ValueError, MemoryError, RecursionError) as error:
         message = str(error) or type(error).__name__
         raise UnreadableError(problem("syntax_error", message, shown)) from error
-    assert isinstance(tree, ast.Module)  # noqa: S101  (what these flags give)
+    assert isinstance(tree, ast.Module)
     return tree
 
 

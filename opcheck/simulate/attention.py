@@ -24,7 +24,7 @@ def needs_grad(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
-def _on_metal(target: Target, contiguous: bool, drops: bool) -> bool:  # noqa: FBT001 - details
+def _on_metal(target: Target, contiguous: bool, drops: bool) -> bool:
     """Of inputs of which autograd records nothing."""
     if not _V2_5 <= target.torch < _V2_12:
         return target.torch >= _V2_12
@@ -66,7 +66,7 @@ def scaled_dot_product_attention(ask: Questions) -> Callable[..., Tensor]:
         value: Tensor,
         attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
-        is_causal: bool = False,  # noqa: FBT001, FBT002 - the operator's schema
+        is_causal: bool = False,
         *,
         scale: float | None = None,
         enable_gqa: bool = False,
@@ -129,7 +129,7 @@ def math_before_2_5(
     value: Tensor,
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
-    is_causal: bool = False,  # noqa: FBT001, FBT002 - the operator's schema
+    is_causal: bool = False,
     _dropout_mask: Tensor | None = None,
     *,
     scale: float | None = None,

@@ -228,8 +228,8 @@ def autocast_of(
         self: Any,
         device_type: str,
         dtype: torch.dtype | None = None,
-        enabled: bool = True,  # noqa: FBT001, FBT002 - torch's signature
-        cache_enabled: bool | None = None,  # noqa: FBT001
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
     ) -> None:
         if device_type != "mps":
             init(self, device_type, dtype, enabled, cache_enabled)

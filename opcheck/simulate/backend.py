@@ -114,7 +114,7 @@ class _Generator(torch.Generator):
 _group_by_cpp_device = torch._C._group_tensors_by_device_and_dtype
 
 
-def _group(lists: Any, with_indices: Any = False) -> dict[Any, Any]:  # noqa: FBT002 - torch's signature
+def _group(lists: Any, with_indices: Any = False) -> dict[Any, Any]:
     """By the device that Python sees: C++ takes a simulated tensor for one of the CPU (torch/nn/utils/clip_grad.py)."""
     return {
         (next(t.device for t in group[0][0] if t is not None), dtype): group

@@ -32,7 +32,7 @@ def composite(op: Any, *args: Any, **kwargs: Any) -> Any:
 # -- normalization ------------------------------------------------------------------------------------------
 
 
-def _fused_rms_norm(target: Target, plain: bool) -> str:  # noqa: FBT001 - a detail
+def _fused_rms_norm(target: Target, plain: bool) -> str:
     """With a weight and without grad: the operator, or else the kernel without an operator, or neither.
 
     Args:
@@ -85,7 +85,7 @@ def _rms_norm_composite(
         eps = torch.finfo(compute).eps
     upcast = x.to(compute)
     rrms = aten.rsqrt.default(
-        aten.add_.Scalar(aten.mean.dim(aten.pow.Tensor_Scalar(upcast, 2), dims, True), eps)  # noqa: FBT003
+        aten.add_.Scalar(aten.mean.dim(aten.pow.Tensor_Scalar(upcast, 2), dims, True), eps)
     )
     result = aten.mul.Tensor(upcast, rrms).type_as(x)
     return result if weight is None else aten.mul.Tensor(result, weight)
@@ -133,7 +133,7 @@ def dropout(ask: Questions) -> Callable[..., Tensor]:
     """One kernel where it fits."""
     floats = (torch.float32, torch.float16, torch.bfloat16)
 
-    def twin(x: Tensor, p: float, train: bool) -> Tensor:  # noqa: FBT001 - the operator's schema
+    def twin(x: Tensor, p: float, train: bool) -> Tensor:
         if (
             train
             and 0 < p < 1
@@ -234,7 +234,7 @@ def ctc_loss(
     target_lengths: Any,
     blank: int = 0,
     reduction: int = 1,
-    zero_infinity: bool = False,  # noqa: FBT001, FBT002 - the operator's schema
+    zero_infinity: bool = False,
 ) -> Tensor:
     """With lengths that are read on the host."""
     # LossCTC.cpp: a subclass takes another way, with lengths that stay tensors, as no plain tensor does.

@@ -513,9 +513,9 @@ def _keep_bits(route: Route, relation: str, base: Any, views: Any) -> None:
 
 def _set_bits(tensor: MPSTensor, *, conjugate: bool, negative: bool) -> None:
     if conjugate:
-        torch._C._set_conj(tensor, True)  # noqa: FBT003 - torch takes it by position
+        torch._C._set_conj(tensor, True)
     if negative:
-        torch._C._set_neg(tensor, True)  # noqa: FBT003
+        torch._C._set_neg(tensor, True)
 
 
 def _takes_itself_apart(kind: Any) -> bool:

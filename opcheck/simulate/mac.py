@@ -54,7 +54,7 @@ def simulated_mac(
     # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
     lifted = torch._C._only_lift_cpu_tensors()
-    torch._C._set_only_lift_cpu_tensors(True)  # noqa: FBT003 - torch takes it by position
+    torch._C._set_only_lift_cpu_tensors(True)
     lists = load()
     policies = lists.operators(str(target.torch), "AutocastMPS")
     autocast = autocast_of(ask, policies, lists.names("AutocastMPS"))

@@ -101,7 +101,7 @@ def _mac_ver(*_: Any, **__: Any) -> tuple[str, tuple[str, str, str], str]:
     return told.ask(macos_text), ("", "", ""), "arm64"
 
 
-def _platform(aliased: bool = False, terse: bool = False) -> str:  # noqa: FBT001, FBT002 - its signature
+def _platform(aliased: bool = False, terse: bool = False) -> str:
     del aliased
     name = f"macOS-{told.ask(macos_text)}"
     if terse:

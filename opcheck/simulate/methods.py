@@ -215,7 +215,7 @@ def type_as(self: Any, other: torch.Tensor) -> torch.Tensor:
     return moved(self, other.device, other.dtype)
 
 
-def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:  # noqa: FBT001, FBT002
+def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
     """``torch.mps.FloatTensor``, or a conversion; no release takes that name back (tensor_types.cpp)."""
     if not _is_there(self):
         return _Base.type(self, dtype, non_blocking, **options)
@@ -284,9 +284,9 @@ def _data(self: Any) -> torch.Tensor:
     # An uninitialized parameter lets its own data be asked for, and nothing else.
     with torch._C.DisableTorchFunction():
         if self.is_conj():
-            torch._C._set_conj(made, True)  # noqa: FBT003 - torch takes it by position
+            torch._C._set_conj(made, True)
         if self.is_neg():
-            torch._C._set_neg(made, True)  # noqa: FBT003
+            torch._C._set_neg(made, True)
     return made
 
 

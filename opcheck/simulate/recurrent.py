@@ -177,12 +177,12 @@ def _input(cell: Any) -> Callable[..., Any]:
         x: Tensor,
         hx: Tensor,
         params: list[Tensor],
-        has_biases: bool,  # noqa: FBT001 - the operator's schema
+        has_biases: bool,
         _num_layers: int,
         dropout: float,
-        train: bool,  # noqa: FBT001
-        bidirectional: bool,  # noqa: FBT001
-        batch_first: bool,  # noqa: FBT001
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
     ) -> tuple[Tensor, Tensor]:
         x = x.transpose(0, 1) if batch_first else x
         out, finals = _stack(
@@ -204,12 +204,12 @@ def lstm_cells(
     x: Tensor,
     hx: list[Tensor],
     params: list[Tensor],
-    has_biases: bool,  # noqa: FBT001 - the operator's schema
+    has_biases: bool,
     _num_layers: int,
     dropout: float,
-    train: bool,  # noqa: FBT001
-    bidirectional: bool,  # noqa: FBT001
-    batch_first: bool,  # noqa: FBT001
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``lstm.input`` without the kernel of MPS, where a release or a macOS does without it."""
     x = x.transpose(0, 1) if batch_first else x
@@ -233,11 +233,11 @@ def _data(cell: Any) -> Callable[..., Any]:
         batch_sizes: Tensor,
         hx: Tensor | list[Tensor],
         params: list[Tensor],
-        has_biases: bool,  # noqa: FBT001 - the operator's schema
+        has_biases: bool,
         _num_layers: int,
         dropout: float,
-        train: bool,  # noqa: FBT001
-        bidirectional: bool,  # noqa: FBT001
+        train: bool,
+        bidirectional: bool,
     ) -> tuple[Tensor, ...]:
         states = [hx] if isinstance(hx, torch.Tensor) else list(hx)
         projections = len(states) > 1 and states[0].size(2) != states[1].size(2)
@@ -259,7 +259,7 @@ def _data(cell: Any) -> Callable[..., Any]:
 def _pad_packed(
     data: Tensor,
     batch_sizes: Tensor,
-    batch_first: bool,  # noqa: FBT001 - the operator's schema
+    batch_first: bool,
     padding_value: float,
     total_length: int,
 ) -> tuple[Tensor, Tensor]:

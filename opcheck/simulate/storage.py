@@ -32,7 +32,7 @@ class MPSStorage(torch.UntypedStorage):
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.UntypedStorage:
         """A copy on the same device."""
         if id(self) not in memo:
-            memo[id(self)] = on_mps(torch.UntypedStorage(self.nbytes()).copy_(self, False))  # noqa: FBT003
+            memo[id(self)] = on_mps(torch.UntypedStorage(self.nbytes()).copy_(self, False))
         return memo[id(self)]
 
 
@@ -46,4 +46,4 @@ def to_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """A copy on ``mps`` (torch/storage.py, ``_StorageBase.mps``, would allocate there)."""
     if isinstance(storage, MPSStorage):
         return storage
-    return on_mps(torch.UntypedStorage(storage.nbytes()).copy_(storage, False))  # noqa: FBT003
+    return on_mps(torch.UntypedStorage(storage.nbytes()).copy_(storage, False))

@@ -216,8 +216,10 @@ def _together(outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
     same: dict[bytes, list[Outcome]] = {}
     for outcome in outcomes:
         same.setdefault(msgspec.json.encode(replace(outcome, targets=())), []).append(outcome)
-    for those in same.values():
-        yield replace(those[0], targets=tuple(name for one in those for name in one.targets))
+    for alike in same.values():
+        yield replace(
+            alike[0], targets=tuple(name for outcome in alike for name in outcome.targets)
+        )
 
 
 def _same_failures(failures: Sequence[Failed]) -> Iterator[Failed]:
@@ -226,10 +228,8 @@ def _same_failures(failures: Sequence[Failed]) -> Iterator[Failed]:
         same.setdefault(
             (failure.stage, failure.problem, failure.message, failure.where), []
         ).append(failure)
-    for failures in same.values():
-        yield replace(
-            failures[0], targets=tuple(name for failed in failures for name in failed.targets)
-        )
+    for alike in same.values():
+        yield replace(alike[0], targets=tuple(name for failed in alike for name in failed.targets))
 
 
 def _silent(text: str, *, seconds: float = 0.0) -> None:

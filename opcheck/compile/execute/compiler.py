@@ -141,7 +141,7 @@ def run(*command: str) -> None:
     Raises:
         CompilerError: it refuses.
     """
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - a compiler
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         first = _ERROR.search(done.stderr)
         said = first["message"] if first else f"exited with code {done.returncode}"

@@ -103,7 +103,7 @@ def _wrong(one: Wrong) -> str:
 
 def _reproducer(found: Comparison) -> Iterator[str]:
     reproducer = found.reproducer
-    assert reproducer is not None  # noqa: S101 - asked for where there is one
+    assert reproducer is not None
     if reproducer.state == NOT_WRITTEN:
         yield f"of the first wrong call, {reproducer.state}: {reproducer.detail}"
         return

@@ -95,13 +95,13 @@ def _section(
 
 
 def _contradiction(one: Pair | Place) -> str:
-    assert isinstance(one, Pair)  # noqa: S101 - of the section of pairs
+    assert isinstance(one, Pair)
     at = f" at {one_line(one.line)}" if one.line else ""
     return f"{one_line(one.op)}{at}: predicted {one.predicted}, observed {one.observed}; {one_line(one.seen)}"
 
 
 def _place(one: Pair | Place) -> str:
-    assert isinstance(one, Place)  # noqa: S101 - of the sections of places
+    assert isinstance(one, Place)
     at = f" at {one_line(one.line)}" if one.line else ""
     return f"{one_line(one.op)}{at}: {one.status}"
 
