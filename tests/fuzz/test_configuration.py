@@ -216,7 +216,7 @@ def swept() -> Undone:
     patch.setattr("opcheck.sweep.folder.Folder.begin", lambda *_args: None)
     patch.setattr("opcheck.sweep.run.sweep", lambda *_args, **_options: 0)
     patch.setattr("opcheck.sweep.folder.Folder.__enter__", lambda folder: folder)
-    patch.setattr("opcheck.sweep.tables.write", lambda _path: {"outcomes": 0, "failures": 0})
+    patch.setattr("opcheck.sweep.tables.write", lambda _path: {"verdicts": 0, "failures": 0})
     return Undone(patch)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import date
@@ -318,6 +319,8 @@ def test_folders_nest_deeper_than_the_stack_of_python(tmp_path: Path) -> None:
         report = scan(["."], TARGET)
     finally:
         os.chdir(here)
+        # shutil.rmtree of Python 3.11 recurses, and with it pytest's removal of old temporary folders.
+        subprocess.run(["rm", "-rf", "d"], cwd=tmp_path, check=True)
     assert [finding.rule for finding in report.findings] == ["OC201"]
 
 
