@@ -13,7 +13,7 @@ from opcheck.files import is_file
 from opcheck.gate import FAIL_ON, exit_code
 from opcheck.model import Report
 from opcheck.oplists.registrations import load
-from opcheck.report import FORMATS
+from opcheck.report import FORMATS, summary
 
 _REAL = "on a Mac the run is observed, with the torch and the macOS that are there"
 
@@ -42,7 +42,7 @@ _REAL = "on a Mac the run is observed, with the torch and the macOS that are the
 @flags.strict(
     "The first CPU fallback ends the program and exits with 1; exit with 3 if any call is unknown."
 )
-@flags.quiet("No report on stderr, where the run found nothing.")
+@flags.quiet("In place of a report as text, write its headline alone.")
 @flags.verbose()
 @flags.color
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]...")
@@ -75,10 +75,12 @@ def command(
     if output_path:
         asking.deliver_report(report, name, output_path, color=color, full=verbose)
     else:
-        if not quiet or code:
+        if quiet and name == "text":
+            output.note(summary.headline(report))
+        else:
             output.note_report(asking.shown(report, name, color=color, full=verbose))
         output.step_summary(report, name)
-    if ended_with:
+    if ended_with and not quiet:
         output.note(f"the program itself ended with exit code {ended_with}")
     return code
 

@@ -20,7 +20,7 @@ _CUT = "\n\n(cut here: GitHub takes no longer summary)\n"
 def render(report: Report) -> str:
     """A command a finding and place, then the headline as a line of the log."""
     shown = visible(report)
-    return "".join(f"{line}\n" for line in (*_annotations(shown), _headline(shown)))
+    return "".join(f"{line}\n" for line in (*_annotations(shown), summary.headline(shown)))
 
 
 def step_summary(report: Report) -> str:
@@ -60,11 +60,6 @@ def command(hit: Hit, kind: str = "", *more: str) -> str:
     text = "\n".join(one_line(line) for line in lines if line)
     kind = kind or ("notice" if finding.ignored else _COMMANDS[finding.severity])
     return f"::{kind} {properties}::{_data(text)}"
-
-
-def _headline(report: Report) -> str:
-    """Begins with words of ours, so that no model's name is taken for a command."""
-    return f"{report.headline}: {one_line(report.model)} on {summary.target(report)}"
 
 
 def message(kind: str, text: str) -> str:

@@ -6,6 +6,7 @@ import shlex
 
 from opcheck.judge import OUTCOMES
 from opcheck.model import GroupLocation, Report
+from opcheck.report.visible import one_line
 from opcheck.wording import filesize, plural
 
 
@@ -13,6 +14,11 @@ def target(report: Report) -> str:
     """``torch 2.13, macOS 15.0``, with the variable where it is set."""
     variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if report.target["cpu_fallback"] else ""
     return f"torch {report.target['torch']}, macOS {report.target['macos']}{variable}"
+
+
+def headline(report: Report) -> str:
+    """A line that begins with words of ours, so that no model's name is taken for a command."""
+    return f"{report.headline}: {one_line(report.model)} on {target(report)}"
 
 
 def totals(report: Report) -> str:

@@ -253,3 +253,27 @@ def test_a_missing_argument_is_told_as_the_programs_exit(tmp_path: Path) -> None
     assert ended.code == 3
     assert "exit code 2" in ended.first["message"]
     assert "argument" in ended.first["hint"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "headline"),
+    [
+        ("import torch\nx = torch.ones(2, device='mps') + 1\n", 0, "runs natively"),
+        ("import torch\nx = torch.ones(2, device='mps').double()\n", 1, "fails"),
+    ],
+    ids=["nothing found", "an error"],
+)
+def test_a_quiet_run_writes_the_headline_alone(
+    tmp_path: Path, text: str, code: int, headline: str
+) -> None:
+    (tmp_path / "program.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "opcheck", "run", "-q", "--torch=2.13", "--macos=15"]
+    ended = subprocess.run(
+        [*command, "program.py"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert ended.returncode == code
+    ours = ended.stderr[ended.stderr.rfind("\n", 0, -1) + 1 :]
+    assert ours == f"{headline}: program.py on torch 2.13, macOS 15.0\n"
+    # The rest is the program's own traceback.
+    assert ended.stderr.removesuffix(ours) == "" if not code else ended.stderr.startswith("Trace")
+    assert "Evidence" not in ended.stderr
