@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.emulator.numbers import NUMBERS
+from opcheck.emulator import cpu_errors
+from opcheck.emulator.numbers import NUMBERS, WIDER
+from opcheck.simulate import told
 from opcheck.simulate.dispatcher import Simulator
 from opcheck.simulate.shapes import NotSimulatedError
 from opcheck.simulate.tensor import MPSTensor
 
 if TYPE_CHECKING:
     from opcheck.simulate.routes import Route
+    from opcheck.versions import Target, Version
 
 
 class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode's own
@@ -41,13 +44,25 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         try:
             with torch._C.DisableTorchFunction():
                 return function(*args, **kwargs)
-        except NotImplementedError as error:
-            if route.name in _NOT_COMPUTED:
+        except RuntimeError as error:
+            if route.name in _NOT_COMPUTED and isinstance(error, NotImplementedError):
                 message = (
                     f"{route.name} has a kernel on MPS alone, and nothing here computes its values"
                 )
                 raise NotSimulatedError(message) from error
-            raise
+            arguments = (*args, *kwargs.values())
+            release = told.now(_release)
+            shown = cpu_errors.on_a_mac(error, route.name, arguments, self._registrations, release)
+            if shown is error:
+                raise
+            wider = WIDER.get(route.name)
+            if isinstance(shown, cpu_errors.CpuRefusesError) and wider and release >= wider.since:
+                return wider.function(*args, **kwargs)
+            raise shown from None
+
+
+def _release(target: Target) -> Version:
+    return target.torch
 
 
 #: of the operators that only MPS has, those with a layout of its own.

@@ -7,10 +7,12 @@ autograd makes of that composite on the CPU.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._C import DispatchKey
+
+from opcheck.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -273,4 +275,24 @@ NUMBERS: dict[str, Callable[..., Any]] = {
     "aten::_efficientzerotensor": _zeros,
     "aten::_copy_from": _copy_from,
     "aten::_copy_from_and_resize": _copy_from_and_resize,
+}
+
+
+class Wider(NamedTuple):
+    """How the CPU computes dtypes that a Mac's kernel takes and its own does not."""
+
+    #: the first release whose kernel on MPS takes them
+    since: Version
+    function: Callable[..., Any]
+
+
+def _histc(x: Tensor, *settings: Any, **named: Any) -> Tensor:
+    counted: Tensor = aten.histc.default(x.double(), *settings, **named)
+    return counted.to(x.dtype)
+
+
+#: operator overload -> the same, where the CPU's kernel refuses the dtype.
+WIDER: dict[str, Wider] = {
+    # mps/operations/HistogramKernel.mm has Metal kernels for integers; grouped experts are counted so.
+    "aten::histc": Wider(Version(2, 13), _histc),
 }

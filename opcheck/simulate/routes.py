@@ -130,7 +130,7 @@ def registered_way(
     if name in twins:
         return "twin"
     value = registrations.get(name)
-    end = _end(value, registrations)
+    end = end_of(value, registrations)
     if end == "python_kernel" and name in python_kernels:
         return "python"
     if implicit and value not in KERNEL_VALUES:
@@ -229,7 +229,7 @@ def _own_body(func: OpOverload) -> Callable[..., Any] | None:
     return functools.partial(func._op_dk, everywhere)
 
 
-def _end(value: str | None, registrations: Mapping[str, str]) -> str | None:
+def end_of(value: str | None, registrations: Mapping[str, str]) -> str | None:
     """The value at the end of a chain of ``out:`` and ``wrapper:``."""
     while value is not None and value.startswith(("out:", "wrapper:")):
         value = registrations.get(value.partition(":")[2])

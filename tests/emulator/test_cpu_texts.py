@@ -1,0 +1,122 @@
+"""The CPU computes in place of MPS: its own texts are not the Mac's, and are shown as such only where it runs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import opcheck
+from opcheck.capture import endings
+
+_BOOL = "torch.ones(2, 2, device='mps', dtype=torch.bool)"
+_INTS = "torch.ones(4, device='mps', dtype=torch.int32)"
+
+
+def raised(source: str, release: str = "2.11", *, fallback: bool = False) -> BaseException:
+    """What an expression raises on the emulated Mac."""
+    with opcheck.emulate(torch=release, macos="15", fallback=fallback):
+        try:
+            eval(source, {"torch": torch})  # noqa: S307 - what a program would do
+        except BaseException as error:  # noqa: BLE001
+            return error
+    raise AssertionError(f"{source} raised nothing")
+
+
+@pytest.mark.parametrize(
+    ("source", "release", "text"),
+    [
+        (f"torch.histc({_INTS}, 3)", "2.11", "\"histogram_mps\" not implemented for 'Int'"),
+        (f"torch.histc({_BOOL}, 3)", "2.14", "\"histogram_mps\" not implemented for 'Bool'"),
+        (f"torch.histc({_BOOL}, 3)", "2.15", "\"histc_mps\" not implemented for 'Bool'"),
+        (f"torch.histogram({_INTS}, 3)", "2.11", "\"histogram_mps\" not implemented for 'Int'"),
+        (f"torch.histogram({_INTS}, 3)", "2.13", "histogram is only supported for float32"),
+        (
+            "torch.arange(5, device='mps', dtype=torch.bool)",
+            "2.13",
+            "\"arange_mps\" not implemented for 'Bool'",
+        ),
+        (
+            "torch.rand(2, device='mps', dtype=torch.int32)",
+            "2.13",
+            "\"check_uniform_bounds\" not implemented for 'Int'",
+        ),
+        (
+            "torch.nn.functional.embedding(torch.ones(3, device='mps'), torch.ones(3, 3, device='mps'))",
+            "2.13",
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            "Long, Int; but got MPSFloatType instead (while checking arguments for embedding)",
+        ),
+    ],
+)  # fmt: skip
+def test_where_the_sources_of_mps_have_a_text_it_is_theirs(
+    source: str, release: str, text: str
+) -> None:
+    error = raised(source, release)
+    assert isinstance(error, RuntimeError)
+    assert str(error) == text
+    assert endings.kind_of(error) == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "operator", "dtype"),
+    [
+        (f"{_BOOL} @ {_BOOL}", "aten::mm", "Bool"),
+        (f"torch.addmm({_BOOL}, {_BOOL}, {_BOOL})", "aten::addmm", "Bool"),
+        (f"torch.mv({_BOOL}, {_BOOL}[0])", "aten::mv", "Bool"),
+        (f"torch.nn.functional.silu({_INTS})", "aten::silu", "Int"),
+        (f"torch.nn.functional.avg_pool2d({_INTS}.view(1, 2, 2), 2)", "aten::avg_pool2d", "Int"),
+        ("torch.ones(2, device='mps', dtype=torch.complex64).sort()", "aten::sort", "complex64"),
+        (f"torch.topk({_BOOL}, 1)", "aten::topk", "bool"),
+        (f"torch.histogram({_INTS}, {_INTS})", "aten::histogram.bins_tensor", "Int"),
+    ],
+)
+def test_what_the_cpu_alone_refuses_is_a_limit_of_opcheck(
+    source: str, operator: str, dtype: str
+) -> None:
+    error = raised(source, "2.13")
+    assert endings.kind_of(error) == "opcheck_limit"
+    # A program that has a way for it still goes that way.
+    assert isinstance(error, (RuntimeError, NotImplementedError))
+    problem = endings.problem_of(error, "opcheck_limit", None)
+    assert "a limit of opcheck" in problem.message
+    assert operator in str(error)
+    assert dtype in str(error)
+    assert "the CPU's kernel refuses" in str(error)
+    assert "_cpu" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (
+            "torch.ones(2, 3, device='mps') @ torch.ones(2, 3, device='mps')",
+            "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)",
+        ),
+        ("torch.ones(3, device='mps').view(2)", "shape '[2]' is invalid for input of size 3"),
+        (
+            "torch.floor(torch.ones(2, device='mps', dtype=torch.complex64))",
+            "floor is not supported for complex inputs",
+        ),
+        (f"{_INTS}.norm()", "Got Int instead."),
+        ("torch.ones(3, device='mps').index_select(0, torch.tensor([5], device='mps'))", "out of range"),
+    ],
+)  # fmt: skip
+def test_a_text_of_shared_code_stays(source: str, text: str) -> None:
+    error = raised(source, "2.13")
+    assert text in str(error)
+    assert endings.kind_of(error) == ""
+
+
+def test_where_a_mac_falls_back_the_cpus_text_is_the_macs() -> None:
+    error = raised(f"torch.histc({_INTS}, 3)", "2.0", fallback=True)
+    assert str(error) == "\"histogram_cpu\" not implemented for 'Int'"
+    assert endings.kind_of(error) == ""
+
+
+def test_integers_are_counted_where_the_macs_kernel_takes_them() -> None:
+    with opcheck.emulate(torch="2.13", macos="15"):
+        experts = torch.tensor([0, 2, 2, 3, 7], device="mps", dtype=torch.int32)
+        counts = torch.histc(experts, bins=8, min=0, max=7)
+        assert counts.device.type == "mps"
+        assert counts.dtype is torch.int32
+        assert counts.tolist() == [1, 0, 2, 1, 0, 0, 0, 1]
