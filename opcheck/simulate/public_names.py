@@ -243,7 +243,9 @@ def names_of_the_target() -> Iterator[None]:
             return imports(name, globals, locals, fromlist, level)
 
         if not level and name.partition(".")[0] not in sys.modules:
-            return _again_as_installed(perform)
+            result = _again_as_installed(perform)
+            distributions.take()
+            return result
         if level or not _is_torchs(name):
             return perform()
         if sees_the_target(caller()):
@@ -259,12 +261,12 @@ def names_of_the_target() -> Iterator[None]:
     ]
     before = [(place, name, getattr(place, name)) for place, name, _ in changes]
     names.take()
-    for place, name, function in changes:
-        setattr(place, name, function)
-    try:
-        with version_of_the_target():
-            yield
-    finally:
-        for place, name, function in before:
+    with version_of_the_target() as distributions:
+        for place, name, function in changes:
             setattr(place, name, function)
-        names.restore()
+        try:
+            yield
+        finally:
+            for place, name, function in before:
+                setattr(place, name, function)
+            names.restore()

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import importlib.metadata
 import operator
+import sys
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version as PackagingVersion
@@ -228,16 +229,42 @@ def torch_version_property(kind: type[SeenText]) -> property:
     return property(get, put)
 
 
-@contextlib.contextmanager
-def version_of_the_target() -> Iterator[None]:
-    """For the length of the block ``importlib.metadata`` tells of the target's torch, and comparisons are noted."""
-    distribution: Any = importlib.metadata.Distribution
-    before, parse = distribution.version, PackagingVersion.__init__
+class Distributions:
+    """The classes whose ``version`` tells of the target's torch: importlib.metadata's, and its backport's.
 
+    Once the backport is imported (diffusers does it), importlib.metadata gives distributions of its class, too.
+    """
+
+    def __init__(self) -> None:
+        self._versions: dict[Any, property] = {}
+
+    def take(self) -> None:
+        """Replace ``version`` of each class that has been imported by now."""
+        for name in ("importlib.metadata", "importlib_metadata"):
+            distribution = getattr(sys.modules.get(name), "Distribution", None)
+            if distribution is not None and distribution not in self._versions:
+                self._versions[distribution] = distribution.version
+                distribution.version = property(_version_seen(distribution.version))
+
+    def restore(self) -> None:
+        """Put the classes' own ``version`` back."""
+        for distribution, version in self._versions.items():
+            distribution.version = version
+
+
+def _version_seen(before: property) -> Callable[[Any], str]:
     def version(self: importlib.metadata.Distribution) -> str:
-        found: str = before.__get__(self)
+        installed: str = before.__get__(self)
         of_target = seen(SeenText, caller()) if self.metadata["Name"] == "torch" else None
-        return found if of_target is None else of_target
+        return installed if of_target is None else of_target
+
+    return version
+
+
+@contextlib.contextmanager
+def version_of_the_target() -> Iterator[Distributions]:
+    """For the length of the block ``importlib.metadata`` tells of the target's torch, and comparisons are noted."""
+    parse = PackagingVersion.__init__
 
     def parsed(self: PackagingVersion, version: Any) -> None:
         if not isinstance(version, SeenText):
@@ -248,10 +275,11 @@ def version_of_the_target() -> Iterator[None]:
         if type(self) is PackagingVersion:
             self.__class__ = _version_class(version.package)
 
-    distribution.version = property(version)
+    distributions = Distributions()
+    distributions.take()
     PackagingVersion.__init__ = parsed  # type: ignore[method-assign]
     try:
-        yield
+        yield distributions
     finally:
         PackagingVersion.__init__ = parse  # type: ignore[method-assign]
-        distribution.version = before
+        distributions.restore()

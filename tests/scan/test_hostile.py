@@ -320,7 +320,7 @@ def test_folders_nest_deeper_than_the_stack_of_python(tmp_path: Path) -> None:
     finally:
         os.chdir(here)
         # shutil.rmtree of Python 3.11 recurses, and with it pytest's removal of old temporary folders.
-        subprocess.run(["rm", "-rf", "d"], cwd=tmp_path, check=True)
+        subprocess.run(["rm", "-rf", "d"], cwd=tmp_path, check=True)  # noqa: S607
     assert [finding.rule for finding in report.findings] == ["OC201"]
 
 

@@ -69,6 +69,17 @@ def test_the_program_and_its_libraries_see_the_version_of_the_target(expression:
 
 
 @pytest.mark.usefixtures("old")
+def test_the_backport_of_importlib_metadata_tells_of_the_target() -> None:
+    pytest.importorskip("importlib_metadata")
+    # Once it is imported, importlib.metadata gives distributions of its class.
+    for module in ("importlib.metadata", "importlib_metadata"):
+        assert (
+            value(__file__, f"__import__({module!r}, fromlist=['version']).version('torch')")
+            == "2.3.1"
+        )
+
+
+@pytest.mark.usefixtures("old")
 def test_every_use_of_the_text_gives_the_version_of_the_target() -> None:
     seen: Any = torch.__version__
     assert seen < "2.10"
