@@ -12,6 +12,7 @@ from opcheck.simulate.autocast import autocast_of
 from opcheck.simulate.backend import mps_backend
 from opcheck.simulate.device import DeviceMode, Watcher
 from opcheck.simulate.dispatcher import KEEP_ELEMENTS, Simulator, Sink
+from opcheck.simulate.dlpack import dlpack_of_mac
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.methods import methods_of_mac
 from opcheck.simulate.mirror import Mirror, present_and_absent
@@ -64,6 +65,7 @@ def simulated_mac(
             mps_backend(target),
             autocast,
             methods_of_mac(),
+            dlpack_of_mac(),
             simulator,
             device,
             engine_seen_by(device),

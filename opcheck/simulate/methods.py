@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opcheck.simulate import dlpack
 from opcheck.simulate.crossing import copied
 from opcheck.simulate.flight import FLIGHT
 from opcheck.simulate.printing import printed
@@ -465,6 +466,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "untyped_storage": untyped_storage,
     "data_ptr": data_ptr,
     "__repr__": shown,
+    "__dlpack_device__": dlpack.device,
 }
 
 #: name on torch.Tensor -> what stands there during a simulation.

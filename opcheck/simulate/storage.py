@@ -5,11 +5,21 @@ torch.save writes a storage with the device that it names, so a file made here l
 
 from __future__ import annotations
 
-from typing import Any
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, NoReturn
 
 import torch
+from torch.multiprocessing.reductions import reduce_storage
+
+from opcheck.simulate.flight import FLIGHT
+from opcheck.versions import Target, Version
 
 _MPS = torch.device("mps", 0)
+
+
+def _counts_as_shared(target: Target) -> bool:
+    """Whether memory of a device is shared as it is (torch/storage.py, ``share_memory_`` of 2.13; not that of 2.12)."""
+    return target.torch >= Version(2, 13)
 
 
 class MPSStorage(torch.UntypedStorage):
@@ -29,11 +39,32 @@ class MPSStorage(torch.UntypedStorage):
         """Already there."""
         return self
 
+    def is_shared(self) -> bool:
+        """As C++ says of memory that is not the CPU's."""
+        return FLIGHT.ask(_counts_as_shared)
+
+    def share_memory_(self, *_: Any, **__: Any) -> MPSStorage:
+        """Nothing to do since 2.13; before, Python takes it for memory of the CPU."""
+        if not FLIGHT.ask(_counts_as_shared):
+            self._share_filename_cpu_()
+        return self
+
+    def _share_filename_cpu_(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise as torch/csrc/StorageSharing.cpp does, which torch.multiprocessing calls."""
+        raise RuntimeError("_share_filename_: only available on CPU")
+
+    #: A Mac has the one strategy, file_system (torch/multiprocessing/__init__.py).
+    _share_fd_cpu_ = _share_filename_cpu_
+
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.UntypedStorage:
         """A copy on the same device."""
         if id(self) not in memo:
             memo[id(self)] = on_mps(torch.UntypedStorage(self.nbytes()).copy_(self, False))
         return memo[id(self)]
+
+
+# torch.multiprocessing finds the reducer of a storage by its exact class.
+ForkingPickler.register(MPSStorage, reduce_storage)
 
 
 def on_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
