@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from fnmatch import fnmatchcase
 
@@ -187,8 +188,9 @@ class _Reader:
             path=found.path,
             root=found.root,
         )
-        comments = of_python("\n".join(parsed.lines) + "\n", shown)
-        hits = list(_hits(scanned))
+        text = "\n".join(parsed.lines) + "\n"
+        comments = of_python(text, shown)
+        hits = list(_hits(scanned, _rules_for(text)))
         self._add(hits, comments, parsed.lines, parsed.places, program, shown)
 
     def _add(
@@ -277,13 +279,28 @@ def _lines(text: str) -> Iterator[Hit]:
     return requirements.check_lines(text.splitlines())
 
 
-def _hits(scanned: Scanned) -> Iterator[tuple[ScanRule, Hit]]:
+def _rules_for(text: str) -> dict[type[ast.AST], tuple[ScanRule, ...]]:
+    """Return the rules that may fire in a source, by the kinds of node that they check."""
+    # Python reads letters beyond ASCII, such as bold ones, as the plain letters in a name (PEP 3131).
+    ascii_only = text.isascii()
+    rules = [
+        rule
+        for rule in RULES
+        if not (rule.words and ascii_only) or any(word in text for word in rule.words)
+    ]
+    kinds = {kind for rule in rules for kind in rule.nodes}
+    return {kind: tuple(rule for rule in rules if kind in rule.nodes) for kind in kinds}
+
+
+def _hits(
+    scanned: Scanned, rules: Mapping[type[ast.AST], tuple[ScanRule, ...]]
+) -> Iterator[tuple[ScanRule, Hit]]:
     """Everything that the rules name where a Mac comes to it."""
     for node in scanned.program.nodes:
-        for rule in _BY_KIND.get(type(node), ()):
+        for rule in rules.get(type(node), ()):
             for hit in rule.check(node, scanned):
-                where = hit.use or hit.node
-                if scanned.mac.reached(where) and scanned.mac.reached(hit.node):
+                places = (hit.node,) if hit.use is None else (hit.use, hit.node)
+                if all(map(scanned.mac.reached, places)):
                     yield rule, hit
 
 
@@ -298,9 +315,3 @@ def _joined(
         if hit.use is not None:
             entry[1].append(hit.use)
     yield from together.values()
-
-
-_BY_KIND = {
-    kind: tuple(rule for rule in RULES if kind in rule.nodes)
-    for kind in {kind for rule in RULES for kind in rule.nodes}
-}

@@ -68,6 +68,9 @@ class ScanRule(Rule):
 
     #: the kinds of node that it is asked about; none: the scan itself finds it.
     nodes: tuple[type[ast.AST], ...] = ()
+    #: names of which a source must hold one for the rule to fire; none: it reads every source. A name counts that
+    #: Python code must spell out (an attribute, an imported name, a keyword), not a text that it could compose.
+    words: tuple[str, ...] = ()
     check: Callable[[ast.AST, Scanned], Iterator[Hit]] = lambda _node, _scanned: iter(())
 
 

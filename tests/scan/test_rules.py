@@ -8,6 +8,7 @@ import pytest
 
 import opcheck.scan.rules
 from opcheck.catalogue import SEVERITIES
+from opcheck.scan import engine
 from opcheck.scan.rule import ScanRule
 from opcheck.scan.rules import BY_ID, RULES
 from opcheck.versions import Target, Version
@@ -103,3 +104,14 @@ def test_every_rule_has_a_page_with_its_parts(rule: ScanRule) -> None:
     parts = [rule.page.index(f"**{name}.**") for name in names]
     assert parts == sorted(parts)
     assert rule.severity in SEVERITIES
+
+
+def test_a_rule_is_left_out_where_the_source_lacks_its_words() -> None:
+    def rules(text: str) -> set[str]:
+        return {rule.id for rules in engine._rules_for(text).values() for rule in rules}
+
+    assert "OC213" not in rules("x.cuda()\n")
+    assert "OC213" in rules("x.pin_memory()\n")
+    # Python reads these letters as pin_memory.
+    assert "OC213" in rules("x.\uff50in_memory()\n")
+    assert "OC201" in rules("")

@@ -38,5 +38,6 @@ RULE = ScanRule(
     id="OC205",
     severity="error",
     nodes=(ast.Call,),
+    words=("cuda",),
     check=check,
 )

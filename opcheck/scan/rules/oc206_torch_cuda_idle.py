@@ -26,5 +26,6 @@ RULE = ScanRule(
     id="OC206",
     severity="note",
     nodes=(ast.Call,),
+    words=("cuda",),
     check=check,
 )

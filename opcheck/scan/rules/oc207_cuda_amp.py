@@ -46,5 +46,6 @@ RULE = ScanRule(
     id="OC207",
     severity="warning",
     nodes=(ast.Call,),
+    words=("autocast", "GradScaler"),
     check=check,
 )

@@ -37,5 +37,6 @@ RULE = ScanRule(
     id="OC209",
     severity="error",
     nodes=(ast.Call,),
+    words=("cpp_extension",),
     check=check,
 )

@@ -31,5 +31,6 @@ RULE = ScanRule(
     id="OC211",
     severity="error",
     nodes=(ast.Call,),
+    words=("set_default",),
     check=check,
 )

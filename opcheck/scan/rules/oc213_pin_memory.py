@@ -35,5 +35,6 @@ RULE = ScanRule(
     id="OC213",
     severity="note",
     nodes=(ast.Call,),
+    words=("pin_memory",),
     check=check,
 )

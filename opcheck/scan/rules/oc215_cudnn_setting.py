@@ -27,5 +27,6 @@ RULE = ScanRule(
     id="OC215",
     severity="note",
     nodes=(ast.Assign,),
+    words=("cudnn", "cuda"),
     check=check,
 )

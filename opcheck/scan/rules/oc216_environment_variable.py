@@ -105,5 +105,6 @@ RULE = ScanRule(
     id="OC216",
     severity="warning",
     nodes=(ast.Assign, ast.Call),
+    words=("environ", "putenv"),
     check=check,
 )

@@ -33,5 +33,6 @@ RULE = ScanRule(
     id="OC217",
     severity="error",
     nodes=(ast.Call,),
+    words=("compile",),
     check=check,
 )

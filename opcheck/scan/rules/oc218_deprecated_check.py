@@ -31,5 +31,6 @@ RULE = ScanRule(
     id="OC218",
     severity="warning",
     nodes=(ast.Attribute, ast.Call),
+    words=("has_mps",),
     check=check,
 )

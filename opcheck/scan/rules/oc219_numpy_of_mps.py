@@ -36,5 +36,6 @@ RULE = ScanRule(
     id="OC219",
     severity="error",
     nodes=(ast.Call,),
+    words=("numpy",),
     check=check,
 )
