@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 
 from opcheck.capture import run
 from opcheck.capture.forked import forked
@@ -94,6 +95,7 @@ def _forked(make: Callable[[], Any]) -> bytes:
     """In a process of its own: the model is loaded there.  One line calls both kinds: it is in the traces."""
 
     def work() -> bytes:
+        torch.set_num_threads(1)  # a pool of threads does not live on in a fork
         made = make()
         return msgspec.json.encode(made.trace if isinstance(made, run.Captured) else made)
 
