@@ -212,3 +212,17 @@ __all__ = [
     "problem",
     "spec",
 ]
+
+
+def hostile_report(text: str) -> Report:
+    """A report that has the text wherever a program could put it."""
+    place = SourceLocation(file=f"{text}.py", line=1, function=text, text=text)
+    return make_report(
+        call("aten::foo", location=place, module=text),
+        call(f"lib::{text}", location=place, module=text, registrations=("CPU",)),
+        problems=(problem("model_raised", text),),
+        complete=False,
+        uncalled=(text,),
+        model=text,
+        inputs=(text,),
+    )

@@ -24,7 +24,7 @@ from opcheck.errors import OpcheckError
 from opcheck.fingerprint import fingerprints
 from opcheck.gate.policy import COULD_NOT_TELL, FINDINGS, Judgement
 from opcheck.gate.records import Cell, Failed, GateReport, Known
-from opcheck.model import Finding, GroupLocation, Problem, Report, SourceLocation
+from opcheck.model import Finding, GroupLocation, Problem, SourceLocation
 from opcheck.observe.told import Place
 from opcheck.observe.verify import Pair, Verification
 from opcheck.report import FORMATS, gated, github, render, scanned, swept, terminal
@@ -33,7 +33,7 @@ from opcheck.report.asked import scan as scan_page
 from opcheck.report.asked import verified, write
 from opcheck.report.asked.document import Bullets, Document, Heading, Lines, Table
 from opcheck.scan.records import ScanReport
-from tests.made import call, make_report, problem
+from tests.made import hostile_report
 
 #: What each means something to: logs, terminals, readers, Markdown, spreadsheets, HTML, XML, YAML.
 HOSTILE = (
@@ -206,20 +206,6 @@ CHECKS: dict[str, Callable[[str], None]] = {
 # Where texts come from
 
 
-def report_of(text: str) -> Report:
-    """A report that has the text wherever a program could put it."""
-    place = SourceLocation(file=f"{text}.py", line=1, function=text, text=text)
-    return make_report(
-        call("aten::foo", location=place, module=text),
-        call(f"lib::{text}", location=place, module=text, registrations=("CPU",)),
-        problems=(problem("model_raised", text),),
-        complete=False,
-        uncalled=(text,),
-        model=text,
-        inputs=(text,),
-    )
-
-
 def finding_of(text: str) -> Finding:
     location = SourceLocation(file=text, line=1, function=text, text=text)
     place = GroupLocation(location=location, module=text, count=1)
@@ -235,7 +221,7 @@ def finding_of(text: str) -> Finding:
 
 
 def gate_of(text: str) -> GateReport:
-    report = report_of(text)
+    report = hostile_report(text)
     against = tuple(own for owns in fingerprints(report.findings) for own in owns)[:1]
     known = Known(fingerprint="a", rule="OC101", op=text, where=text, line=text)
     failed = Failed(message=text, context=text, hint=text)
@@ -328,7 +314,7 @@ def answered(text: str, kind: str) -> str:
 
 
 WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
-    "audit": (lambda text, kind: render(report_of(text), kind), tuple(FORMATS)),
+    "audit": (lambda text, kind: render(hostile_report(text), kind), tuple(FORMATS)),
     "gate": (lambda text, kind: gated.render(gate_of(text), kind), tuple(gated.FORMATS)),
     "scan": (lambda text, kind: scanned.render(scan_of(text), kind), tuple(scanned.FORMATS)),
     "scan's page": (
@@ -338,10 +324,10 @@ WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
     "answers": (answered, ANSWERS),
     "verify": (lambda text, kind: verified.FORMATS[kind](verification_of(text)), ("text", "json")),
     "narrow": (
-        lambda text, _: terminal.render(report_of(text), width=40, full=True),
+        lambda text, _: terminal.render(hostile_report(text), width=40, full=True),
         ("text",),
     ),
-    "summary": (lambda text, _: github.step_summary(report_of(text)), ("markdown",)),
+    "summary": (lambda text, _: github.step_summary(hostile_report(text)), ("markdown",)),
     "sweep": (lambda text, _: swept.as_html(document_of(text)), ("html",)),
 }
 CASES = [(writer, kind) for writer, (_, kinds) in WRITERS.items() for kind in kinds]
@@ -375,13 +361,13 @@ def html_shape(page: str) -> list[object]:
 def test_a_browser_sees_the_same_elements(text: str) -> None:
     if not text.strip():
         return
-    written, plain = (render(report_of(each), "html") for each in (f"a{text}", "ab"))
+    written, plain = (render(hostile_report(each), "html") for each in (f"a{text}", "ab"))
     ours = [entry for entry in html_shape(written) if entry[0] not in {"pre", "code"}]  # type: ignore[index]
     assert ours == [entry for entry in html_shape(plain) if entry[0] not in {"pre", "code"}]  # type: ignore[index]
 
 
 def test_a_message_of_sarif_has_no_link() -> None:
-    written = render(report_of("[a](https://evil.example)"), "sarif")
+    written = render(hostile_report("[a](https://evil.example)"), "sarif")
     for result in json.loads(written)["runs"][0]["results"]:
         assert "](" not in result["message"]["text"]
         assert "evil" in written

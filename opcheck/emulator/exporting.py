@@ -14,6 +14,7 @@ from torch import overrides
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from opcheck.simulate.replacing import replaced
 from opcheck.simulate.tensor import MPS_DEVICE, is_on_mps, placement
 
 if TYPE_CHECKING:
@@ -37,14 +38,8 @@ def export_below() -> Iterator[None]:
         (torch.export, "load", _loading(torch.export.load)),
         (program, "run_decompositions", _decomposing(program.run_decompositions)),
     ]
-    before = [(place, name, getattr(place, name)) for place, name, _ in changes]
-    try:
-        for place, name, value in changes:
-            setattr(place, name, value)
+    with replaced(changes):
         yield
-    finally:
-        for place, name, value in before:
-            setattr(place, name, value)
 
 
 @contextlib.contextmanager

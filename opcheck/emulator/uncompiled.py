@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.capture.lines import is_own_code
+from opcheck.simulate.replacing import replaced
 from opcheck.simulate.shapes import NotSimulatedError
 
 if TYPE_CHECKING:
@@ -32,14 +33,8 @@ def uncompiled(tell: Tell) -> Iterator[None]:
         changes += [(torch.jit, name, _scripting(name, tell)) for name in ("script", "trace")]
         changes += [(torch.jit, name, _kept) for name in ("freeze", "optimize_for_inference")]
         changes += [(torch.jit, "save", _unwritten)]
-    before = [(place, name, getattr(place, name)) for place, name, _ in changes]
-    try:
-        for place, name, value in changes:
-            setattr(place, name, value)
+    with replaced(changes):
         yield
-    finally:
-        for place, name, value in before:
-            setattr(place, name, value)
 
 
 def _compiling(tell: Tell) -> Callable[..., Any]:

@@ -1,4 +1,7 @@
-"""The rules of ``opcheck audit``; a file ``ocNNN_slug.py`` in this folder is one, and their order is that of the report."""
+"""The rules of ``opcheck audit``, in the order of the report.
+
+A file ``ocNNN_slug.py`` in this folder holds one rule.
+"""
 
 from __future__ import annotations
 

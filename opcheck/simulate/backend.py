@@ -11,6 +11,7 @@ from torch.optim import optimizer
 from opcheck.simulate import optimizers, told
 from opcheck.simulate.events import AnyEvent
 from opcheck.simulate.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
+from opcheck.simulate.replacing import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,12 +185,5 @@ def mps_backend(target: Target) -> Iterator[None]:
     )
     # A name that this torch lacks is one that its programs do not ask for.
     present = [each for each in replacements if hasattr(each.place, each.name)]
-    before = [each._replace(value=getattr(each.place, each.name)) for each in present]
-    try:
-        for each in present:
-            setattr(each.place, each.name, each.value)
-        with told.telling(target), told.environment_noted(), mac_machine():
-            yield
-    finally:
-        for each in before:
-            setattr(each.place, each.name, each.value)
+    with replaced(present), told.telling(target), told.environment_noted(), mac_machine():
+        yield

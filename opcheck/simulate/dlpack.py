@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.simulate.flight import FLIGHT
+from opcheck.simulate.replacing import replaced
 from opcheck.simulate.shapes import NotSimulatedError
 from opcheck.simulate.specs import spec_of
 from opcheck.simulate.tensor import Storage, is_on_mps, wrap
@@ -117,11 +118,5 @@ def dlpack_of_mac() -> Iterator[None]:
     changes: list[tuple[Any, str, Any]] = [(_core, name, value) for name, value in ours.items()]
     changes += [(place, "to_dlpack", ours["_to_dlpack"]) for place in (torch, torch.utils.dlpack)]
     changes.append((_core, "_from_dlpack", _from_dlpack))
-    before = [(place, name, getattr(place, name)) for place, name, _ in changes]
-    try:
-        for place, name, value in changes:
-            setattr(place, name, value)
+    with replaced(changes):
         yield
-    finally:
-        for place, name, value in before:
-            setattr(place, name, value)

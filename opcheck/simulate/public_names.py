@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from opcheck.oplists.python_names import PythonNames, python_names
 from opcheck.simulate import told
 from opcheck.simulate.callers import caller
+from opcheck.simulate.replacing import replaced
 from opcheck.simulate.requirements import (
     INSTALLED,
     note_installed,
@@ -259,14 +260,10 @@ def names_of_the_target() -> Iterator[None]:
         (importlib, "import_module", _import_module(importlib.import_module, names)),
         (importlib.util, "find_spec", _find_spec(importlib.util.find_spec)),
     ]
-    before = [(place, name, getattr(place, name)) for place, name, _ in changes]
     names.take()
     with version_of_the_target() as distributions:
-        for place, name, function in changes:
-            setattr(place, name, function)
         try:
-            yield
+            with replaced(changes):
+                yield
         finally:
-            for place, name, function in before:
-                setattr(place, name, function)
             names.restore()

@@ -15,11 +15,10 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from opcheck.model import Report, SourceLocation
 from opcheck.report import FORMATS, render
 from opcheck.report.content import as_dict
 from opcheck.report.visible import shown
-from tests.made import call, make_report, problem
+from tests.made import hostile_report
 
 NASTY = (
     "\x1b[2J\x1b]0;title\x07",
@@ -45,21 +44,7 @@ HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u202
 SOME = settings(max_examples=25, deadline=None)
 
 
-def made(text: str) -> Report:
-    """A report that has the text wherever a program could put it."""
-    place = SourceLocation(file=f"{text}.py", line=1, function=text, text=text)
-    return make_report(
-        call("aten::foo", location=place, module=text),
-        call(f"lib::{text}", location=place, module=text, registrations=("CPU",)),
-        problems=(problem("model_raised", text),),
-        complete=False,
-        uncalled=(text,),
-        model=text,
-        inputs=(text,),
-    )
-
-
-PLAIN = made("plain")
+PLAIN = hostile_report("plain")
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -67,7 +52,7 @@ PLAIN = made("plain")
 @given(text=TEXT)
 @example(text="".join(NASTY))
 def test_it_can_be_written_and_commands_no_terminal(kind: str, text: str) -> None:
-    written = render(made(text), kind)
+    written = render(hostile_report(text), kind)
     assert written.encode("utf-8")
     assert "\x1b" not in written
     if kind not in {"json", "yaml", "jsonl", "sarif", "html"}:
@@ -78,7 +63,7 @@ def test_it_can_be_written_and_commands_no_terminal(kind: str, text: str) -> Non
 @given(text=TEXT)
 @example(text="".join(NASTY))
 def test_data_comes_back_as_it_was(text: str) -> None:
-    report = made(text)
+    report = hostile_report(text)
     content = as_dict(report)
     assert json.loads(render(report, "json")) == content
     assert json.loads(render(report, "sarif"))["runs"][0]["properties"]["model"] == text
@@ -90,7 +75,7 @@ def test_data_comes_back_as_it_was(text: str) -> None:
 @given(text=TEXT.filter(lambda text: not re.search("[\ud800-\udfff]", text)))
 @example(text="".join(NASTY[:12]))
 def test_yaml_comes_back_as_it_was(text: str) -> None:
-    report = made(text)
+    report = hostile_report(text)
     assert yaml.safe_load(render(report, "yaml")) == as_dict(report)
 
 
@@ -102,7 +87,8 @@ def shape(element: ET.Element) -> list[Any]:
 @given(text=TEXT)
 @example(text="".join(NASTY))
 def test_xml_keeps_its_shape(text: str) -> None:
-    found, plain = (ET.fromstring(render(report, "junit")) for report in (made(text), PLAIN))  # noqa: S314
+    reports = (hostile_report(text), PLAIN)
+    found, plain = (ET.fromstring(render(report, "junit")) for report in reports)  # noqa: S314
     assert shape(found) == shape(plain)
 
 
@@ -121,14 +107,17 @@ class Elements(HTMLParser):
 @given(text=TEXT.filter(str.strip))
 @example(text="".join(NASTY))
 def test_html_keeps_its_shape(text: str) -> None:
-    assert Elements(render(made(text), "html")).found == Elements(render(PLAIN, "html")).found
+    assert (
+        Elements(render(hostile_report(text), "html")).found
+        == Elements(render(PLAIN, "html")).found
+    )
 
 
 @SOME
 @given(text=TEXT)
 @example(text="".join(NASTY))
 def test_no_line_of_a_log_is_a_command_but_the_annotations(text: str) -> None:
-    report = made(text)
+    report = hostile_report(text)
     lines = render(report, "github").split("\n")[:-1]
     count = sum(max(1, len(finding.locations)) for finding in report.findings)
     assert len(lines) == count + 1
@@ -144,7 +133,7 @@ def test_no_line_of_a_log_is_a_command_but_the_annotations(text: str) -> None:
 @given(text=TEXT)
 @example(text="".join(NASTY))
 def test_no_cell_is_a_formula_and_no_row_is_broken(text: str) -> None:
-    report = made(text)
+    report = hostile_report(text)
     written = render(report, "csv")
     rows = list(csv.reader(io.StringIO(written)))
     assert len(rows) == 1 + len(report.groups) == written.count("\n")
@@ -156,7 +145,7 @@ def test_no_cell_is_a_formula_and_no_row_is_broken(text: str) -> None:
 @given(text=TEXT)
 @example(text="".join(NASTY))
 def test_gitlab_gets_paths_and_one_line_a_finding(text: str) -> None:
-    for entry in json.loads(render(made(text), "gitlab")):
+    for entry in json.loads(render(hostile_report(text), "gitlab")):
         assert "\n" not in entry["description"]
         assert entry["location"]["lines"]["begin"] == 1
 
