@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opcheck.api import audit
-    from opcheck.emulator.session import emulate
-    from opcheck.model import Report
+    from opcheck.device.emulator.session import emulate
+    from opcheck.model.records import Report
+    from opcheck.project.api import audit
 
 __all__ = ["Report", "__version__", "audit", "emulate"]
 
@@ -16,9 +16,9 @@ __version__ = "0.1.0"
 
 #: name -> module that has it.  ``emulate`` takes as long as importing torch does.
 _LAZY = {
-    "audit": "opcheck.api",
-    "emulate": "opcheck.emulator.session",
-    "Report": "opcheck.model",
+    "audit": "opcheck.project.api",
+    "emulate": "opcheck.device.emulator.session",
+    "Report": "opcheck.model.records",
 }
 
 

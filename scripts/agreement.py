@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
-from opcheck.errors import OpcheckError
-from opcheck.versions import Version
+from opcheck.common.errors import OpcheckError
+from opcheck.common.versions import Version
 from scripts.opinfo import disagreements, store
 from scripts.opinfo.compare import Pair, compare
 from scripts.propose_limitations import PREFIX

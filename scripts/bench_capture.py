@@ -164,11 +164,11 @@ def _opcheck(
     from opcheck.capture.imports import without_compiler
     from opcheck.capture.move import Mover
     from opcheck.capture.recorder import Recorder
-    from opcheck.judge import judge_all
-    from opcheck.oplists.registrations import load
-    from opcheck.simulate.dispatcher import KEEP_ELEMENTS
-    from opcheck.simulate.mac import simulated_mac
-    from opcheck.versions import Target, Version
+    from opcheck.common.versions import Target, Version
+    from opcheck.data.registrations import load
+    from opcheck.judge.judge import judge_all
+    from opcheck.simulator.dispatcher import KEEP_ELEMENTS
+    from opcheck.simulator.mac import simulated_mac
 
     target = Target(torch=Version.parse(torch_line), macos=Version(15, 0))
     lists = load()

@@ -18,9 +18,9 @@ import msgspec
 import torch
 
 from opcheck.capture.forked import forked
-from opcheck.compile.inductor_metal import preload
-from opcheck.compile.records import Tried, Variant
-from opcheck.compile.variants import Program, attempt
+from opcheck.compiler.inductor_metal import preload
+from opcheck.compiler.records import Tried, Variant
+from opcheck.compiler.variants import Program, attempt
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

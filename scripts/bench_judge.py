@@ -1,7 +1,7 @@
 """Times judging beside capturing: ``python scripts/bench_judge.py [--train] MODEL ...``, for all releases on three macOS versions.
 
 Prints for each model how many captures serve all targets, and the milliseconds a target takes to be judged, by the
-short way (opcheck/outcomes.py) and as a whole report, with their ratio.
+short way (opcheck/judge/target_summary.py) and as a whole report, with their ratio.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 from opcheck.capture.parent import capture_many
 from opcheck.capture.request import CaptureRequest
-from opcheck.model import Trace
-from opcheck.oplists.registrations import OpLists, load
-from opcheck.outcomes import outcomes
-from opcheck.pipeline import report
-from opcheck.versions import Target, Version
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import OpLists, load
+from opcheck.judge.pipeline import report
+from opcheck.judge.target_summary import outcomes
+from opcheck.model.records import Trace
 
 MACOS = (14, 15, 26)
 TIMES = 3

@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from opcheck.scan.engine import scan
-from opcheck.versions import Target, Version
+from opcheck.common.versions import Target, Version
+from opcheck.source.engine import scan
 
 TARGET = Target(torch=Version(2, 13), macos=Version(26))
 FEW, MANY, BYTES = 10_000, 100_000, 1_900_000

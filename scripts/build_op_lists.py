@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from opcheck.errors import OpcheckError
-from opcheck.oplists.registrations import data_directory
-from opcheck.oplists.wheel import build, build_extension, default_cache, is_extension
+from opcheck.common.errors import OpcheckError
+from opcheck.data.registrations import data_directory
+from opcheck.data.wheels import build, build_extension, default_cache, is_extension
 
 
 def main() -> int:

@@ -17,11 +17,11 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from opcheck.errors import OpcheckError
-from opcheck.oplists.environment import FOUND, NAME, load_environment
-from opcheck.oplists.files import read_releases
-from opcheck.oplists.registrations import data_directory
-from opcheck.oplists.wheel.archive import default_cache
+from opcheck.common.errors import OpcheckError
+from opcheck.data.environment import FOUND, NAME, load_environment
+from opcheck.data.files import read_releases
+from opcheck.data.registrations import data_directory
+from opcheck.data.wheels.archive import default_cache
 
 #: The name alone, as getenv is given it, not inside a longer text.
 _STRING = re.compile(rb"\0(" + NAME.pattern.encode() + rb")(?=\0)")

@@ -19,15 +19,15 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from opcheck.files import write_text
-from opcheck.oplists.earlier import earlier_bodies, reviewed
-from opcheck.oplists.registrations import OpLists, data_directory, load
-from opcheck.oplists.wheel.archive import default_cache, obtain, read_archive
-from opcheck.oplists.wheel.bodies import bodies
-from opcheck.oplists.wheel.image import Image
-from opcheck.simulate.bodies import CALLS, EARLIER
-from opcheck.simulate.twins import TWINS
-from opcheck.versions import Version
+from opcheck.common.files import write_text
+from opcheck.common.versions import Version
+from opcheck.data.earlier import earlier_bodies, reviewed
+from opcheck.data.registrations import OpLists, data_directory, load
+from opcheck.data.wheels.archive import default_cache, obtain, read_archive
+from opcheck.data.wheels.bodies import bodies
+from opcheck.data.wheels.image import Image
+from opcheck.simulator.bodies import CALLS, EARLIER
+from opcheck.simulator.device_branches import TWINS
 
 RECORDED, INSTALLED = "2.8", "2.13"
 
@@ -175,10 +175,10 @@ def mended_by_audit(op: str, line: str) -> str:
     """Whether an audit runs something else than the installed torch's body."""
     version = Version.parse(line)
     if any(version in span for span, _ in EARLIER.get(op, ())):
-        return "simulate/bodies.py"
+        return "simulator/bodies.py"
     if any(twin.op == op and version in twin.torch for twin in TWINS):
         return "a twin"
-    return "simulate/bodies.py" if op in CALLS else ""
+    return "simulator/bodies.py" if op in CALLS else ""
 
 
 def calls_of(release: str, lists: OpLists) -> dict[str, tuple[str, ...]]:

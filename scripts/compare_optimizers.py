@@ -1,7 +1,7 @@
 """Find the steps of torch.optim that call other operators on a simulated Mac than the same step of an older release.
 
 python -m scripts.compare_optimizers [RELEASE ...]: reads ``torch/optim`` of the macOS wheels (from the cache, else
-downloaded), runs it and the installed one, as opcheck replaces it (simulate/optimizers.py), for that target, and prints what
+downloaded), runs it and the installed one, as opcheck replaces it (simulator/optimizers.py), for that target, and prints what
 differs; 1 if an operator that is not native in the release is called by one of the two alone.
 """
 
@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import torch
 
 from opcheck.capture.recorder import Recorder
-from opcheck.oplists.registrations import OpLists, load
-from opcheck.oplists.wheel.archive import default_cache, obtain
-from opcheck.simulate.dispatcher import KEEP_ELEMENTS
-from opcheck.simulate.mac import simulated_mac
-from opcheck.simulate.tensor import to_mps
-from opcheck.versions import Target, Version
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import OpLists, load
+from opcheck.data.wheels.archive import default_cache, obtain
+from opcheck.simulator.dispatcher import KEEP_ELEMENTS
+from opcheck.simulator.mac import simulated_mac
+from opcheck.simulator.tensor import to_mps
 
 
 class Case(NamedTuple):

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from opcheck.oplists.registrations import data_directory, load
-from opcheck.oplists.statement_files import read_statements
-from opcheck.oplists.statement_model import Argument, Arguments, Statement
-from opcheck.oplists.statements import (
+from opcheck.data.registrations import data_directory, load
+from opcheck.data.statement_files import read_statements
+from opcheck.data.statement_model import Argument, Arguments, Statement
+from opcheck.data.statements import (
     EVERY_OPERATOR,
     INDEX,
     INDEX_SCHEMA,

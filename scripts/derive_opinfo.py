@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from opcheck.files import write_text
-from opcheck.oplists.composites import FILE
-from opcheck.oplists.earlier import earlier_bodies
-from opcheck.oplists.files import read_releases
-from opcheck.oplists.opinfo import DIRECTORY
-from opcheck.oplists.registrations import data_directory
-from opcheck.versions import Version
+from opcheck.common.files import write_text
+from opcheck.common.versions import Version
+from opcheck.data.composites import FILE
+from opcheck.data.earlier import earlier_bodies
+from opcheck.data.files import read_releases
+from opcheck.data.opinfo import DIRECTORY
+from opcheck.data.registrations import data_directory
 from scripts.opinfo import derive, store
 
 

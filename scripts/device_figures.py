@@ -28,9 +28,9 @@ sys.path.insert(0, str(ROOT))
 
 from tabulate import tabulate  # noqa: E402
 
-from opcheck import evidence  # noqa: E402
-from opcheck.files import write_text  # noqa: E402
-from opcheck.report.asked import probed  # noqa: E402
+from opcheck.common.files import write_text  # noqa: E402
+from opcheck.data import device_evidence  # noqa: E402
+from opcheck.render.answers import probed  # noqa: E402
 
 DTYPES = ("float32", "int64", "float16", "bfloat16", "complex64", "bool")
 #: name -> model, flags, and the operator that is planted, a wrong one
@@ -148,7 +148,7 @@ def _page(device: str, results: Path) -> Iterator[str]:
     yield f"`{probe['command']}`, {probe['seconds']:g} s: {probed.counts(found)}."
     yield ""
     table = Counter((result.dtype, result.phase, result.outcome) for result in found.results)
-    names = [name for name in evidence.OUTCOMES if any(key[2] == name for key in table)]
+    names = [name for name in device_evidence.OUTCOMES if any(key[2] == name for key in table)]
     kinds = dict.fromkeys((result.dtype, result.phase) for result in found.results)
     rows = [[*kind, *(table[(*kind, name)] for name in names)] for kind in kinds]
     rows.append(["together", "", *(sum(table[(*kind, name)] for kind in kinds) for name in names)])
@@ -162,14 +162,14 @@ def _page(device: str, results: Path) -> Iterator[str]:
             yield from (f"- {_entry(one)}" for one in those)
 
 
-def _evidence(path: Path) -> evidence.Evidence:
+def _evidence(path: Path) -> device_evidence.Evidence:
     """The evidence; in the repository it is compressed."""
     if path.exists():
-        return evidence.load(path)
+        return device_evidence.load(path)
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / path.name
         whole.write_bytes(gzip.decompress(path.with_name(f"{path.name}.gz").read_bytes()))
-        return evidence.load(whole)
+        return device_evidence.load(whole)
 
 
 def _run(name: str, run: dict[str, Any]) -> list[Any]:
@@ -217,7 +217,7 @@ def _ms(seconds: float | None) -> str:
     return "" if seconds is None else f"{1000 * seconds:.3f}"
 
 
-def _entry(one: evidence.Result) -> str:
+def _entry(one: device_evidence.Result) -> str:
     text = " ".join(one.text.split()).replace("|", "\\|")
     how_often = f" ({one.failed} of {one.samples} samples)" if one.failed else ""
     op = f" in `{one.op}`" if one.op else ""

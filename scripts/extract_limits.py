@@ -17,9 +17,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from opcheck.errors import OpcheckError
-from opcheck.files import write_text
-from opcheck.oplists.extracted import (
+from opcheck.common.errors import OpcheckError
+from opcheck.common.files import write_text
+from opcheck.common.versions import Version
+from opcheck.data.extracted import (
     DIRECTORY,
     EMPTY,
     EXCEPTIONS,
@@ -37,15 +38,14 @@ from opcheck.oplists.extracted import (
     unfounded,
     with_release,
 )
-from opcheck.oplists.files import Release, read_releases
-from opcheck.oplists.history import History, by_version, dump, expand, with_column
-from opcheck.oplists.registrations import data_directory
-from opcheck.oplists.statements import load_statements
-from opcheck.oplists.wheel.archive import LIBRARY, default_cache, obtain, read_archive
-from opcheck.oplists.wheel.checks import texts
-from opcheck.oplists.wheel.image import Image
-from opcheck.oplists.wheel.metal import metal_families
-from opcheck.versions import Version
+from opcheck.data.files import Release, read_releases
+from opcheck.data.history import History, by_version, dump, expand, with_column
+from opcheck.data.registrations import data_directory
+from opcheck.data.statements import load_statements
+from opcheck.data.wheels.archive import LIBRARY, default_cache, obtain, read_archive
+from opcheck.data.wheels.checks import texts
+from opcheck.data.wheels.image import Image
+from opcheck.data.wheels.metal import metal_families
 
 
 def extract(

@@ -20,11 +20,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcheck.oplists.files import read_releases
-from opcheck.oplists.history import SCHEMA, contract
-from opcheck.oplists.python_names import FILE
-from opcheck.oplists.registrations import data_directory
-from opcheck.oplists.wheel.archive import default_cache, obtain
+from opcheck.data.files import read_releases
+from opcheck.data.history import SCHEMA, contract
+from opcheck.data.python_names import FILE
+from opcheck.data.registrations import data_directory
+from opcheck.data.wheels.archive import default_cache, obtain
 
 #: Names that C++ defines stand in the stubs alone.
 _FUNCTIONS, _C = "torch._C._VariableFunctions", "torch._C"

@@ -24,9 +24,9 @@ from tabulate import tabulate
 from torch.testing._internal.common_methods_invocations import op_db
 
 from opcheck.capture.forked import EndedError, forked
-from opcheck.compile.inductor_metal import SideCompiler, preload
-from opcheck.compile.records import Failure, SideGraph
-from opcheck.files import write_text
+from opcheck.common.files import write_text
+from opcheck.compiler.inductor_metal import SideCompiler, preload
+from opcheck.compiler.records import Failure, SideGraph
 from scripts.opinfo.ci import key
 
 ROOT = Path(__file__).parents[1]

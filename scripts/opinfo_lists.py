@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.model import OpCall
-from opcheck.versions import Version
+from opcheck.common.versions import Version
+from opcheck.model.records import OpCall
 from scripts.opinfo import ci, record
 from scripts.opinfo.isolate import Died, isolated
 from scripts.opinfo.store import MACOS, PASSES, Body, Info, Recording, Run, read, save

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from opcheck.oplists import opinfo
-from opcheck.versions import Version
+from opcheck.common.versions import Version
+from opcheck.data import opinfo
 from scripts.opinfo import ci, record, reference
 from scripts.opinfo.store import PASSES
 

@@ -15,8 +15,8 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import NamedTuple
 
-from opcheck.model import OpCall
-from opcheck.oplists.registrations import load
+from opcheck.data.registrations import load
+from opcheck.model.records import OpCall
 from scripts.opinfo import named, store
 from scripts.opinfo.compare import compare
 

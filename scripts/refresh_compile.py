@@ -20,18 +20,18 @@ from tabulate import tabulate
 
 from opcheck import __version__
 from opcheck.capture.request import CaptureRequest
-from opcheck.compile.judged import CompileReport
-from opcheck.compile.parent import compile_variants
-from opcheck.compile.plan import DTYPES, METAL, Plan
-from opcheck.compile.records import Variant
-from opcheck.compiled import report
-from opcheck.errors import OpcheckError
-from opcheck.files import write_text
-from opcheck.model import Scalar
-from opcheck.oplists.registrations import load
-from opcheck.report.asked import write
-from opcheck.report.asked.compiled import document
-from opcheck.versions import Target, Version
+from opcheck.common.errors import OpcheckError
+from opcheck.common.files import write_text
+from opcheck.common.versions import Target, Version
+from opcheck.compiler.judged import CompileReport
+from opcheck.compiler.parent import compile_variants
+from opcheck.compiler.plan import DTYPES, METAL, Plan
+from opcheck.compiler.records import Variant
+from opcheck.data.registrations import load
+from opcheck.model.records import Scalar
+from opcheck.project.compiled import report
+from opcheck.render.answers import write
+from opcheck.render.answers.compiled import document
 
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports" / "compile"

@@ -11,13 +11,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from opcheck.ask.coverage import coverage
-from opcheck.ask.matrix import matrix
-from opcheck.ask.plain import Asker
-from opcheck.files import write_text
-from opcheck.oplists.registrations import load
-from opcheck.report.matrix import page, write
-from opcheck.report.matrix.plot import plot
+from opcheck.common.files import write_text
+from opcheck.data.registrations import load
+from opcheck.lookup.coverage import coverage
+from opcheck.lookup.matrix import matrix
+from opcheck.lookup.plain_call import Asker
+from opcheck.render.matrix import page, write
+from opcheck.render.matrix.plot import plot
 
 REPORTS = Path(__file__).parents[1] / "reports"
 #: Of all the files together, so that the repository stays quick to clone.

@@ -15,11 +15,11 @@ from pathlib import Path
 from tabulate import tabulate
 
 from opcheck.capture.request import DEFAULT_OPTIMIZER, CaptureRequest
-from opcheck.files import write_text
-from opcheck.model import Report
-from opcheck.oplists.registrations import load
-from opcheck.pipeline import audit
-from opcheck.report import render
+from opcheck.common.files import write_text
+from opcheck.data.registrations import load
+from opcheck.judge.pipeline import audit
+from opcheck.model.records import Report
+from opcheck.render import render
 
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from opcheck.catalogue import groups, pages_folder
-from opcheck.files import write_text
+from opcheck.common.catalogue import groups, pages_folder
+from opcheck.common.files import write_text
 
 
 def index() -> str:

@@ -15,10 +15,10 @@ from pathlib import Path
 from tabulate import tabulate
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.files import write_text
-from opcheck.model import Finding, Report
-from opcheck.oplists.registrations import load
-from opcheck.pipeline import audit
+from opcheck.common.files import write_text
+from opcheck.data.registrations import load
+from opcheck.judge.pipeline import audit
+from opcheck.model.records import Finding, Report
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))

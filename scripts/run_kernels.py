@@ -28,13 +28,13 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
 from opcheck.capture.forked import EndedError, forked
-from opcheck.compile.check.clang import NOT_PROVEN as NOT_CHECKED
-from opcheck.compile.check.clang import check
-from opcheck.compile.execute import NOT_PROVEN as NOT_RUN
-from opcheck.compile.execute.compiler import prepare
-from opcheck.compile.execute.kernels import Function
-from opcheck.compile.inductor_metal import SideCompiler, preload
-from opcheck.files import write_text
+from opcheck.common.files import write_text
+from opcheck.compiler.check.clang import NOT_PROVEN as NOT_CHECKED
+from opcheck.compiler.check.clang import check
+from opcheck.compiler.execute import NOT_PROVEN as NOT_RUN
+from opcheck.compiler.execute.compiler import prepare
+from opcheck.compiler.execute.kernels import Function
+from opcheck.compiler.inductor_metal import SideCompiler, preload
 from scripts.opinfo.ci import key
 
 ROOT = Path(__file__).parents[1]

@@ -12,9 +12,9 @@ import argparse
 import random
 from pathlib import Path
 
-from opcheck.model import Finding, SourceLocation
-from opcheck.scan.engine import scan
-from opcheck.versions import Target, Version
+from opcheck.common.versions import Target, Version
+from opcheck.model.records import Finding, SourceLocation
+from opcheck.source.engine import scan
 
 
 def main() -> None:

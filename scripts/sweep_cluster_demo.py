@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 
-from opcheck.sweep.folder import read
-from opcheck.sweep.schema import TABLES
+from opcheck.project.sweep.folder import read
+from opcheck.project.sweep.schema import TABLES
 
 #: A small list: layers of torch, whose import is all that they need.
 LAYERS = """

@@ -21,8 +21,8 @@ from xml.etree import ElementTree as ET
 
 from tabulate import tabulate
 
-from opcheck.oplists.registrations import load
-from opcheck.versions import Version
+from opcheck.common.versions import Version
+from opcheck.data.registrations import load
 
 ROOT = Path(__file__).parents[1]
 CACHE = Path.home() / ".cache" / "opcheck" / "torch"

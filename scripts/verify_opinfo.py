@@ -20,13 +20,13 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from opcheck.errors import OpcheckError
-from opcheck.files import write_text
-from opcheck.observe.records import CONFIDENCE
-from opcheck.observe.told import Place, Told
-from opcheck.observe.verify import Verification, ratio, verify
-from opcheck.oplists.opinfo import Pass
-from opcheck.oplists.registrations import load
+from opcheck.common.errors import OpcheckError
+from opcheck.common.files import write_text
+from opcheck.data.opinfo import Pass
+from opcheck.data.registrations import load
+from opcheck.device.observe.records import CONFIDENCE
+from opcheck.device.observe.reported_calls import Place, Told
+from opcheck.device.verify import Verification, ratio, verify
 from scripts.opinfo import disagreements, store
 from scripts.opinfo.compare import Pair, compare
 

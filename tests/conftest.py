@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from opcheck.oplists.registrations import OpLists, load
+from opcheck.data.registrations import OpLists, load
 from tests.browser import CHROMIUM, session
 
 # Tests do not time themselves: a machine may be busy.

@@ -5,22 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 
-from opcheck.model import OpCall, Precision, Problem, Report, SourceLocation, TensorSpec, Trace
-from opcheck.oplists.files import Counts, Release
-from opcheck.oplists.history import SCHEMA, History, contract
-from opcheck.oplists.registrations import FILES, OpLists
-from opcheck.oplists.statement_model import (
+from opcheck.common.versions import Target, Version
+from opcheck.data.files import Counts, Release
+from opcheck.data.history import SCHEMA, History, contract
+from opcheck.data.registrations import FILES, OpLists
+from opcheck.data.statement_model import (
     Argument,
     Arguments,
     ErrorText,
     Statement,
     StatementEvidence,
 )
-from opcheck.oplists.statements import Statements
-from opcheck.pipeline import report
-from opcheck.rules import BY_ID
-from opcheck.rules.rule import Audited
-from opcheck.versions import Target, Version
+from opcheck.data.statements import Statements
+from opcheck.judge.pipeline import report
+from opcheck.judge.rules import BY_ID
+from opcheck.judge.rules.rule import Audited
+from opcheck.model.records import (
+    OpCall,
+    Precision,
+    Problem,
+    Report,
+    SourceLocation,
+    TensorSpec,
+    Trace,
+)
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -18,21 +18,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from opcheck import cli, sanitize
+from opcheck import cli
 from opcheck.cli import output
-from opcheck.errors import OpcheckError
-from opcheck.fingerprint import fingerprints
-from opcheck.gate.policy import COULD_NOT_TELL, FINDINGS, Judgement
-from opcheck.gate.records import Cell, Failed, GateReport, Known
-from opcheck.model import Finding, GroupLocation, Problem, SourceLocation
-from opcheck.observe.told import Place
-from opcheck.observe.verify import Pair, Verification
-from opcheck.report import FORMATS, gated, github, render, scanned, swept, terminal
-from opcheck.report.asked import FORMATS as ANSWERS
-from opcheck.report.asked import scan as scan_page
-from opcheck.report.asked import verified, write
-from opcheck.report.asked.document import Bullets, Document, Heading, Lines, Table
-from opcheck.scan.records import ScanReport
+from opcheck.common import sanitize
+from opcheck.common.errors import OpcheckError
+from opcheck.device.observe.reported_calls import Place
+from opcheck.device.verify import Pair, Verification
+from opcheck.model.fingerprint import fingerprints
+from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
+from opcheck.project.gate.policy import COULD_NOT_TELL, FINDINGS, Judgement
+from opcheck.project.gate.records import Cell, Failed, GateReport, Known
+from opcheck.render import FORMATS, gate_report, github, render, scan_report, sweep_report, terminal
+from opcheck.render.answers import FORMATS as ANSWERS
+from opcheck.render.answers import scan as scan_page
+from opcheck.render.answers import verified, write
+from opcheck.render.answers.document import Bullets, Document, Heading, Lines, Table
+from opcheck.source.records import ScanReport
 from tests.made import hostile_report
 
 #: What each means something to: logs, terminals, readers, Markdown, spreadsheets, HTML, XML, YAML.
@@ -315,8 +316,14 @@ def answered(text: str, kind: str) -> str:
 
 WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
     "audit": (lambda text, kind: render(hostile_report(text), kind), tuple(FORMATS)),
-    "gate": (lambda text, kind: gated.render(gate_of(text), kind), tuple(gated.FORMATS)),
-    "scan": (lambda text, kind: scanned.render(scan_of(text), kind), tuple(scanned.FORMATS)),
+    "gate": (
+        lambda text, kind: gate_report.render(gate_of(text), kind),
+        tuple(gate_report.FORMATS),
+    ),
+    "scan": (
+        lambda text, kind: scan_report.render(scan_of(text), kind),
+        tuple(scan_report.FORMATS),
+    ),
     "scan's page": (
         lambda text, kind: write(scan_of(text), scan_page.document(scan_of(text)), kind),
         ANSWERS,
@@ -328,7 +335,7 @@ WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
         ("text",),
     ),
     "summary": (lambda text, _: github.step_summary(hostile_report(text)), ("markdown",)),
-    "sweep": (lambda text, _: swept.as_html(document_of(text)), ("html",)),
+    "sweep": (lambda text, _: sweep_report.as_html(document_of(text)), ("html",)),
 }
 CASES = [(writer, kind) for writer, (_, kinds) in WRITERS.items() for kind in kinds]
 
@@ -518,7 +525,7 @@ def test_a_hostile_file_name_is_text_in_a_scan(
         with open(os.path.join(os.fsencode(tmp_path / folder), name), "wb") as file:  # noqa: PTH118, PTH123
             file.write(content)
     monkeypatch.chdir(tmp_path)
-    for kind in (*ANSWERS, *scanned.FORMATS):
+    for kind in (*ANSWERS, *scan_report.FORMATS):
         monkeypatch.chdir("a")
         assert cli.run(["scan", ".", os.fsdecode(name), "-f", kind]) == 1
         printed = capfdbinary.readouterr()

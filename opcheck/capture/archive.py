@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from opcheck.capture.blame import one_line
-from opcheck.errors import ModelLoadError
+from opcheck.capture.user_frame import one_line
+from opcheck.common.errors import ModelLoadError
 
 #: Bytes of a member that is parsed.  The graph of a program with 100,000 operators takes about 100 MB.
 TEXT_LIMIT = 256 << 20

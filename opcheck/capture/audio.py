@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck.capture import stand_in
+from opcheck.capture import extension_stub
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,11 +42,11 @@ def prepare_torchaudio() -> bool:
     """
     if _kept:
         return True
-    package = stand_in.folder("torchaudio")
+    package = extension_stub.folder("torchaudio")
     extensions = [] if package is None else [*(package / "lib").glob("*torchaudio*.so")]
     if not extensions or hasattr(torch.ops.torchaudio, "forced_align"):
         return False
-    if all(stand_in.loads(extension) for extension in extensions):
+    if all(extension_stub.loads(extension) for extension in extensions):
         return False
     library = torch.library.Library("torchaudio", "FRAGMENT")
     for schema in SCHEMAS:
@@ -64,7 +64,7 @@ def prepare_torchaudio() -> bool:
     own.impl("cuda_version", lambda: None, "CompositeExplicitAutograd")
     own.impl("is_align_available", lambda: True, "CompositeExplicitAutograd")
     _kept.extend((library, own))
-    stand_in.skip_loading(extensions)
+    extension_stub.skip_loading(extensions)
     return True
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from opcheck.errors import InputError
-from opcheck.files import is_file
-from opcheck.model import Birth
-from opcheck.traits import WATCHED
+from opcheck.common.errors import InputError
+from opcheck.common.files import is_file
+from opcheck.model.records import Birth
+from opcheck.model.tracked_dtypes import WATCHED
 
 #: safetensors writes dtypes in its own spelling (its README, "Format"); those that MPS may refuse.
 _SAFETENSORS = {

@@ -11,7 +11,7 @@ from torch import nn
 
 from opcheck.capture.build import values
 from opcheck.capture.recipes import diffusers, transformers, vision
-from opcheck.errors import InputError
+from opcheck.common.errors import InputError
 
 Derived = tuple[tuple[Any, ...], dict[str, Any], str]
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck import messages
-from opcheck.capture.blame import one_line
-from opcheck.capture.lines import is_user_code
-from opcheck.errors import OpcheckError
-from opcheck.model import Problem, SourceLocation
-from opcheck.oplists.packages import packages
-from opcheck.oplists.python_names import python_names
-from opcheck.simulate.mirror import OutsideError
-from opcheck.simulate.shapes import DataDependentError, NotSimulatedError
+from opcheck.capture.source_locations import is_user_code
+from opcheck.capture.user_frame import one_line
+from opcheck.common.errors import OpcheckError
+from opcheck.data import messages
+from opcheck.data.packages import packages
+from opcheck.data.python_names import python_names
+from opcheck.model.records import Problem, SourceLocation
+from opcheck.simulator.mps_registrations import OutsideError
+from opcheck.simulator.shapes import DataDependentError, NotSimulatedError
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
 
-from opcheck.capture.blame import one_line
 from opcheck.capture.build import values
 from opcheck.capture.modes import is_exported
-from opcheck.errors import InputError
-from opcheck.simulate.tensor import MPS_DEVICE
+from opcheck.capture.user_frame import one_line
+from opcheck.common.errors import InputError
+from opcheck.simulator.tensor import MPS_DEVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

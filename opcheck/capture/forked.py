@@ -9,7 +9,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING
 
-from opcheck.children import GarbledError, LateError, Lines, how_it_ended
+from opcheck.worker.children import GarbledError, LateError, Lines, how_it_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import fx
 
-from opcheck.capture.lines import locate
-from opcheck.model import OpCall, SourceLocation, TensorSpec
-from opcheck.simulate.specs import Spec, decode
+from opcheck.capture.source_locations import locate
+from opcheck.model.records import OpCall, SourceLocation, TensorSpec
+from opcheck.simulator.tensor_meta import Spec, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from opcheck.capture.ledger import KeptCall, Ref
     from opcheck.capture.recorder import Recorded
+    from opcheck.capture.tensor_log import KeptCall, Ref
 
     Place = Callable[[Recorded], tuple[SourceLocation | None, str]]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck.model import Problem, SourceLocation
+from opcheck.model.records import Problem, SourceLocation
 
 if TYPE_CHECKING:
     from types import FrameType

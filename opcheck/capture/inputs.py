@@ -14,9 +14,9 @@ from torch.utils._pytree import tree_map_only
 from opcheck.capture import derive, input_files
 from opcheck.capture.build import values
 from opcheck.capture.load import Arguments, Loaded
-from opcheck.documents import brief
-from opcheck.errors import InputError, UsageError
-from opcheck.names import parse_dtype
+from opcheck.common.documents import brief
+from opcheck.common.errors import InputError, UsageError
+from opcheck.common.names import parse_dtype
 
 GRAMMAR = "write 1x3x224x224:float32, name=1x128:int64, or scalar:float32"
 #: of a size: no 64-bit number has more.
@@ -30,7 +30,7 @@ class InputSpec:
     #: the argument's name; empty for a positional one.
     name: str
     shape: tuple[int, ...]
-    #: as in opcheck.names.DTYPES.
+    #: as in opcheck.common.names.DTYPES.
     dtype: str
 
     def __str__(self) -> str:

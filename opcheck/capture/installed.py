@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-from opcheck.errors import CaptureError
-from opcheck.versions import Version
+from opcheck.common.errors import CaptureError
+from opcheck.common.versions import Version
 
 #: The first release that was tried; what the simulation takes from torch is listed in CONTRIBUTING.md.
 OLDEST = Version(2, 8)

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcheck.capture.blame import one_line, own_line
 from opcheck.capture.recipes.engine import CHOSEN, recipes
-from opcheck.errors import ModelLoadError
+from opcheck.capture.user_frame import one_line, own_line
+from opcheck.common.errors import ModelLoadError
 
 Config = dict[str, Any]
 

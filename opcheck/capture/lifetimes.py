@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from opcheck.model import Lifetime
+from opcheck.model.records import Lifetime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from opcheck.capture.graph import Numbers
-    from opcheck.capture.ledger import Ref
     from opcheck.capture.recorder import Recorded
-    from opcheck.simulate.specs import Spec
+    from opcheck.capture.tensor_log import Ref
+    from opcheck.simulator.tensor_meta import Spec
 
 
 class Placed(NamedTuple):

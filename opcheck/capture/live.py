@@ -16,14 +16,14 @@ from opcheck.capture.forked import EndedError, forked
 from opcheck.capture.load import as_loaded
 from opcheck.capture.parent import environment, error_of
 from opcheck.capture.protocol import Done, Failure, Message, failure_of
-from opcheck.errors import CaptureError, InputError
-from opcheck.simulate import told
+from opcheck.common.errors import CaptureError, InputError
+from opcheck.simulator import python_visible_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opcheck.capture.request import CaptureRequest
-    from opcheck.model import Trace
+    from opcheck.model.records import Trace
 
 #: seconds that the fork gets beside the time limit of the run, to make a trace of it
 _AFTER = 150.0
@@ -79,8 +79,8 @@ def _captured(
     arguments: tuple[tuple[Any, ...], dict[str, Any]] | None,
 ) -> Message:
     target = run.target_of(request)
-    before = os.environ.get(told.FALLBACK_VARIABLE)
-    told.set_fallback(target)
+    before = os.environ.get(python_visible_target.FALLBACK_VARIABLE)
+    python_visible_target.set_fallback(target)
     try:
         if hasattr(os, "fork"):
             torch.set_num_threads(1)  # a pool of threads does not live on in a fork
@@ -100,9 +100,9 @@ def _captured(
 
 def _restore(value: str | None) -> None:
     if value is None:
-        os.environ.pop(told.FALLBACK_VARIABLE, None)
+        os.environ.pop(python_visible_target.FALLBACK_VARIABLE, None)
     else:
-        os.environ[told.FALLBACK_VARIABLE] = value
+        os.environ[python_visible_target.FALLBACK_VARIABLE] = value
 
 
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -15,12 +15,12 @@ from torch import nn
 
 from opcheck.capture import archive, exported, libraries, pt2, user_code
 from opcheck.capture.audio import prepare_torchaudio
-from opcheck.capture.blame import one_line, own_line
 from opcheck.capture.build import OnMps, building, fill_meta
+from opcheck.capture.user_frame import one_line, own_line
 from opcheck.capture.vision import prepare_torchvision
-from opcheck.errors import ModelLoadError, OpcheckError
-from opcheck.files import is_file
-from opcheck.names import parse_dtype
+from opcheck.common.errors import ModelLoadError, OpcheckError
+from opcheck.common.files import is_file
+from opcheck.common.names import parse_dtype
 
 T = TypeVar("T")
 

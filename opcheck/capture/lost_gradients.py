@@ -3,7 +3,7 @@
 An operator with a kernel on MPS and no derivative of its own goes through the fallback of the autograd key:
 CompositeImplicitAutograd does not serve it (aten/src/ATen/core/dispatch/OperatorEntry.cpp,
 computeDispatchTableEntryWithDebug), VariableFallbackKernel.cpp does, and that warns in backward
-(torch/csrc/autograd/autograd_not_implemented_fallback.cpp).  ``simulate/mirror.py`` registers what the target
+(torch/csrc/autograd/autograd_not_implemented_fallback.cpp).  ``simulator/mps_registrations.py`` registers what the target
 registers, so the dispatcher here takes the same way.
 """
 
@@ -14,7 +14,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from opcheck.model import Problem, SourceLocation
+from opcheck.model.records import Problem, SourceLocation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

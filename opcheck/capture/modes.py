@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opcheck.errors import ModelLoadError
+from opcheck.common.errors import ModelLoadError
 
 
 def set_training(model: torch.nn.Module, name: str, *, training: bool) -> None:

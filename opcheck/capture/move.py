@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.capture.births import birth
 from opcheck.capture.build import is_marked
+from opcheck.capture.dtype_origins import birth
 from opcheck.capture.lifetimes import Placed
-from opcheck.errors import CaptureError
-from opcheck.model import Birth, OpCall, TensorSpec
-from opcheck.simulate.shapes import NotSimulatedError, check_layout
-from opcheck.simulate.tensor import MPSTensor, parameter_to_mps, to_mps
+from opcheck.common.errors import CaptureError
+from opcheck.model.records import Birth, OpCall, TensorSpec
+from opcheck.simulator.shapes import NotSimulatedError, check_layout
+from opcheck.simulator.tensor import MPSTensor, parameter_to_mps, to_mps
 
 if TYPE_CHECKING:
-    from opcheck.capture.births import Births, Made
+    from opcheck.capture.dtype_origins import Births, Made
     from opcheck.capture.graph import Numbers
 
 #: dtypes that every release takes on every macOS; a move of any other is a call that can fail.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck import errors
 from opcheck.capture.protocol import (
     Answered,
     Captures,
@@ -22,7 +21,10 @@ from opcheck.capture.protocol import (
     Shared,
     Stage,
 )
-from opcheck.children import (
+from opcheck.common import errors
+from opcheck.common.errors import CaptureError, OpcheckError, UsageError
+from opcheck.common.files import write_text
+from opcheck.worker.children import (
     Answers,
     Child,
     GarbledError,
@@ -32,15 +34,13 @@ from opcheck.children import (
     how_it_ended,
     python,
 )
-from opcheck.errors import CaptureError, OpcheckError, UsageError
-from opcheck.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from opcheck.capture.request import CaptureRequest
-    from opcheck.model import Trace
-    from opcheck.versions import Target
+    from opcheck.common.versions import Target
+    from opcheck.model.records import Trace
 
 #: seconds that a child gets, after its own limit, to say that it reached it
 _GRACE = 10.0

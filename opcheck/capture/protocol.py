@@ -6,8 +6,8 @@ from typing import Protocol
 
 import msgspec
 
-from opcheck.errors import CaptureError, OpcheckError
-from opcheck.model import Precision, Record, Trace
+from opcheck.common.errors import CaptureError, OpcheckError
+from opcheck.model.records import Precision, Record, Trace
 
 
 class Stage(Record, frozen=True, kw_only=True, tag="stage"):
@@ -54,7 +54,7 @@ class Captures(Record, frozen=True, kw_only=True):
 
 
 class Compared(Record, frozen=True, kw_only=True, tag="compared"):
-    """The runs beside float64 (opcheck/precision)."""
+    """The runs beside float64 (opcheck/numerics/precision)."""
 
     precision: tuple[Precision, ...]
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.capture.archive import Archive, damaged, kind_of, refused
-from opcheck.capture.blame import one_line
 from opcheck.capture.build import SMALL
-from opcheck.errors import ModelLoadError, OpcheckError
+from opcheck.capture.user_frame import one_line
+from opcheck.common.errors import ModelLoadError, OpcheckError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

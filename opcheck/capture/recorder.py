@@ -10,17 +10,17 @@ import torch
 
 from opcheck.capture.backward import ENGINE, Trail
 from opcheck.capture.guessed import Guessed, asker, only_checks
-from opcheck.capture.ledger import KeptCall, Ledger
-from opcheck.capture.lines import innermost, is_user_code, locate
-from opcheck.model import Problem, SourceLocation
-from opcheck.simulate.tensor import is_on_mps
+from opcheck.capture.source_locations import innermost, is_user_code, locate
+from opcheck.capture.tensor_log import KeptCall, Ledger
+from opcheck.model.records import Problem, SourceLocation
+from opcheck.simulator.tensor import is_on_mps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType, FrameType
 
-    from opcheck.capture.births import Births
-    from opcheck.simulate.dispatcher import Call
+    from opcheck.capture.dtype_origins import Births
+    from opcheck.simulator.dispatcher import Call
 
 #: a guess is repeated at one line this often before the program is taken to loop on it.
 MAX_GUESSES = 5_000

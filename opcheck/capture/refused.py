@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck.model import OpCall, Problem
-from opcheck.simulate import device
+from opcheck.model.records import OpCall, Problem
+from opcheck.simulator import device
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from opcheck.oplists.statement_model import Statement
-    from opcheck.versions import Target
+    from opcheck.common.versions import Target
+    from opcheck.data.statement_model import Statement
 
 #: a text with less of its own than this could be anybody's.
 _FEWEST_LETTERS = 12

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcheck.model import Record, Scalar
+from opcheck.model.records import Record, Scalar
 
 #: How a model can be followed, and what each way misses.  Whatever the tracer, the calls are those of the simulated
 #: Mac's dispatcher.
@@ -69,9 +69,9 @@ class CaptureRequest(Record, frozen=True, kw_only=True):
     input_files: tuple[str, ...] = ()
     #: dtypes in which the model is also run on the CPU, beside float64.
     precision: tuple[str, ...] = ()
-    #: what another kind of work than the capture is asked for (compile/plan.py)
+    #: what another kind of work than the capture is asked for (compiler/plan.py)
     plan: dict[str, object] = {}
-    #: file to which the child appends what it reads (capture/noting.py); empty: nobody asks.
+    #: file to which the child appends what it reads (capture/dependency_tracking.py); empty: nobody asks.
     notes: str = ""
     #: seconds until the child process is ended.
     time_limit: float = 300.0

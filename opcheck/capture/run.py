@@ -12,7 +12,6 @@ import msgspec
 import torch
 
 from opcheck.capture import (
-    blame,
     checkpoint,
     endings,
     exported,
@@ -20,34 +19,35 @@ from opcheck.capture import (
     refused,
     scripted,
     tracers,
+    user_frame,
 )
-from opcheck.capture.births import Births
+from opcheck.capture.dtype_origins import Births
 from opcheck.capture.graph import Numbers, code, op_calls, to_graph
 from opcheck.capture.imports import without_compiler
 from opcheck.capture.inputs import inputs_for
 from opcheck.capture.lifetimes import lifetimes
-from opcheck.capture.lines import display_path, is_user_code
 from opcheck.capture.load import Loaded, load
 from opcheck.capture.modes import fixed, refuse_fixed, set_training
 from opcheck.capture.move import Mover
 from opcheck.capture.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
 from opcheck.capture.request import DEFAULT_TRACER
+from opcheck.capture.source_locations import display_path, is_user_code
 from opcheck.capture.train import TrainStep, autocast
 from opcheck.capture.train_labels import with_labels
 from opcheck.capture.train_loss import NothingToTrainError
 from opcheck.capture.train_optimizer import parse
 from opcheck.capture.watchdog import TimeLimitReached, out_of_memory, rest
-from opcheck.errors import ModelLoadError
-from opcheck.model import RAISED_ON_A_MAC, Birth, OpCall, Problem, SourceLocation, Trace
-from opcheck.oplists.registrations import load as load_lists
-from opcheck.simulate import told
-from opcheck.simulate.backend import mps_backend
-from opcheck.simulate.dispatcher import KEEP_ELEMENTS
-from opcheck.simulate.mac import simulated_mac
-from opcheck.simulate.mirror import OutsideError
-from opcheck.simulate.public_names import names_of_the_target
-from opcheck.simulate.shapes import DataDependentError, NotSimulatedError
-from opcheck.versions import Target, Version
+from opcheck.common.errors import ModelLoadError
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import load as load_lists
+from opcheck.model.records import RAISED_ON_A_MAC, Birth, OpCall, Problem, SourceLocation, Trace
+from opcheck.simulator import python_visible_target
+from opcheck.simulator.backend import mps_backend
+from opcheck.simulator.dispatcher import KEEP_ELEMENTS
+from opcheck.simulator.mac import simulated_mac
+from opcheck.simulator.mps_registrations import OutsideError
+from opcheck.simulator.public_names import names_of_the_target
+from opcheck.simulator.shapes import DataDependentError, NotSimulatedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from opcheck.capture.inputs import Inputs
     from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
-    from opcheck.simulate.dispatcher import Simulator
+    from opcheck.simulator.dispatcher import Simulator
 
     #: what is done with a model and its inputs
     Program = Callable[[torch.nn.Module, Any, Any, Recorder], None]
@@ -353,7 +353,7 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
         return msgspec.structs.replace(
             problem, module=recorder.raised_in, op=refused.operator(error)
         )
-    text = blame.one_line(error)
+    text = user_frame.one_line(error)
     who = _RAISERS.get(recorder.phase, "the model")
     if kind == "model_raised":
         kind = "training_raised" if recorder.phase in _RAISERS else kind
@@ -390,7 +390,7 @@ def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:
     """How the installed torch differs from the target; ``absent`` are the operators that it lacks."""
     installed = Version.parse(torch.__version__)
     if installed == target.torch:
-        return told.notes()
+        return python_visible_target.notes()
     texts = [
         (
             f"torch's own Python and the libraries ran as torch {torch.__version__}: "
@@ -403,4 +403,4 @@ def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:
             f"{len(absent)} operators of torch {target.torch} that MPS has are not installed, "
             f"and no call of them was seen: {names}" + (", ..." if len(absent) > 5 else "")
         )
-    return (*texts, *told.notes())
+    return (*texts, *python_visible_target.notes())

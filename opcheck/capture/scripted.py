@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from opcheck.capture.blame import one_line
-from opcheck.errors import ModelLoadError
-from opcheck.simulate.tensor import MPS_DEVICE
+from opcheck.capture.user_frame import one_line
+from opcheck.common.errors import ModelLoadError
+from opcheck.simulator.tensor import MPS_DEVICE
 
 
 def on_mps(model: torch.nn.Module, name: str) -> torch.nn.Module:

@@ -16,18 +16,18 @@ import torch
 from opcheck.capture import run, watchdog
 from opcheck.capture.forked import EndedError, forked
 from opcheck.capture.protocol import Captures, Shared, failure_of
-from opcheck.errors import CaptureError, ModelLoadError
-from opcheck.oplists.registrations import load as load_lists
-from opcheck.simulate import told
-from opcheck.simulate.mirror import present_and_absent
-from opcheck.simulate.sharing import serves
+from opcheck.common.errors import CaptureError, ModelLoadError
+from opcheck.data.registrations import load as load_lists
+from opcheck.simulator import python_visible_target
+from opcheck.simulator.mps_registrations import present_and_absent
+from opcheck.simulator.same_dispatch import serves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
-    from opcheck.versions import Target
+    from opcheck.common.versions import Target
 
 #: seconds that a fork gets beside the time limit of the run, to make a trace of it
 _AFTER = 150.0
@@ -63,13 +63,13 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
     first = targets[order[0]]
     for target in targets:
         load_lists().release(str(target.torch))
-    if not told.fits(first):
+    if not python_visible_target.fits(first):
         raise CaptureError(
             f"this process has loaded programs that were told of another Mac than {first}",
             context=request.model,
             hint="capture it in a process of its own: opcheck.capture.parent.capture_many",
         )
-    told.set_fallback(first)
+    python_visible_target.set_fallback(first)
     try:
         prepared = run.prepare(request, first, say)
     except ModelLoadError as error:
@@ -82,7 +82,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
         )
     finally:
         watchdog.rest()
-    here = [n for n in order if told.fits(targets[n])]
+    here = [n for n in order if python_visible_target.fits(targets[n])]
     shared = []
     waiting = here
     while waiting:
@@ -120,7 +120,7 @@ def _run(
     request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
 ) -> Shared:
     target = targets[waiting[0]]
-    told.set_fallback(target)
+    python_visible_target.set_fallback(target)
     # A pool of threads does not live on in a fork.
     torch.set_num_threads(1)
     watchdog.limit_time(request.time_limit)

@@ -8,7 +8,7 @@ import msgspec
 
 from opcheck.capture import worker
 from opcheck.capture.protocol import Answered
-from opcheck.versions import Target
+from opcheck.common.versions import Target
 
 if TYPE_CHECKING:
     from opcheck.capture.protocol import Say

@@ -8,9 +8,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
-from opcheck.capture import blame
+from opcheck.capture import user_frame
 from opcheck.capture.exported import as_module, read_on_mps
-from opcheck.errors import CaptureError
+from opcheck.common.errors import CaptureError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +31,8 @@ def _symbolic(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Modu
         return torch.fx.GraphModule(model, _LineTracer().trace(model))
     except Exception as error:  # user code runs in there
         raise CaptureError(
-            f"torch.fx.symbolic_trace cannot follow this model: {blame.one_line(error)}",
-            context=blame.own_line(error),
+            f"torch.fx.symbolic_trace cannot follow this model: {user_frame.one_line(error)}",
+            context=user_frame.own_line(error),
             hint="it knows no control flow on values; use --tracer dispatch",
         ) from error
 
@@ -42,8 +42,8 @@ def _exported(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module
         exported = _export(model, args, kwargs)
     except Exception as error:  # user code runs in there
         raise CaptureError(
-            f"torch.export cannot export this model: {blame.one_line(error)}",
-            context=blame.own_line(error),
+            f"torch.export cannot export this model: {user_frame.one_line(error)}",
+            context=user_frame.own_line(error),
             hint="use --tracer dispatch, which asks less of a model",
         ) from error
     # The device that the export ran on is baked into every factory call.

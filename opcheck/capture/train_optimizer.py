@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.documents import DocumentError, brief, from_yaml
-from opcheck.errors import UsageError
+from opcheck.common.documents import DocumentError, brief, from_yaml
+from opcheck.common.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

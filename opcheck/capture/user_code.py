@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from opcheck.capture import exported
-from opcheck.errors import ModelLoadError
-from opcheck.files import is_file
+from opcheck.common.errors import ModelLoadError
+from opcheck.common.files import is_file
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 

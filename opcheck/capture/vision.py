@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck.capture import stand_in, vision_autograd
+from opcheck.capture import extension_stub, vision_autograd
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,11 @@ def prepare_torchvision() -> bool:
     if _kept:
         return True
     extension = _extension()
-    if extension is None or hasattr(torch.ops.torchvision, "nms") or stand_in.loads(extension):
+    if (
+        extension is None
+        or hasattr(torch.ops.torchvision, "nms")
+        or extension_stub.loads(extension)
+    ):
         return False
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in SCHEMAS:
@@ -74,13 +78,13 @@ def prepare_torchvision() -> bool:
     if not (extension.parent / "_autograd_registrations.py").is_file():
         vision_autograd.register(library)
     _kept.append(library)
-    stand_in.skip_loading([extension])
+    extension_stub.skip_loading([extension])
     return True
 
 
 def _extension() -> Path | None:
     """The compiled part of the installed torchvision; None where there is none."""
-    package = stand_in.folder("torchvision")
+    package = extension_stub.folder("torchvision")
     if package is None:
         return None
     # A glob that is left in the middle keeps its folder open.

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck.capture import installed, noting, watchdog
+from opcheck.capture import dependency_tracking, installed, watchdog
 from opcheck.capture.protocol import Done, Failure, Message, Stage, failure_of
 from opcheck.capture.request import CaptureRequest
-from opcheck.children import die_with_parent
-from opcheck.errors import CaptureError, OpcheckError
+from opcheck.common.errors import CaptureError, OpcheckError
+from opcheck.worker.children import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def main(load: Callable[[], Work] = _capture) -> int:
     try:
         request = msgspec.json.decode(sys.stdin.buffer.read(), type=CaptureRequest)
         if request.notes:
-            noting.note_down(request.notes)
+            dependency_tracking.note_down(request.notes)
         # Reading the rest of our stdin must not hang user code that asks for input.
         sys.stdin.close()
         sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115

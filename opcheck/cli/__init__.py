@@ -12,9 +12,10 @@ from importlib import import_module
 
 import click
 
-from opcheck import __version__, children
-from opcheck.errors import OpcheckError, UsageError
-from opcheck.sanitize import for_stderr
+from opcheck import __version__
+from opcheck.common.errors import OpcheckError, UsageError
+from opcheck.common.sanitize import for_stderr
+from opcheck.worker import children
 
 #: The verbs and their one-line helps, by what one wants to do.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
 GROUPS = {

@@ -16,14 +16,14 @@ from opcheck.capture.request import (
     PRECISIONS,
     TRACERS,
 )
-from opcheck.cli import VERBS, asking, config, flags, output, requested
-from opcheck.errors import CaptureError
-from opcheck.gate import FAIL_ON, FINDINGS, PASSED, Policy, judged
-from opcheck.gate.policy import limit
-from opcheck.model import Report
-from opcheck.oplists.registrations import load
-from opcheck.report import FORMATS
-from opcheck.wording import plural
+from opcheck.cli import VERBS, config, flags, output, output_formats, parse_options
+from opcheck.common.errors import CaptureError
+from opcheck.common.text import plural
+from opcheck.data.registrations import load
+from opcheck.model.records import Report
+from opcheck.project.gate import FAIL_ON, FINDINGS, PASSED, Policy, judged
+from opcheck.project.gate.policy import limit
+from opcheck.render import FORMATS
 
 
 @click.command(
@@ -165,9 +165,9 @@ def command(
 ) -> int:
     """Audit the model, write the report, return the exit code."""
     lists = load()
-    line = requested.release_of(torch, lists)
-    system = requested.system_of(macos, line, lists)
-    request = requested.request_of(
+    line = parse_options.release_of(torch, lists)
+    system = parse_options.system_of(macos, line, lists)
+    request = parse_options.request_of(
         model,
         line,
         system,
@@ -190,12 +190,12 @@ def command(
     policy = Policy(fail_on=fail_on, strict=strict, limits=dict(limit(text) for text in limits))
     ignores = config.ignores(Path.cwd())
 
-    from opcheck.pipeline import audit
+    from opcheck.judge.pipeline import audit
 
     with output.progress(quiet=quiet, verbose=verbose) as progress:
         report = audit(request, lists, progress=progress, show_output=verbose, mac=memory or 0)
     report = msgspec.structs.replace(report, findings=ignores.marked(report.findings, model=model))
-    asking.deliver_report(report, format_name, output_path, color=color, full=verbose)
+    output_formats.deliver_report(report, format_name, output_path, color=color, full=verbose)
     if not report.capture["complete"]:
         output.note(_broke_off(report))
     for over in ignores.expired():

@@ -9,9 +9,9 @@ import msgspec
 
 from opcheck import __version__
 from opcheck.capture.request import DEFAULT_OPTIMIZER, DEFAULT_TRACER
-from opcheck.cli import VERBS, asking, flags, output, requested
-from opcheck.cli.capturing import SHOWING, borrowed
-from opcheck.oplists.registrations import load
+from opcheck.cli import VERBS, flags, output, output_formats, parse_options
+from opcheck.cli.capture_options import SHOWING, borrowed
+from opcheck.data.registrations import load
 
 #: how often a call is timed
 _TIMES = 7
@@ -51,7 +51,7 @@ _BORROWED = (
 @click.option(
     "--time", "timed", is_flag=True, help="Also time each operator, there and on the CPU."
 )
-@asking.format_flag
+@output_formats.format_flag
 @flags.output()
 def command(  # noqa: D103
     *,
@@ -65,16 +65,16 @@ def command(  # noqa: D103
     output_path: str,
     **capturing: Any,
 ) -> int:
-    from opcheck.compare.parent import compare
-    from opcheck.compare.records import Plan
-    from opcheck.report.asked import compared as page
+    from opcheck.numerics.compare.parent import compare
+    from opcheck.numerics.compare.records import Plan
+    from opcheck.render.answers import compared as page
 
     lists = load()
-    line = requested.release_of(None, lists)
-    request = requested.request_of(
+    line = parse_options.release_of(None, lists)
+    request = parse_options.request_of(
         model,
         line,
-        requested.system_of(None, line, lists),
+        parse_options.system_of(None, line, lists),
         tracer=DEFAULT_TRACER,
         optimizer=DEFAULT_OPTIMIZER,
         autocast="",
@@ -88,8 +88,8 @@ def command(  # noqa: D103
             show_output=verbose,
         )
     comparison = msgspec.structs.replace(comparison, tool=f"opcheck {__version__}")
-    asking.deliver(comparison, page.document, format_name, output_path)
+    output_formats.deliver(comparison, page.document, format_name, output_path)
     if comparison.wrong:
         return 1
     compared = comparison.outcomes.get("agrees", 0) + comparison.outcomes.get("loose", 0)
-    return 0 if comparison.complete and compared else asking.COULD_NOT_TELL
+    return 0 if comparison.complete and compared else output_formats.COULD_NOT_TELL

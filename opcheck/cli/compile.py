@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import click
 
 from opcheck import __version__
-from opcheck.cli import VERBS, asking, flags, output, requested
-from opcheck.cli.capturing import borrowed
-from opcheck.compile.plan import DTYPES, RUNS
-from opcheck.names import parse_dtype
-from opcheck.oplists.registrations import load
-from opcheck.versions import Target
+from opcheck.cli import VERBS, flags, output, output_formats, parse_options
+from opcheck.cli.capture_options import borrowed
+from opcheck.common.names import parse_dtype
+from opcheck.common.versions import Target
+from opcheck.compiler.plan import DTYPES, RUNS
+from opcheck.data.registrations import load
 
 
 @click.command(
@@ -63,7 +63,7 @@ from opcheck.versions import Target
 )
 @flags.quiet()
 @flags.verbose("Show what the program prints.")
-@asking.format_flag
+@output_formats.format_flag
 @flags.output()
 def command(  # noqa: D103
     *,
@@ -87,14 +87,14 @@ def command(  # noqa: D103
     output_path: str,
 ) -> int:
     from opcheck.capture.request import CaptureRequest
-    from opcheck.compile import plan
-    from opcheck.compile.parent import compile_variants
-    from opcheck.compiled import report
-    from opcheck.report.asked import compiled as page
+    from opcheck.compiler import plan
+    from opcheck.compiler.parent import compile_variants
+    from opcheck.project.compiled import report
+    from opcheck.render.answers import compiled as page
 
     lists = load()
-    line = requested.release_of(torch, lists)
-    system = requested.system_of(macos, line, lists)
+    line = parse_options.release_of(torch, lists)
+    system = parse_options.system_of(macos, line, lists)
     chosen_runs, chosen = tuple(runs) or RUNS, tuple(map(parse_dtype, dtypes)) or DTYPES
     if backends:
         variants = plan.named(backends, chosen_runs, chosen)
@@ -104,11 +104,11 @@ def command(  # noqa: D103
         # What a Mac would compile is traced on the CPU.
         variants = tuple(variant for variant in variants if not variant.metal)
     if check_metal:
-        from opcheck.compile.check import clang
+        from opcheck.compiler.check import clang
 
         clang.available()
     if run_metal:
-        from opcheck.compile.execute import compiler
+        from opcheck.compiler.execute import compiler
 
         compiler.prepare()
         variants = plan.with_kernels_run(variants)
@@ -117,7 +117,7 @@ def command(  # noqa: D103
         torch=str(line),
         macos=str(system),
         inputs=tuple(inputs),
-        config=dict(requested.setting(text) for text in settings),
+        config=dict(parse_options.setting(text) for text in settings),
     )
     with output.progress(quiet=quiet, verbose=verbose) as progress:
         compiled = compile_variants(
@@ -130,14 +130,14 @@ def command(  # noqa: D103
         compiled = clang.checked(compiled)
     found = report(compiled, Target(torch=line, macos=system), lists, f"opcheck {__version__}")
     if emit_metal:
-        from opcheck.compile.emit import emit
+        from opcheck.compiler.emit import emit
 
         output.note(f"{emit(compiled, emit_metal)} written to {emit_metal}")
-    asking.deliver(found, page.document, format_name, output_path)
+    output_formats.deliver(found, page.document, format_name, output_path)
     every_one = backends or device == "cuda"
     tried = [
         attempt.outcome for attempt in found.compiled.tried if attempt.variant.metal or every_one
     ]
     if "works" in tried:
         return 0
-    return asking.COULD_NOT_TELL if "could not tell" in tried else 1
+    return output_formats.COULD_NOT_TELL if "could not tell" in tried else 1

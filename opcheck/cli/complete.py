@@ -17,7 +17,7 @@ import click
 from click import shell_completion
 from click.shell_completion import CompletionItem
 
-from opcheck.errors import OpcheckError
+from opcheck.common.errors import OpcheckError
 
 _Item = CompletionItem[str]
 #: What the words so far and the incomplete word are completed to; the shell is given those that begin with the latter.
@@ -80,7 +80,7 @@ def _fixed(*values: str) -> _Values:
 
 
 def _releases(*_at: object) -> list[str]:
-    from opcheck.oplists.registrations import data_directory
+    from opcheck.data.registrations import data_directory
 
     text = (data_directory() / "releases.yaml").read_text(encoding="utf-8")
     found = re.findall(r'^ +line: "?([\d.]+)', text, re.MULTILINE)
@@ -88,7 +88,7 @@ def _releases(*_at: object) -> list[str]:
 
 
 def _systems(*_at: object) -> list[str]:
-    from opcheck.versions import MACOS_MAJORS
+    from opcheck.common.versions import MACOS_MAJORS
 
     return [str(major) for major in reversed(MACOS_MAJORS)]
 
@@ -98,7 +98,7 @@ def _range_of(single: Callable[..., list[str]]) -> _Values:
 
 
 def _dtypes(*_at: object) -> Iterable[str]:
-    from opcheck.names import DTYPES
+    from opcheck.common.names import DTYPES
 
     return DTYPES
 
@@ -125,7 +125,7 @@ def _target(_context: click.Context, incomplete: str) -> list[str]:
 def _operators(_context: click.Context, incomplete: str) -> list[str]:
     import msgspec
 
-    from opcheck.oplists.registrations import data_directory
+    from opcheck.data.registrations import data_directory
 
     # The registrations are JSON; all of the lists take five times as long to load.
     folder = data_directory() / "registrations"
@@ -144,26 +144,27 @@ def _operators(_context: click.Context, incomplete: str) -> list[str]:
 
 
 def _rules(_context: click.Context, incomplete: str) -> list[str]:
-    from opcheck import catalogue, remedies
+    from opcheck.common import catalogue
+    from opcheck.judge import remedies
 
     every = [*catalogue.by_id(), *remedies.BY_ID, "schema"]
     return [name.lower() if incomplete[:1] == "o" else name for name in every]
 
 
 def _scan_rules(*_at: object) -> Iterable[str]:
-    from opcheck.scan.rules import BY_ID
+    from opcheck.source.rules import BY_ID
 
     return BY_ID
 
 
 def _limits(*_at: object) -> list[str]:
-    from opcheck.gate.policy import LIMITS
+    from opcheck.project.gate.policy import LIMITS
 
     return [f"{name}=" for name in LIMITS]
 
 
 def _backends(*_at: object) -> Iterable[str]:
-    from opcheck.compile.plan import BACKENDS
+    from opcheck.compiler.plan import BACKENDS
 
     return BACKENDS
 

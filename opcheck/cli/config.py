@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from opcheck import documents
-from opcheck.documents import DocumentError
-from opcheck.errors import UsageError
-from opcheck.ignores import Entry, Ignores
+from opcheck.common import documents
+from opcheck.common.documents import DocumentError
+from opcheck.common.errors import UsageError
+from opcheck.model.ignores import Entry, Ignores
 
 FILE, OWN_FILE = "pyproject.toml", "opcheck.toml"
 
@@ -110,7 +110,7 @@ def ignores(directory: Path) -> Ignores:
     content, where = table(directory)
     entries: tuple[Entry, ...] = ()
     if "ignore" in content:
-        from opcheck.gate.settings import ignored
+        from opcheck.project.gate.settings import ignored
 
         entries = ignored(content["ignore"], where)
     return Ignores(entries, today=today(), root=directory)
@@ -141,7 +141,7 @@ def _keys(options: Iterable[click.Parameter]) -> dict[str, click.Option]:
 
 def _known_elsewhere() -> set[str]:
     """The keys of all verbs, and the tables."""
-    from opcheck.gate.settings import TABLES
+    from opcheck.project.gate.settings import TABLES
 
     commands = [import_module(f"opcheck.cli.{verb}").command for verb in _VERBS]
     return {key for command in commands for key in _keys(command.params)} | {*TABLES, *_OWN_TABLES}

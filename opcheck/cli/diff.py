@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opcheck.cli import VERBS, asking, capturing, flags, output
-from opcheck.errors import UsageError
-from opcheck.files import is_file
+from opcheck.cli import VERBS, capture_options, flags, output, output_formats
+from opcheck.common.errors import UsageError
+from opcheck.common.files import is_file
 
 if TYPE_CHECKING:
-    from opcheck.changes.records import Comparison
+    from opcheck.project.changes.records import Comparison
 
 _REPORTS = {".json", ".yaml", ".yml"}
 
@@ -20,7 +20,7 @@ _REPORTS = {".json", ".yaml", ".yml"}
 @click.command(
     "diff",
     help=VERBS["diff"],
-    params=capturing.borrowed(*capturing.CAPTURING, *capturing.SHOWING),
+    params=capture_options.borrowed(*capture_options.CAPTURING, *capture_options.SHOWING),
     epilog="BEFORE and AFTER are torch releases (2.9 2.15: every operator), or reports that opcheck audit wrote "
     "(old.json new.json: what is new, fixed, changed). With one MODEL, --from and --to are two targets that it "
     "is audited for: opcheck diff MODEL --from torch=2.9,macos=14 --to torch=2.13,macos=15. Of two releases, --macos and --dtype "
@@ -35,7 +35,7 @@ _REPORTS = {".json", ".yaml", ".yml"}
     None,
     ", where it is new; regressions: of two releases.  [default: error; of two releases never]",
 )
-@asking.format_flag
+@output_formats.format_flag
 @flags.output()
 def command(
     *,
@@ -60,8 +60,8 @@ def command(
     elif len(what) != 2:
         raise _misused("give two releases or two reports, or one MODEL with --from and --to")
     elif not is_of_releases:
-        from opcheck.changes import saved
-        from opcheck.changes.compare import compare
+        from opcheck.project.changes import saved
+        from opcheck.project.changes.compare import compare
 
         comparison = compare(*map(saved.read, what))
     else:
@@ -80,15 +80,15 @@ def _misused(message: str) -> UsageError:
 
 
 def _targets(model: str, before: str, after: str, captured: dict[str, Any]) -> Comparison:
-    from opcheck.changes.compare import compare
-    from opcheck.changes.records import side_of
-    from opcheck.cli import requested, targets
-    from opcheck.oplists.registrations import load
+    from opcheck.cli import parse_options, targets
+    from opcheck.data.registrations import load
+    from opcheck.project.changes.compare import compare
+    from opcheck.project.changes.records import side_of
 
     lists = load()
     pair = targets.parse(before, "--from", lists), targets.parse(after, "--to", lists)
-    shown = {name: captured.pop(name) for name in capturing.SHOWING}
-    request = requested.request_of(
+    shown = {name: captured.pop(name) for name in capture_options.SHOWING}
+    request = parse_options.request_of(
         model, pair[0].torch, pair[0].macos, fallback=pair[0].cpu_fallback, **captured
     )
     made = targets.reports(request, pair, lists, **shown)
@@ -96,8 +96,8 @@ def _targets(model: str, before: str, after: str, captured: dict[str, Any]) -> C
 
 
 def _deliver(found: Comparison, level: str, format_name: str | None, output_path: str) -> int:
-    from opcheck.changes.compare import worse
-    from opcheck.report.asked import changes
+    from opcheck.project.changes.compare import worse
+    from opcheck.render.answers import changes
 
     if level == "regressions":
         raise UsageError(
@@ -105,11 +105,11 @@ def _deliver(found: Comparison, level: str, format_name: str | None, output_path
             context="--fail-on regressions",
             hint="of reports and targets: --fail-on error, warning, note or never",
         )
-    asking.deliver(found, changes.document, format_name, output_path)
+    output_formats.deliver(found, changes.document, format_name, output_path)
     for warning in found.warnings:
         output.note(f"careful: {warning}")
     if not found.after["complete"]:
-        return asking.COULD_NOT_TELL
+        return output_formats.COULD_NOT_TELL
     return 1 if worse(found, level) else 0
 
 
@@ -120,9 +120,9 @@ def _releases(
     fail_on: str | None,
     where: tuple[str | None, str],
 ) -> int:
-    from opcheck.ask.diff import REGRESSIONS
-    from opcheck.ask.diff import diff as ask
-    from opcheck.report.asked import diff
+    from opcheck.lookup.diff import REGRESSIONS
+    from opcheck.lookup.diff import diff as ask
+    from opcheck.render.answers import diff
 
     if fail_on not in {None, "regressions", "never"}:
         raise UsageError(
@@ -131,6 +131,6 @@ def _releases(
             hint="--fail-on regressions or never; of two reports: error, warning, note",
         )
     found = ask(pair[0], pair[1], macos, dtype)
-    asking.deliver(found, diff.document, *where)
+    output_formats.deliver(found, diff.document, *where)
     worse = any(found.counts[name] for name in REGRESSIONS)
     return 1 if worse and fail_on == "regressions" else 0

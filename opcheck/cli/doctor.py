@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from opcheck.cli import VERBS, asking, flags
-from opcheck.errors import UsageError
+from opcheck.cli import VERBS, flags, output_formats
+from opcheck.common.errors import UsageError
 
 
 @click.command("doctor", help=VERBS["doctor"])
@@ -30,7 +30,7 @@ from opcheck.errors import UsageError
 )
 @flags.fail_on(flags.SEVERITIES, "error")
 @flags.strict("Exit with 3 where a check could not be made.")
-@asking.format_flag
+@output_formats.format_flag
 @flags.output()
 def command(
     *,
@@ -44,11 +44,11 @@ def command(
     output_path: str,
 ) -> int:
     """Write the diagnosis; 1 where something as severe as --fail-on is wrong."""
-    from opcheck.doctor import environment as facts
-    from opcheck.doctor.examine import examine
-    from opcheck.doctor.gather import gather as look
-    from opcheck.oplists.registrations import load
-    from opcheck.report.asked import doctor as page
+    from opcheck.data.registrations import load
+    from opcheck.device.doctor import environment as facts
+    from opcheck.device.doctor.examine import examine
+    from opcheck.device.doctor.gather import gather as look
+    from opcheck.render.answers import doctor as page
 
     if gather and (from_path or script or requirements or format_name):
         raise UsageError(
@@ -58,7 +58,7 @@ def command(
         )
     environment = facts.read(Path(from_path)) if from_path else look()
     if gather:
-        asking.put(facts.dump(environment), output_path)
+        output_formats.put(facts.dump(environment), output_path)
         return 0
     diagnosis = examine(
         environment,
@@ -66,7 +66,7 @@ def command(
         script=Path(script) if script else None,
         requirements=tuple(map(Path, requirements)),
     )
-    asking.deliver(diagnosis, page.document, format_name, output_path)
+    output_formats.deliver(diagnosis, page.document, format_name, output_path)
     if any(diagnosis.totals[level] for level in flags.counted(fail_on)):
         return 1
-    return asking.COULD_NOT_TELL if strict and diagnosis.unknown else 0
+    return output_formats.COULD_NOT_TELL if strict and diagnosis.unknown else 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from opcheck.cli import VERBS, output
-from opcheck.errors import UsageError
+from opcheck.common.errors import UsageError
 
 #: Not a finding, and asked for by the same people: what ``-f json`` and ``-f yaml`` hold.
 SCHEMA = "schema"
@@ -17,13 +17,14 @@ SCHEMA = "schema"
 @click.argument("rule_id", metavar="[ID|schema]", required=False)
 def command(rule_id: str | None) -> int:
     """Print the page of one rule or remedy, or a line for each."""
-    from opcheck import catalogue, remedies
+    from opcheck.common import catalogue
+    from opcheck.judge import remedies
 
     if rule_id is None:
         output.emit("\n".join(_all()))
         return 0
     if rule_id.lower() == SCHEMA:
-        from opcheck.report import schema
+        from opcheck.render import schema
 
         output.emit(schema.text())
         return 0
@@ -45,7 +46,8 @@ def command(rule_id: str | None) -> int:
 
 def _all() -> Iterator[str]:
     """The rules by the verb that finds them, the remedies, and what else has a page."""
-    from opcheck import catalogue, remedies
+    from opcheck.common import catalogue
+    from opcheck.judge import remedies
 
     for title, rules in catalogue.groups().items():
         yield title

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from opcheck.errors import UsageError
+from opcheck.common.errors import UsageError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Flag = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -11,24 +11,32 @@ from typing import Any
 import click
 import msgspec
 
-from opcheck.cache import default_folder
-from opcheck.cli import VERBS, asking, config, flags, output, requested
-from opcheck.cli.capturing import borrowed
-from opcheck.errors import UsageError
-from opcheck.files import write_text
-from opcheck.gate import FAIL_ON, Policy
-from opcheck.gate import baseline as baseline_file
-from opcheck.gate.baseline import Baseline
-from opcheck.gate.policy import LIMITS, limit
-from opcheck.gate.records import GateReport
-from opcheck.gate.settings import Model, Planned, Settings, Targets, of_all, policy, settings
-from opcheck.gate.work import Job, Result, kept
-from opcheck.ignores import Ignores
-from opcheck.oplists.registrations import OpLists, load
-from opcheck.ranges import NEWEST
-from opcheck.report.gated import FORMATS
-from opcheck.rules import BY_ID
-from opcheck.wording import plural
+from opcheck.cli import VERBS, config, flags, output, output_formats, parse_options
+from opcheck.cli.capture_options import borrowed
+from opcheck.common.errors import UsageError
+from opcheck.common.files import write_text
+from opcheck.common.text import plural
+from opcheck.data.registrations import OpLists, load
+from opcheck.data.target_ranges import NEWEST
+from opcheck.judge.rules import BY_ID
+from opcheck.model.ignores import Ignores
+from opcheck.project.cache import default_folder
+from opcheck.project.gate import FAIL_ON, Policy
+from opcheck.project.gate import baseline as baseline_file
+from opcheck.project.gate.baseline import Baseline
+from opcheck.project.gate.policy import LIMITS, limit
+from opcheck.project.gate.records import GateReport
+from opcheck.project.gate.settings import (
+    Model,
+    Planned,
+    Settings,
+    Targets,
+    of_all,
+    policy,
+    settings,
+)
+from opcheck.project.gate.work import Job, Result, kept
+from opcheck.render.gate_report import FORMATS
 
 #: The code of a shell for what Ctrl-C ended.
 _INTERRUPTED = 130
@@ -101,8 +109,8 @@ def command(
     plan = _plan(ctx, names, given, lists)
     known = _baseline(given["baseline"], may_be_missing=update_baseline)
 
-    from opcheck.gate import assemble
-    from opcheck.report.gated import render
+    from opcheck.project.gate import assemble
+    from opcheck.render.gate_report import render
 
     policies = _policies(ctx, given)
     whole = not names and not given["environment"] and not _own_targets(ctx)
@@ -129,7 +137,7 @@ def command(
         count = sum(map(len, known.models.values()))
         output.note(f"{plural(count, 'finding')} known now, in {given['baseline']}")
         report = assembled(known)
-    name = asking.chosen(given["format_name"], given["output_path"], FORMATS)
+    name = output_formats.chosen(given["format_name"], given["output_path"], FORMATS)
     if given["output_path"] in flags.STDOUT:
         output.emit(render(report, name))
     else:
@@ -212,7 +220,7 @@ def _results(
     plan: Settings, given: dict[str, Any], *, quiet: bool
 ) -> tuple[dict[str, Result], bool]:
     """What each model came to, by name, and whether somebody interrupted."""
-    from opcheck.gate.run import run
+    from opcheck.project.gate.run import run
 
     every = [_job(model, plan, given) for model in plan.models]
     results = {job.name: result for job in every if (result := kept(job)) is not None}
@@ -256,7 +264,7 @@ def _job(model: Model, plan: Settings, given: dict[str, Any]) -> Job:
         return given[name] if value is None else value
 
     targets = tuple(planned.target for planned in of_all(model, plan.targets))
-    request = requested.request_of(
+    request = parse_options.request_of(
         model.model,
         targets[0].torch,
         targets[0].macos,
@@ -290,6 +298,6 @@ def _baseline(file: str, *, may_be_missing: bool) -> Baseline | None:
 
 
 def _step_summary(report: GateReport) -> str:
-    from opcheck.report.gated import github
+    from opcheck.render.gate_report import github
 
     return github.step_summary(report)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from opcheck.cli import VERBS, asking, flags
+from opcheck.cli import VERBS, flags, output_formats
 
 
 @click.command("history", help=VERBS["history"], epilog="QUERY is as for opcheck op.")
 @click.argument("query")
 @flags.macos("On this macOS only.")
 @flags.dtype
-@asking.format_flag
+@output_formats.format_flag
 @flags.output()
 def command(
     *,
@@ -22,8 +22,8 @@ def command(
     output_path: str,
 ) -> int:
     """Write the steps of every overload that is meant."""
-    from opcheck.ask.history import history as ask
-    from opcheck.report.asked import history
+    from opcheck.lookup.history import history as ask
+    from opcheck.render.answers import history
 
-    asking.deliver(ask(query, macos, dtype), history.document, format_name, output_path)
+    output_formats.deliver(ask(query, macos, dtype), history.document, format_name, output_path)
     return 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from opcheck.cli import VERBS, asking, flags, output, repro
+from opcheck.cli import VERBS, flags, output, output_formats, repro
 
 
 @click.command("issue", help=VERBS["issue"], params=[*repro.PARAMETERS], epilog=repro.EPILOG)
@@ -15,13 +15,13 @@ from opcheck.cli import VERBS, asking, flags, output, repro
 @flags.output("Write it there, not to stdout.")
 def command(source: str, which: str | None, output_path: str, **captured: Any) -> int:
     """Write the text; 3 where its program could not be checked."""
-    from opcheck.repro import issue
+    from opcheck.project.repro import issue
 
     chosen = repro.chosen_finding(source, which, **captured)
     if chosen is None:
         return 0
     made = repro.tried(chosen)
     written = issue.write(chosen, made)
-    asking.put(written.body, output_path)
+    output_formats.put(written.body, output_path)
     output.note(f"goes to {written.where}: {written.reason}")
     return repro.told(made)

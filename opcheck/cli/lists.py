@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from opcheck.cli import VERBS, output
-from opcheck.errors import UsageError
-from opcheck.oplists.registrations import OpLists, data_directory, load
-from opcheck.sanitize import for_stderr
-from opcheck.wording import plural
+from opcheck.common.errors import UsageError
+from opcheck.common.sanitize import for_stderr
+from opcheck.common.text import plural
+from opcheck.data.registrations import OpLists, data_directory, load
 
 _folder = click.Path(path_type=Path)
 _directory = click.option(
@@ -46,7 +46,7 @@ def info() -> int:
 @_directory
 def lint(directory: Path | None) -> int:
     """Check them."""
-    from opcheck.oplists.lint import lint as check
+    from opcheck.data.lint import lint as check
 
     output.emit(f"{plural(check(directory), 'statement')}: no problem")
     return 0
@@ -63,7 +63,7 @@ def lint(directory: Path | None) -> int:
 @_directory
 def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
     """Show what they change, or write it."""
-    from opcheck.oplists import merging
+    from opcheck.data import merging
 
     directory = directory or data_directory()
     found = merging.review(proposal, directory)
@@ -88,7 +88,7 @@ def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
 def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) -> int:
     """Read each wheel in turn."""
     try:
-        from opcheck.oplists import wheel
+        from opcheck.data import wheels
     except ModuleNotFoundError as error:
         if error.name not in {"lief", "capstone", "numpy"}:
             raise
@@ -97,14 +97,14 @@ def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) 
             context="opcheck lists build",
             hint="pip install 'opcheck[wheels]'",
         ) from error
-    directory, cache = directory or data_directory(), cache or wheel.default_cache()
+    directory, cache = directory or data_directory(), cache or wheels.default_cache()
     for source in sources:
-        if wheel.is_extension(source):
-            extension = wheel.build_extension(source, directory, cache)
+        if wheels.is_extension(source):
+            extension = wheels.build_extension(source, directory, cache)
             built = f"{extension.library} {extension.release.version}"
             changed = extension.changed
         else:
-            done = wheel.build(source, directory, cache)
+            done = wheels.build(source, directory, cache)
             built, changed = f"torch {done.release.torch}", done.changed
         output.note(f"{built}: changed {', '.join(changed) or 'nothing'}")
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from opcheck.cli import VERBS, asking, flags, output
+from opcheck.cli import VERBS, flags, output, output_formats
 
 FORMATS = ("markdown", "csv", "json", "html")
 
@@ -22,10 +22,10 @@ def command(
     *, torch: str | None, macos: str | None, format_name: str | None, output_path: str
 ) -> int:
     """Write one row an operator overload."""
-    from opcheck.report.matrix import render
+    from opcheck.render.matrix import render
 
-    name = asking.chosen(format_name, output_path, FORMATS)
+    name = output_formats.chosen(format_name, output_path, FORMATS)
     with output.progress(quiet=False, verbose=False) as progress:
         text = render(torch, macos, name, progress=progress)
-    asking.put(text, output_path)
+    output_formats.put(text, output_path)
     return 0

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from opcheck.cli import VERBS, asking, flags, output
-from opcheck.errors import UsageError
-from opcheck.gate import FAIL_ON, exit_code
-from opcheck.oplists.registrations import load
-from opcheck.report import FORMATS
+from opcheck.cli import VERBS, flags, output, output_formats
+from opcheck.common.errors import UsageError
+from opcheck.data.registrations import load
+from opcheck.project.gate import FAIL_ON, exit_code
+from opcheck.render import FORMATS
 
 #: Bytes of all logs together; a longer one is a mistake, or wants to be cut first.
 LARGEST = 1 << 30
@@ -48,10 +48,10 @@ def command(
     """Read the logs, write the report, return the exit code."""
     texts = [(name if name != "-" else "stdin", _text(name)) for name in logs]
 
-    from opcheck.observe.log_report import read
+    from opcheck.device.observe.log_report import read
 
     report = read(texts, load(), torch=torch, macos=macos)
-    asking.deliver_report(report, format_name, output_path, color=color, full=verbose)
+    output_formats.deliver_report(report, format_name, output_path, color=color, full=verbose)
     if not report.totals["calls"]:
         output.note("nothing in it is what PyTorch, or Metal, prints of MPS")
     return exit_code(report, fail_on=fail_on, strict=False)

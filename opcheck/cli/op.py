@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from opcheck.cli import VERBS, asking, flags
+from opcheck.cli import VERBS, flags, output_formats
 
 
 @click.command(
@@ -17,7 +17,7 @@ from opcheck.cli import VERBS, asking, flags
 @flags.torch("Of this torch release only.")
 @flags.macos("On this macOS only.")
 @flags.dtype
-@asking.format_flag
+@output_formats.format_flag
 @flags.output()
 def command(  # noqa: D103
     *,
@@ -28,9 +28,9 @@ def command(  # noqa: D103
     format_name: str | None,
     output_path: str,
 ) -> int:
-    from opcheck.ask.answer import answer
-    from opcheck.report.asked import op
+    from opcheck.lookup.answer import answer
+    from opcheck.render.answers import op
 
     found = answer(query, torch, macos, dtype)
-    asking.deliver(found, op.document, format_name, output_path)
-    return asking.COULD_NOT_TELL if found.status == "unknown" else 0
+    output_formats.deliver(found, op.document, format_name, output_path)
+    return output_formats.COULD_NOT_TELL if found.status == "unknown" else 0

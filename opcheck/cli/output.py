@@ -11,9 +11,9 @@ from pathlib import Path
 
 import click
 
-from opcheck.errors import UsageError
-from opcheck.model import Report
-from opcheck.sanitize import for_stderr, one_line
+from opcheck.common.errors import UsageError
+from opcheck.common.sanitize import for_stderr, one_line
+from opcheck.model.records import Report
 
 
 def emit(text: str) -> None:
@@ -99,7 +99,7 @@ def step_summary(report: Report, format_name: str) -> None:
     """
 
     def text() -> str:
-        from opcheck.report import github
+        from opcheck.render import github
 
         return github.step_summary(report)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from opcheck.cli import VERBS, asking, flags, output
-from opcheck.errors import UsageError
-from opcheck.files import write_text
-from opcheck.names import parse_dtype
+from opcheck.cli import VERBS, flags, output, output_formats
+from opcheck.common.errors import UsageError
+from opcheck.common.files import write_text
+from opcheck.common.names import parse_dtype
 
 _FILES = (".yaml", ".yml", ".json")
 
@@ -56,7 +56,7 @@ _FILES = (".yaml", ".yml", ".json")
 @click.option("--resume", is_flag=True, help="Go on with the file that --output names.")
 @flags.quiet()
 @flags.verbose("Show each OpInfo.")
-@asking.format_flag
+@output_formats.format_flag
 @flags.output()
 def command(  # noqa: D103
     *,
@@ -75,10 +75,10 @@ def command(  # noqa: D103
     format_name: str | None,
     output_path: str,
 ) -> int:
-    from opcheck import evidence
-    from opcheck.probe import parent, records
-    from opcheck.report.asked import FORMATS, write
-    from opcheck.report.asked import probed as page
+    from opcheck.data import device_evidence
+    from opcheck.numerics.probe import parent, records
+    from opcheck.render.answers import FORMATS, write
+    from opcheck.render.answers import probed as page
 
     path = Path(output_path) if output_path not in flags.STDOUT else None
     is_evidence = path is not None and path.suffix.lower() in _FILES
@@ -88,31 +88,31 @@ def command(  # noqa: D103
             context=f"--resume --output {output_path or '(none)'}",
             hint="name the file: --resume --output FILE.yaml",
         )
-    before = evidence.load(path) if resume and path is not None and path.exists() else None
+    before = device_evidence.load(path) if resume and path is not None and path.exists() else None
     setup = records.Setup(
         device=device,
         samples=samples,
         patterns=tuple(patterns),
         dtypes=tuple(map(parse_dtype, dtypes)) or records.DTYPES,
-        phases=evidence.PHASES if grad else evidence.PHASES[:1],
+        phases=device_evidence.PHASES if grad else device_evidence.PHASES[:1],
     )
-    name = asking.chosen(format_name, output_path, FORMATS)
+    name = output_formats.chosen(format_name, output_path, FORMATS)
 
-    def keep(found: evidence.Evidence) -> None:
+    def keep(found: device_evidence.Evidence) -> None:
         if path is not None and is_evidence:
             write_text(path, write(found, (), name))
 
     with output.progress(quiet=quiet, verbose=verbose) as progress:
         found = parent.probe(
             setup,
-            evidence.Settings(samples=samples, seconds=timeout, cpu_fallback=fallback),
+            device_evidence.Settings(samples=samples, seconds=timeout, cpu_fallback=fallback),
             before=before,
             limit=limit or 0,
             jobs=jobs,
             progress=progress,
             keep=keep if name in {"json", "yaml"} else None,
         )
-    asking.deliver(found, page.document, format_name, output_path)
+    output_formats.deliver(found, page.document, format_name, output_path)
     if path is not None and not quiet:
         output.note(page.counts(found))
     return int(any(result.outcome in page.BAD for result in found.results))

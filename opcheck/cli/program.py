@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import click
 
-from opcheck.cli import VERBS, asking, flags, output, requested
-from opcheck.errors import UsageError
-from opcheck.files import is_file
-from opcheck.gate import FAIL_ON, exit_code
-from opcheck.model import Report
-from opcheck.oplists.registrations import load
-from opcheck.report import FORMATS, summary
+from opcheck.cli import VERBS, flags, output, output_formats, parse_options
+from opcheck.common.errors import UsageError
+from opcheck.common.files import is_file
+from opcheck.data.registrations import load
+from opcheck.model.records import Report
+from opcheck.project.gate import FAIL_ON, exit_code
+from opcheck.render import FORMATS, summary
 
 _REAL = "on a Mac the run is observed, with the torch and the macOS that are there"
 
@@ -71,14 +71,14 @@ def command(
     report, ended_with = ended
     fail_on = "fallback" if strict and fail_on != "never" else fail_on
     code = exit_code(report, fail_on=fail_on, strict=strict)
-    name = asking.chosen(format_name, output_path, FORMATS)
+    name = output_formats.chosen(format_name, output_path, FORMATS)
     if output_path:
-        asking.deliver_report(report, name, output_path, color=color, full=verbose)
+        output_formats.deliver_report(report, name, output_path, color=color, full=verbose)
     else:
         if quiet and name == "text":
             output.note(summary.headline(report))
         else:
-            output.note_report(asking.shown(report, name, color=color, full=verbose))
+            output.note_report(output_formats.shown(report, name, color=color, full=verbose))
         output.step_summary(report, name)
     if ended_with and not quiet:
         output.note(f"the program itself ended with exit code {ended_with}")
@@ -95,17 +95,17 @@ def _emulated(
     strict: bool,
 ) -> tuple[Report, int]:
     """The report of the emulated run, and the program's own exit code."""
-    from opcheck.emulator.parent import run
-    from opcheck.emulator.request import RunRequest
+    from opcheck.device.emulator.parent import run
+    from opcheck.device.emulator.request import RunRequest
 
     lists = load()
-    line = requested.release_of(asked[0], lists)
+    line = parse_options.release_of(asked[0], lists)
     request = RunRequest(
         program=name,
         is_module=bool(module),
         arguments=tuple(arguments),
         torch=str(line),
-        macos=str(requested.system_of(asked[1], line, lists)),
+        macos=str(parse_options.system_of(asked[1], line, lists)),
         cpu_fallback=fallback,
         strict=strict,
     )
@@ -127,8 +127,8 @@ def _observed(
     Raises:
         UsageError: another release or macOS was asked for than the Mac has.
     """
-    from opcheck.observe.parent import run
-    from opcheck.observe.request import ObserveRequest
+    from opcheck.device.observe.parent import run
+    from opcheck.device.observe.request import ObserveRequest
 
     if any(asked):
         raise UsageError(

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opcheck.cli import VERBS, asking, capturing, flags, output
-from opcheck.errors import UsageError
-from opcheck.sanitize import for_log
+from opcheck.cli import VERBS, capture_options, flags, output, output_formats
+from opcheck.common.errors import UsageError
+from opcheck.common.sanitize import for_log
 
 if TYPE_CHECKING:
-    from opcheck.repro.check import Tried
-    from opcheck.repro.saved import Chosen, Saved
+    from opcheck.project.repro.check import Tried
+    from opcheck.project.repro.saved import Chosen, Saved
 
 _SUFFIXES = {".json", ".yaml", ".yml"}
 EPILOG = (
     "SOURCE is a report that opcheck audit or opcheck run wrote (-o report.json), or a model to audit. WHICH is the number "
     "of a finding, a rule (OC102) or an operator; without it the findings are listed."
 )
-PARAMETERS = capturing.borrowed(
-    "torch", "macos", "fallback", *capturing.CAPTURING, *capturing.SHOWING
+PARAMETERS = capture_options.borrowed(
+    "torch", "macos", "fallback", *capture_options.CAPTURING, *capture_options.SHOWING
 )
 
 
@@ -35,7 +35,7 @@ def command(source: str, which: str | None, output_path: str, **captured: Any) -
     if chosen is None:
         return 0
     made = tried(chosen)
-    asking.put(made.text, output_path)
+    output_formats.put(made.text, output_path)
     return told(made)
 
 
@@ -45,7 +45,7 @@ def chosen_finding(source: str, which: str | None, **captured: Any) -> Chosen | 
     Raises:
         UsageError: there is no such finding, or it is about no one call.
     """
-    from opcheck.repro import saved
+    from opcheck.project.repro import saved
 
     report = _report(source, **captured)
     if which is None:
@@ -63,20 +63,20 @@ def chosen_finding(source: str, which: str | None, **captured: Any) -> Chosen | 
 
 
 def _report(source: str, **captured: Any) -> Saved:
-    from opcheck.repro import saved
+    from opcheck.project.repro import saved
 
     if Path(source).suffix in _SUFFIXES:
         return saved.read(source)
-    from opcheck import pipeline
-    from opcheck.cli import requested
-    from opcheck.oplists.registrations import load
+    from opcheck.cli import parse_options
+    from opcheck.data.registrations import load
+    from opcheck.judge import pipeline
 
     lists = load()
-    line = requested.release_of(captured.pop("torch"), lists)
-    system = requested.system_of(captured.pop("macos"), line, lists)
+    line = parse_options.release_of(captured.pop("torch"), lists)
+    system = parse_options.system_of(captured.pop("macos"), line, lists)
     fallback = captured.pop("fallback")
-    shown = {name: captured.pop(name) for name in capturing.SHOWING}
-    request = requested.request_of(source, line, system, fallback=fallback, **captured)
+    shown = {name: captured.pop(name) for name in capture_options.SHOWING}
+    request = parse_options.request_of(source, line, system, fallback=fallback, **captured)
     with output.progress(**shown) as progress:
         made = pipeline.audit(request, lists, progress=progress, show_output=shown["verbose"])
     return saved.of(made)
@@ -84,7 +84,7 @@ def _report(source: str, **captured: Any) -> Saved:
 
 def _listing(report: Saved) -> str:
     """The findings by their numbers, and which of them a program can be written for."""
-    from opcheck.repro.saved import every
+    from opcheck.project.repro.saved import every
 
     lines = [f"{report.model}: torch {report.torch}, macOS {report.target['macos']}"]
     for choice in every(report):
@@ -98,7 +98,7 @@ def _listing(report: Saved) -> str:
 
 def tried(chosen: Chosen) -> Tried:
     """The program for a finding, tried."""
-    from opcheck.repro.check import make
+    from opcheck.project.repro.check import make
 
     with output.progress(quiet=False, verbose=False) as progress:
         if progress is not None:
@@ -110,4 +110,4 @@ def told(made: Tried) -> int:
     """Say on stderr what came of trying it; the exit code."""
     for note in made.notes:
         output.note(note)
-    return 0 if made.checked else asking.COULD_NOT_TELL
+    return 0 if made.checked else output_formats.COULD_NOT_TELL

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opcheck.cli import VERBS, asking, config, flags, output
-from opcheck.errors import UsageError
-from opcheck.files import write_text
-from opcheck.wording import plural
+from opcheck.cli import VERBS, config, flags, output, output_formats
+from opcheck.common.errors import UsageError
+from opcheck.common.files import write_text
+from opcheck.common.text import plural
 
 if TYPE_CHECKING:
-    from opcheck.ignores import Entry
-    from opcheck.scan.records import ScanReport
+    from opcheck.model.ignores import Entry
+    from opcheck.source.records import ScanReport
 
 _FORMATS = (
     *("text", "markdown", "json", "yaml"),
@@ -77,11 +77,11 @@ def command(
     output_path: str,
 ) -> int:
     """Write the findings, file by file; 3 where a file could not be read and nothing else fails."""
-    from opcheck.ask.targets import macos_of, release_of
-    from opcheck.oplists.registrations import load
-    from opcheck.scan import baseline as known
-    from opcheck.scan.engine import scan
-    from opcheck.versions import Target, Version
+    from opcheck.common.versions import Target, Version
+    from opcheck.data.registrations import load
+    from opcheck.lookup.targets import macos_of, release_of
+    from opcheck.source import baseline as known
+    from opcheck.source.engine import scan
 
     if not paths:
         raise UsageError(
@@ -116,7 +116,7 @@ def command(
         return 0
     if any(report.totals[level] for level in flags.counted(fail_on)):
         return 1
-    return asking.COULD_NOT_TELL if report.problems else 0
+    return output_formats.COULD_NOT_TELL if report.problems else 0
 
 
 def _ignores() -> tuple[Entry, ...]:
@@ -124,17 +124,17 @@ def _ignores() -> tuple[Entry, ...]:
     tables, where = config.table(Path.cwd())
     if "ignore" not in tables:
         return ()
-    from opcheck.gate.settings import ignored
+    from opcheck.project.gate.settings import ignored
 
     return ignored(tables["ignore"], where)
 
 
 def _deliver(found: ScanReport, format_name: str | None, output_path: str) -> None:
-    from opcheck.report import scanned
-    from opcheck.report.asked import scan as page
+    from opcheck.render import scan_report
+    from opcheck.render.answers import scan as page
 
-    name = asking.chosen(format_name, output_path, _FORMATS)
-    if name in scanned.FORMATS:
-        asking.put(scanned.render(found, name), output_path)
+    name = output_formats.chosen(format_name, output_path, _FORMATS)
+    if name in scan_report.FORMATS:
+        output_formats.put(scan_report.render(found, name), output_path)
     else:
-        asking.deliver(found, page.document, name, output_path)
+        output_formats.deliver(found, page.document, name, output_path)

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from opcheck.cli import VERBS, flags, output
-from opcheck.sanitize import for_stderr
-from opcheck.wording import plural
+from opcheck.common.sanitize import for_stderr
+from opcheck.common.text import plural
 
 
 @click.group("site", help=VERBS["site"])
@@ -43,7 +43,7 @@ def command() -> None:
 @flags.quiet()
 def build(*, folder: Path, swept: Path | None, quiet: bool) -> int:
     """Write the pages."""
-    from opcheck.site.build import build as written
+    from opcheck.render.site.build import build as written
 
     with output.progress(quiet=quiet, verbose=False) as progress:
         pages = written(folder, swept, progress=_now_and_then(progress))

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import click
 
 from opcheck.capture.request import MODES
-from opcheck.cli import VERBS, asking, flags, output
-from opcheck.cli.requested import MOST_MEMORY
-from opcheck.errors import UsageError
-from opcheck.oplists.registrations import load
-from opcheck.ranges import pairs
-from opcheck.sanitize import for_stderr, one_line
-from opcheck.wording import plural
+from opcheck.cli import VERBS, flags, output, output_formats
+from opcheck.cli.parse_options import MOST_MEMORY
+from opcheck.common.errors import UsageError
+from opcheck.common.sanitize import for_stderr, one_line
+from opcheck.common.text import plural
+from opcheck.data.registrations import load
+from opcheck.data.target_ranges import pairs
 
 if TYPE_CHECKING:
-    from opcheck.sweep.run import Progress, Tell
+    from opcheck.project.sweep.run import Progress, Tell
 
 #: Where joblib runs the work.  Its backends that return no generator cannot be here: results are kept as they come, and
 #: ray's (ray 2.60, util/joblib/ray_backend.py) returns a list at the end, and nothing if a worker dies.
@@ -132,12 +132,12 @@ def sweep_models(
     for text in asked.left_out if verbose else ():
         output.note(f"left out: {text}")
 
-    from opcheck.sweep import tables
-    from opcheck.sweep.engine import Engine
-    from opcheck.sweep.folder import Folder
-    from opcheck.sweep.models import models as named
-    from opcheck.sweep.plan import plan
-    from opcheck.sweep.run import sweep
+    from opcheck.project.sweep import tables
+    from opcheck.project.sweep.engine import Engine
+    from opcheck.project.sweep.folder import Folder
+    from opcheck.project.sweep.models import models as named
+    from opcheck.project.sweep.plan import plan
+    from opcheck.project.sweep.run import sweep
 
     # A list of models that is wrong leaves no folder behind.
     found = named(models)
@@ -184,10 +184,10 @@ def sweep_models(
 def report(*, folder: str, format_name: str | None, output_path: str) -> int:
     """Write the report."""
     _needs("local", "")
-    from opcheck.report.swept import render
+    from opcheck.render.sweep_report import render
 
-    name = asking.chosen(format_name, output_path, ("markdown", "html"))
-    asking.put(render(Path(folder), name), output_path)
+    name = output_formats.chosen(format_name, output_path, ("markdown", "html"))
+    output_formats.put(render(Path(folder), name), output_path)
     return 0
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.cli import output, requested
-from opcheck.errors import UsageError
-from opcheck.model import Report
-from opcheck.oplists.registrations import OpLists
-from opcheck.versions import Target
+from opcheck.cli import output, parse_options
+from opcheck.common.errors import UsageError
+from opcheck.common.versions import Target
+from opcheck.data.registrations import OpLists
+from opcheck.model.records import Report
 
 _KEYS = ("torch", "macos", "fallback")
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -38,8 +38,8 @@ def parse(text: str, flag: str, lists: OpLists) -> Target:
             f"not a yes or no: {fallback!r}", context=f"{flag} {text}", hint="write fallback=1"
         )
     try:
-        line = requested.release_of(values.get("torch"), lists)
-        system = requested.system_of(values.get("macos"), line, lists)
+        line = parse_options.release_of(values.get("torch"), lists)
+        system = parse_options.system_of(values.get("macos"), line, lists)
     except UsageError as error:
         error.context = f"{flag} {text}"
         raise
@@ -59,7 +59,7 @@ def reports(
     Raises:
         OpcheckError: as an audit does.
     """
-    from opcheck.many import audit_many
+    from opcheck.judge.audit_targets import audit_many
 
     with output.progress(quiet=quiet, verbose=verbose) as progress:
         return audit_many(request, targets, lists, progress=progress, show_output=verbose)

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from opcheck.cli import VERBS, asking, capturing, config, flags, output
-from opcheck.errors import OpcheckError
-from opcheck.oplists.registrations import OpLists
+from opcheck.cli import VERBS, capture_options, config, flags, output, output_formats
+from opcheck.common.errors import OpcheckError
+from opcheck.data.registrations import OpLists
 
 #: Keys of ``[tool.opcheck]`` that are about the report of an audit.
 _NOT_OURS = {"format_name", "output_path"}
@@ -30,7 +30,9 @@ class _Upgrade(flags.Configured):
     "upgrade",
     cls=_Upgrade,
     help=VERBS["upgrade"],
-    params=capturing.borrowed(*capturing.CAPTURING, "fallback", *capturing.SHOWING, "color"),
+    params=capture_options.borrowed(
+        *capture_options.CAPTURING, "fallback", *capture_options.SHOWING, "color"
+    ),
     epilog="The model is audited on every release and macOS version that there is. The flags of the capture are those "
     "of opcheck audit.",
 )
@@ -44,7 +46,7 @@ class _Upgrade(flags.Configured):
     show_default=True,
     help="Look at these releases: '>=2.9', 'last 3'.",
 )
-@asking.format_flag
+@output_formats.format_flag
 @flags.output()
 def command(
     *,
@@ -59,37 +61,37 @@ def command(
     **captured: Any,
 ) -> int:
     """Write where to go; 3 where the model's run broke off."""
-    from opcheck import ranges
-    from opcheck.changes import upgrade
-    from opcheck.cli import requested, targets
-    from opcheck.oplists.registrations import load
-    from opcheck.report.asked import FORMATS, write
-    from opcheck.report.asked import upgrade as page
-    from opcheck.versions import Target
+    from opcheck.cli import parse_options, targets
+    from opcheck.common.versions import Target
+    from opcheck.data import target_ranges
+    from opcheck.data.registrations import load
+    from opcheck.project.changes import upgrade
+    from opcheck.render.answers import FORMATS, write
+    from opcheck.render.answers import upgrade as page
 
     lists = load()
-    line = requested.release_of(torch or _installed(lists), lists)
-    system = requested.system_of(macos or platform.mac_ver()[0], line, lists)
+    line = parse_options.release_of(torch or _installed(lists), lists)
+    system = parse_options.system_of(macos or platform.mac_ver()[0], line, lists)
     here = Target(torch=line, macos=system, cpu_fallback=fallback)
-    found, impossible = upgrade.targets(here, ranges.releases(releases, lists), lists)
-    shown = {name: captured.pop(name) for name in capturing.SHOWING}
-    request = requested.request_of(model, line, system, fallback=fallback, **captured)
+    found, impossible = upgrade.targets(here, target_ranges.releases(releases, lists), lists)
+    shown = {name: captured.pop(name) for name in capture_options.SHOWING}
+    request = parse_options.request_of(model, line, system, fallback=fallback, **captured)
     if not (torch and macos):
         output.note(f"from torch {line} on macOS {system}; --torch and --macos say another")
     reports = targets.reports(request, found, lists, **shown)
     advice = upgrade.advise(dict(zip(found, reports, strict=True)), impossible, here, lists)
-    name = asking.chosen(format_name, output_path, FORMATS)
+    name = output_formats.chosen(format_name, output_path, FORMATS)
     text = write(advice, page.document(advice), name)
     on_screen = name == "text" and output_path in {"", "-"} and output.color_wanted(color)
-    asking.put(page.painted(text) if on_screen else text, output_path)
-    return 0 if advice.complete else asking.COULD_NOT_TELL
+    output_formats.put(page.painted(text) if on_screen else text, output_path)
+    return 0 if advice.complete else output_formats.COULD_NOT_TELL
 
 
 def _installed(lists: OpLists) -> str | None:
     """The installed torch, where there is a list for it; None: the newest list."""
-    from opcheck.cli import requested
+    from opcheck.cli import parse_options
 
     try:
-        return str(requested.release_of(metadata.version("torch"), lists))
+        return str(parse_options.release_of(metadata.version("torch"), lists))
     except (metadata.PackageNotFoundError, OpcheckError):
         return None

@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.cli import VERBS, asking, flags, output
-from opcheck.errors import UsageError
-from opcheck.files import is_file, write_text
-from opcheck.gate import COULD_NOT_TELL, FINDINGS, PASSED
-from opcheck.observe import told
-from opcheck.observe.propose import proposed
-from opcheck.observe.verify import verify
-from opcheck.oplists.registrations import OpLists, load
-from opcheck.report.asked.verified import FORMATS
+from opcheck.cli import VERBS, flags, output, output_formats
+from opcheck.common.errors import UsageError
+from opcheck.common.files import is_file, write_text
+from opcheck.data.registrations import OpLists, load
+from opcheck.device.observe import reported_calls
+from opcheck.device.observe.draft_statements import proposed
+from opcheck.device.verify import verify
+from opcheck.project.gate import COULD_NOT_TELL, FINDINGS, PASSED
+from opcheck.render.answers.verified import FORMATS
 
 _REPORTS = (".json", ".yaml", ".yml")
 
@@ -58,10 +58,10 @@ def command(
 ) -> int:
     """Compare them, write the result, return the exit code."""
     lists = load()
-    seen = told.read(observation)
+    seen = reported_calls.read(observation)
     verification = verify(_predicted(prediction, seen, inputs, lists), seen, lists)
-    name = asking.chosen(format_name, output_path, FORMATS)
-    asking.put(FORMATS[name](verification, full=verbose) + "\n", output_path)
+    name = output_formats.chosen(format_name, output_path, FORMATS)
+    output_formats.put(FORMATS[name](verification, full=verbose) + "\n", output_path)
     if propose:
         write_text(Path(propose), proposed(verification, lists))
         output.note(f"the proposal is in {propose}: opcheck lists merge {propose}")
@@ -71,7 +71,9 @@ def command(
     return FINDINGS if verification.contradictions else PASSED
 
 
-def _predicted(name: str, seen: told.Told, inputs: tuple[str, ...], lists: OpLists) -> told.Told:
+def _predicted(
+    name: str, seen: reported_calls.Told, inputs: tuple[str, ...], lists: OpLists
+) -> reported_calls.Told:
     if name.endswith(_REPORTS):
         if inputs:
             raise UsageError(
@@ -79,14 +81,14 @@ def _predicted(name: str, seen: told.Told, inputs: tuple[str, ...], lists: OpLis
                 context="--input",
                 hint="name a model, or leave them out",
             )
-        return told.read(name)
+        return reported_calls.read(name)
     if is_file(name) and not name.endswith(".pt2"):
         raise UsageError(
             "neither a report nor a model",
             context=name,
             hint="a .json or .yaml report of opcheck audit, or a model such as file.py:attribute",
         )
-    from opcheck.pipeline import audit
+    from opcheck.judge.pipeline import audit
 
     target = seen.target
     request = CaptureRequest(
@@ -96,4 +98,4 @@ def _predicted(name: str, seen: told.Told, inputs: tuple[str, ...], lists: OpLis
         cpu_fallback=bool(target["cpu_fallback"]),
         inputs=inputs,
     )
-    return told.of(audit(request, lists))
+    return reported_calls.of(audit(request, lists))

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch.testing._internal import common_methods_invocations, common_utils
 
-from opcheck.simulate.backend import mps_backend
-from opcheck.versions import Target, Version
+from opcheck.common.versions import Target, Version
+from opcheck.simulator.backend import mps_backend
 from scripts.opinfo.store import DTYPES, PASSES
 
 _GATE = "if torch.backends.mps.is_available():"

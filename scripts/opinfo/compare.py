@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, NamedTuple
 
-from opcheck.judge import judge_all
-from opcheck.oplists.registrations import OpLists, load
-from opcheck.oplists.statements import Statements
-from opcheck.versions import Target, Version
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import OpLists, load
+from opcheck.data.statements import Statements
+from opcheck.judge.judge import judge_all
 from scripts.opinfo import reference
 from scripts.opinfo.store import PASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from opcheck.model import OpCall, Verdict
+    from opcheck.model.records import OpCall, Verdict
     from scripts.opinfo.store import Recording, Run
 
 #: Statuses and kinds with which a call raises where the fallback variable is not set.

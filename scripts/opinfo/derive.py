@@ -9,14 +9,14 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from opcheck.oplists.opinfo import LETTERS
-from opcheck.versions import Version
+from opcheck.common.versions import Version
+from opcheck.data.opinfo import LETTERS
 from scripts.opinfo.store import MACOS, PASSES, SIMULATED_MACOS, Info, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from opcheck.oplists.earlier import EarlierBody
+    from opcheck.data.earlier import EarlierBody
 
 SCHEMA = 1
 _OTHER_MACOS = tuple(macos for macos in MACOS if macos != SIMULATED_MACOS)

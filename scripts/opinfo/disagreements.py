@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck.errors import OpListError
-from opcheck.oplists.registrations import data_directory
-from opcheck.oplists.strict_yaml import read
-from opcheck.versions import Span, Version
+from opcheck.common.errors import OpListError
+from opcheck.common.versions import Span, Version
+from opcheck.data.registrations import data_directory
+from opcheck.data.strict_yaml import read
 from scripts.opinfo.store import DTYPES, PASSES
 
 if TYPE_CHECKING:

@@ -13,20 +13,20 @@ import torch
 from torch.testing._internal import common_methods_invocations
 
 from opcheck.capture.graph import op_calls, to_graph
-from opcheck.capture.ledger import Ledger
 from opcheck.capture.recorder import Recorded
-from opcheck.oplists.registrations import load
-from opcheck.simulate.mac import simulated_mac
-from opcheck.simulate.routes import Kind
-from opcheck.simulate.tensor import placement, to_mps
-from opcheck.versions import Target, Version
+from opcheck.capture.tensor_log import Ledger
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import load
+from opcheck.simulator.mac import simulated_mac
+from opcheck.simulator.routes import Kind
+from opcheck.simulator.tensor import placement, to_mps
 from scripts.opinfo.store import SIMULATED_MACOS, Body, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from opcheck.model import OpCall
-    from opcheck.simulate.dispatcher import Call, Simulator
+    from opcheck.model.records import OpCall
+    from opcheck.simulator.dispatcher import Call, Simulator
 
 #: values are kept whole: the samples are small, and much of OpInfo's own code looks at them.
 KEEP = 1 << 20

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck.errors import OpListError
-from opcheck.oplists.registrations import data_directory
-from opcheck.oplists.strict_yaml import read
+from opcheck.common.errors import OpListError
+from opcheck.data.registrations import data_directory
+from opcheck.data.strict_yaml import read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

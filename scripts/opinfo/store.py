@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from opcheck.model import OpCall
-from opcheck.oplists import opinfo
-from opcheck.versions import Version
+from opcheck.common.versions import Version
+from opcheck.data import opinfo
+from opcheck.model.records import OpCall
 
 #: forward results, and gradients.
 PASSES = opinfo.PASSES
@@ -23,7 +23,7 @@ PASSES = opinfo.PASSES
 MACOS = ("14.0", "15.0", "26.0")
 SIMULATED_MACOS = "15.0"
 
-#: The dtypes that test/test_mps.py runs through, by the names of opcheck.names.DTYPES.
+#: The dtypes that test/test_mps.py runs through, by the names of opcheck.common.names.DTYPES.
 DTYPES = (
     "float32",
     "float16",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.capture import audio, stand_in
+from opcheck.capture import audio, extension_stub
 
 # What torchaudio/_extension/__init__.py and its functions do, in one file.
 LIBRARY = """
@@ -23,7 +23,7 @@ assert torch.ops._torchaudio.is_align_available()
 PROGRAM = """
 from opcheck.capture.audio import prepare_torchaudio
 import torch
-from tests.simulate.mac import recorded
+from tests.simulator.mac import recorded
 
 def calls():
     ops = torch.ops.torchaudio
@@ -85,9 +85,9 @@ def test_its_operators_are_declared_and_recorded(library: Path) -> None:
 
 def test_nothing_is_declared_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audio, "_kept", [])
-    monkeypatch.setattr(stand_in, "folder", lambda _package: None)
+    monkeypatch.setattr(extension_stub, "folder", lambda _package: None)
     assert not audio.prepare_torchaudio()
 
 
 def test_a_file_that_is_no_library_does_not_load(library: Path) -> None:
-    assert not stand_in.loads(library / "torchaudio" / "lib" / "libtorchaudio.abi3.so")
+    assert not extension_stub.loads(library / "torchaudio" / "lib" / "libtorchaudio.abi3.so")

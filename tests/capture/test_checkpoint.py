@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from opcheck.capture.checkpoint import births
-from opcheck.errors import InputError
+from opcheck.common.errors import InputError
 
 
 def test_a_file_of_torch_save(tmp_path: Path) -> None:

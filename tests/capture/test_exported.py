@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 import opcheck
-from opcheck.capture.lines import innermost
 from opcheck.capture.modes import set_training
-from opcheck.errors import InputError, ModelLoadError
-from opcheck.model import Report
+from opcheck.capture.source_locations import innermost
+from opcheck.common.errors import InputError, ModelLoadError
+from opcheck.model.records import Report
 
 pytestmark = [
     # torch 2.9 reads weights from a buffer of its own that it may not write to.

@@ -10,7 +10,7 @@ from torch import fx
 
 from opcheck.capture.graph import code, op_calls, to_graph
 from opcheck.capture.recorder import Recorder
-from tests.simulate.mac import recorded
+from tests.simulator.mac import recorded
 
 
 def _graph(run: Any, *inputs: torch.Tensor) -> tuple[fx.Graph, Recorder]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tests.simulate.mac import recorded
+from tests.simulator.mac import recorded
 
 BIG = torch.zeros(200, 200)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from opcheck import children
 from opcheck.capture import parent
 from opcheck.capture.parent import capture
 from opcheck.capture.protocol import Failure
 from opcheck.capture.request import CaptureRequest
-from opcheck.errors import CaptureError, InputError
-from tests.test_children import DAEMON, gone
+from opcheck.common.errors import CaptureError, InputError
+from opcheck.worker import children
+from tests.worker.test_children import DAEMON, gone
 
 MODELS = f"""
 import os, signal, sys, time

@@ -15,8 +15,8 @@ from opcheck.capture.derive import derive, highest_index, twice
 from opcheck.capture.inputs import InputSpec, describe, inputs_for, parse_input
 from opcheck.capture.load import Arguments, Loaded, load
 from opcheck.capture.recipes.engine import recipes
-from opcheck.errors import InputError, UsageError
-from opcheck.names import DTYPES
+from opcheck.common.errors import InputError, UsageError
+from opcheck.common.names import DTYPES
 
 
 def loaded(model: Callable[..., Any], inputs: Arguments | None = None) -> Loaded:

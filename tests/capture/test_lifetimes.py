@@ -11,9 +11,9 @@ from torch import nn
 from opcheck.capture.graph import Numbers, op_calls, to_graph
 from opcheck.capture.lifetimes import lifetimes
 from opcheck.capture.move import Mover
-from opcheck.model import Lifetime, OpCall
-from opcheck.simulate.tensor import to_mps
-from tests.simulate.mac import recorded
+from opcheck.model.records import Lifetime, OpCall
+from opcheck.simulator.tensor import to_mps
+from tests.simulator.mac import recorded
 
 
 def _lives(

@@ -15,7 +15,7 @@ from torch import nn
 
 from opcheck.capture import libraries
 from opcheck.capture.load import load
-from opcheck.errors import ModelLoadError, UsageError
+from opcheck.common.errors import ModelLoadError, UsageError
 
 NET = """
 import dataclasses

@@ -8,7 +8,7 @@ import pytest
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.run import run
-from opcheck.model import Problem
+from opcheck.model.records import Problem
 
 MODEL = """
 import torch

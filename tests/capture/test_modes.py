@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import opcheck
-from opcheck.errors import ModelLoadError
+from opcheck.common.errors import ModelLoadError
 
 
 @pytest.mark.parametrize("how", ["script", "trace"])

@@ -11,8 +11,8 @@ from torch import nn
 from opcheck.capture.build import building
 from opcheck.capture.graph import Numbers
 from opcheck.capture.move import Mover
-from opcheck.errors import CaptureError
-from opcheck.simulate.tensor import is_on_mps
+from opcheck.common.errors import CaptureError
+from opcheck.simulator.tensor import is_on_mps
 
 
 def test_parameters_stay_parameters_and_tied_ones_tied() -> None:

@@ -12,8 +12,8 @@ import pytest
 from opcheck.capture import parent
 from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
-from opcheck.errors import CaptureError, OpcheckError
-from opcheck.model import Trace
+from opcheck.common.errors import CaptureError, OpcheckError
+from opcheck.model.records import Trace
 
 BEHAVIOURS = '''
 import ctypes, os, pathlib, subprocess, sys, time

@@ -20,7 +20,7 @@ import opcheck
 from opcheck.capture import archive
 from opcheck.capture.load import load
 from opcheck.cli import run
-from opcheck.errors import ModelLoadError
+from opcheck.common.errors import ModelLoadError
 
 pytestmark = pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
 

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from opcheck.capture import recorder as recorder_module
-from opcheck.capture.lines import display_path, innermost, is_user_code
 from opcheck.capture.move import Mover
 from opcheck.capture.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
-from opcheck.oplists.registrations import load
-from opcheck.simulate.mac import simulated_mac
-from tests.simulate.mac import target
+from opcheck.capture.source_locations import display_path, innermost, is_user_code
+from opcheck.data.registrations import load
+from opcheck.simulator.mac import simulated_mac
+from tests.simulator.mac import target
 
 
 class Nested(nn.Module):

@@ -8,12 +8,12 @@ import torch
 
 from opcheck.capture import refused
 from opcheck.capture.run import _problem
-from opcheck.judge import judge
-from opcheck.model import Problem
-from opcheck.oplists.registrations import load
-from opcheck.oplists.statement_model import ErrorText
+from opcheck.data.registrations import load
+from opcheck.data.statement_model import ErrorText
+from opcheck.judge.judge import judge
+from opcheck.model.records import Problem
 from tests.made import make_statement
-from tests.simulate.mac import recorded, target
+from tests.simulator.mac import recorded, target
 
 LISTS = load()
 STATEMENTS = LISTS.statements.by_id.values()

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import opcheck
-from opcheck.errors import ModelLoadError
-from opcheck.model import Report
+from opcheck.common.errors import ModelLoadError
+from opcheck.model.records import Report
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 

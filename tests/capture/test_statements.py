@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from opcheck.capture import statements
 from opcheck.capture.statements import statement
-from opcheck.fingerprint import fingerprint
-from opcheck.model import Finding, GroupLocation, SourceLocation
+from opcheck.model.fingerprint import fingerprint
+from opcheck.model.records import Finding, GroupLocation, SourceLocation
 
 #: One statement as people format it; the call that a finding is about is on the line with ``svd``.
 FORMATTED = (

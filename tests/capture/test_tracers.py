@@ -10,10 +10,10 @@ from opcheck.capture.move import Mover
 from opcheck.capture.recorder import Recorder
 from opcheck.capture.request import TRACERS as NAMES
 from opcheck.capture.tracers import TRACERS
-from opcheck.errors import CaptureError
-from opcheck.oplists.registrations import load
-from opcheck.simulate.mac import simulated_mac
-from tests.simulate.mac import target
+from opcheck.common.errors import CaptureError
+from opcheck.data.registrations import load
+from opcheck.simulator.mac import simulated_mac
+from tests.simulator.mac import target
 
 
 class Small(nn.Module):

@@ -11,8 +11,8 @@ from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.run import run
 from opcheck.capture.train_optimizer import parse
-from opcheck.errors import UsageError
-from opcheck.model import OpCall, Trace
+from opcheck.common.errors import UsageError
+from opcheck.model.records import OpCall, Trace
 
 PROGRAM = '''
 import torch

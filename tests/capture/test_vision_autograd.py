@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from opcheck.capture.vision import prepare_torchvision
-from tests.simulate.mac import recorded
+from tests.simulator.mac import recorded
 
 torchvision = pytest.importorskip("torchvision")
 pytestmark = pytest.mark.skipif(

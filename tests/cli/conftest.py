@@ -11,8 +11,8 @@ import pytest
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.cli import run
-from opcheck.model import Report
-from opcheck.oplists.registrations import OpLists
+from opcheck.data.registrations import OpLists
+from opcheck.model.records import Report
 from tests.made import call, make_report
 
 
@@ -62,6 +62,6 @@ def opcheck(
 ) -> CommandLine:
     """The command line, in an empty directory."""
     line = CommandLine(capsys)
-    monkeypatch.setattr("opcheck.pipeline.audit", line.audit)
+    monkeypatch.setattr("opcheck.judge.pipeline.audit", line.audit)
     monkeypatch.chdir(tmp_path)
     return line

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from opcheck.errors import CaptureError, ModelLoadError, OpcheckError
-from opcheck.model import OpCall
+from opcheck.common.errors import CaptureError, ModelLoadError, OpcheckError
+from opcheck.model.records import OpCall
 from tests.cli.conftest import CommandLine
 from tests.made import call, make_report
 

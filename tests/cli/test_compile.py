@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.compile.plan import Plan
-from opcheck.compile.records import Compiled, FusedNode, Kernel, SideGraph, Tried, Variant
-from opcheck.model import SourceLocation
+from opcheck.compiler.plan import Plan
+from opcheck.compiler.records import Compiled, FusedNode, Kernel, SideGraph, Tried, Variant
+from opcheck.model.records import SourceLocation
 from tests.cli.conftest import CommandLine
 
 NODE = FusedNode(
@@ -61,7 +61,7 @@ class Child:
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> Child:
     made = Child()
-    monkeypatch.setattr("opcheck.compile.parent.compile_variants", made)
+    monkeypatch.setattr("opcheck.compiler.parent.compile_variants", made)
     return made
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.cli import VERBS, run
-from opcheck.names import DTYPES
+from opcheck.common.names import DTYPES
 
 ROOT = Path(__file__).parents[2]
 

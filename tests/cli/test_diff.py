@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.model import Report
-from opcheck.oplists.registrations import OpLists
-from opcheck.report import render
-from opcheck.versions import Target
+from opcheck.common.versions import Target
+from opcheck.data.registrations import OpLists
+from opcheck.model.records import Report
+from opcheck.render import render
 from tests.cli.conftest import CommandLine
 from tests.made import call, make_report
 
@@ -109,7 +109,7 @@ def test_two_targets_of_one_model(opcheck: CommandLine, monkeypatch: pytest.Monk
         asked.append((request, targets))
         return OLD, NEW
 
-    monkeypatch.setattr("opcheck.many.audit_many", audit_many)
+    monkeypatch.setattr("opcheck.judge.audit_targets.audit_many", audit_many)
     aims = ("--from", "torch=2.9,macos=14", "--to", "macos=15, torch=2.13,fallback=1")
     result = opcheck("diff", "m.py:Net", *aims, "--input", "1x3", "-f", "json")
     assert result.code == 0

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.catalogue import Rule, by_id, groups
-from opcheck.remedies import REMEDIES, Remedy
+from opcheck.common.catalogue import Rule, by_id, groups
+from opcheck.judge.remedies import REMEDIES, Remedy
 from tests.cli.conftest import CommandLine
 
 

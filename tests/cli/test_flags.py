@@ -11,7 +11,7 @@ import click
 import pytest
 
 from opcheck.cli import VERBS, opcheck, run
-from opcheck.errors import UsageError
+from opcheck.common.errors import UsageError
 
 #: The parameters that mean the same in each verb.
 SHARED = (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.oplists.registrations import OpLists
+from opcheck.data.registrations import OpLists
 from tests.cli.conftest import CommandLine
 
 
@@ -26,10 +26,10 @@ def test_the_table_has_a_row_for_each_release(
 def test_building_without_the_extra_says_how_to_get_it(
     opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("opcheck.oplists.wheel")]:
+    for name in [name for name in sys.modules if name.startswith("opcheck.data.wheels")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr("opcheck.oplists.wheel", None, raising=False)
-    monkeypatch.delattr("opcheck.oplists.wheel", raising=False)
+    monkeypatch.setattr("opcheck.data.wheels", None, raising=False)
+    monkeypatch.delattr("opcheck.data.wheels", raising=False)
     monkeypatch.setitem(sys.modules, "lief", None)
     monkeypatch.setitem(sys.modules, "capstone", None)
     result = opcheck("lists", "build", "2.13.0")

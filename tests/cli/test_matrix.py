@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from opcheck.ask.matrix import Matrix, matrix
-from opcheck.ask.plain import Asker
-from opcheck.oplists.registrations import OpLists
+from opcheck.data.registrations import OpLists
+from opcheck.lookup.matrix import Matrix, matrix
+from opcheck.lookup.plain_call import Asker
 from tests.cli.conftest import CommandLine
 
 #: Every format writes the same rows: they are judged once.
@@ -22,7 +22,7 @@ def _once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert asker is not None
         return _judged(torch, macos)
 
-    monkeypatch.setattr("opcheck.report.matrix.matrix", judged)
+    monkeypatch.setattr("opcheck.render.matrix.matrix", judged)
 
 
 def test_csv_and_json_have_a_row_for_every_overload(opcheck: CommandLine, lists: OpLists) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opcheck import cli
-from opcheck.report import render
+from opcheck.render import render
 from tests.cli.conftest import CommandLine
 from tests.made import call, make_report
 
@@ -19,7 +19,7 @@ FULL = Path("/dev/full")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.name))
 def test_no_verb_writes_a_file_by_itself(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        # opcheck.files.write_text is a function: a method of that name is a path's.
+        # opcheck.common.files.write_text is a function: a method of that name is a path's.
         assert not (isinstance(node, ast.Attribute) and node.attr in {"write_text", "write_bytes"})
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.report import render
-from opcheck.repro import check
-from opcheck.repro.check import Tried
+from opcheck.project.repro import check
+from opcheck.project.repro.check import Tried
+from opcheck.render import render
 from tests.cli.conftest import CommandLine
 from tests.cli.test_command_line import modules_after
 from tests.made import call, make_report
@@ -68,7 +68,11 @@ def test_a_model_is_audited_as_its_flags_say(opcheck: CommandLine, saved: str) -
     result = opcheck("repro", "model.py:Net", "1", "--torch", "2.13", "--macos", "15", "--fallback")
     assert result.code == 0
     (request,) = opcheck.requests
-    assert (request.model, request.torch, request.cpu_fallback) == ("model.py:Net", "2.13", True)
+    assert (request.model, request.torch, request.cpu_fallback) == (
+        "model.py:Net",
+        "2.13",
+        True,
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from opcheck.catalogue import SEVERITIES
+from opcheck.common.catalogue import SEVERITIES
 from tests.cli.conftest import CommandLine
 from tests.cli.test_command_line import modules_after
-from tests.report.sarif_schema import LOG
+from tests.render.sarif_schema import LOG
 
 PROGRAM = "import torch\nx.cuda()\nx.double()\ntorch.cuda.empty_cache()\n"
 

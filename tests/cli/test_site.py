@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from opcheck.cli import run
-from opcheck.site import build, render
-from tests.site.made import lists, write_sweep
+from opcheck.render.site import build, render
+from tests.render.site.made import lists, write_sweep
 
 
 def test_a_site_is_built_and_built_again(

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.model import Report
-from opcheck.oplists.registrations import OpLists
-from opcheck.pipeline import report
-from opcheck.versions import Target
+from opcheck.common.versions import Target
+from opcheck.data.registrations import OpLists
+from opcheck.judge.pipeline import report
+from opcheck.model.records import Report
 from tests.cli.conftest import CommandLine
 from tests.made import call, make_trace
 

@@ -125,8 +125,8 @@ def _value(flag: click.Option) -> st.SearchStrategy[str]:
 def short() -> Undone:
     """Verbs that take seconds whatever they are given, without that: all operators' coverage, and the lint."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("opcheck.report.matrix.render", lambda *_args, **_options: "")
-    patch.setattr("opcheck.oplists.lint.lint", lambda _directory: 0)
+    patch.setattr("opcheck.render.matrix.render", lambda *_args, **_options: "")
+    patch.setattr("opcheck.data.lint.lint", lambda _directory: 0)
     return Undone(patch)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from opcheck.fingerprint import VERSION
-from opcheck.gate.baseline import SCHEMA as GATE_SCHEMA
-from opcheck.gate.work import Job, Result
-from opcheck.scan.baseline import SCHEMA as SCAN_SCHEMA
+from opcheck.model.fingerprint import VERSION
+from opcheck.project.gate.baseline import SCHEMA as GATE_SCHEMA
+from opcheck.project.gate.work import Job, Result
+from opcheck.source.baseline import SCHEMA as SCAN_SCHEMA
 from tests.fuzz.documents import bytes_mutated, damaged, mutated
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.trial import Trial
-from tests.gate.conftest import CALLS, made
+from tests.project.gate.conftest import CALLS, made
 
 CONFIGURATION: dict[str, Any] = {
     "fail-on": "fallback",
@@ -205,18 +205,20 @@ def gated() -> Undone:
         calls = CALLS["fallback"]
         return Result(reports=tuple(made(calls, target) for target in job.targets))
 
-    patch.setattr("opcheck.gate.run.work", work)
+    patch.setattr("opcheck.project.gate.run.work", work)
     return Undone(patch)
 
 
 def swept() -> Undone:
     """A sweep that plans and runs nothing: its children import torch."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("opcheck.sweep.engine.Engine.run", lambda *_args, **_options: iter(()))
-    patch.setattr("opcheck.sweep.folder.Folder.begin", lambda *_args: None)
-    patch.setattr("opcheck.sweep.run.sweep", lambda *_args, **_options: 0)
-    patch.setattr("opcheck.sweep.folder.Folder.__enter__", lambda folder: folder)
-    patch.setattr("opcheck.sweep.tables.write", lambda _path: {"verdicts": 0, "failures": 0})
+    patch.setattr("opcheck.project.sweep.engine.Engine.run", lambda *_args, **_options: iter(()))
+    patch.setattr("opcheck.project.sweep.folder.Folder.begin", lambda *_args: None)
+    patch.setattr("opcheck.project.sweep.run.sweep", lambda *_args, **_options: 0)
+    patch.setattr("opcheck.project.sweep.folder.Folder.__enter__", lambda folder: folder)
+    patch.setattr(
+        "opcheck.project.sweep.tables.write", lambda _path: {"verdicts": 0, "failures": 0}
+    )
     return Undone(patch)
 
 

@@ -29,7 +29,7 @@ import pytest
 import yaml
 
 from opcheck.cli import run
-from opcheck.errors import CaptureError
+from opcheck.common.errors import CaptureError
 
 #: Seconds after which a run hangs; a run takes milliseconds, so that a loaded machine does not reach it.
 _PATIENCE = 120

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from tests.integrations.runner import Runner
 from tests.integrations.test_hooks import run
-from tests.report.sarif_schema import LOG
+from tests.render.sarif_schema import LOG
 
 _MODEL = """
 import torch

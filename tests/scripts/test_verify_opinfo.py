@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from opcheck.observe.verify import Verification, ratio
-from opcheck.oplists.opinfo import Pass
+from opcheck.data.opinfo import Pass
+from opcheck.device.verify import Verification, ratio
 from scripts.opinfo.compare import Pair
 from scripts.opinfo.disagreements import Explanation
 from scripts.verify_opinfo import _page, verified

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from opcheck.capture.recipes.engine import Scope, recipe_function
-from opcheck.errors import InputError
+from opcheck.common.errors import InputError
 
 #: Arguments that have a default and are given where the configuration uses them.
 _OFFERED = {

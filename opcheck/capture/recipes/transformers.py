@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_iter
 
 from opcheck.capture.build import building, values
 from opcheck.capture.recipes.engine import CHOSEN, Scope, recipe_function
-from opcheck.errors import InputError
+from opcheck.common.errors import InputError
 
 #: Tokens in a text: a sentence or two, where the model has positions for as many.
 TOKENS = 128

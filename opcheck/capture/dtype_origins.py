@@ -1,0 +1,205 @@
+"""Where tensors of a dtype that MPS may refuse are made on the CPU: by the constructor and by the run.
+
+What is made on MPS is in the trace.  A tensor of the CPU is not, before it meets MPS: its maker's line is kept here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from opcheck.capture.source_locations import is_user_code, locate
+from opcheck.model.records import Birth, SourceLocation
+from opcheck.model.tracked_dtypes import WATCHED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
+
+_WATCHED = frozenset(getattr(torch, name) for name in WATCHED if hasattr(torch, name))
+
+#: functions that take their dtype from what they are given.
+_FROM_VALUES = {"torch.from_numpy", "torch.tensor", "torch.as_tensor", "torch.asarray"}
+
+#: What a function's name says of its result.
+_BY_NAME = (
+    (re.compile(r"torch\.Tensor\.(to|type|type_as|double|cdouble|cfloat|chalf)"), "cast"),
+    (re.compile(r"torch\.(complex|polar|view_as_complex)"), "complex_made"),
+    (re.compile(r"torch\.(_C\._)?fft\..*|.*\.stft"), "fft"),
+    (re.compile(r".*linalg.*eig.*"), "eigenvalues"),
+    (re.compile(r"torch\.load"), "file"),
+)
+
+#: functions that no torch function mode sees (torch/overrides.py, get_ignored_functions).
+_UNSEEN = ("from_numpy", "frombuffer", "from_dlpack")
+
+_MODULE = "torch/nn/modules/module.py"
+
+
+class Made(NamedTuple):
+    """How a tensor came to its dtype."""
+
+    how: str
+    api: str
+    dtype: str
+    location: SourceLocation | None
+
+
+class Births:
+    """The makers of the CPU tensors that this process still has."""
+
+    def __init__(self) -> None:
+        # By storage: a parameter and a view share it with the tensor that they were made of.
+        self._by_storage: dict[int, Made] = {}
+        self._default: SourceLocation | None = None
+        self._user: dict[CodeType, bool] = {}
+
+    def note(self, func: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
+        """Take the result of one API call, where it is a CPU tensor of a watched dtype."""
+        for tensor in _tensors(result):
+            if tensor.dtype in _WATCHED:
+                self._by_storage[_storage(tensor)] = self._made(func, args, kwargs, tensor)
+
+    def of(self, tensor: torch.Tensor) -> Made | None:
+        """How a tensor was made, if it was seen."""
+        made = self._by_storage.get(_storage(tensor)) if tensor.dtype in _WATCHED else None
+        return made if made is not None and made.dtype == _name(tensor.dtype) else None
+
+    @contextlib.contextmanager
+    def while_loading(self) -> Iterator[None]:
+        """For the length of the block, note what is made."""
+        with self.while_running(), _Watch(self):
+            yield
+
+    @contextlib.contextmanager
+    def while_running(self) -> Iterator[None]:
+        """For the length of the block, note what no torch function mode sees."""
+        before = {name: getattr(torch, name) for name in (*_UNSEEN, "set_default_dtype")}
+
+        def seen(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+            def call(*args: Any, **kwargs: Any) -> torch.Tensor:
+                result = function(*args, **kwargs)
+                self.note(function, args, kwargs, result)
+                return result
+
+            return call
+
+        def set_default_dtype(dtype: torch.dtype) -> None:
+            before["set_default_dtype"](dtype)
+            self._default = locate(self._site()[0])
+
+        try:
+            for name in _UNSEEN:
+                setattr(torch, name, seen(before[name]))
+            torch.set_default_dtype = set_default_dtype
+            yield
+        finally:
+            for name, function in before.items():
+                setattr(torch, name, function)
+
+    def _made(self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor) -> Made:
+        given = [*_tensors(args), *_tensors(list(kwargs.values()))]
+        watched = [tensor for tensor in given if _same_trait(tensor.dtype, result.dtype)]
+        known = next((made for made in map(self.of, watched) if made is not None), None)
+        if known is not None:
+            return known
+        site, whole_module = self._site()
+        location, dtype = locate(site), _name(result.dtype)
+        if watched:
+            return Made("before", "", dtype, location)
+        api = f"Module.{whole_module}" if whole_module else _api(func)
+        how = "module_cast" if whole_module else _how(api, args, kwargs, result)
+        if how == "default_dtype" and self._default is not None:
+            return Made("default_dtype_set", "torch.set_default_dtype", dtype, self._default)
+        return Made(how, api, dtype, location)
+
+    def _site(self) -> tuple[tuple[CodeType, int] | None, str]:
+        """The innermost line of the user's, and the Module method that it called, if it did."""
+        frame: FrameType | None = sys._getframe(2)
+        method = ""
+        while frame is not None:
+            code = frame.f_code
+            known = self._user.get(code)
+            if known is None:
+                known = self._user[code] = is_user_code(code.co_filename)
+            if known:
+                return (code, frame.f_lineno), method
+            if code.co_filename.endswith(_MODULE) and code.co_name in {"double", "to", "type"}:
+                method = code.co_name
+            frame = frame.f_back
+        return None, method
+
+
+class _Watch(TorchFunctionMode):
+    """Hands each API call to the births."""
+
+    def __init__(self, births: Births) -> None:
+        super().__init__()
+        self._births = births
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """See one API call."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        self._births.note(func, args, kwargs, result)
+        return result
+
+
+def birth(made: Made, tensor: int, name: str = "") -> Birth:
+    """The record of it."""
+    return Birth(
+        tensor=tensor,
+        dtype=made.dtype,
+        how=made.how,
+        api=made.api,
+        location=made.location,
+        name=name,
+    )
+
+
+def _how(api: str, args: Any, kwargs: Any, result: torch.Tensor) -> str:
+    if kwargs.get("dtype") is not None:
+        return "dtype_given"
+    if api in _FROM_VALUES and args and type(args[0]).__module__ == "numpy":
+        return "numpy" if getattr(args[0], "shape", ()) else "numpy_scalar"
+    named = next((how for pattern, how in _BY_NAME if pattern.fullmatch(api)), "")
+    if named:
+        return named
+    if result.dtype.is_complex and any(type(arg) is complex for arg in (*args, *kwargs.values())):
+        return "python_complex"
+    makes = next(_tensors([*args, *kwargs.values()]), None) is None
+    return "default_dtype" if makes and result.dtype == torch.get_default_dtype() else "promotion"
+
+
+def _api(func: Callable[..., Any]) -> str:
+    return resolve_name(func) or f"torch.{getattr(func, '__name__', func)}"
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        if value.device.type in {"cpu", "meta"}:
+            yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+
+
+def _same_trait(one: torch.dtype, other: torch.dtype) -> bool:
+    """Whether the second dtype follows from the first: both are double, both complex, or both the same."""
+    if one not in _WATCHED:
+        return False
+    doubles = {torch.float64, torch.complex128}
+    return one == other or {one, other} <= doubles or (one.is_complex and other.is_complex)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

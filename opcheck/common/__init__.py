@@ -1,0 +1,1 @@
+"""Errors, names, versions, files and texts: what every room uses."""

@@ -1,0 +1,117 @@
+"""The catalogue of rules: what every rule has, where its page is, and how a folder of rules is listed.
+
+The rules of ``audit``, ``scan`` and ``doctor`` differ in what they look at, and share the rest: a code, a severity
+and a page. The pages are the Markdown files of ``docs/rules``, which the wheel ships; ``opcheck explain`` and
+SARIF read them from there.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+#: The severities of findings, the most severe first.
+SEVERITIES = ("error", "warning", "note")
+
+#: The parts of a page, in this order; others may stand between.
+PARTS = ("What", "Why", "Before", "After", "Evidence", "Since")
+
+#: Which package holds the rules of a verb, and the title of their list.
+GROUPS = {
+    "opcheck.judge.rules": "opcheck audit: the calls of a model",
+    "opcheck.source.rules": "opcheck scan: source that is not run",
+    "opcheck.device.doctor.checks": "opcheck doctor: a machine",
+}
+
+_HEADING = re.compile(r"# (?P<id>OC\d{3}) (?P<slug>\w+): (?P<title>.+)\n\n")
+_PART = re.compile(r"^\*\*([A-Z][a-z ]*)\.\*\*", re.MULTILINE)
+
+
+class Page(NamedTuple):
+    """The page of a rule: the name and the title in its heading, and the Markdown below it."""
+
+    slug: str
+    title: str
+    body: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One kind of finding. Each verb's rules add what they check."""
+
+    id: str
+    severity: str
+
+    @property
+    def slug(self) -> str:
+        """The name of the rule in one word: ``unsupported_call``."""
+        return read_page(self.id).slug
+
+    @property
+    def title(self) -> str:
+        """What is wrong, in a line."""
+        return read_page(self.id).title
+
+    @property
+    def page(self) -> str:
+        """Markdown: what, why, before, after, evidence, since."""
+        return read_page(self.id).body
+
+
+AnyRule = TypeVar("AnyRule", bound=Rule)
+
+
+def pages_folder() -> Path:
+    """Return the folder of the pages: in the wheel a folder of the package, else ``docs/rules``."""
+    package = Path(__file__).parents[1]
+    shipped = package / "rule_pages"
+    return shipped if shipped.is_dir() else package.parent / "docs" / "rules"
+
+
+@cache
+def read_page(code: str) -> Page:
+    """Read the page of a rule.
+
+    Raises:
+        FileNotFoundError: the rule has no page.
+        ValueError: the page does not begin with the heading ``# CODE slug: title``.
+    """
+    text = (pages_folder() / f"{code}.md").read_text(encoding="utf-8")
+    heading = _HEADING.match(text)
+    if heading is None or heading["id"] != code:
+        raise ValueError(f"{code}.md does not begin with '# {code} slug: title'")
+    return Page(heading["slug"], heading["title"], text[heading.end() :].strip())
+
+
+def parts(page: str) -> dict[str, str]:
+    """Split the body of a page into its parts by their names, in their order."""
+    _, *named = _PART.split(page)
+    return {name: body.strip() for name, body in zip(named[::2], named[1::2], strict=True)}
+
+
+def discover(package: str, kind: type[AnyRule]) -> tuple[AnyRule, ...]:
+    """Collect the rules of a package in the order of their codes.
+
+    A module holds one rule as ``RULE``, or several as ``RULES``, or none.
+    """
+    names = [module.name for module in pkgutil.iter_modules(import_module(package).__path__)]
+    modules = [vars(import_module(f"{package}.{name}")) for name in names]
+    rules = [rule for module in modules for rule in (module.get("RULE"), *module.get("RULES", ()))]
+    return tuple(
+        sorted((rule for rule in rules if isinstance(rule, kind)), key=lambda rule: rule.id)
+    )
+
+
+def groups() -> dict[str, tuple[Rule, ...]]:
+    """Return all rules below the title of their verb, in the order of their codes."""
+    return {title: import_module(package).RULES for package, title in GROUPS.items()}
+
+
+def by_id() -> dict[str, Rule]:
+    """Return all rules by their codes."""
+    return {rule.id: rule for rules in groups().values() for rule in rules}

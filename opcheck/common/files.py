@@ -1,0 +1,73 @@
+"""Writing a file whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from typing import TYPE_CHECKING
+
+from opcheck.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import BinaryIO
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write beside the file and rename, so that an interrupted run leaves no half of it.
+
+    A device or a pipe is written to as it is.  A link to a file is replaced, and never followed: a link in a project
+    may lead to any file of the user's.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    # Half a character, as in a file's name that is no UTF-8, as the six characters of its number.
+    content = text.encode("utf-8", "backslashreplace")
+    try:
+        if _is_device(path):
+            # Renaming over /dev/null would leave a file there.
+            path.write_bytes(content)
+            return
+        with replaced(path) as file:
+            file.write(content)
+    except (OSError, ValueError) as error:  # a ValueError: there is a null character in the name
+        raise UsageError(
+            f"cannot write the file: {getattr(error, 'strerror', None) or error}",
+            context=str(path),
+            hint="name a file in a directory that exists and that you may write to",
+        ) from error
+
+
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """A new file beside the path, to be written to; it takes the place of the path at the end of the block.
+
+    Raises:
+        OSError: it cannot be made, or cannot take that place; whatever is raised, nothing of it stays.
+    """
+    # A name that nobody can have put a link at; and even then the link is not followed.
+    beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
+            yield file
+        beside.replace(path)
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            beside.unlink()
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether there is a regular file; a name that the system refuses is none, as one that is too long."""
+    return os.path.isfile(path)  # noqa: PTH113  (Path.is_file raises for such names)
+
+
+def _is_device(path: Path) -> bool:
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:  # it does not exist, or its links go round in a circle
+        return False

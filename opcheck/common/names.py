@@ -1,0 +1,123 @@
+"""The names of operators and of dtypes, spelled as PyTorch spells them."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from opcheck.common.errors import UsageError
+
+_PATTERN = re.compile(
+    r"(?P<namespace>[A-Za-z_]\w*)::(?P<name>[A-Za-z_]\w*)(?:\.(?P<overload>[A-Za-z_]\w*))?"
+)
+
+
+class OperatorName(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """One operator overload, such as ``aten::add.Tensor``; ``overload`` is empty for the default."""
+
+    namespace: str
+    name: str
+    overload: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> OperatorName:
+        """Read the dispatcher's spelling (``aten::mm``, ``aten::add.Tensor``).
+
+        Raises:
+            UsageError: the text is not of that form.
+        """
+        match = _PATTERN.fullmatch(text)
+        # The dispatcher writes the default overload as nothing at all; ".default" is FX's word for it.
+        if match is None or match["overload"] == "default":
+            raise UsageError(
+                f"not an operator name: {text!r}",
+                hint="write it as the dispatcher does: aten::mm or aten::add.Tensor",
+            )
+        return cls(
+            namespace=match["namespace"], name=match["name"], overload=match["overload"] or ""
+        )
+
+    @classmethod
+    def parse_fx(cls, text: str) -> OperatorName:
+        """Read the FX spelling (``aten.mm.default``, ``aten.add.Tensor``).
+
+        Raises:
+            UsageError: the text does not have the three parts.
+        """
+        parts = text.split(".")
+        if len(parts) != 3 or not all(part.isidentifier() for part in parts):
+            raise UsageError(
+                f"not an FX operator name: {text!r}",
+                hint="FX writes namespace.name.overload: aten.mm.default",
+            )
+        namespace, name, overload = parts
+        return cls(
+            namespace=namespace, name=name, overload="" if overload == "default" else overload
+        )
+
+    def __str__(self) -> str:
+        """The dispatcher's spelling; ``parse`` reads it back."""
+        suffix = f".{self.overload}" if self.overload else ""
+        return f"{self.namespace}::{self.name}{suffix}"
+
+    @property
+    def fx(self) -> str:
+        """The FX spelling; ``parse_fx`` reads it back."""
+        return f"{self.namespace}.{self.name}.{self.overload or 'default'}"
+
+
+class DType(NamedTuple):
+    """A dtype: its size in bytes and what kind of number it holds."""
+
+    name: str
+    itemsize: int
+    kind: str
+
+
+#: c10/core/ScalarType.h (torch 2.15): the dtypes that a strided tensor can have.
+DTYPES: dict[str, DType] = {
+    name: DType(name, itemsize, kind)
+    for kind, sizes in {
+        "bool": {"bool": 1},
+        "int": {"uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8},
+        "unsigned": {"uint16": 2, "uint32": 4, "uint64": 8},
+        "float": {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8},
+        "complex": {"complex32": 4, "complex64": 8, "complex128": 16},
+        "float8": {
+            "float8_e4m3fn": 1,
+            "float8_e5m2": 1,
+            "float8_e4m3fnuz": 1,
+            "float8_e5m2fnuz": 1,
+            "float8_e8m0fnu": 1,
+        },
+        "quantized": {"qint8": 1, "quint8": 1, "qint32": 4},
+    }.items()
+    for name, itemsize in sizes.items()
+}
+
+_ALIASES = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "chalf": "complex32",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
+
+
+def parse_dtype(text: str) -> str:
+    """The canonical name of a dtype given as ``float32``, ``torch.float32``, ``half`` ...
+
+    Raises:
+        UsageError: no dtype has that name.
+    """
+    name = text.removeprefix("torch.")
+    name = _ALIASES.get(name, name)
+    if name not in DTYPES:
+        raise UsageError(f"unknown dtype: {text!r}", hint=f"known: {', '.join(DTYPES)}")
+    return name

@@ -1,0 +1,108 @@
+"""What Dynamo says of a compilation: graphs, breaks, guards that no longer held, frames that it left alone.
+
+Private: the counters, graph_break_reasons and compilation metrics of torch._dynamo.utils.  Tried on torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from opcheck.capture.source_locations import display_path, innermost, is_user_code
+from opcheck.compiler.records import Failure, GraphBreak, Recompile
+from opcheck.model.records import SourceLocation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_GB = re.compile(r"gb(?P<number>\d{4})\.html")
+_HINT = re.compile(r"^\s*Hint: (?P<hint>.+)$", re.MULTILINE)
+_KINDS = {"InvalidBackend": "backend", "Unsupported": "graph_break", "UserError": "graph_break"}
+
+
+def forget() -> None:
+    """Start counting anew; nothing that was compiled is used again."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch._dynamo.utils.graph_break_reasons.clear()
+    torch._dynamo.utils.clear_compilation_metrics()
+
+
+def graphs() -> int:
+    """How many graphs were compiled."""
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+def skipped() -> int:
+    """How many frames Dynamo looked at and did not compile."""
+    frames = torch._dynamo.utils.counters["frames"]
+    return max(0, int(frames["total"]) - int(frames["ok"]))
+
+
+def recompiles() -> tuple[Recompile, ...]:
+    """The guards that no longer held."""
+    metrics = torch._dynamo.utils.get_compilation_metrics()
+    counted = Counter(_guard(metric) for metric in metrics)
+    counted.pop("", None)
+    return tuple(Recompile(guard=guard, count=count) for guard, count in counted.items())
+
+
+def _guard(metric: Any) -> str:
+    # What comes before the guard is the id of the frame and of its compilation.
+    reason = str(getattr(metric, "recompile_reason", None) or "")
+    guard = reason.partition(": ")[2] or reason
+    # What follows is the stack that made the guard, with the machine's paths; the line before it is the user's.
+    return guard.partition("User stack trace:")[0].strip()
+
+
+def breaks() -> tuple[GraphBreak, ...]:
+    """Where the program left the graph."""
+    counted: Counter[GraphBreak] = Counter()
+    for reason in torch._dynamo.utils.graph_break_reasons:
+        found = GraphBreak(
+            reason=reason.reason.splitlines()[0].strip(),
+            id=_id(reason.reason),
+            hints=tuple(match["hint"] for match in _HINT.finditer(reason.reason)),
+            location=_user_line(reason.user_stack),
+        )
+        counted[found] += 1
+    return tuple(msgspec.structs.replace(found, count=count) for found, count in counted.items())
+
+
+def _id(text: str) -> str:
+    number = _GB.search(text)
+    return f"GB{number['number']}" if number else ""
+
+
+def failure(error: BaseException, kind: str = "compile") -> Failure:
+    """What was raised, by its first line; where it has none, by where it was raised."""
+    text = str(error)
+    name = type(error).__name__
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if not first:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        first = f"no message, raised in {frame.name} of {display_path(frame.filename)}"
+    number = _id(text)
+    return Failure(
+        kind=_KINDS.get(name, kind),
+        message=f"{name}{f' ({number})' if number else ''}: {first}"[:500],
+        location=innermost(text) or _user_line(traceback.extract_tb(error.__traceback__)),
+    )
+
+
+def _user_line(stack: Any) -> SourceLocation | None:
+    frames: Iterator[Any] = reversed(list(stack))
+    for frame in frames:
+        if is_user_code(frame.filename):
+            return SourceLocation(
+                file=display_path(frame.filename),
+                line=frame.lineno or 0,
+                function=frame.name,
+                text=(frame.line or "").strip(),
+            )
+    return None

@@ -1,0 +1,148 @@
+"""A C++ compiler of this machine, and what it makes of kernels: a shared library."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from opcheck.common.errors import UsageError
+from opcheck.compiler.check.library import DEFINES, INCLUDE, headers, torch_headers
+
+_HERE = Path(__file__).parent
+_NAMES = ("c++", "g++", "clang++")
+
+#: -O1: kernels are compiled once and run once.  The rest is what Metal's C++ takes for granted.
+_FLAGS = (
+    *("-std=gnu++20", "-O1", "-w", "-fPIC", "-fsigned-char", "-fno-exceptions"),
+    *("-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", *DEFINES),
+)
+_ERROR = re.compile(r"error: (?P<message>.+)")
+_numbers = itertools.count()
+#: the folder of this process, once there is one
+_FOLDER: list[Path] = []
+
+
+class CompilerError(RuntimeError):
+    """The compiler refuses a source; the message is its own."""
+
+
+@functools.cache
+def compiler() -> tuple[str, ...]:
+    """The command that compiles kernels on this machine: of CXX, else the first that is found.
+
+    Raises:
+        UsageError: there is none, torch has no Metal headers, or this is no POSIX system.
+    """
+    problem = "the kernels cannot be run"
+    if os.name != "posix":
+        raise UsageError(f"{problem}: their threads need a POSIX system", context=os.name)
+    if torch_headers() is None:
+        raise UsageError(
+            f"{problem}: torch has no Metal headers here",
+            context="torch/include/c10/metal",
+            hint="install a torch from PyPI, 2.7 or newer",
+        )
+    names = (os.environ.get("CXX", ""), *_NAMES)
+    path = next(filter(None, (shutil.which(name) for name in names if name)), None)
+    if path is None:
+        raise UsageError(
+            f"{problem}: no C++ compiler is found",
+            context=", ".join(_NAMES),
+            hint="install g++ 12 or newer, or clang++, or name one in CXX",
+        )
+    return path, *_FLAGS
+
+
+def _folder(scratch: str = "") -> Path:
+    """The folder of this process and its forks, made when it is first asked for."""
+    if not _FOLDER:
+        _FOLDER.append(_filled(scratch))
+    return _FOLDER[0]
+
+
+def _filled(scratch: str) -> Path:
+    """What is compiled once for a process and its forks: the threads, and the headers that every kernel includes."""
+    folder = Path(scratch or tempfile.mkdtemp(prefix="opcheck-kernels-"))
+    if not scratch:
+        # Not called in forks: they end at once.
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    run(*compiler(), "-c", str(_HERE / "threads.cpp"), "-o", str(folder / "threads.o"))
+    written = folder / "c10" / "metal"
+    written.mkdir(parents=True)
+    for path, text in headers().items():
+        (written / path.name).write_text(text)
+    prefix = folder / "prefix.h"
+    prefix.write_text(f'#include <c10/metal/utils.h>\n#include "{_HERE / "entry.h"}"\n')
+    # Both GCC and Clang take prefix.h.gch for prefix.h.
+    run(*compiler(), *_includes(folder), "-x", "c++-header", str(prefix), "-o", f"{prefix}.gch")
+    return folder
+
+
+def prepare(scratch: str = "") -> None:
+    """Compile what all kernels share; call it before forking.
+
+    Args:
+        scratch: a folder for it and for the kernels, which the caller removes; else this process does as it exits.
+
+    Raises:
+        UsageError: as ``compiler``; or it is too old for Metal's half.
+    """
+    try:
+        _folder(scratch)
+    except CompilerError as error:
+        raise UsageError(
+            "the kernels cannot be run: the C++ compiler does not take opcheck's Metal header",
+            context=str(error),
+            hint="name another in CXX: g++ 12 or newer, or clang++",
+        ) from error
+
+
+def shared_library(source: str) -> Path:
+    """Compile kernels, and link them with their threads.
+
+    Raises:
+        UsageError: as ``prepare``.
+        CompilerError: the compiler refuses them.
+    """
+    prepare()
+    folder = _folder()
+    path = folder / f"kernels-{os.getpid()}-{next(_numbers)}"
+    text, library = path.with_suffix(".cpp"), path.with_suffix(".so")
+    text.write_text(source)
+    run(
+        *(
+            *compiler(),
+            *_includes(folder),
+            "-include",
+            str(folder / "prefix.h"),
+            "-shared",
+            str(text),
+        ),
+        *(str(folder / "threads.o"), "-o", str(library), "-lm"),
+    )
+    return library
+
+
+def _includes(folder: Path) -> Sequence[str]:
+    return ("-isystem", str(INCLUDE), "-isystem", str(folder))
+
+
+def run(*command: str) -> None:
+    """Run the compiler.
+
+    Raises:
+        CompilerError: it refuses.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        first = _ERROR.search(done.stderr)
+        said = first["message"] if first else f"exited with code {done.returncode}"
+        raise CompilerError(f"{Path(command[0]).name}: {said}")

@@ -1,0 +1,103 @@
+"""Inductor's graphs for mps, run on the CPU: its own wrapper, our kernels, and the CPU's operators between them.
+
+Private: ``GraphLowering._compile_to_module_lines`` and ``runtime_utils.compile_mps_shaders``.  Tried on torch 2.13.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import torch
+
+from opcheck.common.errors import UsageError
+from opcheck.compiler.execute.kernels import compile_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_MPS = re.compile(r"(?P<quote>['\"])mps(?P<index>:\d+)?(?P=quote)")
+#: What an operator gives back on the CPU may have other strides than on mps; the kernels after it count on those.
+_RESULT = re.compile(r"^(?P<indent>\s*)assert_size_stride\((?P<name>buf\d+), ", re.MULTILINE)
+#: A template, flex_attention's, compiles its kernel apart.
+_TEMPLATE = re.compile(r"= compile_mps_shader\(")
+_ATTENTION = "torch.ops.aten._scaled_dot_product_attention_math_for_mps.default"
+_ON_CPU = (
+    (_MPS, "'cpu'"),
+    (_TEMPLATE, "= opcheck_refused("),
+    (_RESULT, r"\g<indent>\g<name> = opcheck_strided(\g<name>, "),
+    (
+        re.compile(re.escape(_ATTENTION)),
+        "torch.ops.aten._scaled_dot_product_attention_math.default",
+    ),
+)
+_PRELUDE = (
+    "from opcheck.compiler.execute.inductor import strided as opcheck_strided\n"
+    "from opcheck.compiler.execute.kernels import refused as opcheck_refused\n"
+)
+
+
+def prepare() -> None:
+    """Refuse, before anything is compiled, a torch whose Inductor compiles kernels in another way.
+
+    Raises:
+        UsageError: ``compile_mps_shaders`` is not there (2.9 lacks it, 2.13 and 2.15 have it).
+    """
+    import torch._inductor.runtime.runtime_utils as runtime  # noqa: PLC0415
+
+    if not hasattr(runtime, "compile_mps_shaders"):
+        raise UsageError(
+            "the kernels cannot be run: this torch's Inductor hands them to Metal in another way",
+            context=f"torch {torch.__version__} has no torch._inductor...compile_mps_shaders",
+            hint="install torch 2.13, or leave --run-metal out",
+        )
+
+
+@contextlib.contextmanager
+def on_cpu() -> Iterator[None]:
+    """For the length of the block, what Inductor compiles for mps can be called with tensors of the CPU."""
+    import torch._inductor.graph  # noqa: PLC0415
+    import torch._inductor.runtime.runtime_utils  # noqa: PLC0415
+
+    lowering = torch._inductor.graph.GraphLowering
+    load = lowering._compile_to_module_lines
+
+    def retold(self: Any, wrapper: Any) -> Any:
+        wrapper.value = _PRELUDE + _told(wrapper.value)
+        return load(self, wrapper)
+
+    runtime = torch._inductor.runtime.runtime_utils
+    with (
+        mock.patch.object(lowering, "_compile_to_module_lines", retold),
+        mock.patch.object(runtime, "compile_mps_shaders", compile_kernels),
+    ):
+        yield
+
+
+def _told(wrapper: str) -> str:
+    for pattern, replacement in _ON_CPU:
+        wrapper = pattern.sub(replacement, wrapper)
+    return wrapper
+
+
+def strided(value: Any, size: Sequence[int], stride: Sequence[int], *_: Any) -> Any:
+    """The tensor in the strides that Inductor expects of mps."""
+    if not isinstance(value, torch.Tensor) or value.stride() == tuple(stride):
+        return value
+    return torch.empty_strided(size, stride, dtype=value.dtype).copy_(value)
+
+
+def callable_on_cpu(compiled: Any, gm: torch.fx.GraphModule) -> Callable[..., Any]:
+    """What Inductor compiled, as a function of the graph's own inputs: constants, which ``on_mps`` lifted, are added."""
+    constants = [
+        value
+        for node in gm.graph.find_nodes(op="get_attr")
+        if isinstance(value := getattr(gm, str(node.target), None), torch.Tensor)
+    ]
+
+    def run(*args: Any) -> Any:
+        return compiled([*args, *constants])
+
+    return run

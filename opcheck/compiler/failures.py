@@ -1,0 +1,112 @@
+"""Why a graph did not compile for mps: what Inductor raised, told by the operator and the user's line."""
+
+from __future__ import annotations
+
+import re
+import traceback
+
+import torch
+
+from opcheck.capture.source_locations import innermost
+from opcheck.compiler.records import Failure
+from opcheck.model.records import SourceLocation
+
+#: Messages that compiling without a Mac makes, and a Mac does not.
+_OURS = re.compile(
+    r"aten::empty_strided.*'MPS' backend"
+    r"|not linked with support for mps"
+    r"|set the storage of a tensor on device"
+    r"|MPS is not available"
+    r"|Cannot copy out of meta"
+    r"|fake_impls|fake mode"
+    r"|CompilerError"  # execute/compiler.py
+)
+_DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not supported by MPS")
+#: of a special function; of the others, the message is empty and the method says what is missing (codegen/mps.py)
+_LACKING = re.compile(r"MetalOverrides does not implement ops\.(?P<name>\w+)")
+_DOES_NOT = "Inductor's Metal backend does not implement {}"
+
+
+def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
+    """What Inductor raised for this graph: its kind, the operator that it stopped at, the user's line."""
+    cause = error
+    while getattr(cause, "inner_exception", None) is not None:
+        cause = cause.inner_exception  # type: ignore[attr-defined]  # torch._inductor.exc.InductorError
+    text = " ".join(f"{type(cause).__name__}: {cause}".split())
+    dtype = _DTYPE.search(text)
+    node = (_first_of(dtype, gm) if dtype else None) or _blamed(error, gm)
+    op = "" if node is None else operator_name(node)
+    location = None if node is None else line(node)
+
+    def of(kind: str, message: str, *, ours: bool = False) -> Failure:
+        return Failure(
+            kind=kind,
+            message=message,
+            op=op,
+            location=location,
+            module="" if node is None else module(node),
+            ours=ours,
+        )
+
+    if _OURS.search(text):
+        return of("harness", text, ours=True)
+    if dtype:
+        name = dtype["dtype"] or dtype["plain"]
+        return of("dtype", f"Inductor's Metal backend has no {name}")
+    if isinstance(cause, NotImplementedError):
+        named = traceback.extract_tb(cause.__traceback__)[-1].name
+        lacking = _LACKING.search(text)
+        named = lacking["name"] if lacking else named
+        plain = lacking or not str(cause)
+        return of("operator", _DOES_NOT.format(named) if plain else text)
+    return of("inductor", text[:500])
+
+
+def _first_of(dtype: re.Match[str], gm: torch.fx.GraphModule) -> torch.fx.Node | None:
+    """Where the dtype comes into the graph: what is lowered with it may be fused with what follows."""
+    number = getattr(torch, dtype["dtype"] or dtype["plain"], None)
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and getattr(node.meta.get("val"), "dtype", None) == number:
+            return node
+    return None
+
+
+def _blamed(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Node | None:
+    """The node of the graph that was being lowered or generated, as the frames of the error tell."""
+    by_name = {node.name: node for node in gm.graph.nodes}
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        for value in list(frame.f_locals.values()):
+            if isinstance(value, torch.fx.Node) and value.name in by_name:
+                return by_name[value.name]
+            # Not getattr: a handler of Inductor's operators answers to every name, with a warning.
+            inner = vars(value).get("node") if hasattr(value, "__dict__") else None
+            origins = getattr(inner, "origins", None)
+            named = [by_name[node.name] for node in origins or () if node.name in by_name]
+            called = [node for node in named if node.op == "call_function"]
+            if called:
+                return max(called)
+    return None
+
+
+def operator_name(node: torch.fx.Node) -> str:
+    """The dispatcher's spelling of what a node calls."""
+    return node.target.name() if hasattr(node.target, "name") else str(node.target)
+
+
+def module(node: torch.fx.Node) -> str:
+    """Path of the innermost module that called what a node comes from; of the forward, for one of backward."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    paths = [path for path, _ in stack.values()]
+    # L['self'].encoder.layers.0: the variable that holds the outermost one says nothing (torch/_dynamo/source.py).
+    inner = _VARIABLE.sub("", paths[-1]) if paths else ""
+    return ".".join(step for step in _STEP.findall(inner) if step != "_modules")
+
+
+_VARIABLE = re.compile(r"^[LG]\[['\"]\w+['\"]\]")
+_STEP = re.compile(r"\w+")
+
+
+def line(node: torch.fx.Node) -> SourceLocation | None:
+    """The user's line that the node comes from."""
+    return innermost(node.stack_trace)

@@ -1,0 +1,77 @@
+"""What a target makes of compiled variants: records, without torch."""
+
+from __future__ import annotations
+
+from opcheck.compiler.records import Compiled
+from opcheck.model.records import Record
+
+
+class JudgedExtern(Record, frozen=True, kw_only=True):
+    """An operator that compiled code calls eagerly, with what the target does with it."""
+
+    op: str
+    dtypes: tuple[str, ...]
+    status: str
+    because: str
+    line: str = ""
+    module: str = ""
+    count: int = 1
+
+
+class Row(Record, frozen=True, kw_only=True):
+    """One variant in one way of running, over the dtypes."""
+
+    variant: str
+    run: str
+    #: dtype -> outcome
+    outcomes: dict[str, str]
+    #: in the first of the dtypes
+    graphs: int = 0
+
+
+class FailureGroup(Record, frozen=True, kw_only=True):
+    """One failure of however many variants."""
+
+    kind: str
+    message: str
+    op: str
+    line: str
+    text: str
+    module: str
+    variants: tuple[str, ...]
+    #: what opcheck's own way of compiling could not do
+    ours: bool = False
+    #: where PyTorch's own report of it is
+    links: tuple[str, ...] = ()
+    #: the release that mended it, where the target has that already
+    mended: str = ""
+
+
+class Advisory(Record, frozen=True, kw_only=True):
+    """A known defect of the target's release that this program meets."""
+
+    id: str
+    effect: str
+    summary: str
+    #: kernels that are of the kind, of all variants; 0 where it is not of kernels
+    kernels: int
+    line: str
+    links: tuple[str, ...]
+
+
+class CompileReport(Record, frozen=True, kw_only=True):
+    """All that is known of compiling one model for one target."""
+
+    schema: str = "opcheck-compile/1"
+    tool: str
+    model: str
+    target: dict[str, str]
+    #: what to use, in a sentence
+    advice: str
+    rows: tuple[Row, ...]
+    failures: tuple[FailureGroup, ...]
+    advisories: tuple[Advisory, ...]
+    externs: tuple[JudgedExtern, ...]
+    kernels: int
+    not_checked: tuple[str, ...]
+    compiled: Compiled

@@ -1,0 +1,164 @@
+"""Running a program once with real values, and how far one run is from another."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from opcheck.capture.modes import set_training
+from opcheck.compiler.records import Difference
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: An error of the compiled program is allowed to be so many times the eager one's, both against float64.
+_TIMES = 4.0
+#: and so many units of the dtype's own precision, where eager happens to be nearer
+_UNITS = 8.0
+#: Where eager itself is this far from float64 and the program draws random numbers (dropout), the two drew others: then the compiled program, which draws as eager does, is held against eager, within so many units.
+_DRAWS_OTHERS = 0.05
+_OF_EAGER = (512.0, 0.1)
+
+
+class Program(NamedTuple):
+    """What is compiled: a module and the arguments of one call."""
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Results(NamedTuple):
+    """The tensors that one run came to."""
+
+    outputs: list[torch.Tensor]
+    gradients: list[torch.Tensor]
+    #: random numbers were drawn
+    draws: bool = False
+
+
+def placed(program: Program, dtype: torch.dtype, device: str) -> Program:
+    """A copy of the program in this dtype; complex numbers stay complex."""
+
+    def place(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_complex():
+            return tensor.to(device, torch.complex128 if dtype == torch.float64 else tensor.dtype)
+        return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
+
+    module = copy.deepcopy(program.module)
+    # Not Module.to(dtype): it makes complex weights real.
+    module._apply(place)
+    args, kwargs = tree_map_only(torch.Tensor, place, (program.args, program.kwargs))
+    return Program(module, args, kwargs)
+
+
+def larger(program: Program) -> Program | None:
+    """The same with one more in the first dimension, where all inputs share it: what a recompile is found by."""
+    tensors = [leaf for leaf in tree_leaves((program.args, program.kwargs)) if _has_batch(leaf)]
+    if not tensors or len({tensor.shape[0] for tensor in tensors}) != 1:
+        return None
+    args, kwargs = tree_map_only(
+        torch.Tensor,
+        lambda tensor: torch.cat([tensor, tensor[:1]]) if _has_batch(tensor) else tensor,
+        (program.args, program.kwargs),
+    )
+    return program._replace(args=args, kwargs=kwargs)
+
+
+def _has_batch(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 1
+
+
+def once(program: Program, *, training: bool) -> Results:
+    """Forward and, in training, backward of the mean square of what comes out."""
+    torch.manual_seed(0)
+    set_training(program.module, type(program.module).__name__, training=training)
+    program.module.zero_grad(set_to_none=True)
+    before = _generators(program)
+    with torch.set_grad_enabled(training):
+        result = program.module(*program.args, **program.kwargs)
+    outputs = [leaf for leaf in tree_leaves(_plain(result)) if isinstance(leaf, torch.Tensor)]
+    losses = [_mean_square(output) for output in outputs if output.requires_grad]
+    if losses and training:
+        sum(losses[1:], start=losses[0]).backward()
+    gradients = [p.grad for p in program.module.parameters() if p.grad is not None]
+    draws = not all(map(torch.equal, before, _generators(program)))
+    return Results([output.detach() for output in outputs], gradients, draws)
+
+
+def _generators(program: Program) -> list[torch.Tensor]:
+    """The states of the default generators that the program may draw from."""
+    leaves = (*program.module.parameters(), *tree_leaves((program.args, program.kwargs)))
+    kinds = {leaf.device.type for leaf in leaves if isinstance(leaf, torch.Tensor)} - {"cpu"}
+    return [
+        torch.get_rng_state(),
+        *(torch.get_device_module(k).get_rng_state() for k in sorted(kinds)),
+    ]
+
+
+def _plain(result: Any) -> Any:
+    """The output of a library's own class as a container that can be walked."""
+    return dict(result) if hasattr(result, "keys") and not isinstance(result, dict) else result
+
+
+def _mean_square(output: torch.Tensor) -> torch.Tensor:
+    return _real(output).float().square().mean()
+
+
+def difference(
+    compiled: Sequence[torch.Tensor],
+    eager: Sequence[torch.Tensor],
+    exact: Sequence[torch.Tensor],
+    dtype: torch.dtype,
+    *,
+    draws: bool = False,
+) -> Difference | None:
+    """The largest over the tensors; None where there is none to compare.
+
+    Args:
+        compiled: what the compiled program came to.
+        eager: what it comes to without torch.compile.
+        exact: the same in float64.
+        dtype: of the first two.
+        draws: the program draws random numbers, which are others in float64.
+    """
+    worst = None
+    for tensor, other, reference in zip(compiled, eager, exact, strict=False):
+        if not (reference.is_floating_point() or reference.is_complex()):
+            continue
+        if tensor.shape != reference.shape:
+            continue
+        found = _of(tensor, other, reference, torch.finfo(dtype).eps, draws=draws)
+        if worst is None or not found.share <= worst.share:
+            worst = found
+    return worst
+
+
+def _of(
+    compiled: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, unit: float, *, draws: bool
+) -> Difference:
+    its = _distance(eager, exact)
+    if draws and its > _DRAWS_OTHERS:
+        allowed = min(_OF_EAGER[0] * unit, _OF_EAGER[1])
+        return Difference(compiled=_distance(compiled, eager), eager=0.0, allowed=allowed)
+    allowed = max(_TIMES * its, _UNITS * unit)
+    return Difference(compiled=_distance(compiled, exact), eager=its, allowed=allowed)
+
+
+def _distance(value: torch.Tensor, reference: torch.Tensor) -> float:
+    value, reference = _real(value).double(), _real(reference).double()
+    finite = torch.isfinite(reference)
+    if not torch.equal(torch.isfinite(value), finite):
+        return float("nan")
+    if not finite.any():
+        return 0.0
+    scale = reference[finite].square().mean().sqrt().item()
+    error = (value - reference)[finite].square().mean().sqrt().item()
+    return error / scale if scale else error
+
+
+def _real(value: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value

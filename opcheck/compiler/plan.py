@@ -1,0 +1,109 @@
+"""Which variants of torch.compile are tried."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from opcheck.compiler.records import Variant
+from opcheck.model.records import Record
+
+#: What torch ships that runs everywhere; others can be named.
+BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
+#: Those that generate no code: they do on mps what they do here.  The one to take first comes first.
+PORTABLE = ("aot_eager", "aot_eager_decomp_partition", "eager")
+#: of Inductor (torch/_inductor/__init__.py, list_mode_options)
+MODES = ("", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+DTYPES = ("float32", "float16", "bfloat16")
+RUNS = ("inference", "train")
+
+#: Tried unless others are asked for: the stages of the compiler one by one, so that the first that fails is seen,
+#: and Inductor for Metal in each dtype.
+_STAGES = (
+    Variant(backend="eager"),
+    Variant(backend="eager", fullgraph=True),
+    Variant(backend="aot_eager"),
+    Variant(backend="aot_eager_decomp_partition"),
+    Variant(backend="inductor"),
+    Variant(backend="inductor", dynamic=True),
+)
+#: Stages whose answer is the same in training are tried in inference alone.
+_TRAINED = {"aot_eager", "aot_eager_decomp_partition", "inductor"}
+
+METAL = Variant(backend="inductor", metal=True)
+
+
+class Plan(Record, frozen=True, kw_only=True):
+    """What the child process is to try, and what one variant may take."""
+
+    variants: tuple[Variant, ...]
+    #: where the program runs: cpu, or cuda where there is one
+    device: str = "cpu"
+    #: seconds for each variant
+    seconds: float = 120.0
+    #: a folder for what the kernels are compiled to; who asks removes it.  Empty: the child makes one.
+    scratch: str = ""
+
+
+def default(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
+    """The usual ones: the stages in the first dtype, Inductor for Metal in every one."""
+    return tuple(_default(runs, dtypes))
+
+
+def _default(runs: Sequence[str], dtypes: Sequence[str]) -> Iterator[Variant]:
+    for run in runs:
+        training = run == "train"
+        for stage in _STAGES:
+            plain = not (stage.fullgraph or stage.dynamic)
+            if not training or (plain and stage.backend in _TRAINED) or "inference" not in runs:
+                yield _of(stage, dtypes[0], training=training)
+        for dtype in dtypes:
+            yield _of(METAL, dtype, training=training)
+
+
+def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
+    """Every backend with every setting, in every dtype."""
+    variants = [
+        Variant(backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
+        for backend in BACKENDS
+        for fullgraph, dynamic in itertools.product((False, True), (None, True))
+        for mode in (MODES if backend == "inductor" else ("",))
+    ]
+    metal = [Variant(backend="inductor", metal=True, dynamic=dynamic) for dynamic in (None, True)]
+    return tuple(
+        _of(variant, dtype, training=run == "train")
+        for run in runs
+        for dtype in dtypes
+        for variant in (*variants, *metal)
+    )
+
+
+def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
+    """Those for Metal with their kernels run on the CPU."""
+    return tuple(msgspec.structs.replace(variant, run_metal=variant.metal) for variant in variants)
+
+
+def named(
+    backends: Sequence[str], runs: Sequence[str], dtypes: Sequence[str]
+) -> tuple[Variant, ...]:
+    """The backends that the user names, as they are."""
+    return tuple(
+        _of(Variant(backend=backend), dtype, training=run == "train")
+        for run in runs
+        for dtype in dtypes
+        for backend in backends
+    )
+
+
+def _of(variant: Variant, dtype: str, *, training: bool) -> Variant:
+    return Variant(
+        backend=variant.backend,
+        fullgraph=variant.fullgraph,
+        dynamic=variant.dynamic,
+        mode=variant.mode,
+        metal=variant.metal,
+        dtype=dtype,
+        training=training,
+    )

@@ -1,0 +1,169 @@
+"""What is found out about compiling a program: records that travel from the child process to the report."""
+
+from __future__ import annotations
+
+from opcheck.model.records import Record, SourceLocation
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """Why something did not compile, run or agree."""
+
+    #: dtype, operator, shader, graph_break, recompile, model, timeout, harness ...
+    kind: str
+    message: str
+    #: operator or FX node at which it happened
+    op: str = ""
+    location: SourceLocation | None = None
+    #: path of the module that called it: layers of a library have no line of the user's
+    module: str = ""
+    #: what stopped it is opcheck's own way of doing it, not PyTorch's and not the program's
+    ours: bool = False
+
+
+class FusedNode(Record, frozen=True, kw_only=True):
+    """One operator of the graph that a kernel computes."""
+
+    name: str
+    op: str
+    location: SourceLocation | None = None
+    module: str = ""
+
+
+class Kernel(Record, frozen=True, kw_only=True):
+    """One Metal kernel as Inductor writes it."""
+
+    name: str
+    source: str
+    #: files of c10/metal that it includes
+    headers: tuple[str, ...] = ()
+    nodes: tuple[FusedNode, ...] = ()
+    #: buffers that it is bound to: Metal takes 31
+    buffers: int = 0
+    #: bytes of threadgroup memory that it declares: Metal gives 32 KiB
+    threadgroup_bytes: int = 0
+
+
+class Extern(Record, frozen=True, kw_only=True):
+    """An operator that Inductor does not generate: it calls the eager one."""
+
+    op: str
+    dtypes: tuple[str, ...] = ()
+    location: SourceLocation | None = None
+    module: str = ""
+    count: int = 1
+
+
+class SideGraph(Record, frozen=True, kw_only=True):
+    """One graph that reached Inductor, compiled a second time for mps."""
+
+    #: inference, forward, backward
+    phase: str
+    nodes: int
+    kernels: tuple[Kernel, ...] = ()
+    externs: tuple[Extern, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    #: seconds that the second compilation took
+    seconds: float = 0.0
+
+
+class Variant(Record, frozen=True, kw_only=True):
+    """One way to call torch.compile."""
+
+    backend: str
+    fullgraph: bool = False
+    #: None: torch decides after the first recompile
+    dynamic: bool | None = None
+    #: of Inductor: reduce-overhead, max-autotune ...; empty is the default
+    mode: str = ""
+    dtype: str = "float32"
+    training: bool = False
+    #: Inductor's graphs are compiled for mps besides
+    metal: bool = False
+    #: and their kernels are what runs, on the CPU (experimental)
+    run_metal: bool = False
+
+    def __str__(self) -> str:
+        """``inductor fullgraph dynamic mode=reduce-overhead``; dtype and mode of running apart."""
+        parts = [
+            "inductor for Metal" if self.metal else self.backend,
+            "fullgraph" if self.fullgraph else "",
+            {None: "", True: "dynamic", False: "static"}[self.dynamic],
+            f"mode={self.mode}" if self.mode else "",
+            "(its kernels run here)" if self.run_metal else "",
+        ]
+        return " ".join(part for part in parts if part)
+
+
+class GraphBreak(Record, frozen=True, kw_only=True):
+    """Where a program left the graph."""
+
+    reason: str
+    #: PyTorch's own number for the kind of break: ``GB0124``
+    id: str = ""
+    hints: tuple[str, ...] = ()
+    location: SourceLocation | None = None
+    count: int = 1
+
+
+class Recompile(Record, frozen=True, kw_only=True):
+    """A guard that no longer held, so that a frame was compiled again."""
+
+    guard: str
+    count: int = 1
+
+
+class Difference(Record, frozen=True, kw_only=True):
+    """How far the compiled program is from the eager one, and what is allowed."""
+
+    #: root mean square over that of the reference: compiled against float64, eager against float64; compiled against
+    #: eager and 0, where the program draws random numbers
+    compiled: float
+    eager: float
+    allowed: float
+
+    @property
+    def share(self) -> float:
+        """Of what is allowed; NaN where the result is."""
+        return self.compiled / self.allowed
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is within what is allowed; NaN is not."""
+        return self.compiled <= self.allowed
+
+
+class Tried(Record, frozen=True, kw_only=True):
+    """What one variant came to."""
+
+    variant: Variant
+    #: works, one shape only, differs, nothing compiled, fails, too long, died, could not tell, no such backend
+    outcome: str
+    #: of the first two calls, which are alike; a later one with a larger batch may compile more
+    graphs: int = 0
+    breaks: tuple[GraphBreak, ...] = ()
+    recompiles: tuple[Recompile, ...] = ()
+    #: frames that Dynamo looked at and did not compile
+    skipped: int = 0
+    #: of the first call, over a later one
+    seconds: float = 0.0
+    outputs: Difference | None = None
+    gradients: Difference | None = None
+    failure: Failure | None = None
+    side: tuple[SideGraph, ...] = ()
+    #: what a larger batch compiled anew
+    side_again: tuple[SideGraph, ...] = ()
+
+
+class Compiled(Record, frozen=True, kw_only=True):
+    """All variants of one model."""
+
+    model: str
+    installed_torch: str
+    device: str
+    inputs: tuple[str, ...] = ()
+    inputs_note: str = ""
+    #: that this torch knows
+    backends: tuple[str, ...] = ()
+    tried: tuple[Tried, ...] = ()
+    #: what looking closer does not prove
+    not_checked: tuple[str, ...] = ()

@@ -1,0 +1,142 @@
+"""Loads a model with its weights and tries each variant of a plan on it.  In the child process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from opcheck.capture.forked import EndedError, forked
+from opcheck.capture.inputs import inputs_for
+from opcheck.capture.load import load
+from opcheck.capture.modes import fixed, refuse_fixed
+from opcheck.capture.run import AsModule
+from opcheck.common.errors import InputError
+from opcheck.common.text import filesize
+from opcheck.compiler import inductor_metal, variants
+from opcheck.compiler.execute import NOT_PROVEN, compiler, inductor
+from opcheck.compiler.plan import PORTABLE, Plan
+from opcheck.compiler.records import Compiled, Failure, Tried, Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from opcheck.capture.protocol import Say
+    from opcheck.capture.request import CaptureRequest
+
+#: Bytes of weights in float32 up to which a model is run: copies in float64 and of gradients come on top.
+LIMIT = 4 << 30
+
+
+def run(request: CaptureRequest, say: Say) -> Compiled:
+    """Try every variant of the request's plan.
+
+    Raises:
+        ModelLoadError: the model cannot be imported or built.
+        InputError: the inputs do not parse, none could be derived, or the model is too large to be run.
+    """
+    plan = msgspec.convert(request.plan, Plan)
+    say(f"loading {request.model}")
+    _refuse_if_large(request)
+    loaded = load(request.model, request.config, real=True)
+    plan, untrained = _without_training(plan, _module(loaded.model), request.model)
+    train = any(variant.training for variant in plan.variants)
+    inputs = inputs_for(loaded, request.inputs, train=train)
+    program = variants.Program(_module(loaded.model), inputs.args, inputs.kwargs)
+    # Looking for the backends imports Dynamo, which every fork then has.
+    known = tuple(sorted(torch._dynamo.list_backends(exclude_tags=())))
+    lacking = inductor_metal.missing()
+    if plan.device == "cpu" and not lacking:
+        say("preparing Inductor")
+        inductor_metal.preload()
+    run_metal = any(variant.run_metal for variant in plan.variants)
+    if run_metal:
+        compiler.prepare(plan.scratch)
+        inductor.prepare()
+    tried = []
+    for number, variant in enumerate(plan.variants, 1):
+        how = "training" if variant.training else "inference"
+        say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {how}")
+        refused = _refused(variant, known, lacking)
+        tried.append(refused or _try(program, variant, plan))
+    return Compiled(
+        model=request.model,
+        installed_torch=str(torch.__version__),
+        device=plan.device,
+        inputs=inputs.specs,
+        inputs_note=inputs.note,
+        backends=known,
+        tried=tuple(tried),
+        not_checked=(*untrained, *((NOT_PROVEN,) if run_metal else ())),
+    )
+
+
+def _without_training(
+    plan: Plan, model: torch.nn.Module, name: str
+) -> tuple[Plan, tuple[str, ...]]:
+    """The plan without its training steps for a program that has none, and what is left out.
+
+    Raises:
+        ModelLoadError: nothing but training is asked for.
+    """
+    kind = fixed(model)
+    left = tuple(variant for variant in plan.variants if not variant.training)
+    if not kind or len(left) == len(plan.variants):
+        return plan, ()
+    if not left:
+        refuse_fixed(model, name)
+    left_out = f"training: the model is fixed for inference ({kind})"
+    return msgspec.structs.replace(plan, variants=left), (left_out,)
+
+
+def _module(model: Callable[..., Any]) -> torch.nn.Module:
+    return model if isinstance(model, torch.nn.Module) else AsModule(model)
+
+
+def _refused(variant: Variant, known: Sequence[str], lacking: str) -> Tried | None:
+    """What needs no trying: a backend that this torch has not, and Metal where a private name is gone."""
+    release = str(torch.__version__).partition("+")[0]
+    if variant.metal and lacking:
+        failure = Failure(
+            kind="harness", message=f"not checked on torch {release}: {lacking}", ours=True
+        )
+        return Tried(variant=variant, outcome="could not tell", failure=failure)
+    if variant.backend in known:
+        return None
+    why = f"torch {release} has no backend {variant.backend!r}"
+    if variant.backend == "mps":
+        why = (
+            "there is no backend of that name: move the model to mps; inductor generates Metal there, "
+            "aot_eager runs eagerly"
+        )
+    usual = [name for name in PORTABLE if name in known]
+    names = ", ".join(dict.fromkeys([*usual, *torch._dynamo.list_backends()]))
+    failure = Failure(kind="backend", message=f"{why}; it has {names}")
+    return Tried(variant=variant, outcome="no such backend", failure=failure)
+
+
+def _try(program: variants.Program, variant: Variant, plan: Plan) -> Tried:
+    def work() -> bytes:
+        return msgspec.json.encode(variants.attempt(program, variant, plan.device))
+
+    try:
+        return msgspec.json.decode(forked(work, plan.seconds), type=Tried)
+    except EndedError as error:
+        late = str(error).startswith("not done")
+        failure = Failure(kind="timeout" if late else "died", message=f"the process was {error}")
+        return Tried(variant=variant, outcome="too long" if late else "died", failure=failure)
+
+
+def _refuse_if_large(request: CaptureRequest) -> None:
+    """Look at the sizes before any weight takes memory."""
+    model = load(request.model, request.config).model
+    if not isinstance(model, torch.nn.Module):
+        return
+    size = sum(parameter.numel() * 4 for parameter in model.parameters())
+    if size > LIMIT:
+        raise InputError(
+            f"the model is too large to be run here: {filesize(size)} of weights in float32",
+            context=request.model,
+            hint="compile a smaller one of its kind: --config num_hidden_layers=2",
+        )

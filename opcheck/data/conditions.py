@@ -1,0 +1,380 @@
+"""The conditions of curated statements: expressions over the arguments of an operator's schema.
+
+A condition is a Python expression of which only little is allowed: comparison, boolean logic,
+arithmetic, indexing and comprehensions over the arguments, a handful of functions, and a handful
+of attributes of tensors.  Evaluating one always ends, raises nothing, and answers True, False, or
+None where the call does not tell: an argument is missing, or the expression does not fit it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+import operator
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
+
+from opcheck.common.names import DTYPES
+from opcheck.model.records import TensorSpec
+
+#: The first output tensor of the call.
+RESULT = "result"
+
+_LIMIT = 1024  # of the elements that one function or comprehension looks at
+_LOOPS = 2  # of one inside another
+_BITS = 4096  # of a number
+
+
+class ConditionError(ValueError):
+    """The text is not a condition; the message says which part of it."""
+
+
+class _CannotTellError(Exception):
+    """The call does not say what the condition asks."""
+
+
+def _contiguous(spec: TensorSpec) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(spec.shape), reversed(_stride(spec)), strict=True):
+        if size != 1 and stride != expected:
+            return math.prod(spec.shape) == 0
+        expected *= size
+    return True
+
+
+def _stride(spec: TensorSpec) -> tuple[int, ...]:
+    if len(spec.stride) != len(spec.shape):
+        raise _CannotTellError
+    return spec.stride
+
+
+#: What a condition may ask of a tensor.
+ATTRIBUTES: Mapping[str, Callable[[TensorSpec], Any]] = {
+    "shape": lambda spec: spec.shape,
+    "dim": lambda spec: len(spec.shape),
+    "numel": lambda spec: math.prod(spec.shape),
+    "dtype": lambda spec: spec.dtype,
+    "contiguous": _contiguous,
+    "is_complex": lambda spec: DTYPES[spec.dtype].kind == "complex",
+    "is_floating": lambda spec: DTYPES[spec.dtype].kind in {"float", "float8"},
+    "nbytes": lambda spec: spec.nbytes,
+    "stride": _stride,
+    "device": lambda spec: spec.device,
+}
+
+
+def _bounded(values: Any) -> list[Any]:
+    """The elements of an iterable; more than _LIMIT are not looked at."""
+    taken = list(islice(_iterable(values), _LIMIT + 1))
+    if len(taken) > _LIMIT:
+        raise _CannotTellError
+    return taken
+
+
+def _iterable(value: Any) -> Any:
+    if not isinstance(value, (tuple, list, range)):
+        raise _CannotTellError
+    return value
+
+
+def _range(*bounds: int) -> range:
+    made = range(*bounds)
+    if len(made) > _LIMIT:
+        raise _CannotTellError
+    return made
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, (int, float)):
+        raise _CannotTellError
+    if isinstance(value, int) and value.bit_length() > _BITS:
+        raise _CannotTellError
+    return value
+
+
+def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    def chosen(*values: Any) -> Any:
+        return choose(_bounded(values[0]) if len(values) == 1 else list(values))
+
+    return chosen
+
+
+def _product(values: Any) -> Any:
+    return functools.reduce(lambda one, other: _number(one * _number(other)), _bounded(values), 1)
+
+
+#: What a condition may call; ``prod`` is that of math.
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "any": lambda values: any(_bounded(values)),
+    "all": lambda values: all(_bounded(values)),
+    "len": lambda values: len(_iterable(values)),
+    "max": _extreme(max),
+    "min": _extreme(min),
+    "sum": lambda values: sum(map(_number, _bounded(values))),
+    "abs": lambda value: abs(_number(value)),
+    "prod": _product,
+    "range": _range,
+    "zip": lambda *values: [tuple(row) for row in zip(*map(_bounded, values), strict=False)],
+}
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if abs(exponent) > _BITS or (
+        isinstance(base, int) and base.bit_length() * abs(exponent) > _BITS
+    ):
+        raise _CannotTellError
+    value = base**exponent
+    if isinstance(value, complex):
+        raise _CannotTellError
+    return value
+
+
+_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: _power,
+}
+_UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.Not: operator.not_,
+    ast.USub: lambda value: -_number(value),
+    ast.UAdd: lambda value: +_number(value),
+}
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda one, other: one in other,
+    ast.NotIn: lambda one, other: one not in other,
+}
+_SCALARS = (bool, int, float, str, type(None))
+
+
+#: What an expression that does not fit the call raises.
+_FAILURES = (_CannotTellError, ArithmeticError, LookupError, TypeError, ValueError)
+
+
+class Condition:
+    """One parsed condition."""
+
+    def __init__(self, text: str, body: ast.expr, names: frozenset[str]) -> None:
+        self.text = text
+        #: the arguments that it asks for, ``result`` too.
+        self.names = names
+        self._body = body
+
+    def evaluate(self, values: Mapping[str, Any]) -> bool | None:
+        """Whether it holds for these arguments; None where they do not tell.
+
+        Args:
+            values: the arguments by their names: tensors as TensorSpec, lists of tensors as tuples
+                of these, other arguments as they are.  A name that is missing is not known.
+        """
+        try:
+            return bool(_evaluate(self._body, dict(values)))
+        except (*_FAILURES, RecursionError):
+            return None
+
+
+@functools.cache
+def parse(text: str) -> Condition:
+    """The condition that a text spells.
+
+    Raises:
+        ConditionError: it is no expression, or holds something that a condition may not hold.
+    """
+    try:
+        body = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConditionError(f"not an expression: {error}") from error
+    names: set[str] = set()
+    try:
+        _check(body, frozenset(), names)
+    except RecursionError as error:
+        raise ConditionError("nested too deeply") from error
+    return Condition(text, body, frozenset(names))
+
+
+def _check(node: ast.AST, bound: frozenset[str], names: set[str]) -> None:
+    """Refuse what a condition may not hold, and collect the free names."""
+    if isinstance(node, ast.Name):
+        if node.id in FUNCTIONS:
+            raise ConditionError(f"a function is only called: {node.id}")
+        if node.id not in bound:
+            names.add(node.id)
+    elif isinstance(node, ast.Call):
+        _check_call(node)
+        for value in node.args:
+            _check(value, bound, names)
+    elif isinstance(node, (ast.GeneratorExp, ast.ListComp)):
+        _check_loops(node, bound, names)
+    else:
+        _check_leaf(node)
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, _OPERATORS):
+                _check(child, bound, names)
+
+
+def _check_call(node: ast.Call) -> None:
+    if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
+        raise ConditionError(f"not a function of conditions: {ast.unparse(node.func)}")
+    if not node.args or node.keywords:
+        raise ConditionError(f"positional arguments only: {ast.unparse(node)}")
+
+
+def _check_loops(
+    node: ast.GeneratorExp | ast.ListComp, bound: frozenset[str], names: set[str]
+) -> None:
+    if sum(isinstance(part, ast.comprehension) for part in ast.walk(node)) > _LOOPS:
+        raise ConditionError(f"more than {_LOOPS} loops inside each other")
+    for part in node.generators:
+        if part.is_async:
+            raise ConditionError("async is not allowed in a condition")
+        _check(part.iter, bound, names)
+        bound |= _targets(part.target)
+        for test in part.ifs:
+            _check(test, bound, names)
+    _check(node.elt, bound, names)
+
+
+_OPERATORS = (ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context)
+_PLAIN = (ast.BoolOp, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.IfExp)
+
+
+def _check_leaf(node: ast.AST) -> None:
+    allowed = (
+        isinstance(node, _PLAIN)
+        or (isinstance(node, ast.Constant) and isinstance(node.value, _SCALARS))
+        or (isinstance(node, ast.BinOp) and type(node.op) in _BINARY)
+        or (isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY)
+        or (isinstance(node, ast.Compare) and all(type(op) in _COMPARE for op in node.ops))
+    )
+    if isinstance(node, ast.Attribute):
+        if node.attr not in ATTRIBUTES:
+            raise ConditionError(f"not an attribute of conditions: .{node.attr}")
+    elif not allowed:
+        what = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+        raise ConditionError(f"not allowed in a condition: {what}")
+
+
+def _targets(node: ast.expr) -> frozenset[str]:
+    if isinstance(node, ast.Name):
+        return frozenset({node.id})
+    if isinstance(node, ast.Tuple) and all(isinstance(item, ast.Name) for item in node.elts):
+        return frozenset(item.id for item in node.elts if isinstance(item, ast.Name))
+    raise ConditionError(f"not allowed as a loop variable: {ast.unparse(node)}")
+
+
+def _evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
+    return _EVALUATE[type(node)](node, values)
+
+
+def _name(node: ast.Name, values: Mapping[str, Any]) -> Any:
+    if node.id not in values:
+        raise _CannotTellError
+    return values[node.id]
+
+
+def _attribute(node: ast.Attribute, values: Mapping[str, Any]) -> Any:
+    owner = _evaluate(node.value, values)
+    if not isinstance(owner, TensorSpec):
+        raise _CannotTellError
+    return ATTRIBUTES[node.attr](owner)
+
+
+def _bool_op(node: ast.BoolOp, values: Mapping[str, Any]) -> Any:
+    """Three-valued: an operand that decides does so although another cannot be told."""
+    decisive = isinstance(node.op, ast.Or)
+    told = True
+    for operand in node.values:
+        try:
+            if bool(_evaluate(operand, values)) is decisive:
+                return decisive
+        except _FAILURES:  # noqa: PERF203  (each operand has its own)
+            told = False
+    if not told:
+        raise _CannotTellError
+    return not decisive
+
+
+def _compare(node: ast.Compare, values: Mapping[str, Any]) -> bool:
+    left = _evaluate(node.left, values)
+    for op, right_node in zip(node.ops, node.comparators, strict=True):
+        right = _evaluate(right_node, values)
+        if not _COMPARE[type(op)](_plain(left), _plain(right)):
+            return False
+        left = right
+    return True
+
+
+def _plain(value: Any) -> Any:
+    """Lists compare with tuples: a condition cannot see which of the two an argument came as."""
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple, range)) else value
+
+
+def _subscript(node: ast.Subscript, values: Mapping[str, Any]) -> Any:
+    owner = _iterable(_evaluate(node.value, values))
+    if isinstance(node.slice, ast.Slice):
+        parts = (node.slice.lower, node.slice.upper, node.slice.step)
+        return owner[slice(*(part and _evaluate(part, values) for part in parts))]
+    return owner[_evaluate(node.slice, values)]
+
+
+def _comprehension(node: ast.GeneratorExp | ast.ListComp, values: Mapping[str, Any]) -> list[Any]:
+    scopes: list[Mapping[str, Any]] = [values]
+    for part in node.generators:
+        inner: list[Mapping[str, Any]] = []
+        for scope in scopes:
+            for item in _bounded(_evaluate(part.iter, scope)):
+                made = {**scope, **_bind(part.target, item)}
+                if all(_evaluate(test, made) for test in part.ifs):
+                    inner.append(made)
+                if len(inner) > _LIMIT:
+                    raise _CannotTellError
+        scopes = inner
+    return [_evaluate(node.elt, scope) for scope in scopes]
+
+
+def _bind(target: ast.expr, item: Any) -> dict[str, Any]:
+    if isinstance(target, ast.Name):
+        return {target.id: item}
+    assert isinstance(target, ast.Tuple)
+    names = [name.id for name in target.elts if isinstance(name, ast.Name)]
+    return dict(zip(names, _bounded(item), strict=True))
+
+
+def _arithmetic(node: ast.BinOp, values: Mapping[str, Any]) -> Any:
+    left, right = _number(_evaluate(node.left, values)), _number(_evaluate(node.right, values))
+    return _number(_BINARY[type(node.op)](left, right))
+
+
+_EVALUATE: Mapping[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
+    ast.Constant: lambda node, _: node.value,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.BoolOp: _bool_op,
+    ast.BinOp: _arithmetic,
+    ast.UnaryOp: lambda node, values: _UNARY[type(node.op)](_evaluate(node.operand, values)),
+    ast.Compare: _compare,
+    ast.Call: lambda node, values: FUNCTIONS[node.func.id](
+        *(_evaluate(value, values) for value in node.args)
+    ),
+    ast.Subscript: _subscript,
+    ast.Tuple: lambda node, values: tuple(_evaluate(item, values) for item in node.elts),
+    ast.List: lambda node, values: [_evaluate(item, values) for item in node.elts],
+    ast.IfExp: lambda node, values: _evaluate(
+        node.body if _evaluate(node.test, values) else node.orelse, values
+    ),
+    ast.GeneratorExp: _comprehension,
+    ast.ListComp: _comprehension,
+}

@@ -1,0 +1,211 @@
+"""Evidence files, ``opcheck-evidence/1``: what a device really did with PyTorch's operator database.
+
+``opcheck probe`` writes them, as YAML or JSON; who proposes or checks statements of the op lists reads them.  A file speaks of
+one machine, one torch and one device; one of another machine never stands in for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from opcheck.common import documents
+from opcheck.common.documents import DocumentError
+from opcheck.common.errors import InputError
+from opcheck.common.names import DTYPES
+from opcheck.data.strict_yaml import Document, read
+from opcheck.model.records import Record
+
+SCHEMA = "opcheck-evidence/1"
+
+Outcome = Literal[
+    "works",
+    "falls back",
+    "raises",
+    "wrong",
+    "crashes",
+    "too long",
+    "not compared",
+    "not judged",
+]
+#: outcome -> what it says of an OpInfo with a dtype
+OUTCOMES: dict[Outcome, str] = {
+    "works": "its samples run, and each call that could be compared is within the tolerance",
+    "falls back": "as works, but a call says that it runs on the CPU",
+    "raises": "a sample raises that the CPU runs",
+    "wrong": "a call's result is not float64's",
+    "crashes": "the process ended, over the device's kernels or the CPU's beside them",
+    "too long": "it was not done in its time",
+    "not compared": "its samples run, but no call of theirs could be held against float64",
+    "not judged": "it has no sample that the CPU runs",
+}
+Phase = Literal["forward", "gradient"]
+PHASES: tuple[Phase, Phase] = ("forward", "gradient")
+
+_OVERLOAD = re.compile(r"\w+::\w+(\.\w+)?")
+#: a commit of PyTorch
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+class Machine(Record, frozen=True, kw_only=True):
+    """Where something was run."""
+
+    #: as the user named it, and what its driver calls it
+    device: str
+    device_name: str
+    #: macOS, Linux or Windows, and its version
+    os: str
+    os_version: str
+    arch: str
+    torch: str
+    #: of PyTorch's repository, full; empty: this build does not say
+    commit: str
+    python: str = ""
+
+
+class Result(Record, frozen=True, kw_only=True):
+    """What one OpInfo did with one dtype."""
+
+    #: ``name`` or ``name/variant``
+    opinfo: str
+    dtype: str
+    phase: Phase
+    outcome: Outcome
+    #: samples that ran on the device or raised there alone, and how many of them had this outcome
+    samples: int
+    failed: int = 0
+    #: the overload that raised, was wrong, or fell back; empty: nobody knows
+    op: str = ""
+    #: the whole text that was raised or warned of, how the process ended, or what is wrong with the result
+    text: str = ""
+    #: the call's tensors, as ``2x3:float32``
+    inputs: tuple[str, ...] = ()
+    #: the largest distance from float64 in tolerances; None: infinite, or nothing was compared
+    error: float | None = None
+    #: overload -> agrees, loose, wrong or not compared, the worst of its calls
+    calls: dict[str, str] = {}
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What it is about."""
+        return self.opinfo, self.dtype, self.phase
+
+
+class Settings(Record, frozen=True, kw_only=True):
+    """How the samples were run."""
+
+    samples: int
+    seconds: float
+    #: PYTORCH_ENABLE_MPS_FALLBACK=1 was set
+    cpu_fallback: bool
+
+
+class Evidence(Record, frozen=True, kw_only=True):
+    """One file."""
+
+    schema: str = SCHEMA
+    tool: str
+    #: day on which it was begun
+    made: str
+    machine: Machine
+    settings: Settings
+    #: False: it was ended before it was done
+    complete: bool
+    results: tuple[Result, ...]
+
+
+def load(path: Path) -> Evidence:
+    """One file, read and linted.
+
+    Raises:
+        InputError: it cannot be read, is of another form, or contradicts itself; all of its problems are named.
+    """
+    document = _json(path) if path.suffix.lower() == ".json" else read(path, path.name)
+    evidence: Evidence | None = None
+    if not document.problems:
+        try:
+            evidence = msgspec.convert(document.value, Evidence, strict=True)
+        except msgspec.ValidationError as error:
+            document.report((), str(error))
+        else:
+            lint(document, evidence)
+    if document.problems or evidence is None:
+        problems = [str(problem) for problem in sorted(set(document.problems))] or [
+            "the file is empty"
+        ]
+        raise InputError(
+            "; ".join(problems[:5]),
+            context=f"{path}, {len(problems)} problems" if len(problems) > 5 else str(path),
+            hint=f"opcheck probe writes such a file: {SCHEMA}",
+        )
+    return evidence
+
+
+def _json(path: Path) -> Document:
+    """A JSON file; YAML would read 1e-05 as a text."""
+    document = Document(path.name)
+    try:
+        content = documents.read(path)
+    except DocumentError as error:
+        document.report((), f"cannot be read: {error}")
+        return document
+    try:
+        document.value = documents.from_json(content)
+    except DocumentError as error:
+        document.report((), str(error))
+    return document
+
+
+def lint(document: Document, found: Evidence) -> None:
+    """Report to the document what is wrong with the meaning."""
+    if found.schema != SCHEMA:
+        document.report(("schema",), f"{found.schema!r} is not {SCHEMA!r}")
+    if not _DATE.fullmatch(found.made):
+        document.report(("made",), f"not a day: {found.made!r}")
+    machine = found.machine
+    if machine.commit and not _COMMIT.fullmatch(machine.commit):
+        document.report(("machine", "commit"), f"not a commit: {machine.commit!r}")
+    for field in ("device", "os", "os_version", "torch"):
+        if not getattr(machine, field):
+            document.report(("machine", field), "it says of which machine the results are")
+    seen: set[tuple[str, str, str]] = set()
+    for index, result in enumerate(found.results):
+        for field, message in _problems(result):
+            document.report(("results", index, field), message)
+        if result.key in seen:
+            document.report(("results", index), f"{', '.join(result.key)} occurs twice")
+        seen.add(result.key)
+
+
+def _problems(result: Result) -> Iterator[tuple[str, str]]:
+    """What of one result cannot be."""
+    if result.dtype not in DTYPES:
+        yield "dtype", f"unknown dtype: {result.dtype!r}"
+    for op in (*result.calls, *filter(None, [result.op])):
+        if not _OVERLOAD.fullmatch(op):
+            yield "calls", f"not an operator: {op!r}"
+    if result.outcome in {"works", "falls back", "not compared"} and not result.samples:
+        yield "samples", f"{result.outcome}, but no sample ran"
+    if result.outcome in {"raises", "wrong", "crashes", "falls back"} and not result.text:
+        yield "text", f"{result.outcome}, but with which text is not said"
+    states = set(result.calls.values())
+    if result.outcome == "works" and not states & {"agrees", "loose"}:
+        yield "calls", "works, but no call was compared"
+    if ("wrong" in states) != (result.outcome == "wrong"):
+        yield "calls", f"{result.outcome}, but a call is {'' if 'wrong' in states else 'not '}wrong"
+    if result.failed > result.samples:
+        yield "failed", f"{result.failed} of {result.samples} samples"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCHEMA,
+        **msgspec.json.schema(Evidence),
+    }

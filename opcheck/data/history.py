@@ -1,0 +1,97 @@
+"""The history form: for each operator overload, the releases at which its value changes.
+
+A new release therefore adds to a file only the lines of what it changed.  The full matrix of
+releases and overloads is the meaning; the file is its one canonical encoding, so rebuilding any
+release in any order gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opcheck.common.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+#: The value from this release line on; None: the overload has no value there.
+Entry = tuple[str, str | None]
+
+SCHEMA = 1
+
+
+class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One data file."""
+
+    schema: int
+    namespace: str
+    key: str
+    operators: dict[str, tuple[Entry, ...]]
+
+
+def by_version(lines: Iterable[str]) -> list[str]:
+    """Release lines in the order of their releases: 2.9 before 2.10."""
+    return sorted(lines, key=Version.parse)
+
+
+def expand(history: Sequence[Entry], lines: Sequence[str]) -> dict[str, str]:
+    """The value in each of the lines (in order) in which there is one."""
+    changes = dict(history)
+    value: str | None = None
+    values: dict[str, str] = {}
+    for line in lines:
+        value = changes.get(line, value)
+        if value is not None:
+            values[line] = value
+    return values
+
+
+def contract(values: Mapping[str, str], lines: Sequence[str]) -> tuple[Entry, ...]:
+    """The inverse of ``expand``: an entry wherever the value changes."""
+    entries: list[Entry] = []
+    previous: str | None = None
+    for line in lines:
+        value = values.get(line)
+        if value != previous:
+            entries.append((line, value))
+        previous = value
+    return tuple(entries)
+
+
+def with_column(
+    operators: Mapping[str, Sequence[Entry]],
+    known: Sequence[str],
+    line: str,
+    column: Mapping[str, str],
+) -> dict[str, tuple[Entry, ...]]:
+    """The histories with the given release's values put in, or put in the place of the old ones.
+
+    Args:
+        operators: the histories so far.
+        known: the release lines that they speak of.
+        line: the release line of the column.
+        column: its value for every overload that exists in it.
+    """
+    lines = by_version({*known, line})
+    merged: dict[str, tuple[Entry, ...]] = {}
+    for name in sorted({*operators, *column}):
+        values = expand(operators.get(name, ()), known)
+        values.pop(line, None)
+        if name in column:
+            values[line] = column[name]
+        if values:
+            merged[name] = contract(values, lines)
+    return merged
+
+
+def dump(history: History) -> str:
+    """The text of a data file: one overload a line."""
+    head = {"schema": history.schema, "namespace": history.namespace, "key": history.key}
+    rows = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(entries, separators=(',', ':'))}"
+        for name, entries in sorted(history.operators.items())
+    )
+    return f'{json.dumps(head)[:-1]},\n"operators": {{\n{rows}\n}}}}\n'

@@ -1,0 +1,243 @@
+"""What must hold between the curated statements, the registrations and each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+from opcheck.common.versions import MACOS_MAJORS, Span, Version
+from opcheck.data.compile_defects import load_defects
+from opcheck.data.conditions import RESULT
+from opcheck.data.macs import load_macs
+from opcheck.data.registrations import OpLists, data_directory, load
+from opcheck.data.regressions import lint_regressions
+from opcheck.data.statement_files import Written, read_written, refuse
+from opcheck.data.statements import EVERY_OPERATOR, INDEX, fingerprint, read_index
+from opcheck.data.strict_yaml import Problem, read_entries
+from opcheck.model.records import Record
+
+EXCEPTIONS = "exceptions.yaml"
+
+#: Two statements cannot both hold where one's kernel raises and the other's goes on.
+_STOPS = {"aborts", "raises"}
+_GOES_ON = {"falls_back", "narrows", "wrong_result"}
+
+
+class Excepted(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A problem of the kind ``check`` that is right as it is, with the reason."""
+
+    #: no_kernel, overlap, contradiction
+    check: str
+    #: the statements; of no_kernel one, of the others the two.
+    statements: tuple[str, ...]
+    #: the operator; empty: every one that the statements share.
+    op: str = ""
+    reason: str
+
+
+class Found(NamedTuple):
+    """A problem that an exception may excuse."""
+
+    check: str
+    statements: tuple[str, ...]
+    op: str
+    problem: Problem
+
+
+def lint(directory: Path | None = None) -> int:
+    """Check the curated data below a directory; the number of statements.
+
+    Raises:
+        OpListError: there are problems, all of which are named; or the registrations are damaged.
+    """
+    directory = directory or data_directory()
+    written, problems = read_written(directory)
+    if problems:
+        refuse(problems)
+    lists = load(directory)
+    for entry in written:
+        problems += _versions(entry, lists)
+        problems += _names(entry, directory)
+    found = [*_kernels(written, lists), *_pairs(written)]
+    problems += _excuse(found, directory)
+    problems += lint_regressions(lists, directory)
+    problems += _index(directory)
+    refuse(problems)
+    load_macs(directory)
+    load_defects(directory)
+    return len(written)
+
+
+def _at(entry: Written, key: str, message: str) -> Problem:
+    place = entry.place
+    path = f"{place.path}.{key}" if key else place.path
+    return Problem(place.file, place.line, path, f"{entry.statement.id}: {message}")
+
+
+def _versions(entry: Written, lists: OpLists) -> Iterator[Problem]:
+    """Every release and macOS that a statement names exists."""
+    statement = entry.statement
+    lines = {Version.parse(release.line) for release in lists.releases}
+    for end in ("since", "until"):
+        torch, macos = getattr(statement.torch, end), getattr(statement.macos, end)
+        if torch is not None and torch not in lines:
+            yield _at(entry, f"torch.{end}", f"releases.yaml has no release {torch}")
+        if macos is not None and macos.major not in MACOS_MAJORS:
+            yield _at(entry, f"macos.{end}", f"there is no macOS {macos}")
+    if not any(line in statement.torch for line in lines):
+        yield _at(entry, "torch", "no release of releases.yaml lies in the span")
+    named = [
+        (f"evidence.{index}.torch", evidence.torch)
+        for index, evidence in enumerate(statement.evidence)
+    ]
+    for key, text in [*named, ("fixed", statement.fixed)]:
+        if text and _line(text) not in lines:
+            yield _at(entry, key, f"releases.yaml has no release {text}")
+
+
+def _line(text: str) -> Version | None:
+    head = text.split(".")
+    known = len(head) >= 2 and all(part.isdigit() for part in head[:2])
+    return Version.parse(text) if known else None
+
+
+def _names(entry: Written, directory: Path) -> Iterator[Problem]:
+    """An argument that a statement asks for is in the schema of every operator that it names.
+
+    The schemas are those that were compiled; an operator that the installed torch lacked then is
+    not checked.
+    """
+    statement = entry.statement
+    of_condition = statement.parsed.names if statement.parsed else frozenset()
+    index = read_index(directory)
+    known = index.arguments if index is not None else {}
+    for name in sorted({*of_condition, *statement.dtypes_of} - {RESULT}):
+        key = "condition" if name in of_condition else "dtypes_of"
+        without = [op for op in known if _speaks_of(statement.ops, op) and name not in known[op]]
+        if EVERY_OPERATOR in statement.ops:
+            yield _at(entry, key, f"operators have no argument {name} in common")
+        elif without:
+            yield _at(entry, key, f"{', '.join(sorted(without))} has no argument {name}")
+
+
+def _speaks_of(ops: tuple[str, ...], op: str) -> bool:
+    return op in ops or any(
+        name.endswith("*") and name != EVERY_OPERATOR and op.startswith(name[:-1]) for name in ops
+    )
+
+
+def _kernels(written: list[Written], lists: OpLists) -> Iterator[Found]:
+    """An operator named has a kernel in each release that the span covers."""
+    names = list(lists.names())
+    for entry in written:
+        statement = entry.statement
+        for op in statement.ops:
+            if op == EVERY_OPERATOR:
+                continue
+            overloads = [name for name in names if name.startswith(op[:-1])]
+            overloads = overloads if op.endswith("*") else [op]
+            without = [
+                release.line
+                for release in lists.releases
+                if Version.parse(release.line) in statement.torch
+                and not any(_has_kernel(name, release.line, lists) for name in overloads)
+            ]
+            if without:
+                message = f"{op} has no kernel in torch {', '.join(without)}"
+                yield Found("no_kernel", (statement.id,), op, _at(entry, "ops", message))
+
+
+_KERNELS = {"error_stub", "missing_stub"}
+
+
+def _has_kernel(op: str, line: str, lists: OpLists) -> bool:
+    """Whether the Mac runs code of its own there: a kernel, one that only raises, a composite."""
+    resolution = lists.resolve(op, line)
+    if resolution.status in {"native", "composite"}:
+        return True
+    head = (resolution.value or "").partition(":")[0]
+    sparse = (lists.registration(op, line, key) for key in ("SparseMPS", "SparseCsrMPS"))
+    return head in _KERNELS or any(value is not None for value in sparse)
+
+
+def _pairs(written: list[Written]) -> Iterator[Found]:
+    """No two statements say the same, or contradict each other, on one operator."""
+    by_condition: dict[tuple[object, ...], list[Written]] = defaultdict(list)
+    for entry in written:
+        statement = entry.statement
+        by_condition[statement.condition, statement.when, statement.dtypes_of].append(entry)
+    for alike in by_condition.values():
+        for first, second in combinations(alike, 2):
+            check = _conflict(first.statement.effect, second.statement.effect)
+            if check and _overlap(first, second):
+                yield from _of_pair(check, first, second)
+
+
+def _conflict(effect: str, other: str) -> str:
+    if effect == other:
+        return "overlap"
+    effects = {effect, other}
+    stops_and_goes_on = effects & _STOPS and effects & _GOES_ON
+    return "contradiction" if stops_and_goes_on or effects == _STOPS else ""
+
+
+def _overlap(first: Written, second: Written) -> bool:
+    statement, other = first.statement, second.statement
+    dtypes = not statement.dtypes or not other.dtypes or {*statement.dtypes} & {*other.dtypes}
+    return (
+        bool(dtypes)
+        and statement.torch.overlaps(other.torch)
+        and statement.macos.overlaps(other.macos)
+    )
+
+
+def _of_pair(check: str, first: Written, second: Written) -> Iterator[Found]:
+    statement, other = first.statement, second.statement
+    shared = sorted({*statement.ops} & {*other.ops})
+    if not shared:
+        shared = sorted(op for op in statement.ops if op != "*" and _speaks_of(other.ops, op))
+        shared += sorted(op for op in other.ops if op != "*" and _speaks_of(statement.ops, op))
+    said = {"overlap": "says the same as", "contradiction": "contradicts"}[check]
+    place = f"{first.place.file}:{first.place.line}"
+    for op in shared:
+        message = f"{said} {statement.id} ({place}) on {op}, torch {_common(statement.torch, other.torch)}"
+        yield Found(check, tuple(sorted((statement.id, other.id))), op, _at(second, "", message))
+
+
+def _common(one: Span, other: Span) -> str:
+    since = max((span.since for span in (one, other) if span.since), default=None)
+    until = min((span.until for span in (one, other) if span.until), default=None)
+    return f"{since or 'the first'} to {until or 'the newest'}"
+
+
+def _excuse(found: list[Found], directory: Path) -> Iterator[Problem]:
+    """The problems that no exception excuses, and the exceptions that excuse none."""
+    excepted, document = read_entries(directory / EXCEPTIONS, "exceptions", Excepted)
+    yield from document.problems
+    used: set[int] = set()
+    for problem in found:
+        excuses = [
+            index
+            for index, rule in excepted
+            if rule.check == problem.check
+            and tuple(sorted(rule.statements)) == problem.statements
+            and rule.op in {"", problem.op}
+        ]
+        used.update(excuses)
+        if not excuses:
+            yield problem.problem
+    for index, rule in excepted:
+        if index not in used:
+            message = f"excuses nothing: {rule.check} of {', '.join(rule.statements)}"
+            path = f"exceptions.{index}"
+            yield Problem(EXCEPTIONS, document.line(("exceptions", index)), path, message)
+
+
+def _index(directory: Path) -> Iterator[Problem]:
+    index = read_index(directory)
+    if index is None or index.fingerprint != fingerprint(directory):
+        message = "not that of the YAML: run python scripts/compile_statements.py"
+        yield Problem(INDEX, 0, "fingerprint", message)

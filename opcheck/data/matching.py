@@ -1,0 +1,122 @@
+"""Whether a curated statement holds for a call on a target: yes, no, or the call does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from opcheck.common.versions import Target
+from opcheck.data.conditions import RESULT
+from opcheck.data.statement_model import Arguments, Statement
+from opcheck.model.records import ENDLESS, OpCall, TensorSpec
+
+
+def holds(
+    statement: Statement, call: OpCall, target: Target, arguments: Arguments | None = None
+) -> bool | None:
+    """Whether the statement holds for the call; None: the call, or its record, does not tell.
+
+    Whether the statement names the call's operator is not asked.
+
+    Args:
+        statement: the statement.
+        call: the call; one without any tensors stands for calls of which nothing is known.
+        target: the torch release and the macOS version.
+        arguments: the arguments of the operator's schema, for their defaults.
+    """
+    if target.torch not in statement.torch or target.macos not in statement.macos:
+        return False
+    answers = _LAST.of(call)
+    known = answers.get(id(statement))
+    if known is None or known[0] is not statement:
+        known = answers[id(statement)] = (statement, _told_by(statement, call, arguments))
+    return known[1]
+
+
+#: by the identity of a statement: that, and what the call tells
+Answers = dict[int, tuple[Statement, bool | None]]
+
+
+class _Last:
+    """What the call that was asked about last tells: many targets ask about one call after another."""
+
+    def __init__(self) -> None:
+        self._last: tuple[OpCall | None, Answers] = (None, {})
+
+    def of(self, call: OpCall) -> Answers:
+        """Of this call; that of another is forgotten."""
+        # In one piece: other threads judge, too.
+        last = self._last
+        if last[0] is not call:
+            last = self._last = (call, {})
+        return last[1]
+
+
+_LAST = _Last()
+
+
+def _told_by(statement: Statement, call: OpCall, arguments: Arguments | None) -> bool | None:
+    """What the call tells, on whatever target."""
+    parts = [_of_dtype(statement, call), _by_condition(statement, call, arguments or {})]
+    if False in parts:
+        return False
+    # Code cannot evaluate the words of ``when``, which hold besides the condition.
+    return None if None in parts or statement.when else True
+
+
+def asks_for_more_than_dtypes(statement: Statement) -> bool:
+    """Whether two calls with the same set of dtypes may differ in it."""
+    return bool(statement.condition or statement.dtypes_of)
+
+
+def _of_dtype(statement: Statement, call: OpCall) -> bool | None:
+    if not statement.dtypes:
+        return True
+    tensors = (*call.inputs, *call.outputs)
+    if not tensors:
+        return None
+    if statement.dtypes_of:
+        named = {spec.argument for spec in call.inputs}
+        if RESULT not in statement.dtypes_of and named <= {""}:
+            return None
+        tensors = tuple(spec for spec in call.inputs if spec.argument in statement.dtypes_of)
+        if RESULT in statement.dtypes_of:
+            tensors += call.outputs[:1]
+    return any(spec.dtype in statement.dtypes for spec in tensors if spec.device == "mps")
+
+
+def _by_condition(statement: Statement, call: OpCall, arguments: Arguments) -> bool | None:
+    condition = statement.parsed
+    if condition is None:
+        return True
+    return condition.evaluate(values(call, condition.names, arguments))
+
+
+def values(call: OpCall, names: Collection[str], arguments: Arguments) -> Mapping[str, Any]:
+    """What a condition may ask of a call, as far as the call tells it.
+
+    An argument that the call does not give has its default; ``result`` is the first tensor that
+    the call returns on MPS.
+    """
+    found: dict[str, Any] = {}
+    for name in names:
+        if name == RESULT:
+            results = [spec for spec in call.outputs if spec.device == "mps"] or call.outputs
+            if results:
+                found[RESULT] = results[0]
+            continue
+        tensors = tuple(spec for spec in call.inputs if spec.argument == name)
+        known = arguments.get(name)
+        if tensors:
+            found[name] = _tensors(tensors, is_list=known is not None and known.tensors)
+        elif name in call.arguments:
+            value = call.arguments[name]
+            found[name] = ENDLESS.get(value, value) if isinstance(value, str) else value
+        elif known is not None and known.optional and (call.inputs or call.outputs):
+            default = known.default
+            found[name] = tuple(default) if isinstance(default, list) else default
+    return found
+
+
+def _tensors(tensors: tuple[TensorSpec, ...], *, is_list: bool) -> Any:
+    return tensors if is_list or len(tensors) > 1 else tensors[0]

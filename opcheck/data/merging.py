@@ -1,0 +1,131 @@
+"""Proposed statements -> the curated lists: what would change, what is wrong with it, and the change itself."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from opcheck.common.errors import UsageError
+from opcheck.common.files import write_text
+from opcheck.data.lint import lint
+from opcheck.data.statement_files import SORTS, read_statements
+from opcheck.data.statements import (
+    INDEX,
+    INDEX_SCHEMA,
+    Index,
+    dump_index,
+    fingerprint,
+    forget,
+    read_index,
+)
+from opcheck.data.strict_yaml import read
+
+#: The file that proposals go to, by their sort, until a person files them by area.
+FILE = "observed.yaml"
+_HEADS = {
+    "limitations": "# Limitations that were observed on a Mac and not yet filed by area.\n",
+    "advisories": "# Advisories that were observed on a Mac and not yet filed by area.\n",
+}
+
+
+class Merge(NamedTuple):
+    """What a proposal comes to."""
+
+    #: file of the lists -> its whole new text
+    changes: dict[str, str]
+    diff: str
+    #: ids of the statements that it adds
+    added: tuple[str, ...]
+
+
+def review(proposal: Path, directory: Path) -> Merge:
+    """Read a proposal, and lint the lists as they would be with it.
+
+    Args:
+        proposal: a file of the form of op_lists/limitations.
+        directory: the op lists.
+
+    Raises:
+        UsageError: it cannot be read, or proposes nothing.
+        OpListError: a proposed statement is wrong, or contradicts what is there; every problem is named.
+    """
+    document = read(proposal, proposal.name)
+    value = document.value
+    if document.problems or not isinstance(value, dict):
+        said = "\n".join(map(str, document.problems)) or "a mapping is expected"
+        raise UsageError(
+            f"not a proposal: {said}",
+            context=str(proposal),
+            hint="opcheck verify --propose FILE writes one; op_lists/README.md explains the fields",
+        )
+    key = next((key for key in SORTS if value.get(key)), None)
+    if key is None:
+        raise UsageError(
+            "the file proposes nothing",
+            context=str(proposal),
+            hint=f"it holds {' or '.join(SORTS)}, with an entry each",
+        )
+    name = f"{key}/{FILE}"
+    old = directory / name
+    before = old.read_text(encoding="utf-8") if old.exists() else ""
+    after = _joined(before, proposal.read_text(encoding="utf-8"), key)
+    added = tuple(str(entry.get("id")) for entry in value[key] if isinstance(entry, dict))
+    index = _lint(directory, name, after)
+    diff = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+    )
+    return Merge({name: after, INDEX: index}, "".join(diff), added)
+
+
+def apply(merge: Merge, directory: Path) -> None:
+    """Write the reviewed change.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
+    for name, text in merge.changes.items():
+        write_text(directory / name, text)
+    forget()
+
+
+def _joined(before: str, proposal: str, key: str) -> str:
+    """The entries as they are written, comments with them, after those that are there."""
+    lines = proposal.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"{key}:")) + 1
+    end = next(
+        (i for i in range(start, len(lines)) if lines[i][:1].isalpha() and ":" in lines[i]),
+        len(lines),
+    )
+    entries = "\n".join(_indented(lines[start:end])).strip("\n")
+    head = before.rstrip("\n") or f"{_HEADS[key]}schema: 1\n{key}:"
+    return f"{head}\n{entries}\n"
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    """With the two blanks before each dash that these files have."""
+    if any(line.startswith("- ") for line in lines):
+        return [f"  {line}" if line else line for line in lines]
+    return list(lines)
+
+
+def _lint(directory: Path, name: str, text: str) -> str:
+    """The whole lint over a copy of the lists with the change in it; the compiled index of that copy."""
+    with tempfile.TemporaryDirectory(prefix="opcheck-") as beside:
+        copy = Path(beside, "op_lists")
+        shutil.copytree(directory, copy)
+        (copy / name).write_text(text, encoding="utf-8")
+        before = read_index(copy)
+        # The arguments of operators do not follow from the YAML; those compiled last are still true.
+        index = Index(
+            schema=INDEX_SCHEMA,
+            fingerprint=fingerprint(copy),
+            statements=read_statements(copy),
+            arguments=before.arguments if before else {},
+        )
+        (copy / INDEX).write_text(dump_index(index), encoding="utf-8")
+        lint(copy)
+        return dump_index(index)

@@ -1,0 +1,111 @@
+"""What PyTorch's own CI expects of MPS, operator by operator and dtype by dtype (2.8 and later).
+
+An expected failure supports a limitation.  A pass never alone proves that a call is native: it may
+have fallen back, and it speaks of the samples of PyTorch's operator database only.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import msgspec
+
+from opcheck.data.registrations import data_directory
+from opcheck.data.tables import read_table
+
+DIRECTORY = "opinfo"
+SCHEMA = 1
+
+#: One letter a dtype, in the order in which the files write them.
+LETTERS: Mapping[str, str] = MappingProxyType(
+    {
+        "f": "float32",
+        "h": "float16",
+        "b": "bfloat16",
+        "c": "complex64",
+        "k": "complex32",
+        "1": "int8",
+        "2": "int16",
+        "4": "int32",
+        "8": "int64",
+        "u": "uint8",
+        "o": "bool",
+    }
+)
+
+State = Literal["pass", "xfail", "skip"]
+#: forward results, and gradients.
+Pass = Literal["forward", "gradient"]
+PASSES: tuple[Pass, Pass] = ("forward", "gradient")
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """The CI's lists of one release with its operator database, and what its samples call."""
+
+    schema: int
+    torch: str
+    #: the macOS that the rows speak of, where they do not name another.
+    macos: str
+    samples: int
+    #: every overload that a row refers to by its number.
+    overloads: tuple[str, ...]
+    #: OpInfo (``name`` or ``name/variant``) -> pass -> what is told (op_lists/README.md)
+    opinfos: dict[str, dict[str, dict[str, Any]]]
+
+    def dtypes(self, opinfo: str, kind: Pass = "forward", macos: str = "") -> dict[str, State]:
+        """The dtypes that the CI runs an OpInfo with, and what it expects; empty for an unknown one."""
+        told = self.opinfos.get(opinfo, {}).get(kind, {})
+        told = told.get(f"macos {macos}", told)
+        states: dict[str, State] = {LETTERS[letter]: "pass" for letter in told.get("ran", "")}
+        for state in ("xfail", "skip"):
+            states |= {LETTERS[letter]: state for letter in told.get(state, "")}
+        return states
+
+    def calls(self, opinfo: str, kind: Pass = "forward") -> tuple[str, ...]:
+        """The overloads that its samples reach on the simulated Mac; of gradient, the additional ones."""
+        numbers = self.opinfos.get(opinfo, {}).get(kind, {}).get("calls", ())
+        return tuple(self.overloads[number] for number in numbers)
+
+    def failed(self, opinfo: str, kind: Pass = "forward") -> tuple[str, ...]:
+        """The dtypes with which some sample could not be run on the simulated Mac."""
+        letters = self.opinfos.get(opinfo, {}).get(kind, {}).get("failed", "")
+        return tuple(LETTERS[letter] for letter in letters)
+
+    def reaching(self, overload: str) -> tuple[str, ...]:
+        """The OpInfos whose samples reach an overload in forward."""
+        return tuple(name for name in self.opinfos if overload in self.calls(name))
+
+
+def lines(directory: Path | None = None) -> tuple[str, ...]:
+    """The release lines that there is evidence for, in no order of releases."""
+    return tuple(sorted(path.stem for path in _directory(directory).glob("*.json")))
+
+
+def read(line: str, directory: Path | None = None) -> Evaluation | None:
+    """The evidence of a release line; None where there is none: before 2.8, the lists were in no wheel.
+
+    Raises:
+        OpListError: the file is damaged, or of another form.
+    """
+    return _read(_directory(directory) / f"{line}.json")
+
+
+def _directory(directory: Path | None) -> Path:
+    return (directory or data_directory()) / DIRECTORY
+
+
+@functools.cache
+def _read(path: Path) -> Evaluation | None:
+    if not path.exists():
+        return None
+    return read_table(
+        path,
+        Evaluation,
+        SCHEMA,
+        what="an evaluation of PyTorch's lists",
+        made_by="python -m scripts.run_opinfo_all",
+    )

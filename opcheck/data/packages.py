@@ -1,0 +1,63 @@
+"""The packages that have no macOS wheel: ``op_lists/packages.yaml``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opcheck.common.errors import OpListError
+from opcheck.data.registrations import data_directory
+from opcheck.data.strict_yaml import read
+from opcheck.model.records import Record
+
+FILE = "packages.yaml"
+
+
+class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A distribution that does not install on a Mac as it does beside CUDA."""
+
+    #: names that it is imported by
+    imports: tuple[str, ...]
+    #: what there is instead of a wheel, and since which version there is one.
+    instead: str
+    evidence: str
+    #: when that was looked up
+    date: str
+    #: the first version with a macOS wheel; empty: none
+    since: str = ""
+
+
+class Packages(Record, frozen=True, kw_only=True):
+    """The file, by the names of distributions and by those of modules."""
+
+    by_name: Mapping[str, Package]
+    by_import: Mapping[str, str]
+
+
+@functools.cache
+def packages(directory: Path | None = None) -> Packages:
+    """Read the file; once.
+
+    Raises:
+        OpListError: it is missing or damaged; all of its problems are named.
+    """
+    path = (directory or data_directory()) / FILE
+    document = read(path, FILE)
+    value: Any = document.value if isinstance(document.value, dict) else {}
+    if not document.problems and (value.keys() != {"schema", "packages"} or value["schema"] != 1):
+        document.report((), "a mapping with schema: 1 and packages is expected")
+    found: dict[str, Package] = {}
+    try:
+        found = msgspec.convert(value.get("packages"), dict[str, Package])
+    except msgspec.ValidationError as error:
+        document.report(("packages",), str(error))
+    if document.problems:
+        raise OpListError(
+            "\n".join(map(str, document.problems)), context=str(path), hint="correct the file"
+        )
+    by_import = {module: name for name, package in found.items() for module in package.imports}
+    return Packages(by_name=found, by_import=by_import)

@@ -1,0 +1,50 @@
+"""The public names of torch's Python modules that some releases have and others lack."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import msgspec
+
+from opcheck.common.errors import OpListError
+from opcheck.data.history import Entry, expand
+from opcheck.data.registrations import data_directory
+
+FILE = "python_names.json"
+
+
+class PythonNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """python_names.json, which scripts/extract_python_names.py writes."""
+
+    schema: int
+    #: the release lines whose wheels were read, in order
+    releases: tuple[str, ...]
+    #: module -> name -> the releases from which on it is there (a text) and is not (null)
+    modules: dict[str, dict[str, tuple[Entry, ...]]]
+
+    def has(self, line: str, module: str, name: str) -> bool:
+        """Whether the module of that release has the name, which must be one of these."""
+        return line in expand(self.modules[module][name], self.releases)
+
+
+def python_names() -> PythonNames:
+    """The names, read once.
+
+    Raises:
+        OpListError: the file is missing or damaged.
+    """
+    return _read(data_directory())
+
+
+@functools.cache
+def _read(directory: Path) -> PythonNames:
+    path = directory / FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=PythonNames)
+    except (OSError, msgspec.DecodeError) as error:
+        raise OpListError(
+            "the names of torch's Python modules cannot be read",
+            context=f"{path}: {error}",
+            hint="restore the file, or extract again: python scripts/extract_python_names.py",
+        ) from error

@@ -1,0 +1,278 @@
+"""Read the generated op lists: which kernel each torch release registers for MPS.
+
+No torch, no lief: looking one operator up must start in a blink.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from opcheck.common.errors import OpListError
+from opcheck.data.extensions import LIBRARIES, Extensions
+from opcheck.data.files import read_history, read_releases
+from opcheck.data.history import expand
+from opcheck.data.statements import Statements, load_statements
+from opcheck.data.statements import forget as forget_statements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from opcheck.data.files import Release
+    from opcheck.data.history import Entry, History
+
+Status = Literal["native", "fallback", "unsupported", "unknown", "composite"]
+Kind = Literal["always", "env", "internal"]
+
+#: The data files by what they answer for: dispatch keys, and the table of DispatchStubs.
+FILES: Mapping[str, str] = MappingProxyType(
+    {
+        "MPS": "registrations/aten.json",
+        "SparseMPS": "registrations/aten.SparseMPS.json",
+        "SparseCsrMPS": "registrations/aten.SparseCsrMPS.json",
+        "AutocastMPS": "registrations/aten.AutocastMPS.json",
+        "stubs": "registrations/stubs.json",
+    }
+)
+
+#: What each value means for a call.  op_lists/README.md explains the values.
+_MEANING: Mapping[str, tuple[Status, Kind | None]] = MappingProxyType(
+    {
+        "kernel": ("native", None),
+        "python_kernel": ("native", None),
+        "cpu_fallback": ("fallback", "always"),
+        "cpu_only": ("fallback", "env"),
+        "error_stub": ("unsupported", None),
+        "missing_stub": ("unsupported", None),
+        "no_dense_kernel": ("unsupported", None),
+        "composite_implicit": ("composite", None),
+        "composite_explicit": ("composite", None),
+    }
+)
+_REGISTERED = frozenset({"kernel", "python_kernel", "cpu_fallback", "error_stub"})
+#: Values that name another overload, whose value decides.
+_REFERENCES = frozenset({"out", "wrapper"})
+_POLICIES = frozenset(
+    {"lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote"}
+)
+#: The values that each file may hold; of "missing_stub:x", "out:x", "wrapper:x" the first word.
+VALUES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "MPS": frozenset(_MEANING) | _REFERENCES,
+        "SparseMPS": frozenset({"kernel"}),
+        "SparseCsrMPS": frozenset({"kernel"}),
+        "AutocastMPS": _POLICIES,
+        "stubs": frozenset({"kernel", "none"}),
+    }
+)
+
+
+class Resolution(msgspec.Struct, frozen=True, kw_only=True):
+    """What the registrations alone say about an overload in a release."""
+
+    status: Status
+    kind: Kind | None
+    #: the overloads followed, the asked one first, the deciding one last.
+    chain: tuple[str, ...]
+    #: the value of the last one; None where it does not exist.
+    value: str | None
+    #: the release of the extension library that says so, such as ``torchvision 0.28.0``, and its
+    #: files; empty for an operator of torch.
+    extension: str = ""
+    where: str = ""
+
+
+class OpLists:
+    """The registrations of every known release; load() makes one."""
+
+    def __init__(
+        self,
+        releases: tuple[Release, ...],
+        histories: Mapping[str, History],
+        sha256: str,
+        statements: Statements | None = None,
+        extensions: Extensions | None = None,
+    ) -> None:
+        """Keep what ``load`` has read and checked."""
+        #: the lists of torchvision and torchaudio, by their own versions.
+        self.extensions = extensions or Extensions()
+        #: the curated limitations and advisories that stand beside the registrations.
+        self.statements = statements or Statements()
+        self.releases = releases
+        self.sha256 = sha256
+        self._lines = tuple(release.line for release in releases)
+        self._histories = histories
+        self._columns: dict[tuple[str, str], Mapping[str, str]] = {}
+        self._kernels: dict[str, frozenset[str]] = {}
+
+    @property
+    def digest(self) -> str:
+        """The first 12 hexadecimal digits of the SHA-256 over the data files."""
+        return self.sha256[:12]
+
+    def release(self, line: str) -> Release:
+        """The release that answers for a line such as ``2.13``.
+
+        Raises:
+            OpListError: no list for that line.
+        """
+        for release in self.releases:
+            if release.line == line:
+                return release
+        raise OpListError(
+            f"there is no op list for torch {line}",
+            context=f"the lists hold torch {', '.join(self._lines)}",
+            hint=f"build it: opcheck lists build {line}.0",
+        )
+
+    def history(self, op: str, key: str = "MPS") -> tuple[Entry, ...]:
+        """(line, value) wherever the value of an overload changes; empty if it never existed."""
+        return self._histories[key].operators.get(op, ())
+
+    def registration(self, op: str, line: str, key: str = "MPS") -> str | None:
+        """The value of an overload in a release; None where it does not exist.
+
+        Raises:
+            OpListError: no list for that line.
+        """
+        self.release(line)
+        return expand(self.history(op, key), self._lines).get(line)
+
+    def operators(self, line: str, key: str = "MPS") -> Mapping[str, str]:
+        """Every overload that has a value in a release, with it.
+
+        Raises:
+            OpListError: no list for that line.
+        """
+        column = self._columns.get((line, key))
+        if column is None:
+            later = frozenset(self._lines[self._lines.index(self.release(line).line) + 1 :])
+            current = {}
+            for name, history in self._histories[key].operators.items():
+                value = None
+                for at, changed in history:
+                    if at in later:
+                        break
+                    value = changed
+                if value is not None:
+                    current[name] = value
+            column = MappingProxyType(current)
+            self._columns[line, key] = column
+        return column
+
+    def names(self, key: str = "MPS") -> Iterable[str]:
+        """Every overload that some release has."""
+        return self._histories[key].operators.keys()
+
+    def kernels(self, line: str) -> frozenset[str]:
+        """The overloads that a Mac registers something for: kernels, fallbacks, error stubs.
+
+        Raises:
+            OpListError: no list for that line.
+        """
+        if line not in self._kernels:
+            column = self.operators(line)
+            self._kernels[line] = frozenset(n for n, v in column.items() if v in _REGISTERED)
+        return self._kernels[line]
+
+    def extension(self, namespace: str, torch_line: str) -> tuple[str, Mapping[str, str]] | None:
+        """The release of an extension library that goes with a torch line, and its operators.
+
+        None where the lists do not hold that release: then nothing is known.
+
+        Raises:
+            OpListError: the lists of the extensions are damaged.
+        """
+        release = self.extensions.release(namespace, torch_line)
+        if release is None:
+            return None
+        return release.version, self.extensions.operators(namespace, release.line)
+
+    def _resolve_extension(self, op: str, line: str) -> Resolution:
+        namespace = op.partition("::")[0]
+        self.release(line)
+        release = self.extensions.release(namespace, line)
+        if release is None:
+            return Resolution(status="unknown", kind=None, chain=(op,), value=None)
+        value = self.extensions.operators(namespace, release.line).get(op)
+        status, kind = ("unknown", None) if value is None else _MEANING[value]
+        return Resolution(
+            status=status,
+            kind=kind,
+            chain=(op,),
+            value=value,
+            extension=f"{namespace} {release.version}",
+            where=", ".join(release.libraries),
+        )
+
+    def resolve(self, op: str, line: str) -> Resolution:
+        """Follow ``out:`` and ``wrapper:`` to the overload that decides.
+
+        An operator of an extension library is looked up in its release that goes with the line.
+
+        Raises:
+            OpListError: no list for that line, or the references lead nowhere.
+        """
+        if op.partition("::")[0] in LIBRARIES:
+            return self._resolve_extension(op, line)
+        column = self.operators(line)
+        chain = [op]
+        value = column.get(op)
+        while value is not None and value.partition(":")[0] in _REFERENCES:
+            target = value.partition(":")[2]
+            if target not in column or target in chain:
+                raise OpListError(
+                    f"{chain[-1]} refers to an overload that decides nothing: {target}",
+                    context=f"op_lists/{FILES['MPS']}, torch {line}",
+                    hint="rebuild the release: opcheck lists build",
+                )
+            chain.append(target)
+            value = column[target]
+        status, kind = ("unknown", None) if value is None else _MEANING[value.partition(":")[0]]
+        return Resolution(status=status, kind=kind, chain=tuple(chain), value=value)
+
+
+def data_directory() -> Path:
+    """The data that opcheck ships: inside an installed package, else at the checkout's top."""
+    package = Path(__file__).parents[1]
+    installed = package / "op_lists"
+    return installed if installed.is_dir() else package.parent / "op_lists"
+
+
+def load(directory: Path | None = None) -> OpLists:
+    """Read and check the op lists; the same directory is read once.
+
+    Raises:
+        OpListError: a file is missing, damaged, or speaks of a release that is not registered;
+            or a curated statement cannot be read.
+    """
+    return _load((directory or data_directory()).resolve())
+
+
+def forget() -> None:
+    """Make the next ``load`` read the files again: they were rewritten."""
+    _load.cache_clear()
+    forget_statements()
+
+
+@functools.cache
+def _load(directory: Path) -> OpLists:
+    digest = hashlib.sha256()
+    releases_path = directory / "releases.yaml"
+    releases, raw = read_releases(releases_path)
+    digest.update(raw)
+    lines = [release.line for release in releases]
+    histories = {}
+    for key, file in FILES.items():
+        histories[key], raw = read_history(directory / file, lines, VALUES[key])
+        digest.update(raw)
+    statements = load_statements(directory)
+    digest.update(statements.fingerprint.encode())
+    extensions = Extensions(directory)
+    digest.update(extensions.raw())
+    return OpLists(releases, histories, digest.hexdigest(), statements, extensions)

@@ -1,0 +1,89 @@
+"""What a release took away: an operator that ran without a word, and no longer does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from opcheck.common.errors import OpListError
+from opcheck.data.registrations import OpLists
+from opcheck.data.strict_yaml import Problem, read_entries
+from opcheck.model.records import Record
+
+FILE = "regressions.yaml"
+
+#: How well each outcome serves a call, best first; a composite is as good as what it calls.
+_ORDER = {
+    ("native", None): 0,
+    ("composite", None): 1,
+    ("fallback", "always"): 2,
+    ("fallback", "env"): 3,
+    ("unsupported", None): 4,
+    ("unknown", None): 5,
+}
+
+_RAN = {0, 2}
+
+
+class Regression(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of regressions.yaml."""
+
+    op: str
+    #: the first release line without it.
+    torch: str
+    #: the registration values before and from that line on; "absent" where there is no overload.
+    before: str
+    after: str
+    #: what happened, for a user of the operator.
+    what: str
+
+
+def listed(directory: Path) -> tuple[Regression, ...]:
+    """The entries of the list, in its order.
+
+    Raises:
+        OpListError: the list is damaged.
+    """
+    entries, document = read_entries(directory / FILE, "regressions", Regression)
+    if document.problems:
+        raise OpListError(
+            "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
+            context=str(directory / FILE),
+            hint="correct the file; opcheck lists lint checks it",
+        )
+    return tuple(entry for _, entry in entries)
+
+
+def lost(lists: OpLists) -> Iterator[tuple[str, str, str, str]]:
+    """(operator, release line, value before, value from there on) wherever an operator got worse.
+
+    Only operators that ran without the variable can lose something.
+    """
+    lines = [release.line for release in lists.releases]
+    for op in sorted(lists.names()):
+        for line, later in pairwise(lines):
+            before, after = lists.resolve(op, line), lists.resolve(op, later)
+            rank = _ORDER[before.status, before.kind]
+            if rank in _RAN and _ORDER[after.status, after.kind] > rank:
+                yield op, later, before.value or "absent", after.value or "absent"
+
+
+def lint_regressions(lists: OpLists, directory: Path) -> Iterator[Problem]:
+    """What is lost and not listed, and what is listed and not lost."""
+    entries, document = read_entries(directory / FILE, "regressions", Regression)
+    yield from document.problems
+    real = set(lost(lists))
+    listed = set()
+    for index, entry in entries:
+        key = (entry.op, entry.torch, entry.before, entry.after)
+        path = f"regressions.{index}"
+        line = document.line(("regressions", index))
+        if key not in real:
+            yield Problem(FILE, line, path, f"{entry.op} lost nothing such in torch {entry.torch}")
+        elif key in listed:
+            yield Problem(FILE, line, path, f"{entry.op} in torch {entry.torch} is listed twice")
+        listed.add(key)
+    for op, torch, before, after in sorted(real - listed):
+        message = f"{op} went from {before} to {after} in torch {torch}: say what happened"
+        yield Problem(FILE, 0, "regressions", message)

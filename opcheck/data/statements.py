@@ -1,0 +1,173 @@
+"""The curated statements: what a registered kernel refuses, narrows or gets wrong, with evidence.
+
+People edit ``op_lists/limitations/*.yaml`` and ``op_lists/advisories/*.yaml``; reading YAML takes
+longer than looking an operator up may, so ``op_lists/statements.json`` holds the same, compiled.
+Where its fingerprint is not that of the YAML beside it, the YAML is read instead: an edit counts
+at once, and ``scripts/compile_statements.py`` makes it fast again.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opcheck.common.errors import OpListError
+from opcheck.data.statement_files import SORTS, read_statements, yaml_files
+from opcheck.data.statement_model import Arguments, Statement
+from opcheck.model.records import Record
+
+INDEX = "statements.json"
+#: Of the compiled form; another one is compiled anew.
+INDEX_SCHEMA = 1
+EVERY_OPERATOR = "*"
+
+
+class Index(Record, frozen=True, kw_only=True):
+    """The compiled form of all statements."""
+
+    schema: int
+    #: SHA-256 over the names and bytes of the YAML files that it was compiled from.
+    fingerprint: str
+    statements: tuple[Statement, ...]
+    #: by operator: its arguments by name, of the operators that a condition speaks of.
+    arguments: dict[str, Arguments] = {}
+
+
+class Statements:
+    """All curated statements, by operator; ``load_statements`` makes one."""
+
+    def __init__(
+        self,
+        statements: Iterable[Statement] = (),
+        arguments: Mapping[str, Arguments] | None = None,
+        fingerprint: str = "",
+    ) -> None:
+        """Keep the statements, in the order of their ids."""
+        self.all = tuple(sorted(statements, key=lambda statement: statement.id))
+        self.by_id = {statement.id: statement for statement in self.all}
+        self.arguments = arguments or {}
+        self.fingerprint = fingerprint
+        self._exact: dict[str, list[Statement]] = {}
+        self._globs: list[tuple[str, Statement]] = []
+        for statement in self.all:
+            for name in statement.ops:
+                if name.endswith("*"):
+                    self._globs.append((name[:-1], statement))
+                else:
+                    self._exact.setdefault(name, []).append(statement)
+        self._found: dict[tuple[str, str | None], tuple[Statement, ...]] = {}
+
+    @property
+    def limitations(self) -> tuple[Statement, ...]:
+        """What kernels refuse, leave to the CPU or narrow."""
+        return tuple(statement for statement in self.all if statement.sort == "limitation")
+
+    @property
+    def advisories(self) -> tuple[Statement, ...]:
+        """Known silent wrong results and crashes."""
+        return tuple(statement for statement in self.all if statement.sort == "advisory")
+
+    @property
+    def digest(self) -> str:
+        """The first 12 hexadecimal digits of the SHA-256 over the YAML files."""
+        return self.fingerprint[:12]
+
+    def for_op(self, op: str, line: str | None = None) -> tuple[Statement, ...]:
+        """The statements on an overload, those on every operator too, in the order of their ids.
+
+        Args:
+            op: the overload as the dispatcher writes it.
+            line: only those whose span holds this release line, such as ``2.13``.
+        """
+        key = (op, line)
+        if key not in self._found:
+            statements = {statement.id: statement for statement in self._exact.get(op, ())}
+            statements |= {one.id: one for prefix, one in self._globs if op.startswith(prefix)}
+            self._found[key] = tuple(
+                statements[name]
+                for name in sorted(statements)
+                if line is None or statements[name].spans(line)
+            )
+        return self._found[key]
+
+
+def load_statements(directory: Path | None = None) -> Statements:
+    """Read the curated statements below a directory, by default those that opcheck ships.
+
+    The same directory is read once; ``forget`` makes the next call read it again.
+
+    Raises:
+        OpListError: the files hold problems; all of them are named.
+    """
+    if directory is None:
+        from opcheck.data.registrations import data_directory  # noqa: PLC0415  (it loads these)
+
+        directory = data_directory()
+    return _load(directory.resolve())
+
+
+def forget() -> None:
+    """Make the next ``load_statements`` read the files again: they were rewritten."""
+    _load.cache_clear()
+
+
+def fingerprint(directory: Path) -> str:
+    """SHA-256 over the names and the bytes of the YAML files.
+
+    Raises:
+        OpListError: one of them cannot be read.
+    """
+    digest = hashlib.sha256()
+    for sort in SORTS:
+        for path in yaml_files(directory, sort):
+            try:
+                raw = path.read_bytes()
+            except OSError as error:
+                raise OpListError(
+                    "a file of statements cannot be read",
+                    context=f"{path}: {error.strerror}",
+                    hint="restore the file",
+                ) from error
+            digest.update(f"{sort}/{path.name}\0{len(raw)}\0".encode() + raw)
+    return digest.hexdigest()
+
+
+@functools.cache
+def _load(directory: Path) -> Statements:
+    index = read_index(directory)
+    now = fingerprint(directory)
+    if index is not None and index.fingerprint == now:
+        return Statements(index.statements, index.arguments, now)
+    # The arguments of operators do not follow from the YAML; those compiled last are still true.
+    known = index.arguments if index is not None else {}
+    return Statements(read_statements(directory), known, now)
+
+
+def read_index(directory: Path) -> Index | None:
+    """The compiled index below a directory; None where there is none of this form."""
+    try:
+        index = msgspec.json.decode((directory / INDEX).read_bytes(), type=Index)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return index if index.schema == INDEX_SCHEMA else None
+
+
+def dump_index(index: Index) -> str:
+    """The text of the compiled index: one statement, or one operator, a line."""
+    rows: list[Any] = [*sorted(index.statements, key=lambda statement: statement.id)]
+    names = sorted(index.arguments)
+    statements = ",\n".join(msgspec.json.encode(row).decode() for row in rows)
+    arguments = ",\n".join(
+        f"{msgspec.json.encode(name).decode()}:"
+        f"{msgspec.json.encode(index.arguments[name]).decode()}"
+        for name in names
+    )
+    return (
+        f'{{"schema":{index.schema},"fingerprint":"{index.fingerprint}",\n'
+        f'"statements":[\n{statements}\n],\n"arguments":{{\n{arguments}\n}}}}\n'
+    )

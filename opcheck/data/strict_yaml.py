@@ -1,0 +1,174 @@
+"""YAML for files that people write: duplicate keys are refused, and every value knows its line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import yaml
+
+from opcheck.common import documents
+from opcheck.common.documents import DocumentError
+from opcheck.common.errors import OpListError
+
+#: Where a value stands in a file: the keys and indices that lead to it.
+Path_ = tuple[str | int, ...]
+
+Kind = TypeVar("Kind")
+
+_TAG = "tag:yaml.org,2002:"
+_CONVERTED = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null")}
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a file; sorts by file, then by line."""
+
+    file: str
+    line: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        """``file:line key.path: message``."""
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{where} {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
+
+
+class Document:
+    """What a file holds, the line of each value, and what is wrong with the YAML itself."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.value: Any = None
+        self.problems: list[Problem] = []
+        self._lines: dict[Path_, int] = {}
+
+    def line(self, path: Path_) -> int:
+        """The line of the value at that path, or of the nearest one around it."""
+        while path and path not in self._lines:
+            path = path[:-1]
+        return self._lines.get(path, 1)
+
+    def report(self, path: Path_, message: str) -> None:
+        """Note a problem of the value at that path."""
+        words = ".".join(map(str, path))
+        self.problems.append(Problem(self.file, self.line(path), words, message))
+
+
+def read(path: Path, name: str) -> Document:
+    """Read one file; ``name`` is how problems call it.
+
+    It raises nothing: a file that cannot be read has its problem in ``problems``, and no value.
+    """
+    document = Document(name)
+    try:
+        content = documents.read(path)
+    except DocumentError as error:
+        document.problems.append(Problem(name, 0, "", f"cannot be read: {error}"))
+        return document
+    try:
+        node = documents.compose(content)
+    except DocumentError as error:
+        document.problems.append(Problem(name, error.line or 1, "", f"not YAML: {error}"))
+        return document
+    if node is not None:
+        document.value = _value(node, (), document)
+    return document
+
+
+def read_as(path: Path, kind: type[Kind], check: Callable[[Document, Kind], None]) -> Kind:
+    """The file, decoded and checked.
+
+    Args:
+        path: the file.
+        kind: the record that it holds.
+        check: reports to the document what is wrong with the meaning.
+
+    Raises:
+        OpListError: the file is missing or damaged; all of its problems are named.
+    """
+    document = read(path, path.name)
+    written: Kind | None = None
+    if not document.problems:
+        try:
+            written = msgspec.convert(document.value, kind)
+        except msgspec.ValidationError as error:
+            document.report((), str(error))
+        else:
+            check(document, written)
+    if document.problems or written is None:
+        raise OpListError(
+            "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
+            context=str(path),
+            hint="correct the file; op_lists/README.md explains its fields",
+        )
+    return written
+
+
+def _value(node: Any, path: Path_, document: Document) -> Any:
+    document._lines.setdefault(path, node.start_mark.line + 1)  # noqa: SLF001  (built here)
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, path, document)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, (*path, i), document) for i, item in enumerate(node.value)]
+    if node.tag not in _CONVERTED:
+        # A date, a merge key, a binary: nothing that these files hold.
+        document.report(path, f"quote it: YAML reads {node.value} as {node.tag.removeprefix(_TAG)}")
+        return node.value
+    if node.tag == f"{_TAG}str":
+        return node.value
+    try:
+        return documents.from_yaml(node.value)
+    except DocumentError as error:
+        document.report(path, str(error))
+        return node.value
+
+
+def _mapping(node: yaml.MappingNode, path: Path_, document: Document) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+        if key is None or key_node.tag != f"{_TAG}str":
+            at = Problem(
+                document.file,
+                key_node.start_mark.line + 1,
+                ".".join(map(str, path)),
+                f"a key must be a string: {key if key is not None else 'a collection'}",
+            )
+            document.problems.append(at)
+            continue
+        if key in result:
+            line = key_node.start_mark.line + 1
+            words = ".".join(map(str, (*path, key)))
+            document.problems.append(Problem(document.file, line, words, "the key occurs twice"))
+            continue
+        document._lines[(*path, key)] = key_node.start_mark.line + 1  # noqa: SLF001
+        result[key] = _value(value_node, (*path, key), document)
+    return result
+
+
+def read_entries(
+    path: Path, key: str, kind: Callable[..., Any]
+) -> tuple[list[tuple[int, Any]], Document]:
+    """The entries of a small list file, by their index; problems are left in the document.
+
+    A file that does not exist has no entries.
+    """
+    if not path.exists():
+        return [], Document(path.name)
+    document = read(path, path.name)
+    value = document.value
+    if not isinstance(value, dict) or value.get("schema") != 1:
+        if not document.problems:
+            document.report((), f"a mapping with schema 1 and {key} is expected")
+        return [], document
+    entries = []
+    nodes = value.get(key)
+    for index, node in enumerate(nodes if isinstance(nodes, list) else []):
+        try:
+            entries.append((index, msgspec.convert(node, kind)))
+        except msgspec.ValidationError as error:  # noqa: PERF203  (each entry has its own)
+            document.report((key, index), str(error))
+    return entries, document

@@ -1,0 +1,51 @@
+"""Reading a generated data file that is one JSON object with a schema number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from opcheck.common.errors import OpListError
+
+
+class HasSchema(Protocol):
+    """What every such file says of itself."""
+
+    @property
+    def schema(self) -> int:
+        """The number of its form."""
+
+
+Kind = TypeVar("Kind", bound=HasSchema)
+
+
+def read_table(path: Path, kind: type[Kind], schema: int, *, what: str, made_by: str) -> Kind:
+    """The file, decoded.
+
+    Args:
+        path: the file.
+        kind: the record that it holds.
+        schema: the number that this opcheck reads.
+        what: what the file should be, for the error.
+        made_by: the command that makes it again.
+
+    Raises:
+        OpListError: it cannot be read, is of another form, or has another schema number.
+    """
+    try:
+        table = msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError) as error:
+        raise OpListError(
+            f"not {what}: {error}",
+            context=str(path),
+            hint=f"restore the file, or make it again: {made_by}",
+        ) from error
+    if table.schema != schema:
+        raise OpListError(
+            f"schema {table.schema} is not the one that this opcheck reads ({schema})",
+            context=f"{path}: schema",
+            hint="install the opcheck that the lists belong to",
+        )
+    return table

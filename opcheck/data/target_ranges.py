@@ -1,0 +1,184 @@
+"""Targets as a configuration writes them: ``>=2.9`` and ``last 3`` of torch, ``["14", "15"]`` of macOS.
+
+What a text may be, for torch and for macOS alike; a list of texts means all that any of them means:
+
+=====================  ==================================================================
+``2.13`` / ``15``      that version (of torch the release line: ``2.13.1`` is of 2.13)
+``>=2.9``              all known that compare so; ``>``, ``<``, ``<=``, ``==``, ``!=`` too
+``>=2.9,<2.12``        all conditions at once
+``last 3``             the newest three that are known
+``newest`` / ``all``   the newest one / every one
+=====================  ==================================================================
+
+Known are the releases of the op lists, and the first version of each macOS that the lists speak of (versions.py); a
+single macOS version may be any minor one, as ``14.4``.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from opcheck.common.documents import brief
+from opcheck.common.errors import OpcheckError, UnknownTargetError, UsageError
+from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
+from opcheck.data.registrations import OpLists
+
+#: What a range may be written as: one text, or several of which each adds.
+Texts = str | Sequence[str]
+
+NEWEST, ALL = "newest", "all"
+
+_OPERATORS: dict[str, Callable[[Version, Version], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_CONDITION = re.compile(rf"({'|'.join(_OPERATORS)})\s*(\d[\w.+]*)")
+_LAST = re.compile(r"last\s+(\d{1,9})")
+_FORMS = 'write "2.13", ">=2.9", ">=2.9,<2.12", "last 3", "newest" or "all", or a list of them'
+
+
+class Pairs(NamedTuple):
+    """The targets that ranges come to, and the pairs of them that no Mac can be."""
+
+    #: by release, then macOS, the oldest first; each once.
+    targets: tuple[Target, ...]
+    #: ``torch 2.15 does not start its MPS backend on macOS 14.0``
+    left_out: tuple[str, ...]
+
+
+def targets(
+    torch: Texts = NEWEST, macos: Texts = NEWEST, *, lists: OpLists, cpu_fallback: bool = False
+) -> tuple[Target, ...]:
+    """Every target that the ranges come to, as ``pairs`` finds them.
+
+    Raises:
+        OpcheckError: as ``pairs`` does.
+    """
+    return pairs(torch, macos, lists=lists, cpu_fallback=cpu_fallback).targets
+
+
+def pairs(
+    torch: Texts = NEWEST, macos: Texts = NEWEST, *, lists: OpLists, cpu_fallback: bool = False
+) -> Pairs:
+    """Each release with each macOS; a release on a macOS on which it does not start is left out, and said.
+
+    Raises:
+        UsageError: a text that is no range, or a range in which no known version lies.
+        UnknownTargetError: a single version that is not known, or not one of the pairs can be.
+        NewerThanListsError: a single version that is newer than the op lists.
+    """
+    found: list[Target] = []
+    left_out: list[str] = []
+    for line in releases(torch, lists):
+        minimum = Version.parse(lists.release(str(line)).minimum_macos)
+        for system in systems(macos):
+            if system < minimum:
+                left_out.append(
+                    f"torch {line} does not start its MPS backend on macOS {system}: "
+                    f"it needs {minimum}"
+                )
+            else:
+                found.append(Target(torch=line, macos=system, cpu_fallback=cpu_fallback))
+    if not found:
+        raise UnknownTargetError(
+            f"none of these targets can be: {left_out[0]}",
+            context=f"torch {_shown(torch)} with macOS {_shown(macos)}",
+            hint="widen one of the ranges",
+        )
+    return Pairs(tuple(found), tuple(left_out))
+
+
+def releases(texts: Texts, lists: OpLists) -> tuple[Version, ...]:
+    """The release lines that the texts mean, the oldest first.
+
+    Raises:
+        OpcheckError: as ``pairs`` says.
+    """
+    known = tuple(sorted(Version.parse(release.line) for release in lists.releases))
+    return _meant(texts, "torch", known, lambda text: parse_torch(text, known))
+
+
+def systems(texts: Texts) -> tuple[Version, ...]:
+    """The macOS versions that the texts mean, the oldest first.
+
+    Raises:
+        OpcheckError: as ``pairs`` says.
+    """
+    known = tuple(Version(major) for major in MACOS_MAJORS)
+    # Which release starts on it is not asked yet: version 0 starts on all.
+    return _meant(texts, "macOS", known, lambda text: parse_macos(text, Version(0), Version(0)))
+
+
+def _meant(
+    texts: Texts, what: str, known: tuple[Version, ...], single: Callable[[str], Version]
+) -> tuple[Version, ...]:
+    versions: set[Version] = set()
+    for text in (texts,) if isinstance(texts, str) else texts:
+        versions |= _named(text, what, known, single)
+    if not versions:
+        raise UsageError(f"no {what} version is named", context=f"{what} {texts!r}", hint=_FORMS)
+    return tuple(sorted(versions))
+
+
+def _named(
+    text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]
+) -> set[Version]:
+    """What one text means; an error says which text it is about."""
+    try:
+        return _one(text.strip().lower(), what, known, single)
+    except OpcheckError as error:
+        error.context = "; ".join(filter(None, (f"{what} {brief(text)}", error.context)))
+        raise
+
+
+def _one(
+    text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]
+) -> set[Version]:
+    """What one text means."""
+    text = text.removeprefix(what.lower()).strip()
+    if text == ALL:
+        return set(known)
+    if text == NEWEST:
+        return {known[-1]}
+    last = _LAST.fullmatch(text)
+    if last:
+        count = int(last[1])
+        if not 0 < count <= len(known):
+            raise UsageError(
+                f"there are no {count} newest versions of {what}: {len(known)} are known",
+                hint=f'write "last 1" to "last {len(known)}"',
+            )
+        return set(known[-count:])
+    return {single(text)} if text[:1].isdigit() else _between(text, what, known)
+
+
+def _between(text: str, what: str, known: tuple[Version, ...]) -> set[Version]:
+    """The known versions that meet all conditions.  Their third numbers are not looked at: 2.9.1 is 2.9."""
+    conditions = [_CONDITION.fullmatch(part.strip()) for part in text.split(",")]
+    if not all(conditions):
+        raise UsageError(f"not a range of versions: {text!r}", hint=_FORMS)
+    limits = [
+        (_OPERATORS[condition[1]], Version.parse(condition[2]))
+        for condition in conditions
+        if condition
+    ]
+    met = {
+        version for version in known if all(compare(version, limit) for compare, limit in limits)
+    }
+    if not met:
+        raise UsageError(
+            f"no known version of {what} lies in the range {text!r}",
+            hint=f"known are {', '.join(map(str, known))}",
+        )
+    return met
+
+
+def _shown(texts: Texts) -> str:
+    return texts if isinstance(texts, str) else " or ".join(texts)

@@ -1,0 +1,166 @@
+"""The wheel file: where it comes from, what it says about itself, what is taken out of it."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import re
+import subprocess
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from opcheck.common.errors import OpListError, UsageError
+from opcheck.data.wheels.damage import opened
+from opcheck.worker import children
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIBRARY = "torch/lib/libtorch_cpu.dylib"
+_TORCHGEN = "torchgen/"
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
+#: Only the tag's platform matters: the dispatcher's registrations are the same for every Python.
+_PLATFORMS = ("macosx_14_0_arm64", "macosx_11_0_arm64")
+#: Newest first; 1.13.1 was built for 3.10 at most.
+_PYTHONS = ("311", "310")
+_HINT = "give a macOS arm64 wheel of torch, or a release such as 2.13.0"
+
+
+class Archive(msgspec.Struct, frozen=True, kw_only=True):
+    """A macOS arm64 wheel of torch."""
+
+    path: Path
+    torch: str
+    sha256: str
+    commit: str
+    built: date
+
+    def python_sources(self) -> dict[str, str]:
+        """The text of every Python file of the ``torch`` package, by its path in the wheel."""
+        with opened(self.path, _HINT) as wheel:
+            return {
+                name: wheel.read(name).decode("utf-8", "replace")
+                for name in wheel.namelist()
+                if name.startswith("torch/") and name.endswith(".py")
+            }
+
+    def unpack(self, to: Path) -> None:
+        """Write the library and torchgen, and nothing else, below ``to``.
+
+        Raises:
+            OpListError: the archive lacks them or is damaged.
+        """
+        with opened(self.path, _HINT) as wheel:
+            names = [n for n in wheel.namelist() if n.startswith(_TORCHGEN) or n == LIBRARY]
+            wheel.extractall(to, names)
+        for needed in (LIBRARY, _TORCHGEN):
+            if not (to / needed).exists():
+                raise OpListError(f"the wheel has no {needed}", context=self.path.name, hint=_HINT)
+
+
+def default_cache() -> Path:
+    """Where downloaded wheels are kept: ``OPCHECK_CACHE``, else below the user's cache."""
+    named = os.environ.get("OPCHECK_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "opcheck" / "wheels"
+
+
+def obtain(source: str, cache: Path, package: str = "torch") -> Path:
+    """The wheel at a path, or of a package's release: from the cache, else by ``pip download``.
+
+    Raises:
+        UsageError: neither a release nor an existing wheel.
+        OpListError: pip could not get it.
+    """
+    path = Path(source)
+    if path.suffix == ".whl" and path.is_file():
+        return path
+    if not _RELEASE.fullmatch(source):
+        raise UsageError(
+            f"neither a {package} release nor a wheel file: {source!r}",
+            hint=_HINT if package == "torch" else f"name all three numbers: {package}==X.Y.Z",
+        )
+    found = _cached(source, cache, package)
+    if found:
+        return found
+    cache.mkdir(parents=True, exist_ok=True)
+    problem = ""
+    for python in _PYTHONS:
+        problem = _download(source, cache, python, package)
+        found = _cached(source, cache, package)
+        if found:
+            return found
+    raise OpListError(
+        f"no macOS arm64 wheel of {package} {source} could be downloaded",
+        context=problem,
+        hint="give the path of the wheel file instead",
+    )
+
+
+def _cached(release: str, cache: Path, package: str) -> Path | None:
+    # Sorted: with several builds of a release the choice must not hang on the folder's order.
+    return max(sorted(cache.glob(f"{package}-{release}-*_arm64.whl")), default=None)
+
+
+def _download(release: str, cache: Path, python: str, package: str) -> str:
+    command = children.python("-m", "pip", "download", "--no-deps", "--only-binary=:all:")
+    command += [part for platform in _PLATFORMS for part in ("--platform", platform)]
+    command += ["--python-version", python, "--implementation", "cp", "--abi", f"cp{python}"]
+    command += [f"{package}=={release}", "--dest", str(cache)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (done.stderr.strip().splitlines() or [""])[-1]
+
+
+def read_archive(path: Path) -> Archive:
+    """Check that the file is a macOS arm64 wheel of torch, and read what it says about itself.
+
+    Raises:
+        OpListError: it is not, or it is damaged.
+    """
+    try:
+        name, version, _, tags = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as error:
+        raise OpListError("not a wheel's file name", context=str(error), hint=_HINT) from error
+    platforms = sorted(tag.platform for tag in tags)
+    if name != "torch" or not all(is_apple_silicon(platform) for platform in platforms):
+        raise OpListError(
+            "not a macOS arm64 wheel of torch: MPS exists on Apple silicon only",
+            context=f"{path.name} is for {', '.join(platforms)}",
+            hint=_HINT,
+        )
+    with opened(path, _HINT) as wheel:
+        about = dict(assignments(wheel.read("torch/version.py").decode()))
+        built = date(*max(info.date_time for info in wheel.infolist())[:3])
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if about.get("__version__") != str(version) or "git_version" not in about:
+        raise OpListError(
+            "torch/version.py disagrees with the wheel's file name",
+            context=f"{path.name}: {about.get('__version__')}",
+            hint=_HINT,
+        )
+    return Archive(
+        path=path,
+        torch=str(version),
+        sha256=digest,
+        commit=about["git_version"],
+        built=built,
+    )
+
+
+def is_apple_silicon(platform: str) -> bool:
+    """Whether a wheel's platform tag is that of macOS on Apple silicon."""
+    return platform.startswith("macosx_") and platform.endswith("_arm64")
+
+
+def assignments(text: str) -> Iterator[tuple[str, str]]:
+    """The names that a Python file gives constant strings."""
+    for node in ast.parse(text).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))):
+                yield name, value
+            case _:
+                pass

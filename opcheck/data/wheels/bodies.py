@@ -1,0 +1,117 @@
+"""Which operators the C++ body of each composite calls: its branches are not told apart."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opcheck.data.wheels.dispatcher import registrations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from opcheck.data.wheels.image import Image
+
+#: in the order in which the dispatcher asks them (c10/core/DispatchKeySet.cpp, OperatorEntry.cpp).
+KEYS = (
+    "CompositeExplicitAutogradNonFunctional",
+    "CompositeExplicitAutograd",
+    "CompositeImplicitAutograd",
+)
+
+#: torchgen's Operators.cpp: every call through the dispatcher is at::_ops::<operator>_<overload>::call.
+_OPERATOR = re.compile(r"__ZN2at4_ops(?P<length>\d+)(?P<rest>\w+)")
+#: the kernel that the dispatcher enters with unboxed arguments.
+_ENTRY = "wrap_kernel_functor_unboxed_"
+#: a function of ATen, also a static one, a lambda, a method of Tensor; what the compiler splits off.
+_FOLLOWED = re.compile(r"__ZZ?NK?R?2at|_?OUTLINED_FUNCTION")
+#: they call operators for reasons of their own, the same in every body, or only on other devices.
+_LEFT = re.compile(
+    r"TensorIterator|DispatchStub|2at3cpu|2at4meta|2at8internal|2at7Context|2at7tracer|2at4impl|Functionalization"
+)
+#: entry, wrapper, body, a helper and a helper of that.
+_DEPTH = 6
+
+
+def bodies(image: Image, operators: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """What each composite of a library calls, by overload; sorted.
+
+    Args:
+        image: ``libtorch_cpu.dylib``.
+        operators: the overloads to know by name, such as ``aten::add.Tensor``.
+
+    Raises:
+        OpListError: the registrations of the library cannot be read.
+    """
+    named = {op.partition("::")[2].replace(".", "_"): op for op in operators}
+    entries: dict[str, tuple[int, int]] = {}
+    for registration in registrations(image):
+        if (
+            registration.namespace != "aten"
+            or registration.name is None
+            or registration.key not in KEYS
+        ):
+            continue
+        rank = KEYS.index(registration.key)
+        name = f"aten::{registration.name.removeprefix('aten::')}"
+        for at in registration.addresses:
+            is_entry = any(_ENTRY in symbol for symbol in image.names_at(at))
+            if is_entry and rank <= entries.get(name, (len(KEYS), 0))[0]:
+                entries[name] = rank, at
+    return {
+        name: tuple(sorted(_called(image, at, named) - {name}))
+        for name, (_, at) in sorted(entries.items())
+    }
+
+
+def _called(image: Image, entry: int, named: dict[str, str]) -> set[str]:
+    texts: set[str] = set()
+    seen = {entry}
+    level = [entry]
+    for _ in range(_DEPTH):
+        below: list[int] = []
+        for at in level:
+            for target in _targets(image.code(at), at):
+                if target in seen or not image.in_text(target):
+                    continue
+                seen.add(target)
+                symbols = image.names_at(target)
+                if not symbols:
+                    continue
+                operator = _operator(symbols)
+                if operator is not None:
+                    texts.add(named.get(operator, operator))
+                elif _is_part(symbols[0]):
+                    below.append(target)
+        level = below
+    return texts
+
+
+def _operator(symbols: tuple[str, ...]) -> str | None:
+    for symbol in symbols:
+        match = _OPERATOR.match(symbol)
+        if match:
+            length = int(match["length"])
+            name, method = match["rest"][:length], match["rest"][length:]
+            if method.startswith(("4callE", "10redispatchE")):
+                return name
+    return None
+
+
+def _is_part(symbol: str) -> bool:
+    # Of the mangled name only the function's own: its arguments' types follow the first "E".
+    own = symbol.partition("E")[0]
+    return bool(_FOLLOWED.match(symbol)) and not _LEFT.search(own)
+
+
+def _targets(code: bytes, start: int) -> Iterator[int]:
+    """Where ``bl`` and ``b`` go, outside of the function (Arm A64: imm26 in words)."""
+    words = np.frombuffer(code[: len(code) & ~3], dtype="<u4")
+    kept = np.nonzero((words & np.uint32(0x7C000000)) == np.uint32(0x14000000))[0]
+    offsets = (words[kept] & np.uint32(0x3FFFFFF)).astype(np.int64)
+    offsets -= (offsets >> 25) << 26
+    for target in (start + 4 * (kept + offsets)).tolist():
+        if not start <= target < start + len(code):
+            yield target

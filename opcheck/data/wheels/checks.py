@@ -1,0 +1,240 @@
+"""The texts that MPS sources print: check messages, warnings, macOS gates.
+
+A ``TORCH_CHECK`` or ``TORCH_WARN`` hands over its source file, function, line and message
+(c10/util/Exception.h), so a function that materialises the address of a path below ``mps/`` and
+that of a message prints that message.  Only constants are read, nothing is executed; a text that
+C++ puts together out of parts comes as these parts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from opcheck.data.wheels.image import Image
+
+#: A source path, as __FILE__ gives it.
+_SOURCE = re.compile(r"[^\s:]*/[^\s:/]+\.(?:mm|m|cpp|cc|h|hpp)")
+_MPS_SOURCE = re.compile(r"/mps/|MPS")
+#: From where on a path is that of PyTorch's tree, whatever the build machine's folder was.
+_TREE = re.compile(r"(?:aten/src/|c10/|torch/(?:csrc|include)/).*")
+#: What speaks of MPS wherever it stands: the compiler may keep a message apart from its path.
+_SPEAKS = re.compile(r"\bMPS|_mps\b|\bmps\b|\bMetal\b|mac ?OS ?X?[_ ]?\d|macOS", re.IGNORECASE)
+_TWO_WORDS = re.compile(r"[A-Za-z]{2,}.* .*[A-Za-z]{2,}|[A-Za-z]{2,} [A-Za-z]|[A-Za-z]{4,} ")
+#: Parts of a message too short to look like one.
+_PREFIX = re.compile(r"MPS[:,]? |(?:on|in|by|for|to) (?:the )?MPS[.:]? ?")
+#: No message: Metal and Objective-C source, signatures (__PRETTY_FUNCTION__), schemas, asserts.
+_NO_MESSAGE = re.compile(
+    r"#include|kernel void|using namespace|\w+::\w+\(.*\) \[|^aten::|\) -> |\n.*\n.*\n"
+    r"|INTERNAL ASSERT FAILED|^virtual |^static |^(?:void|auto|bool|at::\w+|Tensor) [\w:]+\("
+    r"|^(?:std|c10|at)::|[\w>&*] (?:at|c10|torch|std)::[\w:]+.*\(|^\s*//|;\n| -D[A-Z]"
+)
+#: How many instructions an ADRP may stand before the ADD that completes it.
+_REACH = 512
+#: And the arguments of one call stand at most that far apart.
+_NEAR = 12
+
+
+class Text(NamedTuple):
+    """A text, and where the library prints it; None where that cannot be told."""
+
+    text: str
+    file: str | None
+    function: str | None
+    line: int | None
+
+
+class References(NamedTuple):
+    """Every address that the code materialises in some range: where, and what."""
+
+    at: NDArray[np.int64]
+    target: NDArray[np.int64]
+
+
+def references(words: NDArray[np.uint32], start: int, low: int, high: int) -> References:
+    """The ADR, and the pairs of ADRP and ADD, whose value lies in ``low <= value < high``.
+
+    The ADRP that an ADD completes is the last one into its register; whether something else has
+    overwritten it between the two is not looked at, so a target may be wrong: what is no start of
+    a string is dropped later.
+    """
+    place: NDArray[np.int64] = np.arange(len(words), dtype=np.int64)
+    pc = start + 4 * place
+    pages = place[(words & np.uint32(0x9F000000)) == 0x90000000]
+    adds = place[(words & np.uint32(0xFFC00000)) == 0x91000000]
+    near = place[(words & np.uint32(0x9F000000)) == 0x10000000]
+    page_value = (pc[pages] & ~0xFFF) + (_offset(words[pages]) << 12)
+    page_register, base = words[pages] & 31, words[adds] >> 5 & 31
+    at, target = [pc[near]], [pc[near] + _offset(words[near])]
+    for register in range(31):
+        mine = page_register == register
+        if not mine.any():
+            continue
+        asked = adds[base == register]
+        index = np.searchsorted(pages[mine], asked) - 1
+        good = (index >= 0) & (asked - pages[mine][index] <= _REACH)
+        asked, index = asked[good], index[good]
+        at.append(pc[asked])
+        target.append(page_value[mine][index] + (words[asked] >> 10 & 0xFFF).astype(np.int64))
+    places, targets = np.concatenate(at), np.concatenate(target)
+    kept = (targets >= low) & (targets < high)
+    places, targets = places[kept], targets[kept]
+    order = np.argsort(places, kind="stable")
+    return References(places[order], targets[order])
+
+
+def _offset(words: NDArray[np.uint32]) -> NDArray[np.int64]:
+    value = ((words >> 5 & 0x7FFFF) << 2 | words >> 29 & 3).astype(np.int64)
+    signed: NDArray[np.int64] = value - ((value >> 20) << 21)
+    return signed
+
+
+def is_message(text: str) -> bool:
+    """Whether a string looks like words for a person."""
+    words = len(text) >= 8 and _TWO_WORDS.search(text) is not None
+    return (
+        (words or _PREFIX.fullmatch(text) is not None)
+        and len(text) <= 1000
+        and _NO_MESSAGE.search(text) is None
+        and _SOURCE.fullmatch(text) is None
+    )
+
+
+def texts(image: Image, claimed: Iterable[str] = ()) -> tuple[Text, ...]:
+    """The texts that MPS sources print, those that speak of MPS or macOS, and those claimed.
+
+    Args:
+        image: libtorch_cpu.dylib.
+        claimed: pieces of texts; a string that holds one, or is a part of one, is listed, too.
+    """
+    found: dict[str, Text] = {}
+    strings = dict(_strings(image))
+    for one in _printed(image, strings):
+        old = found.get(one.text)
+        if old is None or _key(one) < _key(old):
+            found[one.text] = one
+    others = sorted({text for text in strings.values() if len(text) <= 1000} - found.keys())
+    for text in others:
+        if is_message(text) and _SPEAKS.search(text):
+            found[text] = Text(text, None, None, None)
+    known = "\0".join(found)
+    missing = [fragment for fragment in claimed if fragment not in known]
+    for text in others:
+        message = is_message(text)
+        if any(fragment in text or (message and text in fragment) for fragment in missing):
+            found.setdefault(text, Text(text, None, None, None))
+    return tuple(found[text] for text in sorted(found))
+
+
+def _key(one: Text) -> tuple[bool, str, str, bool, int]:
+    # Of several places the one that says most, and among these the first: it must not hang on
+    # where the linker put them.
+    return (one.file is None, one.file or "", one.function or "", one.line is None, one.line or 0)
+
+
+def _strings(image: Image) -> Iterator[tuple[int, str]]:
+    """Each C string of the library, by the address of its start."""
+    for section in image.sections:
+        if section.segment == "__TEXT" and section.name == "__cstring":
+            at = section.address
+            for raw in image.bytes_of(section).split(b"\0"):
+                if raw:
+                    yield at, raw.decode("utf-8", "replace")
+                at += len(raw) + 1
+
+
+def _printed(image: Image, strings: dict[int, str]) -> Iterator[Text]:
+    """The messages of functions that name an MPS source."""
+    if not strings:
+        return
+    code = image.bytes_of(image.text)
+    words = np.frombuffer(code[: len(code) & ~3], dtype="<u4")
+    sources = {at: text for at, text in strings.items() if _SOURCE.fullmatch(text)}
+    messages = {at for at, text in strings.items() if is_message(text)}
+    start = image.text.address
+    found = references(words, start, min(strings), max(strings) + 1)
+    interesting = np.isin(found.target, np.array(sorted(messages | sources.keys())))
+    starts = np.array(sorted(at for at in image.symbols if image.in_text(at)), dtype=np.int64)
+    owner = np.searchsorted(starts, found.at[interesting], side="right") - 1
+    by_function: dict[int, list[tuple[int, int]]] = {}
+    for function, at, target in zip(
+        owner.tolist(),
+        found.at[interesting].tolist(),
+        found.target[interesting].tolist(),
+        strict=True,
+    ):
+        by_function.setdefault(function, []).append((at, target))
+    for function, pairs in by_function.items():
+        named = [((at - start) // 4, sources[target]) for at, target in pairs if target in sources]
+        if function < 0 or not any(_MPS_SOURCE.search(path) for _, path in named):
+            continue
+        symbol = image.names_at(int(starts[function]))[0]
+        # The linker shares code between functions under a name that says nothing.
+        name = None if "OUTLINED_FUNCTION" in symbol else plain(symbol)
+        for at, target in pairs:
+            if target in messages:
+                path, line = _place(words, (at - start) // 4, named)
+                if _MPS_SOURCE.search(path):
+                    yield Text(strings[target], in_tree(path), name, line)
+
+
+def _place(
+    words: NDArray[np.uint32], at: int, named: list[tuple[int, str]]
+) -> tuple[str, int | None]:
+    """The path that goes with the message there, and the line number next to it.
+
+    Path, line and message are put into registers before one call; a message of several parts is
+    joined by calls before that.  So it is the path in the same run of instructions without a
+    branch, else the next one.
+    """
+    low, high = _block(words, at)
+    same = [pair for pair in named if low <= pair[0] < high]
+    after = [pair for pair in named if pair[0] >= at]
+    place, path = (same or after[:1] or named[-1:])[0]
+    low, high = _block(words, place)
+    # MOVZ w2, #imm16 (no shift), 0 10 100101 00 imm16 Rd: the third argument of torchCheckFail.
+    lines = {
+        int(word) >> 5 & 0xFFFF for word in words[low:high] if int(word) & 0xFFE0001F == 0x52800002
+    }
+    return path, lines.pop() if len(lines) == 1 else None
+
+
+def _block(words: NDArray[np.uint32], at: int) -> tuple[int, int]:
+    """The instructions around one of them, up to a branch (B, BL) on either side."""
+    low, high = max(0, at - _NEAR), min(len(words), at + _NEAR)
+    branches = [index for index in range(low, high) if int(words[index]) & 0x7C000000 == 0x14000000]
+    return (
+        max([index + 1 for index in branches if index < at], default=low),
+        min([index + 1 for index in branches if index >= at], default=high),
+    )
+
+
+def in_tree(path: str) -> str:
+    """A path below PyTorch's tree, without the folder of the machine that built it."""
+    match = _TREE.search(path)
+    return match[0] if match else path.rpartition("/")[2]
+
+
+def plain(symbol: str) -> str:
+    """The qualified name in a mangled symbol, without parameters and template arguments.
+
+    ``__ZN2at6native3absERKNS_6TensorE`` is ``at::native::abs``; a name that is not mangled so stays.
+    """
+    match = re.match(r"_+Z+(?:GR?V)?N?K?", symbol)
+    if match is None:
+        return symbol.lstrip("_")
+    at, parts = match.end(), []
+    while number := re.compile(r"L?(\d+)|(?:S[t_]|NS_|N|NK)").match(symbol, at):
+        at = number.end()
+        if number[1]:
+            parts.append(symbol[at : at + int(number[1])])
+            at += int(number[1])
+    kept = [part for part in parts if not part.startswith("_GLOBAL__N")]
+    return "::".join(kept) or symbol.lstrip("_")

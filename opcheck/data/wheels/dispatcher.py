@@ -1,0 +1,115 @@
+"""What the library registers with the dispatcher: every ``m.impl`` and every ``m.fallback``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from opcheck.common.errors import OpListError
+from opcheck.data.wheels.machine import Address, Call, Store, run
+
+if TYPE_CHECKING:
+    from opcheck.data.wheels.image import Image
+
+#: torch/library.h: TORCH_LIBRARY_IMPL(ns, key, m) makes a function of this name; "_" is all
+#: namespaces, and the number counts the blocks of a file.
+_INIT = re.compile(r"TORCH_LIBRARY_IMPL_init_(?P<namespace>\w+?)_(?P<key>[A-Z]\w*)_\d+E")
+#: aten/src/ATen/mps/MPSFallback.mm opens its blocks in plain ``namespace at``; the generated
+#: RegisterMPS.cpp in an anonymous namespace below it.
+_MPS_FALLBACK_FILE = "__ZN2atL"
+_IMPL = "__ZNR5torch7Library5_implE"
+_FALLBACK = "__ZNR5torch7Library9_fallbackE"
+
+
+class Registration(NamedTuple):
+    """One kernel handed to the dispatcher; ``symbols`` names the functions that it is made of."""
+
+    namespace: str
+    key: str
+    #: None for the fallback of a whole key.
+    name: str | None
+    symbols: frozenset[str]
+    #: it stands in MPSFallback.mm, by the mangled name of its block.
+    from_mps_fallback_file: bool
+    #: where these functions are: in torch <= 2.0 the wrappers of several dispatch keys share their names.
+    addresses: frozenset[int] = frozenset()
+
+
+def registrations(image: Image) -> tuple[Registration, ...]:
+    """Every registration of the library, by address.
+
+    Raises:
+        OpListError: the library has no registrations, or one whose name is not a constant.
+    """
+    targets = _registering_functions(image)
+    found: list[Registration] = []
+    for address, symbol in image.matching("TORCH_LIBRARY_IMPL_init_"):
+        match = _INIT.search(symbol)
+        if match is None or ".cold" in symbol:
+            continue
+        found.extend(_of_block(image, address, symbol, match, targets))
+    return tuple(found)
+
+
+def _registering_functions(image: Image) -> dict[int, str]:
+    targets = {
+        address: prefix
+        for prefix in (_IMPL, _FALLBACK)
+        for address, name in image.matching(prefix)
+        if ".cold" not in name
+    }
+    if set(targets.values()) != {_IMPL, _FALLBACK}:
+        raise OpListError(
+            "the library does not define torch::Library::_impl and _fallback",
+            context="libtorch_cpu.dylib",
+            hint="torch/library.h has changed, or the symbols are stripped; the reader must learn it",
+        )
+    return targets
+
+
+def _of_block(
+    image: Image, address: int, symbol: str, match: re.Match[str], targets: dict[int, str]
+) -> list[Registration]:
+    found: list[Registration] = []
+    touched: set[int] = set()
+    for event in run(image.code(address), address):
+        match event:
+            case Address(value):
+                touched.add(value)
+            case Store(value):
+                # mps_fallback's address stays in a callee-saved register from one impl to the
+                # next: the store, not the materialisation, tells that it is used again.
+                touched.add(value)
+            case Call(target, registers) if target in targets:
+                name = _name(image, registers, symbol) if targets[target] == _IMPL else None
+                found.append(
+                    Registration(
+                        match["namespace"],
+                        match["key"],
+                        name,
+                        _symbols(image, touched),
+                        symbol.startswith(_MPS_FALLBACK_FILE),
+                        frozenset(at for at in touched if image.in_text(at)),
+                    )
+                )
+                touched = set()
+            case Call(target):
+                # torch <= 2.0 builds the kernel in CppFunction::makeFromBoxedFunction<&fn>().
+                touched.add(target)
+    return found
+
+
+def _symbols(image: Image, touched: set[int]) -> frozenset[str]:
+    return frozenset(name for at in touched if image.in_text(at) for name in image.names_at(at))
+
+
+def _name(image: Image, registers: dict[int, int], symbol: str) -> str:
+    # Itanium C++ ABI, AAPCS64: x0 is the Library, x1 the name.
+    name = image.string(registers[1]) if 1 in registers else None
+    if not name:
+        raise OpListError(
+            "a registration whose operator name is not a constant",
+            context=symbol,
+            hint="the compiler has changed how it builds the call; the reader must learn it",
+        )
+    return name

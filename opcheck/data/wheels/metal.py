@@ -1,0 +1,174 @@
+"""The Metal kernels that a library carries, compiled: their names say for which dtypes they are.
+
+PyTorch writes a kernel as a template and registers one function a dtype under a name of its own
+(``add_dense_float_half``; aten/src/ATen/native/mps/kernels/*.metal, ``host_name``).  A dtype in a
+name is evidence that a kernel exists; its absence is none against: a kernel that casts, and all
+that goes through MPSGraph, has no name of its own here.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING
+
+from opcheck.common.errors import OpListError
+from opcheck.common.names import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from opcheck.data.wheels.image import Image
+
+#: metal_bfloat holds what metal_basic does and bfloat16 besides (2.6 to 2.8); metal_40 is the
+#: variant for Metal 4 (from 2.12 on).  Before 2.6 kernels are source text, compiled on the Mac.
+SECTIONS = ("metal_basic", "metal_bfloat", "metal_40")
+_MAGIC = b"MTLB"
+#: In the header: where the list of functions begins.
+_FUNCTIONS_AT = 0x18
+
+#: A word of a kernel's name -> the dtype that it stands for; Metal has float2 for complex64.
+WORDS = {
+    "bool": "bool",
+    "uchar": "uint8",
+    "char": "int8",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "ushort": "uint16",
+    "uint": "uint32",
+    "ulong": "uint64",
+    "half": "float16",
+    "bfloat": "bfloat16",
+    "float": "float32",
+    "half2": "complex32",
+    "float2": "complex64",
+    **{name: name for name in ("float16", "bfloat16", "float32")},
+}
+_ORDER = {name: place for place, name in enumerate(DTYPES)}
+#: Words for how a kernel walks through memory; its dtypes are the same kernel's all the same.
+_LAYOUT = frozenset(
+    [
+        "dense",
+        "strided",
+        "cast",
+        "castout",
+        "scalar",
+        "lhs",
+        "rhs",
+        "broadcast",
+        "inner",
+        "contiguous",
+        "outer",
+        "narrow",
+        "flat",
+        "ilp",
+        "ilp4",
+        "vec",
+        "small",
+        "dim",
+    ]
+)
+#: Tile sizes and the like: one kernel is compiled for each.
+_SIZE = re.compile(r"[a-z]{0,8}\d+")
+#: Numbers that are part of an operation's name.
+_NAMED = re.compile(
+    r"(?:exp2|log2|log10|i0|i0e|i1|i1e|[jyk][01]|[123]d|atan2|log1p|expm1|logaddexp2|logical\d)"
+)
+#: What stands in a family's name in the place of a dtype.
+ANY = "*"
+#: And in the place of sizes.
+SIZES = "#"
+
+
+def kernel_names(data: bytes) -> tuple[str, ...]:
+    """The functions of a metallib, in its order.
+
+    The list is a count and so many entries: their size, then tags of four letters with a length
+    and a value, of which NAME is one and ENDT the last.
+
+    Raises:
+        OpListError: not a metallib, or a damaged one.
+    """
+    if data[:4] != _MAGIC:
+        raise OpListError("a Metal section that holds no metallib", hint="metal.py must learn it")
+    names = []
+    try:
+        (start,) = struct.unpack_from("<Q", data, _FUNCTIONS_AT)
+        (count,) = struct.unpack_from("<I", data, start)
+        at = start + 4
+        for _ in range(count):
+            (size,) = struct.unpack_from("<I", data, at)
+            names.append(_name(data[at + 4 : at + size]))
+            at += size
+    except (struct.error, ValueError, OverflowError) as error:
+        raise OpListError(
+            "a metallib whose list of functions cannot be read",
+            context=str(error),
+            hint="the format has changed; metal.py must learn it",
+        ) from error
+    return tuple(names)
+
+
+def _name(entry: bytes) -> str:
+    at, name = 0, b""
+    while (tag := entry[at : at + 4]) != b"ENDT":
+        (length,) = struct.unpack_from("<H", entry, at + 4)
+        if tag == b"NAME":
+            name = entry[at + 6 : at + 6 + length].rstrip(b"\0")
+        at += 6 + length
+    if not name:
+        raise ValueError("an entry without NAME")
+    return name.decode("utf-8")
+
+
+def family(name: str) -> tuple[str, tuple[str, ...]]:
+    """A kernel's name with ``*`` for each dtype, and these dtypes in their order.
+
+    ``add_dense_float_half`` is of the family ``add_*_*``, for float32 and float16: words for the
+    layout are left out, and one ``#`` stands for all sizes that are part of the name.
+    """
+    words, dtypes = [], []
+    for word in name.split("_"):
+        if word in WORDS:
+            dtypes.append(WORDS[word])
+            words.append(ANY)
+        elif _SIZE.fullmatch(word) and not _NAMED.fullmatch(word):
+            words += [SIZES] if not words or words[-1] != SIZES else []
+        elif word not in _LAYOUT:
+            words.append(word)
+    return "_".join(words), tuple(dtypes)
+
+
+def families(names: Iterable[str]) -> dict[str, str]:
+    """Each family with a dtype in its name, and the dtypes of each of its places.
+
+    The value is ``float16 float32 | int64`` for a family of two places.  Which combinations exist
+    is not in it; nor are kernels without a dtype in their name.
+    """
+    found: dict[str, tuple[set[str], ...]] = {}
+    for name in names:
+        key, dtypes = family(name)
+        if dtypes:
+            places = found.setdefault(key, tuple(set() for _ in dtypes))
+            for place, dtype in zip(places, dtypes, strict=True):
+                place.add(dtype)
+    return {key: dumped(found[key]) for key in sorted(found)}
+
+
+def dumped(places: Iterable[Iterable[str]]) -> str:
+    """The text of a family's dtypes."""
+    return " | ".join(" ".join(sorted(place, key=_ORDER.__getitem__)) for place in places)
+
+
+def metal_families(image: Image) -> Mapping[str, str]:
+    """The families of all Metal sections of a library; empty where it has none.
+
+    Raises:
+        OpListError: a section cannot be read.
+    """
+    names: set[str] = set()
+    for section in image.sections:
+        if section.name in SECTIONS:
+            names.update(kernel_names(image.bytes_of(section)))
+    return families(names)

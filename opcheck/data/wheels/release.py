@@ -1,0 +1,116 @@
+"""Read one wheel whole: everything that the op lists say about a release."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opcheck.common.errors import OpListError
+from opcheck.common.versions import Version
+from opcheck.data.files import Counts, Release
+from opcheck.data.wheels import archive, column, stubs
+from opcheck.data.wheels.damage import undamaged
+from opcheck.data.wheels.declarations import declared
+from opcheck.data.wheels.dispatcher import registrations
+from opcheck.data.wheels.image import Image
+from opcheck.data.wheels.python_side import python_kernels
+from opcheck.data.wheels.schemas import Schema, read_schemas
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: aten/src/ATen/mps/MPSDevice.mm or MPSHooks.mm: the text that the backend refuses to start with.
+#: The wheel's platform tag is not it: macosx_11_0 wheels of 2.9 need macOS 14.
+_MINIMUM = b"The MPS backend is supported on "
+_VERSION = re.compile(r"(\d+\.\d+)\+")
+
+
+class ReleaseFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A release, and its column in each data file by that file's key."""
+
+    release: Release
+    columns: Mapping[str, Mapping[str, str]]
+
+
+def read_release(path: Path) -> ReleaseFacts:
+    """Read a macOS arm64 wheel of torch; nothing of it is executed but its torchgen.
+
+    Raises:
+        OpListError: not such a wheel, damaged, or a release whose sources contradict each other
+            in a way that no earlier one did.
+    """
+    with undamaged(path, "download it again, or name another release"):
+        return _read(path)
+
+
+def _read(path: Path) -> ReleaseFacts:
+    wheel = archive.read_archive(path)
+    python = python_kernels(wheel.python_sources())
+    with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
+        tree = Path(folder)
+        wheel.unpack(tree)
+        written = read_schemas(tree)
+        image = Image.parse(tree / archive.LIBRARY)
+    dispatch = column.dispatch(registrations(image))
+    schemas = _with_declared(written, declared(image))
+    column.check(dispatch, schemas)
+    stubs.check_unconditional(image)
+    table = stubs.stub_table(image)
+    minimum, text = _minimum_macos(image)
+    values = column.column(dispatch, schemas, python, table)
+    columns = {
+        "MPS": values,
+        "SparseMPS": dict.fromkeys(dispatch.key("SparseMPS"), "kernel"),
+        "SparseCsrMPS": dict.fromkeys(dispatch.key("SparseCsrMPS"), "kernel"),
+        "AutocastMPS": dispatch.autocast,
+        "stubs": {name: "kernel" if mps else "none" for name, mps in table.items()},
+    }
+    counts = Counts(
+        aten_mps=len(dispatch.key("MPS")),
+        sparse_mps=len(dispatch.key("SparseMPS")),
+        sparse_csr_mps=len(dispatch.key("SparseCsrMPS")),
+        autocast_mps=len(dispatch.autocast),
+        always_fallback=len(dispatch.always_fallback),
+        python=len(python),
+        stubs_with_mps=sum(table.values()),
+        overloads=len(values),
+    )
+    release = Release(
+        torch=wheel.torch,
+        line=str(Version.parse(wheel.torch)),
+        wheel=path.name,
+        sha256=wheel.sha256,
+        commit=wheel.commit,
+        built=wheel.built,
+        minimum_macos=minimum,
+        minimum_macos_text=text,
+        counts=counts,
+    )
+    return ReleaseFacts(release=release, columns=columns)
+
+
+def _with_declared(written: dict[str, Schema], names: frozenset[str]) -> dict[str, Schema]:
+    """The yaml's overloads, and those that only C++ declares (aten::quantized_lstm.input ...)."""
+    if not written.keys() <= names:
+        raise OpListError(
+            "the yaml has overloads that the library does not declare",
+            context=", ".join(sorted(written.keys() - names)[:8]),
+            hint="RegisterSchema.cpp is compiled in another way; declarations.py must learn it",
+        )
+    return {name: written.get(name, Schema(generated=False, keys=())) for name in names}
+
+
+def _minimum_macos(image: Image) -> tuple[str, str]:
+    texts = sorted({text.strip() for text in image.strings(_MINIMUM)})
+    versions = {match[1] for text in texts if (match := _VERSION.search(text))}
+    if len(versions) != 1 or len(texts) != 1:
+        raise OpListError(
+            "the library does not say from which macOS on its MPS backend starts",
+            context=f"{_MINIMUM.decode()!r}: {texts}",
+            hint="the text has changed; read aten/src/ATen/mps and teach release.py",
+        )
+    return versions.pop(), texts[0]

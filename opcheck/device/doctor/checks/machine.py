@@ -1,0 +1,195 @@
+"""The checks of the machine: macOS, chip, Rosetta, virtual machines, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.common.text import filesize, plural
+from opcheck.common.versions import MACOS_MAJORS, Target, Version
+from opcheck.data.macs import load_macs
+from opcheck.data.pythons import load_wheels
+from opcheck.data.statement_model import Statement
+from opcheck.device.doctor.check import DoctorRule, Examined, found, install
+from opcheck.judge.memory.macs import ratio
+from opcheck.model.records import Finding
+
+_GIB = 1 << 30
+#: GB; Apple sells none with less, and programs for GPUs are seldom written for so little.
+_LITTLE = 8
+
+
+def _too_old(examined: Examined) -> Iterator[Finding]:
+    macos = examined.environment.macos
+    minimum = examined.minimum(examined.torch)
+    if macos is None or macos >= minimum:
+        return
+    lines = examined.installable()
+    older = f"; or, on this macOS: {install(lines[-1])}" if lines else ""
+    yield found(
+        message=f"torch {examined.torch} starts its MPS backend on macOS {minimum} and newer; "
+        f"this is macOS {macos}",
+        hint=f"update macOS to {minimum} or newer: softwareupdate --list{older}",
+        prints=examined.lists.release(str(examined.torch)).minimum_macos_text,
+    )
+
+
+def _wrong_results(examined: Examined) -> Iterator[Finding]:
+    macos, torch = examined.environment.macos, examined.torch
+    if macos is None or macos < examined.minimum(torch):
+        return
+    here = _of_pair(examined, torch, macos)
+    newer = [line for line in examined.installable() if line > torch]
+    left = {line: here & _of_pair(examined, line, macos) for line in newer}
+    if left and len(least := min(left.values(), key=len)) < len(here):
+        line = next(version for version in newer if left[version] == least)
+        mended, where, mend = here - least, f"torch {line}", install(line)
+    else:
+        systems = [Version(major) for major in MACOS_MAJORS if Version(major) > macos]
+        after = {system: here & _of_pair(examined, torch, system) for system in systems}
+        system = min(after, key=lambda one: (len(after[one]), one), default=macos)
+        mended = here - after.get(system, here)
+        where, mend = f"macOS {system}", f"update macOS to {system}: softwareupdate --list"
+    if mended:
+        yield found(
+            message=f"torch {torch} on macOS {macos} is known for {plural(len(here), 'wrong result')} "
+            f"that come with this macOS; {where} is without {', '.join(sorted(mended))}",
+            hint=f"{mend}; whether a model makes such calls: "
+            f"opcheck audit MODEL --torch {torch} --macos {macos}",
+            count=len(here),
+        )
+
+
+def _of_pair(examined: Examined, torch: Version, macos: Version) -> set[str]:
+    """The advisories that hold for a torch release on one macOS and not on every macOS."""
+
+    def of_macos(one: Statement) -> bool:
+        bound = one.macos.since is not None or one.macos.until is not None
+        return one.sort == "advisory" and one.effect in {"aborts", "wrong_result"} and bound
+
+    statements = examined.lists.statements.by_id.values()
+    return {s.id for s in statements if of_macos(s) and torch in s.torch and macos in s.macos}
+
+
+def _intel(examined: Examined) -> Iterator[Finding]:
+    if examined.environment.machine.apple_silicon:
+        return
+    span = load_wheels().intel
+    lines = [line for line in examined.lines if line in span]
+    yield found(
+        message=f"this Mac has an Intel processor; the last torch with a wheel for it is {lines[-1]}",
+        hint=f"stay with it, on the CPU: {install(lines[-1])}; or use a Mac with Apple silicon",
+    )
+
+
+def _rosetta(examined: Examined) -> Iterator[Finding]:
+    machine, python = examined.environment.machine, examined.environment.python
+    if machine.apple_silicon and python.architecture == "x86_64":
+        rosetta = ", under Rosetta" if machine.translated else ""
+        anew = (
+            "CONDA_SUBDIR=osx-arm64 conda create -n arm64 python=3.12"
+            if python.conda
+            else "/opt/homebrew/bin/python3 -m venv .venv"
+        )
+        yield found(
+            message=f"this Python is built for Intel processors and runs on {machine.chip or 'Apple silicon'}"
+            f"{rosetta}: "
+            "pip gives it the torch of Intel Macs, which ends with 2.2",
+            hint=f"install a Python for arm64 and make the environment anew: {anew} "
+            "(python3 -c 'import platform; print(platform.machine())' then says arm64)",
+        )
+
+
+def _virtual(examined: Examined) -> Iterator[Finding]:
+    machine = examined.environment.machine
+    hosted = machine.hosted == "GitHub-hosted"
+    if not (machine.virtual or hosted or machine.model.startswith("VirtualMac")):
+        return
+    yield found(
+        severity="error" if hosted else "warning",
+        message=(
+            "this is a runner hosted by GitHub, a virtual machine whose GPU MPS cannot use, whatever "
+            "torch.backends.mps.is_available() says"
+            if hosted
+            else "macOS runs in a virtual machine: MPS may say that it is available and still fail at the "
+            "first tensor"
+        ),
+        hint="run on the CPU there, and ask for the Mac from there: opcheck audit MODEL; what needs MPS "
+        "runs on a Mac of one's own, as a self-hosted runner (runs-on: [self-hosted, macOS, ARM64])",
+        prints="MPS backend out of memory (MPS allocated: 0 bytes, other allocations: 0 bytes, "
+        "max allowed: ...). Tried to allocate ... on private pool.",
+    )
+
+
+def _memory(examined: Examined) -> Iterator[Finding]:
+    machine, macos = examined.environment.machine, examined.environment.macos
+    size = (machine.memory or 0) // _GIB
+    if machine.memory is None or macos is None or size > _LITTLE:
+        return
+    smallest = load_macs()[0].on(macos)
+    asked = examined.environment.torch
+    seen = asked.recommended if asked else None
+    recommended = seen or smallest.nbytes * size // _LITTLE
+    target = Target(torch=examined.torch, macos=macos)
+    said = "torch says that Metal recommends" if seen else "Metal is expected to recommend"
+    yield found(
+        message=f"{size} GiB of memory: {said} at most {filesize(recommended)} of it for "
+        f"the GPU, and torch raises above {filesize(int(recommended * ratio('HIGH', target)))}",
+        hint=f"whether a model fits: opcheck audit MODEL --memory {size}",
+    )
+
+
+def _not_listed(examined: Examined) -> Iterator[Finding]:
+    macos = examined.environment.macos
+    if macos is not None and macos.major > MACOS_MAJORS[-1]:
+        yield found(
+            message=f"macOS {macos} is newer than the op lists: nothing is known about it",
+            hint="pip install --upgrade opcheck",
+        )
+
+
+_PAIR = ("a Mac", "the macOS version", "an installed torch that the lists hold")
+
+RULES = (
+    DoctorRule(
+        id="OC301",
+        severity="error",
+        needs=_PAIR,
+        check=_too_old,
+    ),
+    DoctorRule(
+        id="OC302",
+        severity="warning",
+        needs=(*_PAIR, "the version of Python"),
+        check=_wrong_results,
+    ),
+    DoctorRule(
+        id="OC303",
+        severity="error",
+        needs=("a Mac", "the chip"),
+        check=_intel,
+    ),
+    DoctorRule(
+        id="OC304",
+        severity="error",
+        needs=("a Mac", "the chip"),
+        check=_rosetta,
+    ),
+    DoctorRule(
+        id="OC305",
+        severity="warning",
+        needs=("a Mac",),
+        check=_virtual,
+    ),
+    DoctorRule(
+        id="OC306",
+        severity="note",
+        needs=("a Mac", "the macOS version", "the memory"),
+        check=_memory,
+    ),
+    DoctorRule(
+        id="OC307",
+        severity="note",
+        needs=("a Mac", "the macOS version"),
+        check=_not_listed,
+    ),
+)

@@ -1,0 +1,105 @@
+"""The checks of what is installed or asked for beside torch, and of what a script sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+from packaging.version import Version as Release
+
+from opcheck.common.errors import UsageError
+from opcheck.common.versions import Version
+from opcheck.data.extensions import LIBRARIES, paired_line
+from opcheck.data.packages import Package, packages
+from opcheck.device.doctor.check import DoctorRule, Examined, found
+from opcheck.model.records import Finding
+from opcheck.source.requirements import judge
+from opcheck.source.rules.oc214_package_without_macos import describe
+
+
+def _mismatch(examined: Examined) -> Iterator[Finding]:
+    installed = {str(canonicalize_name(n)): v for n, v in examined.environment.packages.items()}
+    torch = str(examined.torch)
+    for library in LIBRARIES:
+        try:
+            line = str(Version.parse(installed.get(library, "")))
+        except UsageError:
+            continue
+        releases = examined.lists.extensions.releases.get(library, ())
+        known = next((release for release in releases if release.line == line), None)
+        paired = paired_line(library, torch)
+        if line == paired or (known is not None and known.admits(torch)):
+            continue
+        made_for = known.torch_line if known else "another torch"
+        fitting = examined.lists.extensions.release(library, torch)
+        other = fitting.line if fitting else paired
+        mend = f'pip install "{library}=={other}.*"' if other else f"pip uninstall {library}"
+        yield found(
+            message=f"{library} {installed[library]} was made for torch {made_for}, and torch {torch} is "
+            "installed" + ("" if other else f"; no {library} was released with it"),
+            hint=mend,
+        )
+
+
+def _installed(examined: Examined) -> Iterator[Finding]:
+    for name, version in examined.environment.packages.items():
+        package = packages().by_name.get(canonicalize_name(name))
+        if package is not None and not _has_wheel(package, version):
+            yield found(
+                message=f"{describe(name, package)}, and {version} is installed: built from source, or without "
+                "its kernels",
+                hint=f"pip uninstall {name}; instead: {package.instead}",
+            )
+
+
+def _has_wheel(package: Package, version: str) -> bool:
+    try:
+        return bool(package.since) and Release(version) >= Release(package.since)
+    except InvalidVersion:
+        return False
+
+
+def _required(examined: Examined) -> Iterator[Finding]:
+    for requirement in examined.requirements:
+        for hit in judge(requirement.text, 1, requirement.severity):
+            yield found(
+                severity=hit.severity,
+                message=hit.message,
+                hint=hit.hint,
+                locations=(requirement.place,),
+            )
+
+
+def _in_script(examined: Examined) -> Iterator[Finding]:
+    for finding in examined.script or ():
+        yield msgspec.structs.replace(finding, rule="")
+
+
+RULES = (
+    DoctorRule(
+        id="OC327",
+        severity="warning",
+        needs=("a script to read (--script)",),
+        check=_in_script,
+    ),
+    DoctorRule(
+        id="OC330",
+        severity="error",
+        needs=("an installed torch",),
+        check=_mismatch,
+    ),
+    DoctorRule(
+        id="OC331",
+        severity="note",
+        needs=("a Mac",),
+        check=_installed,
+    ),
+    DoctorRule(
+        id="OC332",
+        severity="error",
+        needs=("requirements to read (--requirements)",),
+        check=_required,
+    ),
+)

@@ -1,0 +1,98 @@
+"""The child process of ``opcheck run``: ``python -m opcheck.device.emulator.child REQUEST`` is the program.
+
+Its arguments, working directory, path, standard streams and ``__main__`` are what python would give it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import warnings
+from pathlib import Path
+
+import msgspec
+
+from opcheck.capture import installed
+from opcheck.capture.protocol import failure_of
+from opcheck.common.errors import CaptureError
+from opcheck.device.emulator import program
+from opcheck.device.emulator.request import Outcome, RunRequest
+from opcheck.worker.children import die_with_parent
+
+
+def main() -> int:
+    """Run the program of the request, and leave an Outcome where it asks for one; the program's exit code."""
+    # Two programs would want this name: the user's is the one.
+    request = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=RunRequest)
+    # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was made from.
+    os.environ.setdefault("PYTORCH_JIT", "0")
+    os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"
+    try:
+        installed.require()
+    except CaptureError as error:
+        failure = failure_of(error, request.program)
+        Path(request.answer).write_bytes(msgspec.json.encode(failure))
+        return CaptureError.exit_code
+
+    from opcheck.data.registrations import load  # noqa: PLC0415
+    from opcheck.device.emulator.errors import ProcessAbortedError  # noqa: PLC0415
+    from opcheck.device.emulator.session import Emulation, target_of  # noqa: PLC0415
+
+    _prepare_libraries()
+    lists = load()
+    target = target_of(request.torch, request.macos, fallback=request.cpu_fallback, lists=lists)
+    if request.strict:
+        warnings.filterwarnings("error", message=program.FALLBACK_WARNING)
+    name = " ".join((request.program, *request.arguments))
+    run = Emulation(target, lists, name)
+    program.prepare(request.program, request.arguments, is_module=request.is_module)
+    code = 0
+    own = os.getpid()
+    watched = program.Watched(run.read_variables)
+    with run.running(), watched.watching():
+        try:
+            program.execute(request.program, is_module=request.is_module)
+            run.came_to_its_end(watched.cause)
+        except SystemExit as error:
+            code = program.code_of(error)
+            run.broke_off(error) if code else run.came_to_its_end(watched.cause)
+        except KeyboardInterrupt as error:
+            run.broke_off(error)
+            code = 128 + signal.SIGINT
+        except ProcessAbortedError as error:
+            run.broke_off(error)
+            code = 128 + signal.SIGABRT
+            sys.stderr.write(f"{error}\nopcheck: a Mac ends the process here (abort)\n")
+        except BaseException as error:  # noqa: BLE001 - the program's
+            run.broke_off(error)
+            code = 1
+            program.print_error(error, whole=run.ended_by_limit)
+        if os.getpid() != own:
+            # A process that the program forked came out here.
+            os._exit(code)
+        # What the program registered runs on its Mac too.
+        atexit._run_exitfuncs()
+    outcome = Outcome(report=run.report, exit_code=code)
+    Path(request.answer).write_bytes(msgspec.json.encode(outcome))
+    return code
+
+
+def _prepare_libraries() -> None:
+    """Let libraries be imported whose compiled part does not load here."""
+    from opcheck.capture.audio import prepare_torchaudio  # noqa: PLC0415  (torch: seconds)
+    from opcheck.capture.vision import prepare_torchvision  # noqa: PLC0415  (torch: seconds)
+    from opcheck.device.emulator import vision_kernels  # noqa: PLC0415  (torch: seconds)
+
+    if prepare_torchvision():
+        vision_kernels.install()
+    prepare_torchaudio()
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    sys.exit(code)

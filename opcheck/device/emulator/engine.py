@@ -1,0 +1,69 @@
+"""The simulator with values: every tensor on MPS holds a real one of the CPU, of any size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.device.emulator import cpu_errors
+from opcheck.device.emulator.numbers import NUMBERS, WIDER
+from opcheck.simulator import python_visible_target
+from opcheck.simulator.dispatcher import Simulator
+from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.tensor import MPSTensor
+
+if TYPE_CHECKING:
+    from opcheck.common.versions import Target, Version
+    from opcheck.simulator.routes import Route
+
+
+class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode's own
+    """Computes each leaf call on the CPU, where the target's verdict lets it run."""
+
+    def _compute(
+        self,
+        route: Route,
+        key: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+        on_mps: list[MPSTensor],
+        device: torch.device,
+    ) -> Any:
+        if not all(tensor._mps.payload is not None for tensor in on_mps):
+            # A composite's body is being followed (simulator/bodies.py), on tensors without values.
+            return super()._compute(route, key, args, kwargs, on_mps, device)
+        if torch.is_inference_mode_enabled():
+            # What was made in inference mode may be written to, or saved for a backward, outside of it.
+            with torch.inference_mode(mode=False):
+                return self._compute_real(route, args, kwargs, device)
+        return self._compute_real(route, args, kwargs, device)
+
+    def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function = NUMBERS.get(route.name, route.func)
+        try:
+            with torch._C.DisableTorchFunction():
+                return function(*args, **kwargs)
+        except RuntimeError as error:
+            if route.name in _NOT_COMPUTED and isinstance(error, NotImplementedError):
+                message = (
+                    f"{route.name} has a kernel on MPS alone, and nothing here computes its values"
+                )
+                raise NotSimulatedError(message) from error
+            arguments = (*args, *kwargs.values())
+            release = python_visible_target.now(_release)
+            shown = cpu_errors.on_a_mac(error, route.name, arguments, self._registrations, release)
+            if shown is error:
+                raise
+            wider = WIDER.get(route.name)
+            if isinstance(shown, cpu_errors.CpuRefusesError) and wider and release >= wider.since:
+                return wider.function(*args, **kwargs)
+            raise shown from None
+
+
+def _release(target: Target) -> Version:
+    return target.torch
+
+
+#: of the operators that only MPS has, those with a layout of its own.
+_NOT_COMPUTED = frozenset({"aten::_convert_weight_to_int4pack", "aten::_weight_int4pack_mm"})

@@ -1,0 +1,173 @@
+"""``torch.export`` in a program: it traces on the CPU, below the emulation, and what comes out is put back on ``mps``.
+
+On a Mac it runs on fake tensors too, so that no kernel of MPS is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import overrides
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from opcheck.simulator.replacing import replaced
+from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps, placement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: what is written beside a saved program that was on ``mps``
+_MARK = "opcheck_device"
+
+
+@contextlib.contextmanager
+def export_below() -> Iterator[None]:
+    """For the length of the block, ``torch.export`` works as on a Mac."""
+    program = torch.export.ExportedProgram
+    changes: list[tuple[Any, str, Any]] = [
+        (torch.export, name, _exporting(getattr(torch.export, name)))
+        for name in ("export", "export_for_training", "draft_export")
+        if hasattr(torch.export, name)
+    ]
+    changes += [
+        (torch.export, "save", _saving(torch.export.save)),
+        (torch.export, "load", _loading(torch.export.load)),
+        (program, "run_decompositions", _decomposing(program.run_decompositions)),
+    ]
+    with replaced(changes):
+        yield
+
+
+@contextlib.contextmanager
+def _below() -> Iterator[None]:
+    """Without our modes: tensors of the CPU alone, and those that are fake, come to torch's own."""
+    call, torch.nn.Module.__call__ = torch.nn.Module.__call__, torch.nn.Module._wrapped_call_impl  # type: ignore[method-assign]
+    lifted = torch._C._only_lift_cpu_tensors()
+    with contextlib.ExitStack() as left:
+        for _ in range(torch._C._len_torch_function_stack()):
+            left.enter_context(overrides._pop_mode_temporarily())
+        left.enter_context(_disable_current_modes())
+        torch._C._set_only_lift_cpu_tensors(False)  # noqa: FBT003 - torch takes it by position
+        try:
+            yield
+        finally:
+            torch._C._set_only_lift_cpu_tensors(lifted)
+            torch.nn.Module.__call__ = call  # type: ignore[method-assign]
+
+
+def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
+    def export(mod: Any, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
+        tensors = [*_of_module(mod), *pytree.tree_leaves((args, kwargs))]
+        moved = any(is_on_mps(tensor) for tensor in tensors)
+        if moved:
+            mod, args, kwargs = _module_on_cpu(mod), _on_cpu(args), _on_cpu(kwargs)
+        with _below():
+            made = original(mod, args, kwargs, **options)
+        return _to_mps(made) if moved else made
+
+    return export
+
+
+def _decomposing(original: Callable[..., Any]) -> Callable[..., Any]:
+    def run_decompositions(program: Any, *args: Any, **options: Any) -> Any:
+        moved = _is_on_mps(program)
+        with _below():
+            made = original(_to_cpu(program) if moved else program, *args, **options)
+        return _to_mps(made) if moved else made
+
+    return run_decompositions
+
+
+def _saving(original: Callable[..., Any]) -> Callable[..., Any]:
+    def save(ep: Any, f: Any, *, extra_files: Any = None, **options: Any) -> None:
+        moved = _is_on_mps(ep)
+        if moved:
+            extra_files = {**(extra_files or {}), _MARK: "mps"}
+        with _below():
+            original(_to_cpu(ep) if moved else ep, f, extra_files=extra_files, **options)
+
+    return save
+
+
+def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
+    def load(f: Any, *, extra_files: Any = None, **options: Any) -> Any:
+        extra = dict.fromkeys([*(extra_files or {}), _MARK], "")
+        with _below():
+            made = original(f, extra_files=extra, **options)
+        moved = extra.pop(_MARK)
+        if extra_files is not None:
+            extra_files.update(extra)
+        return _to_mps(made) if moved == "mps" else made
+
+    return load
+
+
+# -- between the devices ----------------------------------------------------------------------------------------
+
+
+def _of_module(module: Any) -> list[Any]:
+    return [*module.parameters(), *module.buffers()] if isinstance(module, torch.nn.Module) else []
+
+
+def _on_cpu(value: Any) -> Any:
+    def one(leaf: Any) -> Any:
+        known = placement(leaf) if isinstance(leaf, torch.Tensor) else None
+        if known is None or known.payload is None:
+            return leaf
+        values = known.payload.detach().clone()
+        if isinstance(leaf, torch.nn.Parameter):
+            return torch.nn.Parameter(values, leaf.requires_grad)
+        return values.requires_grad_(leaf.requires_grad)
+
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        return pytree.tree_map(one, value)
+
+
+def _module_on_cpu(module: Any) -> Any:
+    """A copy whose parameters and buffers are on the CPU."""
+    known = {id(tensor): _on_cpu(tensor) for tensor in _of_module(module)}
+    return copy.deepcopy(module, known)
+
+
+def _is_on_mps(program: Any) -> bool:
+    tensors = [*program.state_dict.values(), *program.constants.values()]
+    tensors += pytree.tree_leaves(program.example_inputs)
+    return any(is_on_mps(tensor) for tensor in tensors)
+
+
+def _to_cpu(program: Any) -> Any:
+    return _placed(program, _on_cpu, torch.device("cpu"))
+
+
+def _to_mps(program: Any) -> Any:
+    def one(value: Any) -> Any:
+        if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
+            return value
+        if is_on_mps(value):
+            return value
+        moved = value.detach().to(MPS_DEVICE)
+        if isinstance(value, torch.nn.Parameter):
+            return torch.nn.Parameter(moved, value.requires_grad)
+        return moved
+
+    return _placed(program, lambda values: pytree.tree_map(one, values), MPS_DEVICE)
+
+
+def _placed(program: Any, move: Callable[[Any], Any], device: torch.device) -> Any:
+    """The same program with its tensors, and the devices that its graph names, on the other device."""
+    made = copy.copy(program)
+    made._state_dict = {name: move(value) for name, value in program.state_dict.items()}
+    made._constants = {name: move(value) for name, value in program.constants.items()}
+    made._example_inputs = move(program.example_inputs)
+    made._graph_module = copy.copy(program.graph_module)
+    made._graph_module.graph = copy.deepcopy(program.graph_module.graph)
+    for node in made._graph_module.graph.nodes:
+        named = node.kwargs.get("device")
+        if named is not None and torch.device(named).type in ("cpu", "mps"):
+            node.kwargs = {**node.kwargs, "device": device}
+    made._graph_module.recompile()
+    return made

@@ -1,0 +1,298 @@
+"""Operators that only MPS has a kernel for, computed as the CPU computes the same thing.
+
+Each gives the CPU's numbers bit for bit, because it calls what the CPU calls: the backward of a composite is what
+autograd makes of that composite on the CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch._C import DispatchKey
+
+from opcheck.common.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+Tensor = torch.Tensor
+aten = torch.ops.aten
+_TRANSPOSED, _NOT_TRANSPOSED = True, False
+
+#: of a forward LSTM with dropout: the state of the generator before it, by the address of its result.
+_LSTM_STATES: dict[int, Tensor] = {}
+_LSTM_STATES_KEPT = 256
+
+
+@contextlib.contextmanager
+def _autograd() -> Iterator[None]:
+    """Autograd of the CPU's own: a dispatch mode runs below it, and the function mode is not asked."""
+    with (
+        torch._C.DisableTorchFunction(),
+        torch._C._SetExcludeDispatchKeyGuard(DispatchKey.AutogradFunctionality, False),  # noqa: FBT003
+        torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, False),  # noqa: FBT003
+        torch.enable_grad(),
+    ):
+        yield
+
+
+def gradients(
+    forward: Callable[..., Any], inputs: Sequence[Tensor], wanted: Sequence[bool], *grads: Any
+) -> list[Tensor | None]:
+    """What CPU autograd gives for the inputs that are wanted."""
+    with _autograd():
+        leaves = [
+            tensor.detach().requires_grad_(want)
+            for tensor, want in zip(inputs, wanted, strict=True)
+        ]
+        outputs = forward(*leaves)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        given = [(out, grad) for out, grad in zip(outputs, grads, strict=False) if grad is not None]
+        asked = [leaf for leaf in leaves if leaf.requires_grad]
+        if not asked or not given:
+            return [None] * len(leaves)
+        found = iter(
+            torch.autograd.grad(
+                [out for out, _ in given], asked, [grad for _, grad in given], allow_unused=True
+            )
+        )
+    return [next(found) if leaf.requires_grad else None for leaf in leaves]
+
+
+def _linear_backward(x: Tensor, grad: Tensor, weight: Tensor, mask: Sequence[bool]) -> Any:
+    if not mask[2]:
+        return (*gradients(torch.nn.functional.linear, (x, weight), mask[:2], grad), None)
+    bias = grad.new_zeros(grad.shape[-1:])
+    return tuple(gradients(torch.nn.functional.linear, (x, weight, bias), mask, grad))
+
+
+def _max_pool2d_backward(
+    grad: Tensor,
+    x: Tensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,  # noqa: FBT001, FBT002 - the operator's schema
+) -> Tensor:
+    rest = (kernel, stride, padding, dilation, ceil_mode)
+    _, indices = aten.max_pool2d_with_indices.default(x, *rest)
+    result: Tensor = aten.max_pool2d_with_indices_backward.default(grad, x, *rest, indices)
+    return result
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,  # noqa: FBT001, FBT002 - the operator's schema
+    _dropout_mask: Tensor | None = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    out = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, **options
+    )
+    # The weights are the kernel's own business: nobody reads them.
+    return out, query.new_empty((*query.shape[:-1], key.shape[-2]))
+
+
+def _lstm(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], *rest: Any) -> Any:
+    has_biases, layers, dropout, train, bidirectional, batch_first = rest
+    state = torch.get_rng_state() if dropout and train else None
+    with _autograd() if train else torch.no_grad():
+        # With a graph to make the CPU takes another kernel than without one.
+        weights = [p.detach().requires_grad_(train) for p in params]
+        out, h, c = torch.lstm(x, list(hx), weights, *rest)
+    del has_biases
+    steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]
+    ways = 2 if bidirectional else 1
+    cell = hx[1].shape[-1]
+    gates = x.new_empty((layers * ways, steps, batch, 4 * cell))
+    if state is not None:
+        _LSTM_STATES[gates.data_ptr()] = state
+        if len(_LSTM_STATES) > _LSTM_STATES_KEPT:
+            _LSTM_STATES.pop(next(iter(_LSTM_STATES)))
+    cells = x.new_empty((layers * ways, steps, batch, cell))
+    outputs = x.new_empty((layers, steps, batch, hx[0].shape[-1] * ways))
+    return out.detach(), h.detach(), c.detach(), gates, cells, outputs
+
+
+def _lstm_backward(
+    grad_y: Tensor | None,
+    grad_h: Tensor | None,
+    grad_c: Tensor | None,
+    gates: Tensor,
+    _cells: Tensor,
+    x: Tensor,
+    _outputs: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    *rest: Any,
+) -> tuple[Tensor | None, list[Tensor | None], list[Tensor | None]]:
+    def forward(*tensors: Tensor) -> Any:
+        return torch.lstm(tensors[0], list(tensors[1:3]), list(tensors[3:]), *rest)
+
+    inputs = (x, *hx, *params)
+    before, state = torch.get_rng_state(), _LSTM_STATES.get(gates.data_ptr())
+    if state is not None:
+        torch.set_rng_state(state)
+    try:
+        found = gradients(forward, inputs, [True] * len(inputs), grad_y, grad_h, grad_c)
+    finally:
+        torch.set_rng_state(before)
+    filled = [
+        torch.zeros_like(tensor) if grad is None else grad
+        for grad, tensor in zip(found, inputs, strict=True)
+    ]
+    return filled[0], list(filled[1:3]), list(filled[3:])
+
+
+def _convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    padding: Any,
+    stride: Any,
+    dilation: Any,
+    groups: int,
+) -> Tensor:
+    result: Tensor = aten.convolution.default(
+        x,
+        weight,
+        bias,
+        stride,
+        padding,
+        dilation,
+        _NOT_TRANSPOSED,
+        [0] * len(padding),
+        groups,
+    )
+    return result
+
+
+def _convolution_transpose(
+    x: Tensor,
+    weight: Tensor,
+    padding: Any,
+    output_padding: Any,
+    stride: Any,
+    dilation: Any,
+    groups: int,
+) -> Tensor:
+    result: Tensor = aten.convolution.default(
+        x,
+        weight,
+        None,
+        stride,
+        padding,
+        dilation,
+        _TRANSPOSED,
+        output_padding,
+        groups,
+    )
+    return result
+
+
+def _convolution_backward(
+    x: Tensor,
+    grad: Tensor,
+    weight: Tensor,
+    padding: Any,
+    stride: Any,
+    dilation: Any,
+    groups: int,
+    mask: Any,
+) -> Any:
+    return aten.convolution_backward.default(
+        grad,
+        x,
+        weight,
+        [weight.shape[0]],
+        stride,
+        padding,
+        dilation,
+        _NOT_TRANSPOSED,
+        [0] * len(padding),
+        groups,
+        mask,
+    )
+
+
+def _convolution_transpose_backward(
+    x: Tensor,
+    grad: Tensor,
+    weight: Tensor,
+    padding: Any,
+    output_padding: Any,
+    stride: Any,
+    dilation: Any,
+    groups: int,
+    mask: Any,
+) -> Any:
+    return aten.convolution_backward.default(
+        grad,
+        x,
+        weight,
+        None,
+        stride,
+        padding,
+        dilation,
+        _TRANSPOSED,
+        output_padding,
+        groups,
+        [*mask, False],
+    )[:2]
+
+
+def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
+    return target.copy_(source, non_blocking)
+
+
+def _copy_from_and_resize(source: Tensor, target: Tensor) -> Tensor:
+    return target.resize_(source.shape).copy_(source)
+
+
+def _zeros(size: Any, **options: Any) -> Tensor:
+    # A tensor without memory, which only the dispatcher's ZeroTensor key knows how to read.
+    return torch.zeros(size, **options)
+
+
+#: operator overload -> the CPU's way to its numbers.
+NUMBERS: dict[str, Callable[..., Any]] = {
+    "aten::linear_backward": _linear_backward,
+    "aten::max_pool2d_backward": _max_pool2d_backward,
+    "aten::_scaled_dot_product_attention_math_for_mps": _attention,
+    "aten::_lstm_mps": _lstm,
+    "aten::lstm_mps_backward": _lstm_backward,
+    "aten::_mps_convolution": _convolution,
+    "aten::_mps_convolution_transpose": _convolution_transpose,
+    "aten::mps_convolution_backward": _convolution_backward,
+    "aten::mps_convolution_transpose_backward": _convolution_transpose_backward,
+    "aten::_efficientzerotensor": _zeros,
+    "aten::_copy_from": _copy_from,
+    "aten::_copy_from_and_resize": _copy_from_and_resize,
+}
+
+
+class Wider(NamedTuple):
+    """How the CPU computes dtypes that a Mac's kernel takes and its own does not."""
+
+    #: the first release whose kernel on MPS takes them
+    since: Version
+    function: Callable[..., Any]
+
+
+def _histc(x: Tensor, *settings: Any, **named: Any) -> Tensor:
+    counted: Tensor = aten.histc.default(x.double(), *settings, **named)
+    return counted.to(x.dtype)
+
+
+#: operator overload -> the same, where the CPU's kernel refuses the dtype.
+WIDER: dict[str, Wider] = {
+    # mps/operations/HistogramKernel.mm has Metal kernels for integers; grouped experts are counted so.
+    "aten::histc": Wider(Version(2, 13), _histc),
+}

@@ -1,0 +1,266 @@
+"""``opcheck.emulate``: for the length of a with block, this process runs on an emulated Mac."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import torch
+
+from opcheck.capture import endings
+from opcheck.capture.source_locations import display_path, is_user_code
+from opcheck.capture.user_frame import one_line
+from opcheck.common.errors import UsageError
+from opcheck.common.text import plural
+from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
+from opcheck.data.registrations import OpLists, load
+from opcheck.device.emulator import vision_kernels
+from opcheck.device.emulator.engine import Emulator
+from opcheck.device.emulator.errors import ProcessAbortedError
+from opcheck.device.emulator.exporting import export_below
+from opcheck.device.emulator.modules import Modules
+from opcheck.device.emulator.surface import mac_surface
+from opcheck.device.emulator.tally import Tally
+from opcheck.device.emulator.uncompiled import uncompiled
+from opcheck.device.emulator.verdicts import Verdicts
+from opcheck.device.emulator.warned import warnings_at_their_lines
+from opcheck.judge.pipeline import HEADLINES, assemble
+from opcheck.judge.rules.rule import Audited
+from opcheck.model.records import OWN_LIMITS, Problem, Report, SourceLocation, Trace
+from opcheck.simulator import python_visible_target
+from opcheck.simulator.mac import simulated_mac
+from opcheck.simulator.public_names import names_of_the_target
+from opcheck.simulator.requirements import libraries_see_the_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from opcheck.simulator.dispatcher import Simulator
+
+FAILS = HEADLINES[0]
+
+#: every value, whatever its size
+_ALL = 1 << 62
+
+#: what a program calls that only moves its tensors
+_MOVES = frozenset({"aten::_to_copy", "aten::copy_", "aten::detach", "aten::alias"})
+
+_ACTIVE: list[Emulation] = []
+
+
+class Emulation:
+    """One run on the emulated Mac; ``report`` says at any time what it has done so far."""
+
+    def __init__(self, target: Target, lists: OpLists, name: str) -> None:
+        self.target = target
+        self.name = name
+        self._lists = lists
+        self._tally = Tally(Verdicts(target, lists), Modules())
+        self._problems: list[Problem] = []
+        self._complete = True
+        #: what ended the program is an error of the Mac's
+        self._failed = False
+        #: None until the block is entered
+        self._mac: Simulator | None = None
+
+    @property
+    def report(self) -> Report:
+        """What every operator call did, as ``opcheck audit`` says it.
+
+        Raises:
+            OpListError: the lists are damaged.
+        """
+        trace = Trace(
+            model=self.name,
+            mode="run",
+            tracer="emulator",
+            installed_torch=str(torch.__version__),
+            target_torch=str(self.target.torch),
+            target_macos=str(self.target.macos),
+            differences=python_visible_target.notes(),
+            problems=tuple(self._problems),
+            complete=self._complete,
+            environment={
+                name: value for name, value in os.environ.items() if name.startswith("PYTORCH_")
+            },
+        )
+        audited = Audited(
+            groups=self._tally.groups(),
+            trace=trace,
+            target=self.target,
+            partition=self._tally.partition(),
+            lists=self._lists,
+        )
+        report = assemble(audited)
+        if vision_kernels.installed() and any(
+            "torchvision::" in row.op for row in self._tally.rows
+        ):
+            note = (
+                "torchvision's compiled part, which does not load here: formulas in Python computed "
+                "what its operators give"
+            )
+            report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
+        return msgspec.structs.replace(report, headline=FAILS) if self._failed else report
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """For the length of the block the process runs on it.
+
+        Raises:
+            UsageError: another one runs already: the registrations that it needs are the process's.
+        """
+        if _ACTIVE:
+            raise UsageError(
+                "an emulated Mac is running in this process already",
+                context=str(_ACTIVE[0].target),
+                hint="leave the first block before the next is entered",
+            )
+        _ACTIVE.append(self)
+        python_visible_target.forget_notes()
+        registrations = dict(self._lists.operators(str(self.target.torch)))
+        tally = self._tally
+        try:
+            with (
+                simulated_mac(
+                    self.target,
+                    registrations,
+                    tally,
+                    keep=_ALL,
+                    simulator_type=Emulator,
+                ) as mac,
+                mac_surface(self.target, lambda: tally.allocated),
+                uncompiled(self._left_out),
+                tally.followed(),
+                libraries_see_the_target(),
+                names_of_the_target(),
+                warnings_at_their_lines(),
+                export_below(),
+            ):
+                mac.ask = tally.ask
+                self._mac = mac
+                yield
+        finally:
+            _ACTIVE.clear()
+
+    @property
+    def ended_by_limit(self) -> bool:
+        """Whether opcheck, and not the program or its Mac, ended the run."""
+        return any(problem.kind in OWN_LIMITS for problem in self._problems)
+
+    def read_variables(self) -> None:
+        """Take the fallback variable as the program has set it: MPSFallback.mm reads it once, at import."""
+        # std::stoi takes the number that the text begins with.
+        number = re.match(
+            r"\s*[+-]?\d{1,4000}", os.environ.get(python_visible_target.FALLBACK_VARIABLE, "")
+        )
+        on = number is not None and int(number[0]) != 0
+        if on is not self.target.cpu_fallback:
+            self.target = msgspec.structs.replace(self.target, cpu_fallback=on)
+            self._tally.retarget(self.target)
+
+    def came_to_its_end(self, cause: str = "") -> None:
+        """Note what a program that computed nothing on ``mps`` did instead; ``cause`` is what is known of that."""
+        made = {row.op for row in self._tally.rows}
+        if made <= _MOVES:
+            message = (
+                "tensors were moved to mps, and nothing was computed there"
+                if made
+                else f"no tensor reached mps: {cause or self._elsewhere()}"
+            )
+            self._problems.append(Problem(kind="nothing_on_mps", message=message))
+
+    def _elsewhere(self) -> str:
+        calls = self._mac.elsewhere if self._mac else 0
+        if not calls:
+            return "the program made no tensor at all (its work may wait for an argument, or for a function to be called)"
+        return f"the program made {plural(calls, 'operator call')} on the CPU, and moved nothing"
+
+    def broke_off(self, error: BaseException) -> None:
+        """Note that an exception ended the program."""
+        self._complete = False
+        self._failed = error is self._tally.raised
+        ends = "" if self._failed else endings.kind_of(error)
+        if ends:
+            self._problems.append(endings.problem_of(error, ends, _line(error)))
+            return
+        if isinstance(error, SystemExit):
+            text = f"the program ended itself with exit code {error.code}"
+            self._problems.append(Problem(kind="program_exited", message=text))
+            return
+        kind = "process_died" if isinstance(error, ProcessAbortedError) else "program_raised"
+        text = f"the program ended with {type(error).__name__}: {one_line(error)}"
+        self._problems.append(Problem(kind=kind, message=text, location=_line(error)))
+
+    def _left_out(self, name: str) -> None:
+        message = f"{name} was left out: what it would compile ran operator by operator"
+        problem = Problem(kind="eager", message=message)
+        if problem not in self._problems:
+            self._problems.append(problem)
+
+
+def _line(error: BaseException) -> SourceLocation | None:
+    """The innermost line that is neither torch's nor ours."""
+    found = None
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        if is_user_code(trace.tb_frame.f_code.co_filename):
+            found = trace
+        trace = trace.tb_next
+    if found is None:
+        return None
+    code = found.tb_frame.f_code
+    return SourceLocation(
+        file=display_path(code.co_filename), line=found.tb_lineno, function=code.co_name
+    )
+
+
+def target_of(
+    torch_release: str | None, macos: str | None, *, fallback: bool, lists: OpLists
+) -> Target:
+    """The target of these texts; the newest of what is not given.
+
+    Raises:
+        UnknownTargetError, UsageError: as ``opcheck audit`` does.
+    """
+    known = tuple(Version.parse(release.line) for release in lists.releases)
+    line = parse_torch(torch_release, known) if torch_release else max(known)
+    minimum = Version.parse(lists.release(str(line)).minimum_macos)
+    system = parse_macos(macos or str(MACOS_MAJORS[-1]), minimum, line)
+    return Target(torch=line, macos=system, cpu_fallback=fallback)
+
+
+@contextlib.contextmanager
+def emulate(
+    torch: str | None = None,
+    macos: str | None = None,
+    *,
+    fallback: bool = False,
+    name: str = "emulated block",
+) -> Iterator[Emulation]:
+    """For the length of the block, ``mps`` is a device of this process that behaves as on a Mac.
+
+    Tensors on it hold real values, which this machine's CPU computes: the block shows that a program runs, with
+    the Mac's own errors and warnings, not that a Mac gets the same numbers.  Nothing is observed on a Mac.
+
+    Args:
+        torch: the release to follow, as ``2.13``; the newest in the lists if not given.
+        macos: the Mac's macOS, as ``15``; the newest known if not given.
+        fallback: PYTORCH_ENABLE_MPS_FALLBACK=1 is set on it.
+        name: what the report calls the block.
+
+    Raises:
+        UsageError: not a version, or another such block is running.
+        UnknownTargetError: there is no list for that release, or it does not run on that macOS.
+    """
+    lists = load()
+    run = Emulation(target_of(torch, macos, fallback=fallback, lists=lists), lists, name)
+    with run.running():
+        try:
+            yield run
+        except BaseException as error:
+            run.broke_off(error)
+            raise

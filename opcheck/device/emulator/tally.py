@@ -1,0 +1,225 @@
+"""Counts the calls of a run: equal ones are one row, however long the program loops."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.capture.source_locations import is_user_code, locate
+from opcheck.common.text import any_layer
+from opcheck.judge.examples import example_of
+from opcheck.judge.judge import outcome
+from opcheck.model.records import (
+    PHASES,
+    CallGroup,
+    GroupLocation,
+    OpCall,
+    Partition,
+    SourceLocation,
+    Verdict,
+)
+from opcheck.simulator.tensor import MPSTensor, is_on_mps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+    from types import CodeType, FrameType
+
+    from opcheck.common.versions import Target
+    from opcheck.device.emulator.modules import Modules
+    from opcheck.device.emulator.verdicts import Judged, Verdicts
+    from opcheck.simulator.dispatcher import Call
+
+    Site = tuple[CodeType, int] | None
+
+
+class Row(NamedTuple):
+    """The calls of one overload, with one verdict, from one line of one module in one phase."""
+
+    op: str
+    #: of the verdict, which ``Tally`` keeps
+    verdict: int
+    site: Site
+    module: str
+    phase: str
+
+
+class Tally:
+    """A sink for the simulator that raises and warns as the target does, and counts."""
+
+    def __init__(self, verdicts: Verdicts, modules: Modules) -> None:
+        self._verdicts = verdicts
+        self._modules = modules
+        self.rows: Counter[Row] = Counter()
+        self._kept: dict[int, Verdict] = {}
+        self._dtypes: dict[tuple[str, int], set[str]] = {}
+        self._examples: dict[tuple[str, int], OpCall | None] = {}
+        self._user: dict[CodeType, bool] = {}
+        self._warned: set[tuple[str, Site]] = set()
+        self._copies = [0, 0, 0, 0]
+        self._live: dict[int, int] = {}
+        self.allocated = 0
+        #: the Mac's error that was raised last
+        self.raised: BaseException | None = None
+
+    def retarget(self, target: Target) -> None:
+        """Judge the calls from here on for this target."""
+        self._verdicts.retarget(target)
+
+    def followed(self) -> AbstractContextManager[None]:
+        """For the length of the block the modules of each call are known."""
+        return self._modules.followed()
+
+    # -- what the simulator calls -----------------------------------------------------------------------------
+
+    def ask(self, call: Call) -> None:
+        """Raise what the target raises instead of computing the call.
+
+        Raises:
+            NotImplementedError, TypeError, RuntimeError ...: as the target does.
+        """
+        judged = self._verdicts.before(call)
+        if judged is not None and judged.error is not None:
+            self._count(call, judged, self._site())
+            self.raised = _again(judged.error)
+            raise self.raised
+
+    def record(self, call: Call) -> None:
+        """Count one computed call; raise, or warn, where its results decide that.
+
+        Raises:
+            TypeError, RuntimeError ...: as the target does.
+        """
+        judged = self._verdicts.after(call)
+        site = self._site()
+        self._count(call, judged, site)
+        if judged.error is not None:
+            self.raised = _again(judged.error)
+            raise self.raised
+        for output in call.outputs:
+            if is_on_mps(output) and output._mps.memory.watcher is None:
+                self._made(output)
+        if judged.side == "cpu":
+            self._copied(call)
+        if judged.warning:
+            self._warn(judged.warning, site)
+
+    def asked(self, operator: str) -> int:
+        """Never: every tensor has its values."""
+        del operator
+        return 0
+
+    def guess(self, operator: str, answer: Any) -> None:
+        """Never called: every tensor has its values."""
+
+    # -- counting ---------------------------------------------------------------------------------------------
+
+    def _count(self, call: Call, judged: Judged, site: Site) -> None:
+        number = id(judged.verdict)
+        module, phase = self._modules.where()
+        self.rows[Row(call.route.name, number, site, module, phase)] += 1
+        if number not in self._kept:
+            self._kept[number] = judged.verdict
+        if (call.route.name, number) not in self._examples:
+            example = example_of((judged.call,), judged.verdict)
+            self._examples[call.route.name, number] = example
+        self._dtypes.setdefault((call.route.name, number), set()).update(judged.dtypes)
+
+    def _made(self, tensor: MPSTensor) -> None:
+        memory, payload = tensor._mps.memory, tensor._mps.payload
+        if payload is None:
+            return
+        if payload.layout is torch.strided:
+            size = payload.untyped_storage().nbytes()
+        else:
+            size = payload._indices().nbytes + payload._values().nbytes
+        self._live[memory.number] = size
+        self.allocated += size
+        memory.watcher = self._freed
+
+    def _freed(self, number: int) -> None:
+        self.allocated -= self._live.pop(number, 0)
+
+    def _copied(self, call: Call) -> None:
+        """What the fallback copies: every argument there, what was written and every result back."""
+        there = [t for t in call.inputs if is_on_mps(t)]
+        known = {id(t) for t in there}
+        written = set(call.route.writes)
+        back = [t for t in call.outputs if is_on_mps(t) and (written or id(t) not in known)]
+        self._copies[0] += len(there)
+        self._copies[1] += len(back)
+        self._copies[2] += sum(t.numel() * t.element_size() for t in there)
+        self._copies[3] += sum(t.numel() * t.element_size() for t in back)
+
+    def _warn(self, text: str, site: Site) -> None:
+        if (text, site) in self._warned:
+            return
+        self._warned.add((text, site))
+        if site is None:
+            warnings.warn(text, UserWarning, stacklevel=2)
+        else:
+            warnings.warn_explicit(text, UserWarning, site[0].co_filename, site[1], registry={})
+
+    def _site(self) -> Site:
+        frame: FrameType | None = sys._getframe(2)
+        user = self._user
+        while frame is not None:
+            code = frame.f_code
+            known = user.get(code)
+            if known is None:
+                known = user[code] = is_user_code(code.co_filename)
+            if known:
+                return (code, frame.f_lineno)
+            frame = frame.f_back
+        return None
+
+    # -- what it comes to -------------------------------------------------------------------------------------
+
+    def groups(self) -> tuple[CallGroup, ...]:
+        """Calls of one overload with one verdict together; the worst first, then by name."""
+        members: dict[tuple[str, int], list[tuple[Row, int]]] = {}
+        for row, count in self.rows.items():
+            members.setdefault((row.op, row.verdict), []).append((row, count))
+        groups = [
+            CallGroup(
+                op=op,
+                verdict=self._kept[number],
+                count=sum(count for _, count in rows),
+                locations=tuple(_places(rows)),
+                dtypes=tuple(sorted(self._dtypes[op, number])),
+                phases=tuple(phase for phase in PHASES if phase in {row.phase for row, _ in rows}),
+                example=self._examples[op, number],
+            )
+            for (op, number), rows in members.items()
+        ]
+        return tuple(sorted(groups, key=lambda one: (-outcome(one.verdict).severity, one.op)))
+
+    def partition(self) -> Partition:
+        """What the fallbacks copied; how the calls hang together is not kept."""
+        to_cpu, to_mps, bytes_to_cpu, bytes_to_mps = self._copies
+        return Partition(
+            regions=(),
+            transfers_to_cpu=to_cpu,
+            transfers_to_mps=to_mps,
+            bytes_to_cpu=bytes_to_cpu,
+            bytes_to_mps=bytes_to_mps,
+        )
+
+
+def _again(error: BaseException) -> BaseException:
+    """A new exception: one that is raised twice would keep the first traceback and its frames."""
+    return type(error)(*error.args)
+
+
+def _places(rows: Iterable[tuple[Row, int]]) -> Iterable[GroupLocation]:
+    modules: dict[tuple[SourceLocation | None, str, str], Counter[str]] = {}
+    for row, count in rows:
+        key = (locate(row.site), any_layer(row.module), row.phase)
+        modules.setdefault(key, Counter())[row.module] += count
+    for (location, pattern, phase), names in modules.items():
+        module = next(iter(names)) if len(names) == 1 else pattern
+        yield GroupLocation(location=location, module=module, phase=phase, count=names.total())

@@ -1,0 +1,131 @@
+"""What the target does with a live call, asked once a kind of call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.capture.graph import op_call
+from opcheck.capture.tensor_log import KeptCall, Ref
+from opcheck.device.emulator.errors import error_of, warning_of
+from opcheck.judge import matching_statements
+from opcheck.judge.judge import judge, outcome
+from opcheck.simulator.tensor import is_on_mps
+from opcheck.simulator.tensor_meta import spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opcheck.common.versions import Target
+    from opcheck.data.registrations import OpLists
+    from opcheck.model.records import OpCall, Verdict
+    from opcheck.simulator.dispatcher import Call
+
+#: keys hold numbers, such as a step size, that may be others in each step of a loop.
+_KEPT = 20_000
+
+
+class Judged(NamedTuple):
+    """A verdict, and what a program sees of it."""
+
+    verdict: Verdict
+    #: mps, cpu, unknown, raises
+    side: str
+    error: BaseException | None
+    warning: str
+    dtypes: tuple[str, ...]
+    #: the call itself
+    call: OpCall
+
+
+class Verdicts:
+    """Judges calls as they happen; calls that cannot differ are judged once."""
+
+    def __init__(self, target: Target, lists: OpLists) -> None:
+        self._target = target
+        self._lists = lists
+        self._by_key: dict[Any, Judged] = {}
+        self._by_kind: dict[Any, Judged] = {}
+        self._details: dict[str, bool] = {}
+        self._same: dict[Verdict, Verdict] = {}
+
+    def retarget(self, target: Target) -> None:
+        """Judge for another target from here on."""
+        self._target = target
+        for kept in (self._by_key, self._by_kind, self._details):
+            kept.clear()
+
+    def before(self, call: Call) -> Judged | None:
+        """The verdict of a call that has not been computed; None where its result may yet decide.
+
+        Raises:
+            OpListError: the lists are damaged.
+        """
+        known = self._by_key.get(_key(call))
+        if known is not None:
+            return known
+        judged = self._judge(call)
+        return judged if judged.error is not None else None
+
+    def after(self, call: Call) -> Judged:
+        """The verdict of a call with its results.
+
+        Raises:
+            OpListError: the lists are damaged.
+        """
+        key = _key(call)
+        known = self._by_key.get(key)
+        if known is None:
+            if len(self._by_key) >= _KEPT:
+                self._by_key.clear()
+            known = self._by_key[key] = self._judge(call)
+        return known
+
+    def _judge(self, call: Call) -> Judged:
+        name = call.route.name
+        details = self._details.get(name)
+        if details is None:
+            details = self._details[name] = matching_statements.detail_needed(
+                name, self._target, self._lists
+            )
+        if details or call.refusal is not None:
+            return self._afresh(call)
+        kind = (name, call.inner, _kinds(call.inputs), _kinds(call.outputs))
+        known = self._by_kind.get(kind)
+        if known is None:
+            known = self._by_kind[kind] = self._afresh(call)
+        return known
+
+    def _afresh(self, call: Call) -> Judged:
+        kept = (call.route, call.key, _refs(call.inputs), _refs(call.outputs))
+        record = op_call(KeptCall(*kept, call.inner, call.refusal))
+        verdict = judge(record, self._target, self._lists)
+        verdict = self._same.setdefault(verdict, verdict)
+        side = outcome(verdict).side
+        specs = (*record.inputs, *record.outputs)
+        return Judged(
+            verdict,
+            side,
+            error_of(verdict, record, self._target, self._lists),
+            warning_of(verdict, call.route.name, self._lists),
+            tuple(sorted({spec.dtype for spec in specs})),
+            record,
+        )
+
+
+def _key(call: Call) -> tuple[Any, ...]:
+    """All that a verdict depends on: the default dtype decides what a factory without a dtype makes."""
+    return (call.key, call.refusal, call.inner, torch.get_default_dtype())
+
+
+def _kinds(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    return tuple([(is_on_mps(t), t.dtype, t.layout) for t in tensors])
+
+
+def _refs(tensors: Sequence[torch.Tensor]) -> tuple[Ref, ...]:
+    """The tensors by name; a verdict does not ask which is which."""
+    return tuple(
+        Ref(0, 0, tensor._mps.spec if is_on_mps(tensor) else spec_of(tensor, "cpu"))
+        for tensor in tensors
+    )

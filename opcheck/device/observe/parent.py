@@ -1,0 +1,171 @@
+"""Starts the program in a process of its own, keeps what it prints, and makes a report of it.  Imports no torch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from opcheck.capture.parent import error_of
+from opcheck.capture.protocol import Failure
+from opcheck.common import documents
+from opcheck.common.documents import DocumentError
+from opcheck.common.errors import CaptureError
+from opcheck.data.registrations import OpLists
+from opcheck.device.observe.call_timeline import Recording
+from opcheck.device.observe.merge import merged
+from opcheck.device.observe.parse import MARK
+from opcheck.device.observe.request import End, ObserveRequest, Row, Start
+from opcheck.device.observe.variables import installed_line, variables
+from opcheck.model.records import Report
+from opcheck.worker.children import Child, python
+
+#: bytes of a recording
+MOST = 1 << 30
+#: seconds between two looks at whether the program is still there
+_LOOK = 0.2
+#: Bytes of what the program prints to stderr that are read for a report.
+KEPT = 64 << 20
+_BYTES = re.compile(MARK.pattern.encode())
+#: A mark of which only the beginning has come.
+_PARTIAL = re.compile(rb"\x1e[0-9]{0,12}[<>]?$")
+
+#: How a process is started; tests put a recorded one in its place.
+Starter = Callable[[Sequence[str], Mapping[str, str], Callable[[bytes], None]], int]
+
+
+class Observation(NamedTuple):
+    """How the program ended, and what was observed."""
+
+    report: Report
+    exit_code: int
+
+
+def run(request: ObserveRequest, lists: OpLists, start: Starter | None = None) -> Observation:
+    """Run the program on this machine's own device, observed; stdin and stdout are its own.
+
+    Args:
+        request: the program.
+        lists: the op lists, for ways out and texts.
+        start: starts the process; the real one if not given.
+
+    Raises:
+        UsageError: torch is not installed.
+        UnknownTargetError: there is no list for the installed release.
+        CaptureError: there is no MPS device, or the process left nothing behind.
+    """
+    line = request.stand_in.partition("/")[0] or installed_line()
+    setting = variables(cpu_fallback=request.cpu_fallback, line=line)
+    log = bytearray()
+    with tempfile.TemporaryDirectory(prefix="opcheck-") as directory:
+        answer = Path(directory, "recording.jsonl")
+        asked = Path(directory, "request.json")
+        request = msgspec.structs.replace(request, answer=str(answer))
+        asked.write_bytes(msgspec.json.encode(request))
+        command = python("-m", "opcheck.device.observe.child", str(asked))
+        code = (start or _start)(
+            command, {**os.environ, **setting}, lambda part: log.extend(part[: KEPT - len(log)])
+        )
+        written = _written(answer, request)
+    recording = _recording(written, bytes(log).decode("utf-8", "replace"), request, code)
+    environment = {**_of_torch(os.environ), **setting}
+    return Observation(merged(recording, request, environment, lists), code)
+
+
+def _of_torch(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith("PYTORCH_")}
+
+
+def _written(answer: Path, request: ObserveRequest) -> bytes:
+    try:
+        return documents.read(answer, MOST)
+    except DocumentError as error:
+        if error.missing:
+            return b""
+        raise CaptureError(
+            f"the recording cannot be read: {error}",
+            context=request.program,
+            hint="run fewer steps of the program",
+        ) from error
+
+
+def _recording(written: bytes, log: str, request: ObserveRequest, code: int) -> Recording:
+    decoder = msgspec.json.Decoder(Start | Row | End | Failure)
+    lines = []
+    for text_line in written.splitlines():
+        # An abort may leave half a line.
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            lines.append(decoder.decode(text_line))
+    failure = next((line for line in lines if isinstance(line, Failure)), None)
+    if failure is not None:
+        raise error_of(failure)
+    start = next((line for line in lines if isinstance(line, Start)), None)
+    if start is None:
+        raise CaptureError(
+            f"the process ended with code {code} before the program began",
+            context=request.program,
+            hint="what it printed is above; python -c 'import torch' shows whether torch itself starts",
+        )
+    return Recording(
+        start=start,
+        rows=tuple(line for line in lines if isinstance(line, Row)),
+        end=next((line for line in lines if isinstance(line, End)), None),
+        log=log,
+        code=code,
+    )
+
+
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], keep: Callable[[bytes], None]
+) -> int:
+    """Run it; what comes on stderr is kept and passed on, less the marks."""
+    reading, writing = os.pipe()
+    child = Child(command, environment, group=False, stderr=writing)
+    os.close(writing)
+    try:
+        _pass_on(reading, child, keep)
+        # Its report is waited for.
+        return child.wait()
+    except BaseException:
+        child.stop()
+        raise
+    finally:
+        os.close(reading)
+
+
+def _pass_on(reading: int, child: Child, keep: Callable[[bytes], None]) -> None:
+    """Pass on what it prints, until it has ended: what it started may hold the pipe open for ever."""
+    waiting = b""
+    while True:
+        try:
+            alive = child.alive
+            if select.select([reading], [], [], _LOOK)[0]:
+                chunk = os.read(reading, 1 << 16)
+                if not chunk:
+                    break
+                keep(chunk)
+                waiting = _BYTES.sub(b"", waiting + chunk)
+                partial = _PARTIAL.search(waiting)
+                ready = waiting[: partial.start()] if partial else waiting
+                waiting = waiting[len(ready) :]
+                _print(ready)
+            elif not alive:
+                break
+        except KeyboardInterrupt:
+            child.interrupt()
+    _print(waiting)
+
+
+def _print(content: bytes) -> None:
+    # Nobody may read it any more.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.buffer.write(content)
+        sys.stderr.buffer.flush()

@@ -1,0 +1,217 @@
+"""In the process of the program: each call that touches mps, with the line that makes it, and each warning."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import warnings
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opcheck.capture.backward import Trail
+from opcheck.capture.source_locations import is_user_code, locate
+from opcheck.device.emulator.modules import Modules
+from opcheck.device.observe.request import Row, Warned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
+
+    from opcheck.model.records import SourceLocation
+
+    Site = tuple[CodeType, int] | None
+
+#: What a Mac warns of and an observation wants each time: MPSFallback.mm, and the kernels that leave for the CPU.
+WANTED = (
+    "on the MPS backend and will fall back",
+    "MPS: ",
+    "falling back to CPU",
+    "supported by MPS",
+)
+
+_TENSORS = 12
+#: Forward calls whose lines are kept for their backward, until they are forgotten together.
+_REMEMBERED = 1_000_000
+
+
+class Recorder(TorchDispatchMode):
+    """Notes each call; its rows are written as they are first met, so that they outlive an abort."""
+
+    def __init__(
+        self, write: Callable[[Any], None], device: str = "mps", mark: int | None = None
+    ) -> None:
+        super().__init__()
+        self._write = write
+        self._device = device
+        #: a file descriptor that the marks around calls are written to; None: none are.
+        self._mark = mark
+        self._process = os.getpid()
+        self._modules = Modules()
+        self._trail: Trail[tuple[Site, str]] = Trail((None, ""))
+        self._noted = 0
+        self._rows: dict[tuple[Any, ...], int] = {}
+        self._user: dict[CodeType, bool] = {}
+        self._warned: Counter[tuple[str, SourceLocation | None]] = Counter()
+        self._lock = threading.Lock()
+        self.counts: Counter[int] = Counter()
+        #: the row whose call raised the exception that is on its way, and that exception.
+        self.raised: tuple[int, BaseException] | None = None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Make the call between two marks, and count it where a tensor of it is on the device."""
+        del types
+        kwargs = kwargs or {}
+        if os.getpid() != self._process:
+            # A worker that the program forked: its calls are no part of this process's marks.
+            return func(*args, **kwargs)
+        number = self._number(func, args, kwargs)
+        self._say(number, "<")
+        try:
+            result = func(*args, **kwargs)
+        except BaseException as error:
+            self.raised = (number, error)
+            raise
+        finally:
+            self._say(number, ">")
+        if number:
+            self.counts[number] += 1
+        return result
+
+    @property
+    def warned(self) -> tuple[Warned, ...]:
+        """The warnings, equal ones together, in the order in which they came."""
+        return tuple(
+            Warned(text=text, location=location, count=count)
+            for (text, location), count in self._warned.items()
+        )
+
+    def warn(self, message: Any, site: tuple[str, int]) -> bool:
+        """Note a warning of MPS; whether it is the first such one from its line."""
+        text = str(message)
+        location = locate(self._site()) or _plain(site)
+        with self._lock:
+            self._warned[text, location] += 1
+            return self._warned[text, location] == 1
+
+    def _number(self, func: Any, args: Any, kwargs: dict[str, Any]) -> int:
+        """The row of the call; 0: no tensor of it is on the device, and none is made there."""
+        tensors: list[torch.Tensor] = []
+        _collect((args, kwargs), tensors)
+        devices = tuple(sorted({tensor.device.type for tensor in tensors}))
+        asked = kwargs.get("device")
+        if self._device not in devices and (
+            asked is None or torch.device(asked).type != self._device
+        ):
+            return 0
+        dtypes = tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors}))
+        site, module, phase = self._where()
+        name = f"{func.namespace}::{func._schema.name.partition('::')[2]}"
+        overload = func._overloadname
+        op = name if overload == "default" else f"{name}.{overload}"
+        key = (op, dtypes, devices, site, module, phase)
+        with self._lock:
+            number = self._rows.get(key)
+            if number is None:
+                number = self._rows[key] = len(self._rows) + 1
+                shapes = tuple(tuple(map(int, tensor.shape)) for tensor in tensors[:_TENSORS])
+                self._write(
+                    Row(
+                        number=number,
+                        op=op,
+                        dtypes=dtypes,
+                        devices=devices or (self._device,),
+                        shapes=shapes,
+                        location=locate(site),
+                        module=module,
+                        phase=phase,
+                    )
+                )
+        return number
+
+    def _where(self) -> tuple[Site, str, str]:
+        """The line, module and phase; a call of backward has those of the forward call that it belongs to."""
+        site = self._site()
+        module, phase = self._modules.where()
+        if phase == "backward":
+            known, of = self._trail.of_running_node()
+            return (known, of, phase) if known else (site, module, phase)
+        self._noted += 1
+        if self._noted > _REMEMBERED:
+            self._trail, self._noted = Trail((None, "")), 0
+        self._trail.note((site, module))
+        return site, module, phase
+
+    def _say(self, number: int, which: str) -> None:
+        if self._mark is None or not number:
+            return
+        try:
+            os.write(self._mark, f"\x1e{number}{which}\x1e".encode())
+        except OSError:
+            # The program closed its stderr: nothing more can be told apart by calls.
+            self._mark = None
+
+    def _site(self) -> Site:
+        """The innermost line that is neither torch's nor ours."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            code = frame.f_code
+            known = self._user.get(code)
+            if known is None:
+                known = self._user[code] = is_user_code(code.co_filename)
+            if known:
+                return code, frame.f_lineno
+            frame = frame.f_back
+        return None
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """For the length of the block the program's calls and warnings are noted."""
+        before = warnings.showwarning
+
+        def show(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
+            wanted = any(part in str(message) for part in WANTED)
+            if not wanted or self.warn(message, (filename, lineno)):
+                before(message, category, filename, lineno, *rest)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        try:
+            with self._modules.followed(), self:
+                yield
+        finally:
+            warnings.showwarning = before
+
+
+def _collect(value: Any, found: list[torch.Tensor]) -> None:
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            _collect(one, found)
+    elif isinstance(value, dict):
+        for one in value.values():
+            _collect(one, found)
+
+
+def _plain(site: tuple[str, int]) -> SourceLocation | None:
+    from opcheck.model.records import SourceLocation  # noqa: PLC0415  (only where no frame is the user's)
+
+    return SourceLocation(file=site[0], line=site[1]) if site[0] else None
+
+
+def lines_to(path: str) -> Callable[[Any], None]:
+    """What writes each record to the file at once: an abort takes nothing back."""
+    file = open(path, "ab", buffering=0)  # noqa: SIM115, PTH123 - as long as the process lives
+    encode = msgspec.json.Encoder().encode
+
+    def write(line: Any) -> None:
+        file.write(encode(line) + b"\n")
+
+    return write

@@ -1,0 +1,72 @@
+"""What an observation is asked for, and what the process leaves behind; both travel as JSON."""
+
+from __future__ import annotations
+
+from opcheck.model.records import Record, SourceLocation
+
+
+class ObserveRequest(Record, frozen=True, kw_only=True):
+    """One program, to be run on this machine's own device."""
+
+    #: a file, or with ``is_module`` the name after ``python -m``
+    program: str
+    is_module: bool = False
+    arguments: tuple[str, ...] = ()
+    cpu_fallback: bool = False
+    #: the first CPU fallback raises
+    strict: bool = False
+    #: where the process writes, line by line.
+    answer: str = ""
+    #: ``2.13/15``: an emulated Mac of that release and macOS takes the device's place, to test the observation.
+    stand_in: str = ""
+
+
+class Start(Record, frozen=True, kw_only=True, tag="start"):
+    """The first line: what the program runs on."""
+
+    torch: str
+    macos: str
+    #: as ``platform.machine`` and sysctl name it
+    machine: str
+    #: build of macOS, as sw_vers names it
+    build: str = ""
+
+
+class Row(Record, frozen=True, kw_only=True, tag="row"):
+    """All calls of one overload with the same dtypes and devices from one line; written before the first is made."""
+
+    number: int
+    op: str
+    dtypes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    #: of the first call
+    shapes: tuple[tuple[int, ...], ...] = ()
+    location: SourceLocation | None = None
+    module: str = ""
+    phase: str = "forward"
+
+
+class Warned(Record, frozen=True, kw_only=True, tag="warned"):
+    """A warning of a CPU fallback, or of a kernel of MPS; equal ones are one."""
+
+    text: str
+    location: SourceLocation | None = None
+    count: int = 1
+
+
+class End(Record, frozen=True, kw_only=True, tag="end"):
+    """The last line; there is none where the process was ended from outside."""
+
+    exit_code: int
+    #: calls by the numbers of their rows
+    counts: dict[int, int] = {}
+    warned: tuple[Warned, ...] = ()
+    #: of the exception that left the program
+    error: str = ""
+    message: str = ""
+    location: SourceLocation | None = None
+    #: number of the row whose call raised it; 0: none
+    row: int = 0
+
+
+Line = Start | Row | End

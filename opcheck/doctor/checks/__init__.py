@@ -1,8 +1,0 @@
-"""The rules of ``opcheck doctor``, in a file for each thing that they look at."""
-
-from __future__ import annotations
-
-from opcheck.catalogue import discover
-from opcheck.doctor.check import DoctorRule
-
-RULES = discover(__name__, DoctorRule)

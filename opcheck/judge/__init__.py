@@ -1,0 +1,1 @@
+"""A trace and a target become verdicts, findings and a report."""

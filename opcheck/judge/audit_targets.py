@@ -1,0 +1,68 @@
+"""One model on many targets: a capture serves all on which the run is the same, and each is judged.  No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.errors import OpcheckError
+from opcheck.common.versions import Target
+from opcheck.data.registrations import OpLists
+from opcheck.judge.pipeline import asked_report, precision
+from opcheck.model.records import Problem, Report, Trace
+
+
+def audit_many(
+    request: CaptureRequest,
+    targets: Sequence[Target],
+    lists: OpLists,
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+    mac: int = 0,
+) -> tuple[Report, ...]:
+    """The report of ``pipeline.audit`` for each target, in their order.
+
+    The model is built once, and run once for all targets that send it the same way (simulator/same_dispatch.py).  Where the
+    process of such a run dies, the reports of its targets say so (a problem ``process_died``); the others stand.
+
+    Args:
+        request: the model and its inputs; its own target is not looked at.
+        targets: those to report of.
+        lists: the op lists to judge by.
+        progress: told the stages of the captures.
+        show_output: pass on what the model prints, to stderr.
+        mac: memory in GB of the Mac that it should fit; 0: none in particular.
+
+    Raises:
+        OpcheckError: the model or its inputs cannot be loaded, a target is not in the lists, or no run left a trace.
+    """
+    if not targets:
+        return ()
+    from opcheck.capture.parent import capture_many  # noqa: PLC0415  (outcomes alone need no capture)
+
+    found = capture_many(request, targets, progress=progress, show_output=show_output)
+    traces = [each for each in found if isinstance(each, Trace)]
+    if not traces:
+        raise next(each for each in found if isinstance(each, OpcheckError))
+    compared = precision(request, traces[0], progress, show_output=show_output)
+    return tuple(
+        asked_report(
+            request, _trace(each, request, target), target, lists, mac=mac, precision=compared
+        )
+        for each, target in zip(found, targets, strict=True)
+    )
+
+
+def _trace(found: Trace | OpcheckError, request: CaptureRequest, target: Target) -> Trace:
+    if isinstance(found, Trace):
+        return found
+    return Trace(
+        model=request.model,
+        mode=request.mode,
+        tracer=request.tracer,
+        target_torch=str(target.torch),
+        target_macos=str(target.macos),
+        complete=False,
+        problems=(Problem(kind="process_died", message=f"{found.message} ({found.context})"),),
+    )

@@ -1,0 +1,46 @@
+"""The graph of the calls as a report carries it, for the page that draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from opcheck.common.text import any_layer
+from opcheck.judge.partition import copies, nbytes
+from opcheck.model.records import CallGroup, GraphCall, OpCall, Verdict
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+def graph_calls(
+    calls: Sequence[OpCall],
+    verdicts: Sequence[Verdict],
+    groups: Sequence[CallGroup],
+    graph: nx.DiGraph[int],
+) -> Iterator[GraphCall]:
+    """A record a call, in their order; the graph is the one that the partition made of them."""
+    numbers = {(group.op, group.verdict): number for number, group in enumerate(groups)}
+    places = [
+        {
+            (place.location, any_layer(place.module), place.phase): number
+            for number, place in enumerate(group.locations)
+        }
+        for group in groups
+    ]
+    for node, (call, verdict) in enumerate(zip(calls, verdicts, strict=True)):
+        group = numbers[call.op, verdict]
+        to_cpu, to_mps = copies(call) if graph.nodes[node]["side"] == "cpu" else ([], [])
+        yield GraphCall(
+            group=group,
+            place=places[group][call.location, any_layer(call.module), call.phase],
+            module=call.module,
+            region=graph.nodes[node]["region"],
+            sources=tuple(sorted(graph.predecessors(node))),
+            inputs=tuple(map(str, call.inputs)),
+            outputs=tuple(map(str, call.outputs)),
+            to_cpu=len(to_cpu),
+            to_mps=len(to_mps),
+            bytes_to_cpu=nbytes(to_cpu),
+            bytes_to_mps=nbytes(to_mps),
+        )

@@ -1,0 +1,286 @@
+"""Where the dtypes come from that MPS refuses: each along the captured calls, from its birth to the first that fails.
+
+The failing line is rarely the guilty one: a float64 tensor is made by NumPy, a default dtype or a buffer, passes
+calls, and is refused where it meets MPS.  An origin is what is to be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from opcheck.common.text import any_layer
+from opcheck.data.statement_model import Statement
+from opcheck.model.records import Birth, OpCall, Record, SourceLocation, TensorSpec, Trace, Verdict
+from opcheck.model.tracked_dtypes import TRAITS, WATCHED, Trait
+
+#: a tensor that very many others went into is followed from so many of them.
+_MOST_ORIGINS = 16
+
+#: How a call on MPS gives birth, by the beginning of its name; the first that fits.
+_BIRTHS = (
+    ("aten::_fft_", "fft"),
+    ("aten::view_as_complex", "complex_made"),
+    ("aten::complex", "complex_made"),
+    ("aten::polar", "complex_made"),
+    ("aten::_linalg_eig", "eigenvalues"),
+    ("aten::linalg_eig", "eigenvalues"),
+    ("aten::_to_copy", "cast"),
+    ("aten::to.", "cast"),
+    ("aten::view.dtype", "cast"),
+)
+
+
+#: Registered for MPS, and yet no kernel runs: they make another view of the memory (native/TensorShape.cpp,
+#: native/ComplexHelper.h).  What "may" hold for a kernel that maps the dtype does not hold for them.
+_VIEWS = frozenset(
+    f"aten::{name}"
+    for name in (
+        "_reshape_alias",
+        "as_strided",
+        "unfold",
+        "view",
+        "view.dtype",
+        "view_as_complex",
+        "view_as_real",
+    )
+)
+
+
+class Origin(Record, frozen=True, kw_only=True):
+    """One place where a followed dtype begins, and what becomes of it on the target."""
+
+    #: name of a TRAITS entry
+    trait: str
+    dtype: str
+    #: one of BIRTHS' keys (judge/rules/dtype_origins.py says each in words)
+    how: str
+    #: what made it, as it is written: ``torch.from_numpy``, ``aten::polar`` ...
+    api: str = ""
+    location: SourceLocation | None = None
+    #: parameters, buffers or inputs that it is, if it is one
+    names: tuple[str, ...] = ()
+    #: calls that it passes, and their lines in order of first use
+    calls: int = 0
+    path: tuple[SourceLocation, ...] = ()
+    #: indices in the trace of the calls that fail or narrow for its dtype, in order
+    failing: tuple[int, ...] = ()
+    #: whether the first of them does for certain; else a statement says that it may
+    certain: bool = True
+    #: ``raises`` or ``narrows``
+    effect: str = ""
+
+
+class _Path:
+    """An origin while it is being followed."""
+
+    __slots__ = ("birth", "calls", "certain", "failing", "lines", "names", "perhaps", "trait")
+
+    def __init__(self, trait: str, birth: Birth) -> None:
+        self.trait = trait
+        self.birth = birth
+        self.names: dict[str, None] = dict.fromkeys([birth.name] if birth.name else [])
+        self.calls: dict[int, None] = {}
+        self.lines: dict[SourceLocation, None] = {}
+        self.failing: dict[int, str] = {}
+        self.perhaps: dict[int, str] = {}
+
+
+def origins(
+    trace: Trace, verdicts: Sequence[Verdict], statements: Mapping[str, Statement]
+) -> tuple[Origin, ...]:
+    """Every origin in the order of the first call that it meets.
+
+    Args:
+        trace: the calls, and the births that the capture saw on the CPU.
+        verdicts: one for each call.
+        statements: the curated statements by id: which of them speak of a dtype.
+    """
+    walk = _Walk({birth.tensor: birth for birth in trace.births}, statements)
+    for index, (call, verdict) in enumerate(zip(trace.calls, verdicts, strict=True)):
+        walk.step(index, call, verdict)
+    return tuple(map(_finished, walk.paths.values()))
+
+
+class _Walk:
+    def __init__(self, births: Mapping[int, Birth], statements: Mapping[str, Statement]) -> None:
+        self.births = births
+        self.statements = statements
+        self.paths: dict[object, _Path] = {}
+        #: for each trait, the paths that lead to a tensor
+        self.of_tensor: dict[tuple[str, int], tuple[_Path, ...]] = {}
+
+    def step(self, index: int, call: OpCall, verdict: Verdict) -> None:
+        """Follow what goes through one call."""
+        specs = (*call.inputs, *call.outputs)
+        if not any(spec.dtype in WATCHED for spec in specs):
+            return
+        for trait in TRAITS:
+            inputs = [spec for spec in call.inputs if spec.dtype in trait.dtypes]
+            outputs = [spec for spec in call.outputs if spec.dtype in trait.dtypes]
+            if not inputs and not outputs:
+                continue
+            through = self._through(trait, call, inputs, outputs)
+            for spec in outputs:
+                self.of_tensor[trait.name, spec.tensor] = through
+            if not any(spec.device == "mps" for spec in specs):
+                continue
+            self._note(index, call, verdict, trait, through)
+
+    def _through(
+        self,
+        trait: Trait,
+        call: OpCall,
+        inputs: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+    ) -> tuple[_Path, ...]:
+        paths: dict[int, _Path] = {}
+        for spec in inputs:
+            known = self.of_tensor.get((trait.name, spec.tensor))
+            if known is None:
+                birth = self.births.get(spec.tensor) or _unseen(spec, call)
+                known = self.of_tensor[trait.name, spec.tensor] = (self._path(trait, birth),)
+            paths.update((id(path), path) for path in known)
+        if not inputs and not self._stopped_before(call):
+            made = self._path(trait, _born_in(call, outputs[0], trait))
+            paths[id(made)] = made
+        return tuple(paths.values())[:_MOST_ORIGINS]
+
+    def _stopped_before(self, call: OpCall) -> bool:
+        """Whether the program would not come to this call: what it takes has failed already."""
+        return any(
+            path.failing
+            for trait in TRAITS
+            for spec in call.inputs
+            for path in self.of_tensor.get((trait.name, spec.tensor), ())
+        )
+
+    def _path(self, trait: Trait, birth: Birth) -> _Path:
+        """The path of this origin: tensors that one line makes in one way are one."""
+        # The parameters of one name in many layers are one origin.
+        place = birth.location or any_layer(birth.name)
+        key = (trait.name, birth.how, birth.api, birth.dtype, str(place))
+        path = self.paths.setdefault(key, _Path(trait.name, birth))
+        if birth.name:
+            path.names.setdefault(birth.name)
+        return path
+
+    def _note(
+        self,
+        index: int,
+        call: OpCall,
+        verdict: Verdict,
+        trait: Trait,
+        through: Iterable[_Path],
+    ) -> None:
+        certain = effect(verdict, trait, self.statements, certain=True)
+        perhaps = effect(verdict, trait, self.statements, certain=False)
+        for path in through:
+            path.calls.setdefault(index)
+            if call.location is not None:
+                path.lines.setdefault(call.location)
+            if certain:
+                path.failing[index] = certain
+            elif perhaps and call.op not in _VIEWS and call.inner != ():
+                path.perhaps[index] = perhaps
+
+
+def effect(
+    verdict: Verdict, trait: Trait, statements: Mapping[str, Statement], *, certain: bool
+) -> str:
+    """What a call does to a tensor of the trait, for its dtype: ``raises``, ``narrows`` or nothing.
+
+    Args:
+        verdict: of the call.
+        trait: whose dtypes count.
+        statements: the curated statements by id.
+        certain: by the statements that hold for certain alone; else by those that may hold, too.
+    """
+    ids = _certain(verdict) if certain else verdict.limitations
+    effects = {statement.effect for statement in speaking(ids, trait, statements)}
+    if effects & {"raises", "aborts"}:
+        return "raises"
+    return "narrows" if effects & {"narrows"} else ""
+
+
+def speaking(
+    ids: Iterable[str], trait: Trait, statements: Mapping[str, Statement]
+) -> tuple[Statement, ...]:
+    """Those of these statements that are about a dtype of the trait."""
+    about = (statements[name] for name in ids if name in statements)
+    return tuple(statement for statement in about if _speaks_of(statement, trait))
+
+
+def _speaks_of(statement: Statement, trait: Trait) -> bool:
+    if statement.dtypes:
+        return bool(trait.dtypes & {*statement.dtypes})
+    return trait.name == "complex" and "is_complex" in statement.condition
+
+
+def _certain(verdict: Verdict) -> tuple[str, ...]:
+    """The ids of the statements that hold for certain: they are among the evidence."""
+    return tuple(entry.detail for entry in verdict.evidence if entry.kind == "limitation")
+
+
+def _unseen(spec: TensorSpec, call: OpCall) -> Birth:
+    """A tensor that was there before the first call: what moves it says its name."""
+    return Birth(
+        tensor=spec.tensor,
+        dtype=spec.dtype,
+        how=_how_unseen(call),
+        location=None if call.phase == "move" else call.location,
+        name=call.module if call.phase == "move" else "",
+    )
+
+
+def _how_unseen(call: OpCall) -> str:
+    if call.phase != "move":
+        return "before"
+    # What the model is called with goes by these names (capture/move.py).
+    return "input" if call.module.startswith(("args[", "kwargs[")) else "moved"
+
+
+def _born_in(call: OpCall, output: TensorSpec, trait: Trait) -> Birth:
+    how = next((how for start, how in _BIRTHS if call.op.startswith(start)), "")
+    if not how:
+        makes = not any(spec.device == "mps" and spec.shape for spec in call.inputs)
+        asked = call.arguments.get("dtype") is not None
+        if makes:
+            how = "dtype_given" if asked else "default_dtype"
+        else:
+            how = "dtype_given" if asked else _by_promotion(trait)
+    return Birth(
+        tensor=output.tensor, dtype=output.dtype, how=how, api=call.op, location=call.location
+    )
+
+
+def _by_promotion(trait: Trait) -> str:
+    return "python_complex" if trait.name == "complex" else "promotion"
+
+
+def _finished(path: _Path) -> Origin:
+    found = path.failing or path.perhaps
+    first = min(found, default=None)
+    birth = path.birth
+    return Origin(
+        trait=path.trait,
+        dtype=birth.dtype,
+        how=birth.how,
+        api=birth.api,
+        location=birth.location,
+        names=tuple(path.names),
+        calls=len(path.calls),
+        path=tuple(path.lines),
+        failing=tuple(sorted(found)),
+        certain=bool(path.failing),
+        effect="" if first is None else found[first],
+    )
+
+
+def worth_telling(found: Iterable[Origin]) -> Iterator[Origin]:
+    """The origins that meet a call that fails or narrows, each tensor by its gravest trait only."""
+    told: set[object] = set()
+    for origin in found:
+        key = (origin.how, origin.api, str(origin.location), origin.names)
+        if origin.failing and key not in told:
+            told.add(key)
+            yield origin

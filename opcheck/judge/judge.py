@@ -1,0 +1,436 @@
+"""(Op call, target) -> verdict: total, independent of order, a function of its arguments only."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from opcheck.common.versions import Target
+from opcheck.data import messages
+from opcheck.data.extensions import LIBRARIES
+from opcheck.data.registrations import OpLists
+from opcheck.judge import matching_statements
+from opcheck.model.records import Evidence, OpCall, Verdict
+
+
+class Outcome(NamedTuple):
+    """What a status and its kind mean to everything that counts, sorts or headlines verdicts."""
+
+    #: native < fallback always < fallback env < unknown < unsupported
+    severity: int
+    #: where the call runs: ``mps``, ``cpu``, ``unknown``, or ``raises`` when nowhere.
+    side: str
+    label: str
+
+
+#: The one table of what a verdict can be, by status and kind, from best to worst.
+OUTCOMES: dict[tuple[str, str | None], Outcome] = {
+    ("native", None): Outcome(0, "mps", "native"),
+    ("fallback", "internal"): Outcome(1, "cpu", "CPU, inside the kernel"),
+    ("fallback", "always"): Outcome(2, "cpu", "CPU fallback, always"),
+    ("fallback", "env"): Outcome(3, "cpu", "CPU fallback, with the variable"),
+    ("unknown", None): Outcome(4, "unknown", "unknown"),
+    ("unsupported", None): Outcome(5, "raises", "unsupported"),
+}
+
+_DYLIB = "torch/lib/libtorch_cpu.dylib"
+_WHERE = {"python_kernel": "torch/backends/mps/__init__.py, torch/_refs/linalg/__init__.py"}
+
+#: The dispatch key that a tensor of each sparse layout brings along.
+_SPARSE_KEYS = {
+    "sparse_coo": "SparseMPS",
+    "sparse_csr": "SparseCsrMPS",
+    "sparse_csc": "SparseCsrMPS",
+    "sparse_bsr": "SparseCsrMPS",
+    "sparse_bsc": "SparseCsrMPS",
+}
+
+#: What a registration value means, in a user's words; ``missing_stub:x`` is looked up by its head.
+_MEANING = {
+    "kernel": "an MPS kernel is registered in {release}",
+    "python_kernel": "an MPS kernel, written in Python, is registered in {release}",
+    "cpu_fallback": "{release} registers the CPU fallback for it, with or without the variable",
+    "cpu_only": "no MPS kernel is registered in {release}; a CPU kernel is",
+    "error_stub": "what {release} registers for MPS does nothing but raise",
+    "missing_stub": "the MPS kernel registered in {release} calls {detail}, which MPS lacks",
+    "no_dense_kernel": "neither an MPS kernel nor a CPU kernel is registered in {release}",
+}
+
+#: What an extension's own registrations on this machine say, first match wins.
+_EXTENSION = (
+    ("MPS", "this machine's build registers an MPS kernel, the Mac's build may not"),
+    ("CPU", "it has a CPU kernel, so it could fall back with PYTORCH_ENABLE_MPS_FALLBACK=1"),
+    ("CompositeExplicitAutograd", "it is a composite: what it calls decides"),
+    ("CompositeImplicitAutograd", "it is a composite: what it calls decides"),
+    (
+        "CUDA",
+        "it has a kernel for CUDA alone: a Mac raises NotImplementedError, with the variable, too",
+    ),
+)
+
+
+def outcome(verdict: Verdict) -> Outcome:
+    """The row of the one table that this verdict stands in."""
+    return OUTCOMES[verdict.status, verdict.kind]
+
+
+def judge(call: OpCall, target: Target, lists: OpLists) -> Verdict:
+    """What the target does with one call.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    case = _Case(call, target, lists)
+    if call.refusal is not None:
+        return _refused(case, *call.refusal)
+    # A tensor that cannot be made stops every call, whatever is registered.
+    everywhere = matching_statements.met(call, target, lists, everywhere=True)
+    if everywhere.stops:
+        return matching_statements.apply(_NOTHING_RUNS, everywhere, case.where, _is_worse)
+    layouts = _layouts(call)
+    if layouts:
+        return _sparse(case, layouts)
+    verdict = _BY_STATUS[case.resolution.status](case)
+    if case.resolution.status not in _HAS_A_KERNEL:
+        return verdict
+    of_kernel = matching_statements.met(call, target, lists, everywhere=False)
+    return matching_statements.apply(
+        verdict, matching_statements.both(everywhere, of_kernel), case.where, _is_worse
+    )
+
+
+#: Where a limitation of a kernel can be met: elsewhere the kernel does not run.
+_HAS_A_KERNEL = {"native", "composite"}
+_NOTHING_RUNS = Verdict(status="native", because="")
+
+
+def _is_worse(verdict: Verdict, status: str, kind: str | None) -> bool:
+    return OUTCOMES[status, kind].severity > outcome(verdict).severity
+
+
+def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[Verdict, ...]:
+    """A verdict for each call, in their order; calls that cannot differ are judged once.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    seen: dict[object, Verdict] = {}
+    by_details: dict[str, bool] = {}
+    verdicts = []
+    for call in calls:
+        if call.op not in by_details:
+            by_details[call.op] = matching_statements.detail_needed(call.op, target, lists)
+        key = likeness(call, details=by_details[call.op])
+        if key not in seen:
+            seen[key] = judge(call, target, lists)
+        verdicts.append(seen[key])
+    return tuple(verdicts)
+
+
+def likeness(call: OpCall, *, details: bool) -> Hashable:
+    """Calls that are alike in this have one verdict.
+
+    Args:
+        call: the call.
+        details: more than their dtypes counts (``limits.detail_needed``).
+    """
+    return (
+        call.op,
+        call.refusal,
+        call.inner,
+        call.registrations,
+        _layouts(call),
+        _dtypes(call),
+        _details(call) if details else None,
+    )
+
+
+#: What the simulation itself sees a Mac refuse, whatever is registered; by the refusal's id.
+_REFUSALS = {
+    "device_mismatch": "its tensors are on two devices, and a Mac refuses that whatever is registered",
+    "flex_attention_device": "flex_attention takes no tensors on mps before torch 2.13",
+    "generator_device": "a CPU generator cannot draw on mps",
+    "indices_on_mps": "its indices or lengths must be on the CPU, and they are on mps",
+    "numpy": "a tensor on mps is not taken to NumPy: a Mac wants it moved to the CPU first",
+}
+
+
+class _Case:
+    """One call with what the lists say about its overload."""
+
+    def __init__(self, call: OpCall, target: Target, lists: OpLists) -> None:
+        self.call = call
+        self.target = target
+        self.lists = lists
+        self.line = str(target.torch)
+        self.release = lists.release(self.line)
+        self.resolution = lists.resolve(call.op, self.line)
+        #: the overload that decides: the end of the chain of forwarding registrations.
+        self.last = self.resolution.chain[-1]
+        self.value = self.resolution.value or "absent"
+
+    @property
+    def where(self) -> matching_statements.Where:
+        """The target, as a sentence calls it."""
+        return matching_statements.Where(self.release.torch, str(self.target.macos))
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """The registration of every overload on the way to the one that decides."""
+        if self.resolution.extension:
+            return (self.registered(self.last, self.value),)
+        values = self.lists.operators(self.line)
+        return tuple(self.registered(op, values[op]) for op in self.resolution.chain)
+
+    def registered(self, op: str, value: str) -> Evidence:
+        return Evidence(
+            kind="registration",
+            torch=self.release.torch,
+            where=self.resolution.where or _WHERE.get(value, _DYLIB),
+            detail=f"{op}: {value}"
+            + (f" ({self.resolution.extension})" if self.resolution.extension else ""),
+        )
+
+    @property
+    def named(self) -> str:
+        """The overload that the Mac names, where it is not the one called."""
+        return "" if self.last == self.call.op else self.last
+
+    @property
+    def meaning(self) -> str:
+        head, _, detail = self.value.partition(":")
+        release = self.resolution.extension or f"torch {self.release.torch}"
+        text = _MEANING[head].format(release=release, detail=detail)
+        return f"it calls {self.last}: {text}" if self.named else text
+
+
+#: What a composite calls for a tensor of a sparse key, and a Mac names (TensorConversions.cpp, _to_copy).
+_SPARSE_BODIES = {
+    ("aten::_to_copy", "SparseMPS"): "aten::_sparse_coo_tensor_with_dims_and_tensors",
+}
+#: ... and those that call nothing.
+_SPARSE_ALIASES = frozenset({"aten::alias", "aten::detach"})
+#: make a sparse tensor of dense ones: the layout that is asked for, not that of an input, brings the key.
+_MAKE_SPARSE = frozenset(
+    {"aten::_sparse_coo_tensor_with_dims", "aten::_sparse_coo_tensor_with_dims_and_tensors"}
+)
+
+
+def _layouts(call: OpCall) -> frozenset[str]:
+    if call.op in _MAKE_SPARSE:
+        return frozenset({"sparse_coo"})
+    specs = call.inputs or call.outputs
+    return frozenset(spec.layout for spec in specs if spec.layout != "strided")
+
+
+def _dtypes(call: OpCall) -> frozenset[str]:
+    """Of the call's tensors on MPS."""
+    specs = (*call.inputs, *call.outputs)
+    return frozenset(spec.dtype for spec in specs if spec.device == "mps")
+
+
+def _details(call: OpCall) -> Hashable:
+    """All that a condition can ask of the call; which tensor it is, it cannot."""
+    specs = tuple(
+        (spec.argument, spec.dtype, spec.shape, spec.stride, spec.device)
+        for spec in (*call.inputs, *call.outputs)
+    )
+    # 1, 1.0 and True are one key of a mapping, but not one value to a condition.
+    arguments = tuple((name, repr(call.arguments[name])) for name in sorted(call.arguments))
+    return len(call.inputs), specs, arguments
+
+
+def _summary(case: _Case, limitation: str) -> str:
+    statement = case.lists.statements.by_id.get(limitation)
+    said = f"{statement.summary.rstrip('.')} " if statement else "the Mac refuses this call "
+    return f"{said}({limitation})"
+
+
+def _refused(case: _Case, limitation: str, text: str) -> Verdict:
+    return Verdict(
+        status="unsupported",
+        because=_REFUSALS.get(limitation) or _summary(case, limitation),
+        evidence=(Evidence(kind="limitation", torch=case.release.torch, detail=limitation),),
+        confidence="source check",
+        prints=text,
+        limitations=(limitation,),
+    )
+
+
+def sparse_key(call: OpCall) -> str | None:
+    """The dispatch key that the layouts of its inputs bring; None: all are strided, empty: none that is known."""
+    keys = {_SPARSE_KEYS.get(layout, "") for layout in _layouts(call)}
+    return (keys.pop() if len(keys) == 1 else "") if keys else None
+
+
+def _sparse(case: _Case, layouts: frozenset[str]) -> Verdict:
+    key = sparse_key(case.call)
+    op = _SPARSE_BODIES.get((case.call.op, key or ""), case.call.op)
+    value = case.lists.registration(op, case.line, key) if key else None
+    if value in {"kernel", "python_kernel"} or op in _SPARSE_ALIASES:
+        return Verdict(
+            status="native",
+            because=f"a {key} kernel is registered in torch {case.release.torch}",
+            evidence=(case.registered(op, f"{key} {value}"),),
+        )
+    composite = case.resolution.status == "composite" and op == case.call.op
+    if key and not composite and case.resolution.status != "unknown":
+        # The fallback is registered for the key MPS alone (MPSFallback.mm): the dispatcher itself raises.
+        return Verdict(
+            status="unsupported",
+            because=f"torch {case.release.torch} registers no {key} kernel, and there is no fallback "
+            "for sparse tensors, with the variable either",
+            evidence=(case.registered(op, f"{key} absent"),),
+            named="" if op == case.call.op else op,
+            prints=messages.no_kernel_for(op, key),
+        )
+    return Verdict(
+        status="unknown",
+        because=f"an input is {', '.join(sorted(layouts))}, for which "
+        f"torch {case.release.torch} registers no {key or 'MPS'} kernel",
+        evidence=(case.registered(case.call.op, f"{key or 'any sparse key'} absent"),),
+    )
+
+
+def _native(case: _Case) -> Verdict:
+    return Verdict(status="native", because=case.meaning, evidence=case.evidence)
+
+
+def _fallback(case: _Case) -> Verdict:
+    raises = case.resolution.kind == "env" and not case.target.cpu_fallback
+    return Verdict(
+        status="fallback",
+        kind=case.resolution.kind,
+        because=case.meaning,
+        evidence=case.evidence,
+        named=case.named,
+        prints=_not_implemented(case) if raises else messages.fallback_warning(case.last),
+    )
+
+
+def _unsupported(case: _Case) -> Verdict:
+    prints = ""
+    if case.value == "no_dense_kernel":
+        # The backend-wide fallback is reached first; it is what the variable exchanges.
+        with_variable = messages.no_cpu_kernel(case.last)
+        prints = with_variable if case.target.cpu_fallback else _not_implemented(case)
+    return Verdict(
+        status="unsupported",
+        because=case.meaning,
+        evidence=case.evidence,
+        named=case.named,
+        prints=prints,
+    )
+
+
+def _not_implemented(case: _Case) -> str:
+    return messages.not_implemented(case.last, case.target.torch, case.release.commit)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _of_body(op: str, target: Target, lists: OpLists) -> Verdict:
+    """Of a call of which only the operator is known."""
+    return judge(OpCall(op=op), target, lists)
+
+
+def _composite(case: _Case) -> Verdict:
+    inner = case.call.inner
+    if inner is None:
+        return Verdict(
+            status="unknown",
+            because="it is a composite whose body was not followed: what it calls decides",
+            evidence=(*case.evidence, Evidence(kind="capture", detail=NOT_FOLLOWED)),
+            confidence="inferred",
+        )
+    if not inner:
+        return Verdict(
+            status="native",
+            because="it is a composite whose body calls no further operator",
+            evidence=(*case.evidence, Evidence(kind="capture", detail="its body calls nothing")),
+            confidence="inferred",
+        )
+    judged = {op: _of_body(op, case.target, case.lists) for op in inner}
+    # The name breaks ties, so that the order of the calls in the body does not matter.
+    decider = max(judged, key=lambda op: (outcome(judged[op]).severity, op))
+    worst = judged[decider]
+    return msgspec.structs.replace(
+        worst,
+        because=f"it is a composite whose body calls {_list(judged)}"
+        if worst.status == "native"
+        else f"it is a composite whose body calls {decider}: {worst.because}",
+        evidence=(
+            *case.evidence,
+            Evidence(kind="capture", detail=f"its body calls {_list(judged)}"),
+            *worst.evidence,
+        ),
+        confidence="inferred",
+        named="" if worst.status == "native" else worst.named or decider,
+        limitations=_together(case, (verdict.limitations for verdict in judged.values())),
+        advisories=_together(case, (verdict.advisories for verdict in judged.values())),
+    )
+
+
+def _together(case: _Case, ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The statements that the calls of a body may meet, as far as the composite does not tell.
+
+    Of the calls in a body only the operator is known, so their statements say "perhaps".  One on a
+    dtype that is not here is left out, and so is one whose refusal a statement on the composite
+    itself answers.
+    """
+    dtypes = _dtypes(case.call)
+    by_id = case.lists.statements.by_id
+    answered = matching_statements.answered(case.call, case.target, case.lists)
+    return tuple(
+        name
+        for name in sorted({name for names in ids for name in names})
+        if name not in by_id
+        or (
+            (not by_id[name].dtypes or dtypes & {*by_id[name].dtypes})
+            and by_id[name].error not in answered
+        )
+    )
+
+
+#: Detail of the evidence that marks a composite which the capture did not look into.
+NOT_FOLLOWED = "its body was not followed"
+
+
+def _list(ops: Iterable[str]) -> str:
+    return ", ".join(sorted(ops))
+
+
+def _unknown(case: _Case) -> Verdict:
+    namespace = case.call.op.partition("::")[0]
+    if namespace == "aten":
+        because = f"torch {case.release.torch} has no operator {case.call.op}"
+    else:
+        texts = (text for key, text in _EXTENSION if key in case.call.registrations)
+        because = f"{_not_described(case, namespace)}; " + next(
+            texts, "nothing is known about its kernels"
+        )
+    return Verdict(
+        status="unknown",
+        because=because,
+        evidence=(case.registered(case.call.op, "absent"),),
+        confidence="inferred",
+    )
+
+
+def _not_described(case: _Case, namespace: str) -> str:
+    if case.resolution.extension:
+        return f"{case.resolution.extension} registers no operator {case.call.op}"
+    if namespace in LIBRARIES:
+        return f"the op lists hold no {namespace} that goes with torch {case.line}"
+    return f"the op lists do not describe the namespace {namespace}"
+
+
+_BY_STATUS: dict[str, Callable[[_Case], Verdict]] = {
+    "native": _native,
+    "fallback": _fallback,
+    "unsupported": _unsupported,
+    "composite": _composite,
+    "unknown": _unknown,
+}

@@ -1,0 +1,162 @@
+"""What the curated statements add to a verdict that the registrations gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from opcheck.common.versions import Target
+from opcheck.data.matching import asks_for_more_than_dtypes, holds
+from opcheck.data.registrations import OpLists
+from opcheck.data.statement_model import ErrorText, Statement
+from opcheck.data.statements import EVERY_OPERATOR
+from opcheck.model.records import Evidence, OpCall, Verdict
+
+
+class Met(NamedTuple):
+    """The statements that a call meets: for certain, and perhaps; each in the order of their ids."""
+
+    certain: tuple[Statement, ...]
+    perhaps: tuple[Statement, ...]
+
+    @property
+    def decisive(self) -> Statement | None:
+        """The one that decides: the worst effect, then the first id."""
+        deciding = [statement for statement in self.certain if statement.decides]
+        return min(deciding, key=lambda statement: statement.rank, default=None)
+
+    @property
+    def stops(self) -> bool:
+        """Whether the call ends there: it raises, or the process does."""
+        return self.decisive is not None and self.decisive.effect not in _DECIDED
+
+
+def met(call: OpCall, target: Target, lists: OpLists, *, everywhere: bool) -> Met:
+    """The statements on the call's operator that it meets on the target.
+
+    Args:
+        call: the call.
+        target: the torch release and the macOS version.
+        lists: the op lists with their statements.
+        everywhere: those on every operator, which speak of making a tensor; else the others.
+    """
+    certain: list[Statement] = []
+    perhaps: list[Statement] = []
+    arguments = lists.statements.arguments.get(call.op)
+    for statement in lists.statements.for_op(call.op, str(target.torch)):
+        if (EVERY_OPERATOR in statement.ops) is everywhere:
+            held = holds(statement, call, target, arguments)
+            if held is not False:
+                (certain if held else perhaps).append(statement)
+    return Met(tuple(certain), tuple(perhaps))
+
+
+def answered(call: OpCall, target: Target, lists: OpLists) -> frozenset[ErrorText]:
+    """The refusals of which a statement on the call's own operator says yes or no."""
+    arguments = lists.statements.arguments.get(call.op)
+    return frozenset(
+        statement.error
+        for statement in lists.statements.for_op(call.op, str(target.torch))
+        if statement.error and holds(statement, call, target, arguments) is not None
+    )
+
+
+def both(one: Met, other: Met) -> Met:
+    """The statements of both."""
+    certain = sorted((*one.certain, *other.certain), key=lambda statement: statement.id)
+    perhaps = sorted((*one.perhaps, *other.perhaps), key=lambda statement: statement.id)
+    return Met(tuple(certain), tuple(perhaps))
+
+
+def apply(verdict: Verdict, found: Met, case: Where, worse: Worse) -> Verdict:
+    """The verdict with what its statements say; it never gets better.
+
+    Args:
+        verdict: what the registrations say.
+        found: the statements that the call meets.
+        case: the torch release and the macOS version, as they are called.
+        worse: whether a status with its kind is worse than the verdict's.
+    """
+    if not found.certain and not found.perhaps:
+        return verdict
+    texts = (
+        statement.error.text
+        for statement in found.certain
+        if statement.error and not statement.decides
+    )
+    noted = msgspec.structs.replace(
+        attach(verdict, (*found.certain, *found.perhaps)),
+        evidence=(*verdict.evidence, *evidence(found.certain)),
+        prints=verdict.prints or next(texts, ""),
+    )
+    decisive = found.decisive
+    if decisive is None:
+        return noted
+    status, kind = _DECIDED.get(decisive.effect, ("unsupported", None))
+    if not worse(verdict, status, kind):
+        return noted
+    return msgspec.structs.replace(
+        noted,
+        status=status,
+        kind=kind,
+        because=f"{decisive.summary.rstrip('.')} (torch {case.torch}, macOS {case.macos})",
+        confidence=confidence(decisive),
+        prints=decisive.error.text if decisive.error else "",
+    )
+
+
+class Where(NamedTuple):
+    """What a verdict calls its target."""
+
+    torch: str
+    macos: str
+
+
+Worse = Callable[[Verdict, str, str | None], bool]
+_DECIDED: dict[str, tuple[str, str | None]] = {"falls_back": ("fallback", "internal")}
+
+
+def attach(verdict: Verdict, statements: Sequence[Statement]) -> Verdict:
+    """The verdict with the ids of these statements added, sorted."""
+    ids = {
+        sort: {statement.id for statement in statements if statement.sort == sort}
+        for sort in ("limitation", "advisory")
+    }
+    return msgspec.structs.replace(
+        verdict,
+        limitations=tuple(sorted({*verdict.limitations, *ids["limitation"]})),
+        advisories=tuple(sorted({*verdict.advisories, *ids["advisory"]})),
+    )
+
+
+def evidence(certain: Iterable[Statement]) -> tuple[Evidence, ...]:
+    """The evidence of statements that hold for certain, each behind an entry with its id."""
+    return tuple(
+        entry
+        for statement in certain
+        for entry in (
+            Evidence(kind=statement.sort, detail=statement.id),
+            *(
+                Evidence(
+                    kind=one.kind,
+                    torch=one.torch,
+                    where=f"{one.where}:{one.line}" if one.line else one.where,
+                    detail=one.detail,
+                )
+                for one in statement.evidence
+            ),
+        )
+    )
+
+
+def confidence(statement: Statement) -> str:
+    """How sure a verdict is that this statement decides."""
+    of_test_list = any(entry.kind == "opinfo" for entry in statement.evidence)
+    return "test list" if of_test_list else "source check"
+
+
+def detail_needed(op: str, target: Target, lists: OpLists) -> bool:
+    """Whether two calls of the operator with the same set of dtypes may get different verdicts."""
+    return any(map(asks_for_more_than_dtypes, lists.statements.for_op(op, str(target.torch))))

@@ -1,0 +1,85 @@
+"""What the memory of a trace holds, and how much of it there is during each call."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from opcheck.model.records import Lifetime, OpCall, Trace
+
+#: The columns of a peak.
+KINDS = ("parameters", "buffers", "inputs", "gradients", "optimizer", "activations")
+
+_PLACED = {"parameter": "parameters", "buffer": "buffers", "input": "inputs"}
+
+
+class Taken(NamedTuple):
+    """A piece of memory with its column."""
+
+    life: Lifetime
+    kind: str
+
+    @property
+    def moved(self) -> bool:
+        """Whether it was there before the first call."""
+        return self.life.kind in _PLACED
+
+    def during(self, call: int) -> bool:
+        """Whether it is there while that call runs."""
+        return self.life.first <= call and (self.life.freed is None or self.life.freed > call)
+
+
+def taken(trace: Trace) -> tuple[Taken, ...]:
+    """The lifetimes of a trace with their columns."""
+    return tuple(
+        Taken(life, kind) for life, kind in zip(trace.lifetimes, _kinds(trace), strict=True)
+    )
+
+
+def sweep(pieces: Sequence[Taken], calls: int) -> Iterator[dict[str, int]]:
+    """The bytes of each column during each call."""
+    changes: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    for life, kind in pieces:
+        changes[life.first].append((kind, life.nbytes))
+        if life.freed is not None:
+            changes[life.freed].append((kind, -life.nbytes))
+    now = dict.fromkeys(KINDS, 0)
+    for index in range(calls):
+        for kind, change in changes.get(index, ()):
+            now[kind] += change
+        yield dict(now)
+
+
+def highest(totals: Sequence[int]) -> int:
+    """The index of the first call at which most is there."""
+    return max(range(len(totals)), key=totals.__getitem__, default=0)
+
+
+def _kinds(trace: Trace) -> Iterator[str]:
+    """The column of each lifetime.
+
+    What backward makes and leaves behind are gradients, what the optimizer leaves behind is its state.
+    """
+    ends = _ends_of_phases(trace.calls)
+    for life in trace.lifetimes:
+        if life.kind in _PLACED:
+            yield _PLACED[life.kind]
+            continue
+        phase = trace.calls[life.first].phase
+        survives = life.freed is None or life.freed > ends[life.first]
+        if phase == "backward" and survives:
+            yield "gradients"
+        elif phase == "optimizer" and survives:
+            yield "optimizer"
+        else:
+            yield "activations"
+
+
+def _ends_of_phases(calls: Sequence[OpCall]) -> list[int]:
+    """For each call, the index after the last one of its phase's stretch."""
+    ends = [len(calls)] * len(calls)
+    for index in range(len(calls) - 2, -1, -1):
+        same = calls[index].phase == calls[index + 1].phase
+        ends[index] = ends[index + 1] if same else index + 1
+    return ends

@@ -1,0 +1,161 @@
+"""The estimate for a trace.
+
+What is counted: parameters, buffers, inputs and the results of the recorded calls, from the call that makes one to
+the moment when the program and autograd let go of it.  What is not: see NOTES.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from opcheck.common.text import any_layer
+from opcheck.common.versions import Target
+from opcheck.judge.memory.advice import advice
+from opcheck.judge.memory.allocations import KINDS, Taken, highest, sweep, taken
+from opcheck.judge.memory.attention import never_written
+from opcheck.judge.memory.macs import Moment, fits, watermarks
+from opcheck.model.records import (
+    PHASES,
+    GroupLocation,
+    Lifetime,
+    MacFit,
+    Memory,
+    MemoryHolder,
+    MemoryPeak,
+    OpCall,
+    SourceLocation,
+    Trace,
+)
+
+#: Lines that a report names at the peak.
+_HOLDERS = 10
+
+NOTES = (
+    (
+        "not observed on a Mac, and not counted: workspaces of kernels, MPSGraph's constants and caches, the rest of "
+        "the process, and what the allocator takes beyond the tensors: it cuts them from heaps of 8 MiB, 32 MiB or "
+        "1 GiB and keeps what is freed (aten/src/ATen/mps/MPSAllocator.h)"
+    ),
+    "the working sets of Macs are reported ones or estimates (op_lists/macs.yaml)",
+)
+_TRAINING = "the optimizer's state is counted as from the second step on; gradients as freed before the next forward pass"
+
+_BROKE_OFF = "the run broke off: what follows may take more"
+
+#: column, operator, location, module, phase
+_Line = tuple[str, str, SourceLocation | None, str, str]
+
+
+def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
+    """The estimate for a trace; None where it does not say how long tensors lived.
+
+    Args:
+        trace: what ran.
+        target: whose watermarks and texts hold.
+        asked: memory of the Mac in question, in GB; 0: none.
+
+    Raises:
+        OpListError: macs.yaml or environment.yaml is damaged.
+    """
+    if not trace.lifetimes or not trace.calls:
+        return None
+    unwritten = never_written(trace, target)
+    pieces = [allocation for allocation in taken(trace) if allocation.life.storage not in unwritten]
+    state = sum(
+        piece.life.nbytes
+        for piece in pieces
+        if piece.kind == "optimizer" and piece.life.freed is None
+    )
+    sums = [
+        {**at, "optimizer": max(at["optimizer"], state)} for at in sweep(pieces, len(trace.calls))
+    ]
+    totals = [sum(at.values()) for at in sums]
+    peak = highest(totals)
+    return Memory(
+        peaks=(_moved(pieces), *_peaks(trace, sums, totals)),
+        holders=tuple(_holders(trace, pieces, peak)),
+        macs=tuple(_macs(trace, target, pieces, totals)),
+        largest=max(piece.life.nbytes for piece in pieces),
+        advice=tuple(advice(trace, pieces, peak, totals[peak])),
+        notes=(
+            *(() if trace.complete else (_BROKE_OFF,)),
+            *NOTES,
+            watermarks(target),
+            *((_TRAINING,) if state else ()),
+        ),
+        asked=asked,
+    )
+
+
+def peaks_as_recorded(trace: Trace) -> dict[str, int]:
+    """Most bytes at once in each phase of the recorded run, nothing added for later steps."""
+    found: dict[str, int] = {}
+    for call, at in zip(trace.calls, sweep(taken(trace), len(trace.calls)), strict=True):
+        found[call.phase] = max(sum(at.values()), found.get(call.phase, 0))
+    return found
+
+
+def _moved(pieces: Sequence[Taken]) -> MemoryPeak:
+    held = dict.fromkeys(KINDS, 0)
+    for piece in pieces:
+        held[piece.kind] += piece.life.nbytes if piece.moved else 0
+    return MemoryPeak(phase="move", total=sum(held.values()), held=held)
+
+
+def _peaks(
+    trace: Trace, sums: Sequence[Mapping[str, int]], totals: Sequence[int]
+) -> Iterator[MemoryPeak]:
+    for phase in PHASES[1:]:
+        calls = [index for index, call in enumerate(trace.calls) if call.phase == phase]
+        if calls:
+            at = max(calls, key=totals.__getitem__)
+            call = trace.calls[at]
+            yield MemoryPeak(
+                phase=phase, total=totals[at], held=dict(sums[at]), op=call.op, place=_place(call)
+            )
+
+
+def _place(call: OpCall) -> GroupLocation:
+    return GroupLocation(location=call.location, module=call.module, count=1, phase=call.phase)
+
+
+def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[MemoryHolder]:
+    """The lines that hold most at the peak; the layers of a model that share one are one entry."""
+    found: dict[_Line, list[Lifetime]] = defaultdict(list)
+    for piece in pieces:
+        if piece.during(peak):
+            found[_line(trace, piece)].append(piece.life)
+    ordered = sorted(found.items(), key=lambda entry: -sum(life.nbytes for life in entry[1]))
+    for (kind, op, location, module, phase), lives in ordered[:_HOLDERS]:
+        yield MemoryHolder(
+            nbytes=sum(life.nbytes for life in lives),
+            tensors=len(lives),
+            kind=kind,
+            op=op,
+            place=GroupLocation(location=location, module=module, count=1, phase=phase),
+        )
+
+
+def _line(trace: Trace, one: Taken) -> _Line:
+    if one.moved:
+        return (one.kind, "", None, "", "move")
+    call = trace.calls[one.life.first]
+    return (one.kind, call.op, call.location, any_layer(call.module), call.phase)
+
+
+def _macs(
+    trace: Trace, target: Target, pieces: Sequence[Taken], totals: Sequence[int]
+) -> Iterator[MacFit]:
+    """Whether it fits each Mac, and the place where not; the first moment is that of the move."""
+    new = [0] * (len(totals) + 1)
+    for piece in pieces:
+        at = 0 if piece.moved else piece.life.first + 1
+        new[at] = max(new[at], piece.life.nbytes)
+    moved = sum(piece.life.nbytes for piece in pieces if piece.moved)
+    moments = [Moment(*both) for both in zip((moved, *totals), new, strict=True)]
+    for fit, broken in fits(target, moments):
+        place = _place(trace.calls[broken - 1]) if broken else None
+        yield msgspec.structs.replace(fit, place=place)

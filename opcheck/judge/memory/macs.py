@@ -1,0 +1,84 @@
+"""Which Macs a run fits: the working sets that Metal recommends, and the watermarks of the release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from opcheck.common.versions import Target
+from opcheck.data.environment import explain
+from opcheck.data.macs import load_macs
+from opcheck.data.messages import invalid_buffer_size, out_of_memory
+from opcheck.model.records import MacFit, Memory
+
+
+class Moment(NamedTuple):
+    """One call of a run, or the move before the first."""
+
+    #: bytes that are there, and those of the largest piece that is new.
+    total: int
+    largest: int
+
+
+def fits(target: Target, moments: Sequence[Moment]) -> Iterator[tuple[MacFit, int | None]]:
+    """For each size of Mac whether the run fits, and the index of the moment at which it raises.
+
+    Args:
+        target: whose macOS, watermark and texts hold.
+        moments: of the run, in order.
+    """
+    high = ratio("HIGH", target)
+    peak = max(moment.total for moment in moments)
+    for mac in load_macs():
+        known = mac.on(target.macos)
+        limit = int(high * known.nbytes)
+        fit = MacFit(
+            memory=mac.memory,
+            working_set=known.nbytes,
+            limit=limit,
+            basis=known.basis,
+            state="fits" if peak <= known.nbytes else "pressure",
+        )
+        for index, moment in enumerate(moments):
+            # MPSAllocator.mm, alloc_buffer_block: the size of the one buffer is asked first.
+            if moment.largest >= known.buffer:
+                text = invalid_buffer_size(moment.largest, target.torch)
+            elif moment.total > limit:
+                text = out_of_memory(limit, target.torch)
+            else:
+                continue
+            yield msgspec.structs.replace(fit, state="raises", prints=text), index
+            break
+        else:
+            yield fit, None
+
+
+def ratio(name: str, target: Target) -> float:
+    """The default of a watermark (HIGH, LOW) of the release, as a multiple of the working set."""
+    variable = explain(f"PYTORCH_MPS_{name}_WATERMARK_RATIO", str(target.torch)).variable
+    assert variable is not None
+    return float(variable.default)
+
+
+def watermarks(target: Target) -> str:
+    """What the release makes of the working set, in words."""
+    return (
+        f"by default torch {target.torch} gives cached memory back from {ratio('LOW', target):g} times the "
+        f"recommended working set on, and raises above {ratio('HIGH', target):g} times "
+        "(PYTORCH_MPS_LOW_WATERMARK_RATIO, PYTORCH_MPS_HIGH_WATERMARK_RATIO)"
+    )
+
+
+def smallest(memory: Memory, *states: str) -> MacFit | None:
+    """The smallest Mac in one of these states."""
+    return next((mac for mac in memory.macs if mac.state in states), None)
+
+
+def asked(memory: Memory) -> MacFit | None:
+    """The Mac that was asked about: the largest known one that has no more memory."""
+    if not memory.asked:
+        return None
+    fitting = [mac for mac in memory.macs if mac.memory <= memory.asked]
+    return fitting[-1] if fitting else memory.macs[0]

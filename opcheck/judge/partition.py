@@ -1,0 +1,128 @@
+"""Which calls run on the GPU, which on the CPU, and what is copied between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from opcheck.judge.judge import outcome
+from opcheck.model.records import OpCall, Partition, Region, TensorSpec, Verdict
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+def partition(
+    calls: Sequence[OpCall], verdicts: Sequence[Verdict]
+) -> tuple[Partition, nx.DiGraph[int]]:
+    """The regions of the run and their transfers, with the graph of the calls that they come from.
+
+    The nodes of the graph are indices into ``calls``; each has its ``side`` and its ``region``.
+    """
+    sides = [outcome(verdict).side for verdict in verdicts]
+    graph = dataflow(calls, sides)
+    moves = [copies(call) for call in calls]
+    on_cpu = [moved for moved, side in zip(moves, sides, strict=True) if side == "cpu"]
+    return Partition(
+        regions=tuple(_region(sides[nodes[0]], nodes, moves) for nodes in _regions(graph, sides)),
+        transfers_to_cpu=sum(len(to_cpu) for to_cpu, _ in on_cpu),
+        transfers_to_mps=sum(len(to_mps) for _, to_mps in on_cpu),
+        bytes_to_cpu=sum(nbytes(to_cpu) for to_cpu, _ in on_cpu),
+        bytes_to_mps=sum(nbytes(to_mps) for _, to_mps in on_cpu),
+    ), graph
+
+
+def dataflow(calls: Sequence[OpCall], sides: Sequence[str]) -> nx.DiGraph[int]:
+    """The calls as nodes; an edge from the call that made or last wrote a tensor to each reader.
+
+    Memory has one producer at a time: a write in place makes the writer the producer of all its
+    views.  A view depends on the call that made the view as well.
+    """
+    import networkx as nx  # noqa: PLC0415  (a fifth of a second that only an audit has to pay)
+
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    made: dict[int, int] = {}
+    wrote: dict[int, int] = {}
+    for node, (call, side) in enumerate(zip(calls, sides, strict=True)):
+        graph.add_node(node, side=side)
+        for spec in call.inputs:
+            sources = {made.get(spec.tensor), wrote.get(spec.storage)} - {None, node}
+            graph.add_edges_from((source, node) for source in sources if source is not None)
+        read = {spec.storage for spec in call.inputs}
+        for spec in _written(call):
+            wrote[spec.storage] = node
+        for spec in call.outputs:
+            made[spec.tensor] = node
+            if spec.storage not in read:
+                wrote[spec.storage] = node
+    return graph
+
+
+def _written(call: OpCall) -> list[TensorSpec]:
+    """The inputs that the call writes: those marked so; none is marked: those handed back."""
+    marked = [spec for spec in call.inputs if spec.written]
+    if marked:
+        return marked
+    returned = {spec.tensor for spec in call.outputs}
+    return list({spec.tensor: spec for spec in call.inputs if spec.tensor in returned}.values())
+
+
+def _regions(graph: nx.DiGraph[int], sides: Sequence[str]) -> list[list[int]]:
+    """The calls of each region, regions in order of their first call; marked in the graph too.
+
+    A call's depth is the number of boundaries on the way to it.  Joining only calls of one side
+    and one depth leaves every edge between regions going to a greater depth: no cycles.
+    """
+    import networkx as nx  # noqa: PLC0415
+
+    depth: dict[int, int] = {}
+    # The calls are numbered in the order of the run, so a producer comes before its readers.
+    for node in range(len(graph)):
+        depth[node] = max(
+            (depth[source] + (sides[source] != sides[node]) for source in graph.predecessors(node)),
+            default=0,
+        )
+    same: nx.Graph[int] = nx.Graph()
+    same.add_nodes_from(graph)
+    same.add_edges_from(
+        (a, b) for a, b in graph.edges if sides[a] == sides[b] and depth[a] == depth[b]
+    )
+    members = sorted(sorted(component) for component in nx.connected_components(same))
+    for number, nodes in enumerate(members):
+        for node in nodes:
+            graph.nodes[node]["region"] = number
+    return members
+
+
+def _region(
+    side: str,
+    nodes: Sequence[int],
+    moves: Sequence[tuple[list[TensorSpec], list[TensorSpec]]],
+) -> Region:
+    moved = [moves[node] for node in nodes] if side == "cpu" else []
+    return Region(
+        side=side,
+        calls=len(nodes),
+        first=nodes[0],
+        last=nodes[-1],
+        bytes_in=sum(nbytes(to_cpu) for to_cpu, _ in moved),
+        bytes_out=sum(nbytes(to_mps) for _, to_mps in moved),
+    )
+
+
+def copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:
+    """What ``at::native::cpu_fallback`` copies for one call: to the CPU, and back.
+
+    It copies every argument, even one that the call before has just copied back, then every
+    argument that was written, then every result that is not one of those.
+    """
+    arguments = [spec for spec in call.inputs if spec.device == "mps"]
+    written = [spec for spec in _written(call) if spec.device == "mps"]
+    known = {spec.tensor for spec in written}
+    results = [spec for spec in call.outputs if spec.device == "mps" and spec.tensor not in known]
+    return arguments, written + results
+
+
+def nbytes(specs: Iterable[TensorSpec]) -> int:
+    """Bytes of several tensors."""
+    return sum(spec.nbytes for spec in specs)

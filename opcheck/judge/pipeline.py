@@ -1,0 +1,366 @@
+"""The whole pipeline: capture -> judge -> group -> partition -> rules -> Report."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+import msgspec
+
+from opcheck import __version__
+from opcheck.capture.request import DEFAULT_TRACER, FIXED, MODES, TRACERS, CaptureRequest
+from opcheck.common.catalogue import SEVERITIES
+from opcheck.common.text import any_layer
+from opcheck.common.versions import Target, Version
+from opcheck.data.known_deviations import differing
+from opcheck.data.registrations import OpLists
+from opcheck.data.statement_model import about
+from opcheck.judge import dtype_flow
+from opcheck.judge.callgraph import graph_calls
+from opcheck.judge.examples import example_of
+from opcheck.judge.judge import OUTCOMES, judge_all, outcome
+from opcheck.judge.memory.estimate import estimate
+from opcheck.judge.partition import partition
+from opcheck.judge.rules import RULES
+from opcheck.judge.rules.rule import Audited
+from opcheck.model.records import (
+    PHASES,
+    RAISED_ON_A_MAC,
+    CallGroup,
+    Finding,
+    GroupLocation,
+    OpCall,
+    Precision,
+    Report,
+    SourceLocation,
+    Trace,
+    Verdict,
+)
+
+#: What the verdicts come to, the first that holds.
+HEADLINES = (
+    "fails",
+    "could not tell",
+    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1",
+    "runs, partly on the CPU",
+    "runs natively",
+)
+
+_NEVER_CHECKED = (
+    "nothing was observed on a Mac: the verdicts follow from what the release registers",
+    "numerical results and speed; memory is estimated from the tensors' lifetimes, not measured",
+    "limits on dtypes, shapes and macOS versions that no statement in the op lists names",
+    "other inputs than these",
+)
+
+#: of a program that ran with values (opcheck run)
+_OF_A_RUN = (
+    "that a Mac gets the same numbers: the values were computed by this machine's CPU, which shows "
+    "that the program runs there"
+)
+
+#: opcheck/simulator/machine.py answers the rest
+_OF_THE_MACHINE = (
+    "what a Mac answers beside torch and platform: sys.platform, os.name, sysconfig, its memory and "
+    "processors are this machine's; libraries read platform.system() and machine() of this machine, too"
+)
+
+#: set as guides tell people to; in none of the macOS wheels of 1.13 to 2.15 (op_lists/environment.yaml)
+_NOT_READ = "PYTORCH_MPS_LOG_LEVEL"
+
+
+def audit(
+    request: CaptureRequest,
+    lists: OpLists,
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+    mac: int = 0,
+) -> Report:
+    """Run a model on the simulated Mac and report what each operator call does there.
+
+    Args:
+        request: the model, its inputs and the target.
+        lists: the op lists to judge by.
+        progress: told the stages of the capture.
+        show_output: pass on what the model prints, to stderr.
+        mac: memory in GB of the Mac that it should fit; 0: none in particular.
+
+    Raises:
+        OpcheckError: the model or its inputs cannot be loaded, or the target is not in the lists.
+    """
+    from opcheck.capture.parent import capture  # noqa: PLC0415  (a report alone needs no capture)
+
+    target = Target(
+        torch=Version.parse(request.torch),
+        macos=Version.parse(request.macos),
+        cpu_fallback=request.cpu_fallback,
+    )
+    trace = capture(request, progress=progress, show_output=show_output)
+    compared = precision(request, trace, progress, show_output=show_output)
+    return asked_report(request, trace, target, lists, mac=mac, precision=compared)
+
+
+def asked_report(
+    request: CaptureRequest,
+    trace: Trace,
+    target: Target,
+    lists: OpLists,
+    *,
+    mac: int = 0,
+    precision: tuple[Precision, ...] = (),
+) -> Report:
+    """The ``report`` of a trace that was captured for ``request``, with the flags that ask for it again.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    made = report(trace, target, lists, mac=mac, precision=precision)
+    flags = _flags(request, target) + ([f"--memory={mac}"] if mac else [])
+    return msgspec.structs.replace(made, capture={**made.capture, "flags": flags})
+
+
+def precision(
+    request: CaptureRequest,
+    trace: Trace,
+    progress: Callable[[str], None] | None,
+    *,
+    show_output: bool,
+) -> tuple[Precision, ...]:
+    """The runs beside float64 that the request asks for.
+
+    Raises:
+        OpcheckError: the model is too large for them, or the child process says so.
+    """
+    if not request.precision:
+        return ()
+    from opcheck.numerics.precision.parent import compare  # noqa: PLC0415  (only where it is asked for)
+
+    return compare(request, trace, progress=progress, show_output=show_output)
+
+
+def report(
+    trace: Trace,
+    target: Target,
+    lists: OpLists,
+    *,
+    mac: int = 0,
+    precision: tuple[Precision, ...] = (),
+) -> Report:
+    """Judge a trace and say everything that the rules have to say about it.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    judged = judge_all(trace.calls, target, lists)
+    calls, verdicts = _worth_telling(trace.calls, judged)
+    groups = _groups(calls, verdicts)
+    parts, graph = partition(calls, verdicts)
+    followed = dtype_flow.origins(trace, judged, lists.statements.by_id)
+    audited = Audited(
+        groups=groups,
+        trace=trace,
+        target=target,
+        partition=parts,
+        lists=lists,
+        verdicts=judged,
+        origins=tuple(dtype_flow.worth_telling(followed)),
+        memory=estimate(trace, target, asked=mac),
+        precision=precision,
+    )
+    drawn = tuple(graph_calls(calls, verdicts, groups, graph))
+    return msgspec.structs.replace(assemble(audited), graph=drawn)
+
+
+def assemble(audited: Audited) -> Report:
+    """Everything that the rules have to say about judged calls, with what they are about.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    trace, target, lists = audited.trace, audited.target, audited.lists
+    groups, parts = audited.groups, audited.partition
+    release = lists.release(str(target.torch))
+    return Report(
+        tool=f"opcheck {__version__}",
+        model=trace.model,
+        target={
+            "torch": str(target.torch),
+            "macos": str(target.macos),
+            "cpu_fallback": target.cpu_fallback,
+        },
+        headline=headline(
+            trace, {(group.verdict.status, group.verdict.kind) for group in groups}, target
+        ),
+        totals=totals(
+            (group.op, group.verdict.status, group.verdict.kind, group.count) for group in groups
+        ),
+        groups=groups,
+        findings=_findings(audited),
+        partition=parts,
+        memory=audited.memory,
+        precision=audited.precision,
+        capture={
+            "tracer": trace.tracer,
+            "mode": trace.mode,
+            "optimizer": trace.optimizer,
+            "autocast": trace.autocast,
+            "loss": trace.loss,
+            "inputs": list(trace.inputs),
+            "inputs_note": trace.inputs_note,
+            "complete": trace.complete,
+            "parameters": trace.parameters,
+            "parameter_bytes": trace.parameter_bytes,
+            "installed_torch": trace.installed_torch,
+            "flags": [],
+            "differences": list(trace.differences),
+            "modules_not_called": list(trace.uncalled),
+            "environment": dict(sorted(trace.environment.items())),
+            "packages": dict(sorted(trace.packages.items())),
+        },
+        op_lists={
+            "digest": lists.digest,
+            "torch": release.torch,
+            "wheel": release.wheel,
+            "sha256": release.sha256,
+            "commit": release.commit,
+            "built": release.built.isoformat(),
+        },
+        not_checked=tuple(_not_checked(trace, target)),
+        problems=trace.problems,
+        statements={
+            name: about(lists.statements.by_id[name])
+            for name in _named(groups)
+            if name in lists.statements.by_id
+        },
+    )
+
+
+def _named(groups: Sequence[CallGroup]) -> list[str]:
+    """The ids of the limitations and advisories that some group meets, or may meet."""
+    verdicts = [group.verdict for group in groups]
+    return sorted(
+        {name for verdict in verdicts for name in (*verdict.limitations, *verdict.advisories)}
+    )
+
+
+def _flags(request: CaptureRequest, target: Target) -> list[str]:
+    """The flags of ``opcheck audit`` that ask for this capture again."""
+    flags = [f"--input={text}" for text in request.inputs]
+    flags += [f"--config={name}={json.dumps(value)}" for name, value in request.config.items()]
+    flags += [f"--checkpoint={file}" for file in request.checkpoints]
+    flags += [f"--dtype={request.dtype}"] if request.dtype else []
+    flags += [f"--input-file={file}" for file in request.input_files]
+    flags += [f"--precision={','.join(request.precision)}"] if request.precision else []
+    flags += ["--grad"] if request.grad else []
+    if request.mode != MODES[0]:
+        flags += [f"--mode={request.mode}", f"--optimizer={request.optimizer}"]
+    flags += [f"--autocast={request.autocast}"] if request.autocast else []
+    flags += [f"--tracer={request.tracer}"] if request.tracer != DEFAULT_TRACER else []
+    return flags + (["--fallback"] if target.cpu_fallback else [])
+
+
+def _worth_telling(
+    calls: Sequence[OpCall], verdicts: Sequence[Verdict]
+) -> tuple[tuple[OpCall, ...], tuple[Verdict, ...]]:
+    """All but the moves that work: a model has one for each tensor."""
+    pairs = [
+        (call, verdict)
+        for call, verdict in zip(calls, verdicts, strict=True)
+        if call.phase != "move" or verdict.status != "native"
+    ]
+    return tuple(call for call, _ in pairs), tuple(verdict for _, verdict in pairs)
+
+
+def _groups(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[CallGroup, ...]:
+    """Calls of one overload with one verdict together; the worst first, then by name."""
+    members: dict[tuple[str, Verdict], list[OpCall]] = {}
+    for call, verdict in zip(calls, verdicts, strict=True):
+        members.setdefault((call.op, verdict), []).append(call)
+    groups = [_group(op, verdict, made) for (op, verdict), made in members.items()]
+    return tuple(sorted(groups, key=lambda group: (-outcome(group.verdict).severity, group.op)))
+
+
+def _group(op: str, verdict: Verdict, calls: Sequence[OpCall]) -> CallGroup:
+    phases = {call.phase for call in calls}
+    return CallGroup(
+        op=op,
+        verdict=verdict,
+        count=len(calls),
+        locations=tuple(_places(calls)),
+        dtypes=tuple(
+            sorted({spec.dtype for call in calls for spec in (*call.inputs, *call.outputs)})
+        ),
+        phases=tuple(phase for phase in PHASES if phase in phases),
+        example=example_of(calls, verdict),
+    )
+
+
+def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
+    """The lines in order of first use; the layers of a model that share one are one entry."""
+    modules: dict[tuple[SourceLocation | None, str, str], Counter[str]] = {}
+    for call in calls:
+        key = (call.location, any_layer(call.module), call.phase)
+        modules.setdefault(key, Counter())[call.module] += 1
+    for (location, pattern, phase), names in modules.items():
+        module = next(iter(names)) if len(names) == 1 else pattern
+        yield GroupLocation(location=location, module=module, phase=phase, count=names.total())
+
+
+def _findings(audited: Audited) -> tuple[Finding, ...]:
+    """What every rule finds: errors first, within a severity in the order of the rules."""
+    findings = [finding for rule in RULES for finding in rule.check(audited)]
+    return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def totals(rows: Iterable[tuple[str, str, str | None, int]]) -> dict[str, int]:
+    """Calls by status and kind, and how many calls and overloads there are in all.
+
+    Args:
+        rows: operator, status, kind and how many calls; the same ones may come again.
+    """
+    operators = set()
+    counts: Counter[tuple[str, str | None]] = Counter()
+    for op, status, kind, count in rows:
+        operators.add(op)
+        counts[status, kind] += count
+    by_name = {
+        f"{status}_{kind}" if kind else status: counts[status, kind] for status, kind in OUTCOMES
+    }
+    return {"calls": counts.total(), "operators": len(operators), **by_name}
+
+
+def headline(trace: Trace, outcomes: Collection[tuple[str, str | None]], target: Target) -> str:
+    """What the statuses and kinds of the calls come to on the target: one of HEADLINES."""
+    fails, could_not_tell, only_with_variable, partly, natively = HEADLINES
+    statuses = {status for status, _ in outcomes}
+    raised = any(problem.kind in RAISED_ON_A_MAC for problem in trace.problems)
+    if "unsupported" in statuses or raised:
+        return fails
+    if "unknown" in statuses or not trace.complete or not outcomes:
+        return could_not_tell
+    if ("fallback", "env") in outcomes and not target.cpu_fallback:
+        return only_with_variable
+    return partly if "fallback" in statuses else natively
+
+
+def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
+    yield from _NEVER_CHECKED
+    yield {**TRACERS, **FIXED}.get(trace.tracer, _OF_A_RUN)
+    if trace.mode == "run":
+        yield _OF_THE_MACHINE
+    if trace.mode == "train":
+        yield "steps after the first, and losses other than this one" + (
+            f": {trace.loss}" if trace.loss else ""
+        )
+        # at::isTensorSubclassLike is true under a dispatch mode: FunctionsManual.cpp then writes into no gradient.
+        yield "whether autograd works in place: what is recorded as add can be add_ on a Mac"
+    yield from differing(((call.op, call.phase) for call in trace.calls), target.torch)
+    if _NOT_READ in trace.environment:
+        yield f"anything by {_NOT_READ}, which was set and which no torch release reads"
+    if not trace.complete:
+        yield "everything after the point where the run broke off"
+    installed = trace.installed_torch
+    if installed and Version.parse(installed) != target.torch:
+        yield f"Python code of torch {target.torch}: the model ran on the installed {installed}"

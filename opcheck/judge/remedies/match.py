@@ -1,0 +1,96 @@
+"""A user's own line, rewritten by a remedy: what stands for its names is read off the line."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator
+
+from opcheck.judge.remedies.remedy import Remedy, filled
+
+_PLACE = re.compile(r"\{(\w+)\}")
+_MARK = "OPCHECK_"
+
+
+def rewritten(remedy: Remedy, line: str) -> str:
+    """The line as the remedy would have it; empty where it is not what the remedy is for.
+
+    The remedy's ``before`` is looked for in the line as it stands: the same call with the same arguments, each name
+    in its place standing for whatever is written there.
+    """
+    before, after = _assignment(remedy.before), _assignment(remedy.after)
+    text = textwrap.dedent(line).strip()
+    tree = _parsed(text)
+    if before is None or after is None or tree is None:
+        return ""
+    for node in ast.walk(tree):
+        names: dict[str, str] = {}
+        if not isinstance(node, ast.expr) or not _same(before.value, node, names, text):
+            continue
+        if ast.dump(before.targets[0]) == ast.dump(after.targets[0]):
+            value = ast.get_source_segment(_marked(remedy.after), after.value) or ""
+            found = ast.get_source_segment(text, node) or ""
+            remark = "  #" + remedy.after.partition("  #")[2] if "  #" in remedy.after else ""
+            return text.replace(found, filled(_unmarked(value), names), 1) + remark
+        statement = tree.body[0]
+        if not isinstance(statement, ast.Assign) or statement.value is not node:
+            continue
+        if _same(before.targets[0], statement.targets[0], names, text):
+            return remedy.use(names)
+    return ""
+
+
+def _assignment(pattern: str) -> ast.Assign | None:
+    """``{out} = {a} * {b}`` as a statement in which the places are marked names."""
+    try:
+        body = ast.parse(_marked(pattern)).body
+    except SyntaxError:
+        return None
+    return body[0] if len(body) == 1 and isinstance(body[0], ast.Assign) else None
+
+
+def _marked(pattern: str) -> str:
+    return _PLACE.sub(lambda found: _MARK + found[1], pattern)
+
+
+def _unmarked(text: str) -> str:
+    return re.sub(rf"{_MARK}(\w+)", r"{\1}", text)
+
+
+def _parsed(text: str) -> ast.Module | None:
+    for candidate in (text, f"{text} pass"):
+        try:
+            tree = ast.parse(candidate)
+        except SyntaxError:
+            continue
+        return tree if tree.body else None
+    return None
+
+
+def _same(pattern: ast.AST, node: ast.AST, names: dict[str, str], text: str) -> bool:
+    """Whether the node is what the pattern says; what its places stand for goes into ``names``."""
+    if isinstance(pattern, ast.Name) and pattern.id.startswith(_MARK):
+        name, found = pattern.id.removeprefix(_MARK), ast.get_source_segment(text, node) or ""
+        return bool(found) and names.setdefault(name, found) == found
+    if type(pattern) is not type(node):
+        return False
+    mine, its = list(_fields(pattern)), list(_fields(node))
+    return len(mine) == len(its) and all(
+        _same(one, other, names, text)
+        if isinstance(one, ast.AST) and isinstance(other, ast.AST)
+        else one == other
+        for one, other in zip(mine, its, strict=True)
+    )
+
+
+def _fields(node: ast.AST) -> Iterator[object]:
+    """What a node holds, in order; how a name is used (ctx) does not matter."""
+    for name, value in ast.iter_fields(node):
+        if name in {"ctx", "type_comment", "kind"}:
+            continue
+        if isinstance(value, list):
+            yield len(value)
+            yield from value
+        else:
+            yield value

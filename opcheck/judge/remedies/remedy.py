@@ -1,0 +1,110 @@
+"""What a remedy is, and its code as a user would write it.  Imports no torch."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from opcheck.common.versions import Target, Version
+from opcheck.model.records import Record
+
+#: The targets on which every remedy is held against the simulated Mac: (torch, macOS).
+TESTED = (("2.1", "13.0"), ("2.4", "13.0"), ("2.4", "14.0"), ("2.13", "15.0"), ("2.15", "15.0"))
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+class Remedy(Record, frozen=True, kw_only=True):
+    """One way out."""
+
+    id: str
+    title: str
+    #: what it is a way out of: an operator (``aten::polar``), or trait/how of an origin (``float64/numpy``)
+    kinds: tuple[str, ...]
+    #: what stands in the program before, and instead; ``{x}`` is the user's own name.
+    before: str
+    after: str
+    #: module of this room and the functions that ``after`` calls, in the order of their definition; none: a pattern.
+    module: str = ""
+    functions: tuple[str, ...] = ()
+    #: relative error of norms within which it equals ``before``; 0: the same numbers.
+    tolerance: float = 0.0
+    #: of its gradient; None: it has none, or none that means anything.
+    gradient: float | None = None
+    #: what else a user should know
+    remark: str = ""
+    #: the tested targets on which each of its calls is native.
+    targets: tuple[tuple[str, str], ...] = TESTED
+
+    def offered(self, target: Target) -> bool:
+        """Whether it was found native on a target that is no newer than this one."""
+        return any(
+            Version.parse(torch) <= target.torch and Version.parse(macos) <= target.macos
+            for torch, macos in self.targets
+        )
+
+    def use(self, names: Mapping[str, str] | None = None) -> str:
+        """The line that is written instead, with the user's own names."""
+        return filled(self.after, names or {})
+
+    def code(self, names: Mapping[str, str] | None = None) -> str:
+        """Everything that is written instead: the functions' source, and the line that calls them."""
+        parts = [source(self.module, name) for name in self.functions]
+        text = "\n\n\n".join((*parts, self.use(names)))
+        imports = [line for word, line in _IMPORTS if re.search(word, text)] if parts else []
+        return "\n".join(imports) + ("\n\n\n" if imports else "") + text
+
+    @property
+    def page(self) -> str:
+        """Its page in ``opcheck explain``."""
+        offered = ", ".join(f"torch {torch} on macOS {macos}" for torch, macos in self.targets)
+        same = (
+            f"within a relative error of {self.tolerance:g}" if self.tolerance else "no difference"
+        )
+        gradient = f", gradients within {self.gradient:g}" if self.gradient is not None else ""
+        proof = (
+            f"Held against the original on the CPU, over random shapes and numbers: {same}{gradient}. "
+            f"On the simulated Mac every call of it is native for {offered}. Nothing was tried on a Mac."
+        )
+        remark = f"\n\n{self.remark}" if self.remark else ""
+        return (
+            f"**For.** {', '.join(self.kinds)}\n\n**Before.**\n\n```python\n{filled(self.before, {})}\n```"
+            f"\n\n**After.**\n\n```python\n{self.code()}\n```\n\n**Evidence.** {proof}{remark}\n"
+        )
+
+
+#: What a remedy's text needs to be imported.
+_IMPORTS = (
+    (r"\bmath\.", "import math"),
+    (r"\bCallable\b", "from collections.abc import Callable"),
+    (r"\bAny\b", "from typing import Any"),
+    (r"\btorch\.", "import torch"),
+    (r"(?<!torch\.)\bnn\.", "from torch import nn"),
+)
+
+
+def filled(pattern: str, names: Mapping[str, str]) -> str:
+    """The pattern with names in its places; one that is not given stands for itself."""
+    return _PLACE.sub(lambda found: names.get(found[1], found[1]), pattern)
+
+
+@cache
+def _tree(module: str) -> tuple[str, ast.Module]:
+    text = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+    return text, ast.parse(text)
+
+
+def source(module: str, name: str) -> str:
+    """The text of a function or class of a module of this room.
+
+    Raises:
+        KeyError: it has none of that name.
+    """
+    text, tree = _tree(module)
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
+            return ast.get_source_segment(text, node) or ""
+    raise KeyError(name)

@@ -1,0 +1,130 @@
+"""How a dtype comes into a program, in words, and the pattern that takes it out again at its origin."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Collection
+from typing import NamedTuple
+
+from opcheck.judge.dtype_flow import Origin
+
+
+class How(NamedTuple):
+    """One way for a dtype to begin."""
+
+    #: as the finding says it; ``{api}``, ``{dtype}`` and ``{names}`` are put in
+    text: str
+    #: the call of the origin's line, rewritten; ``{x}`` stands for it as it is written.  Empty: no pattern fits.
+    rewrite: str = "{x}.to({instead})"
+
+
+HOWS: dict[str, How] = {
+    "numpy": How("{api} takes the {dtype} of a NumPy array"),
+    "numpy_scalar": How("{api} takes the {dtype} of a NumPy number"),
+    "default_dtype": How("{api} makes the default dtype, which was set to {dtype}"),
+    "default_dtype_set": How("torch.set_default_dtype makes {dtype} the default", rewrite=""),
+    "dtype_given": How("{api} is asked for {dtype}"),
+    "cast": How("{api} makes it {dtype}"),
+    "module_cast": How("{api} casts a whole module to {dtype}"),
+    "python_complex": How("{api} meets a complex number of Python"),
+    "promotion": How("{api} promotes to {dtype}"),
+    "complex_made": How("{api} makes a complex tensor of real ones", rewrite=""),
+    "fft": How("{api} makes a spectrum", rewrite=""),
+    "eigenvalues": How("{api} gives complex results for real matrices", rewrite=""),
+    "file": How("{api} reads {dtype} from a file"),
+    "flag": How("the audit was asked for it (--dtype)", rewrite=""),
+    "input": How("the input is given so", rewrite=""),
+    "moved": How("it is {dtype} when it is moved to mps", rewrite=""),
+    "before": How(
+        "it is {dtype} when it is first used; where it was made was not seen", rewrite=""
+    ),
+}
+
+#: What every release of MPS takes instead.
+INSTEAD = {
+    "float64": "float32",
+    "complex128": "complex64",
+    "complex32": "complex64",
+    "uint16": "int32",
+    "uint32": "int64",
+    "uint64": "int64",
+}
+
+
+def said(origin: Origin) -> str:
+    """The origin in words."""
+    return HOWS[origin.how].text.format(api=_short(origin.api), dtype=origin.dtype)
+
+
+def rewritten(origin: Origin) -> str:
+    """The origin's own line with a cast put in; empty where the line does not show the call alone."""
+    pattern = HOWS[origin.how].rewrite
+    instead = INSTEAD.get(origin.dtype)
+    if not pattern or instead is None or origin.location is None:
+        return ""
+    pair = _call_in(origin.location.text, _names(origin))
+    if pair is None:
+        return ""
+    line, call = pair
+    if origin.how in {"cast", "dtype_given"}:
+        return _other_dtype(line, call, origin.dtype, instead)
+    text = ast.get_source_segment(line, call) or ""
+    return line.replace(text, pattern.format(x=text, instead=f"torch.{instead}"), 1)
+
+
+#: Operators that a program calls by another name.
+_CALLED = {"_to_copy": "a move or a cast", "_fft_r2c": "a transform", "_fft_c2c": "a transform"}
+
+
+def _short(api: str) -> str:
+    """``aten::arange.start_step`` as ``arange``: what the line has of it."""
+    if "::" not in api:
+        return api
+    name = api.removeprefix("aten::").partition(".")[0]
+    return _CALLED.get(name, name.lstrip("_"))
+
+
+def _names(origin: Origin) -> frozenset[str]:
+    """How the line can spell the call that makes the dtype."""
+    if origin.how == "cast":
+        return _CASTS
+    return frozenset({_short(origin.api).rpartition(".")[2]})
+
+
+_CASTS = frozenset({"to", "type", "double", "cdouble"})
+
+
+def _call_in(text: str, names: Collection[str]) -> tuple[str, ast.Call] | None:
+    """The only call of these names on a line, and the line as far as it parses alone."""
+    line = textwrap.dedent(text).strip()
+    for candidate in (line, f"{line} pass", line.rstrip(",")):
+        try:
+            tree = ast.parse(candidate)
+        except SyntaxError:
+            continue
+        calls = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and _called(node.func) in names
+        ]
+        return (candidate.removesuffix(" pass"), calls[0]) if len(calls) == 1 else None
+    return None
+
+
+def _called(func: ast.expr) -> str:
+    if isinstance(func, ast.Attribute):
+        return func.attr
+    return func.id if isinstance(func, ast.Name) else ""
+
+
+def _other_dtype(line: str, call: ast.Call, dtype: str, instead: str) -> str:
+    """The line with another dtype where it names the one; ``.double()`` as ``.float()``."""
+    if _called(call.func) == "double" and not call.args and not call.keywords:
+        return line.replace(".double()", ".float()", 1)
+    names = {dtype, "double" if dtype == "float64" else dtype}
+    for node in ast.walk(call):
+        text = ast.get_source_segment(line, node) if isinstance(node, ast.expr) else None
+        if isinstance(node, ast.Attribute) and node.attr in names and text:
+            return line.replace(text, f"{text.rpartition('.')[0]}.{instead}", 1)
+    return ""

@@ -1,0 +1,66 @@
+"""OC101: a call that raises on the Mac, whatever is set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from opcheck.common.versions import Version
+from opcheck.judge.rules.oc105_unsupported_dtype import refused_dtype
+from opcheck.judge.rules.rule import Audited, AuditRule, about, sentences, upgrade
+from opcheck.model.records import CallGroup, Finding
+
+#: What to do about a refusal, by its limitation's id.
+_NEXT = {
+    "device_mismatch": "move every tensor of the call to one device: .to('mps')",
+    "indices_on_mps": "move them to the CPU: .cpu()",
+    # What logs and observed runs add (opcheck/device/observe/log_report.py).
+    "cuda_required": "choose the device at run time; `opcheck scan PATH` lists every line that asks for CUDA",
+    "out_of_memory": "make it smaller: a smaller batch or dtype, fewer tensors alive; opcheck audit --memory estimates",
+    "process_aborted": "opcheck run on that Mac names the call; the text is Apple's, and no exception can be caught",
+    "gpu_error": "run it in smaller pieces; what ran after this error may hold anything",
+    "shader_refused": "leave that function out of torch.compile; opcheck compile --check-metal finds such kernels",
+    "setting_refused": "correct the variable: opcheck doctor says what it takes",
+}
+_DENSE = "make it dense: .to_dense(), before it is moved to mps"
+#: the dispatch key of a sparse tensor, in the dispatcher's error
+_SPARSE = re.compile(r"from the '(Sparse\w*MPS)' backend")
+_ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each group of calls that raise, refusals by a kernel apart."""
+    for group in audited.groups:
+        raises = group.verdict.status == "unsupported" and audited.decided_by(group) is None
+        if raises and not refused_dtype(audited, group):
+            yield about(group, "OC101", "error", hint=_hint(audited, group))
+
+
+def _hint(audited: Audited, group: CallGroup) -> str:
+    sparse = _SPARSE.search(group.verdict.prints)
+    if sparse:
+        return sentences(_sparse_kernel(audited, group, sparse[1]), _DENSE)
+    refusal = next(iter(audited.refusals(group)), None)
+    if refusal is None:
+        return sentences(upgrade(audited, group), _ON_THE_CPU)
+    # Another release's kernel may refuse as well: that it is registered promises nothing.
+    return _NEXT.get(refusal, _ON_THE_CPU)
+
+
+def _sparse_kernel(audited: Audited, group: CallGroup, key: str) -> str:
+    """Which newer release has a kernel for sparse tensors."""
+    op = group.verdict.named or group.op
+    lines = sorted(Version.parse(release.line) for release in audited.lists.releases)
+    has = [
+        line
+        for line in lines
+        if line > audited.target.torch and audited.lists.registration(op, str(line), key)
+    ]
+    return f"torch {has[0]} has a {key} kernel for it" if has else ""
+
+
+RULE = AuditRule(
+    id="OC101",
+    severity="error",
+    check=check,
+)

@@ -1,0 +1,34 @@
+"""OC102: a call that runs only with PYTORCH_ENABLE_MPS_FALLBACK=1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.judge.rules.remediation import of_operator
+from opcheck.judge.rules.rule import Audited, AuditRule, about, first_text, sentences, upgrade
+from opcheck.model.records import Finding
+
+_SET_IT = "set the variable before torch is imported: PYTORCH_ENABLE_MPS_FALLBACK=1 python ..."
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each such group: an error unless the target sets the variable."""
+    is_set = audited.target.cpu_fallback
+    for group in audited.groups:
+        if (group.verdict.status, group.verdict.kind) == ("fallback", "env"):
+            way = of_operator(group.op, audited.target, first_text(group))
+            yield about(
+                group,
+                "OC102",
+                "warning" if is_set else "error",
+                hint=sentences("" if is_set else _SET_IT, upgrade(audited, group), way.hint)
+                or "no release in the op lists has an MPS kernel for it",
+                remedy=way.line,
+            )
+
+
+RULE = AuditRule(
+    id="OC102",
+    severity="error",
+    check=check,
+)

@@ -1,0 +1,29 @@
+"""OC103: a call that runs on the CPU whether or not the variable is set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.judge.rules.rule import Audited, AuditRule, about, sentences, upgrade
+from opcheck.model.records import Finding
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each group that always leaves for the CPU, by its registration."""
+    for group in audited.groups:
+        if (group.verdict.status, group.verdict.kind) == ("fallback", "always"):
+            yield about(
+                group,
+                "OC103",
+                "warning",
+                hint=sentences(
+                    upgrade(audited, group), "it works, slower: each call copies there and back"
+                ),
+            )
+
+
+RULE = AuditRule(
+    id="OC103",
+    severity="warning",
+    check=check,
+)

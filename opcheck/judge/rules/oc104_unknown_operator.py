@@ -1,0 +1,45 @@
+"""OC104: an operator of which the lists say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.common.versions import Version
+from opcheck.judge.rules.oc122_composite_not_followed import not_followed
+from opcheck.judge.rules.rule import Audited, AuditRule, about, sentences
+from opcheck.model.records import CallGroup, Finding
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each unknown group, composites that were not followed apart."""
+    for group in audited.groups:
+        if group.verdict.status == "unknown" and not not_followed(group.verdict):
+            yield about(group, "OC104", "warning", hint=_hint(audited, group))
+
+
+def _hint(audited: Audited, group: CallGroup) -> str:
+    op = group.verdict.named or group.op
+    if group.verdict.because.startswith("an input is "):
+        # That a release has a kernel for dense tensors promises nothing for its layout.
+        return (
+            "make its inputs dense: .to_dense(); or run it on the CPU: move its inputs with .cpu()"
+        )
+    if not op.startswith("aten::"):
+        return "register an MPS kernel for it, or run it on the CPU: move its inputs with .cpu()"
+    lines = sorted(Version.parse(release.line) for release in audited.lists.releases)
+    has = [str(line) for line in lines if _describes(audited, op, str(line))]
+    return sentences(
+        f"torch {', '.join(has)} has it" if has else "no release in the op lists has it",
+        "run it on the CPU: move its inputs with .cpu()",
+    )
+
+
+def _describes(audited: Audited, op: str, line: str) -> bool:
+    return audited.lists.resolve(op, line).status != "unknown"
+
+
+RULE = AuditRule(
+    id="OC104",
+    severity="warning",
+    check=check,
+)

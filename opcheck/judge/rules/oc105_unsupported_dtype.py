@@ -1,0 +1,78 @@
+"""OC105: a dtype that MPS, or the kernel, refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from opcheck.common.text import plural
+from opcheck.judge.rules.rule import Audited, AuditRule, about
+from opcheck.model.records import CallGroup, Finding
+
+#: What to cast to instead, where there is one answer.
+_INSTEAD = {"float64": "float32", "complex128": "complex64", "bfloat16": "float16"}
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each dtype refusal: it meets every operator that the dtype flows through."""
+    refused: dict[str, list[CallGroup]] = {}
+    texts = _told_by_origin(audited)
+    for group in audited.groups:
+        name = refused_dtype(audited, group)
+        if name and name not in texts:
+            refused.setdefault(name, []).append(group)
+    for groups in refused.values():
+        first = about(groups[0], "OC105", "error", hint=_hint(audited, groups))
+        if len(groups) == 1:
+            yield first
+            continue
+        calls = sum(group.count for group in groups)
+        yield msgspec.structs.replace(
+            first,
+            message=f"{plural(calls, 'call')} of {plural(len(groups), 'operator')}: "
+            f"{groups[0].verdict.because}",
+            op="",
+            locations=tuple(place for group in groups for place in group.locations),
+            count=calls,
+        )
+
+
+def _told_by_origin(audited: Audited) -> frozenset[str]:
+    """The limitations that a finding at the dtype's origin speaks of (OC140 to OC142)."""
+    return frozenset(
+        entry.detail
+        for origin in audited.origins
+        for index in origin.failing
+        for entry in audited.verdicts[index].evidence
+        if entry.kind == "limitation"
+    )
+
+
+def refused_dtype(audited: Audited, group: CallGroup) -> str:
+    """The id of the limitation for whose dtype the group raises; empty where it does not."""
+    if group.verdict.status != "unsupported":
+        return ""
+    statement = audited.decided_by(group)
+    if statement is None:
+        # A refusal of the capture: its id alone says that it is about a dtype.
+        texts = (name for name in audited.refusals(group) if name.startswith("dtype-"))
+        return next(texts, "")
+    of_dtype = statement.id.startswith("dtype-") or (statement.dtypes and not statement.condition)
+    return statement.id if of_dtype else ""
+
+
+def _hint(audited: Audited, groups: Sequence[CallGroup]) -> str:
+    statement = audited.decided_by(groups[0])
+    if statement is not None and statement.way_out and not statement.id.startswith("dtype-"):
+        return statement.way_out.rstrip(".")
+    dtypes = sorted({name for group in groups for name in group.dtypes})
+    casts = [f"{name} -> {_INSTEAD[name]}" for name in dtypes if name in _INSTEAD]
+    return "cast before the move to MPS" + (f": {', '.join(casts)}" if casts else "")
+
+
+RULE = AuditRule(
+    id="OC105",
+    severity="error",
+    check=check,
+)

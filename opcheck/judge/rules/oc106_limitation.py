@@ -1,0 +1,32 @@
+"""OC106: a registered kernel that refuses a call for its shape, an argument or the macOS version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.judge.rules.oc105_unsupported_dtype import refused_dtype
+from opcheck.judge.rules.remediation import of_operator
+from opcheck.judge.rules.rule import Audited, AuditRule, about, first_text, sentences
+from opcheck.model.records import Finding
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each group that a curated statement decides, dtype refusals apart."""
+    for group in audited.groups:
+        if group.verdict.status != "unsupported" or refused_dtype(audited, group):
+            continue
+        statement = audited.decided_by(group)
+        if statement is not None:
+            ends = "the process ends, no exception is raised" * (statement.effect == "aborts")
+            way = of_operator(group.op, audited.target, first_text(group))
+            hint = sentences(ends, statement.way_out.rstrip("."), way.hint, *statement.links)
+            yield about(group, "OC106", "error", hint=hint or _ON_THE_CPU, remedy=way.line)
+
+
+_ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
+
+RULE = AuditRule(
+    id="OC106",
+    severity="error",
+    check=check,
+)

@@ -1,0 +1,26 @@
+"""OC108: a kernel that computes in a narrower dtype, or warns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.judge.rules.rule import Audited, AuditRule, of_statement
+from opcheck.model.records import Finding
+
+#: A limitation with a wrong result is as grave: it is said here where it is not an advisory.
+_EFFECTS = {"narrows": "warning", "wrong_result": "warning", "warns": "note"}
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each limitation that calls meet for certain and run with all the same."""
+    for statement, groups in audited.of_statements("limitation", _EFFECTS):
+        running = [group for group in groups if group.verdict.status != "unsupported"]
+        if running:
+            yield of_statement(statement, running, "OC108", _EFFECTS[statement.effect])
+
+
+RULE = AuditRule(
+    id="OC108",
+    severity="warning",
+    check=check,
+)

@@ -1,0 +1,35 @@
+"""OC110: what the CPU fallbacks of one run copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.common.text import filesize, plural
+from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.model.records import Finding
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding with the totals, if anything is copied."""
+    moved = audited.partition
+    if not moved.transfers_to_cpu + moved.transfers_to_mps:
+        return
+    regions = [region for region in moved.regions if region.side == "cpu"]
+    yield Finding(
+        rule="OC110",
+        severity="note",
+        message=f"the CPU fallbacks make {plural(moved.transfers_to_cpu, 'copy')} to the CPU "
+        f"({filesize(moved.bytes_to_cpu)}) and {moved.transfers_to_mps:,} back "
+        f"({filesize(moved.bytes_to_mps)})"
+        + (f" in {plural(len(regions), 'region')}" if regions else ""),
+        hint="fallback calls in a row share no copies: "
+        "one .cpu() before them and one .to('mps') after copies less",
+        count=sum(region.calls for region in regions),
+    )
+
+
+RULE = AuditRule(
+    id="OC110",
+    severity="note",
+    check=check,
+)

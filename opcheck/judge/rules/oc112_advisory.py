@@ -1,0 +1,39 @@
+"""OC112: a call that meets a known wrong result or crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.common.text import plural
+from opcheck.judge.rules.rule import Audited, AuditRule, of_statement
+from opcheck.model.records import Finding
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each advisory met for certain; one note for those that may be met."""
+    certain: set[str] = set()
+    for statement, groups in audited.of_statements("advisory", _EFFECTS):
+        certain.add(statement.id)
+        running = [group for group in groups if audited.decided_by(group) != statement]
+        if running:
+            yield of_statement(statement, running, "OC112", "warning")
+    perhaps = [group for group in audited.groups if {*group.verdict.advisories} - certain]
+    names = sorted({name for group in perhaps for name in group.verdict.advisories} - certain)
+    if names:
+        yield Finding(
+            rule="OC112",
+            severity="note",
+            message=f"{plural(len(names), 'advisory')} may concern calls of this "
+            f"run, which do not tell: {', '.join(names)}",
+            hint="the report's statements say when each holds",
+            count=sum(group.count for group in perhaps),
+        )
+
+
+_EFFECTS = ("aborts", "raises", "falls_back", "wrong_result", "narrows", "warns")
+
+RULE = AuditRule(
+    id="OC112",
+    severity="warning",
+    check=check,
+)

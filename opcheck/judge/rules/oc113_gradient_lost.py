@@ -1,0 +1,42 @@
+"""OC113: backward goes through an operator that has no derivative on the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.judge.rules.rule import Audited, AuditRule, sentences, upgrade
+from opcheck.model.records import Finding, GroupLocation
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each such operator."""
+    lost = [one for one in audited.trace.problems if one.kind == "gradient_lost"]
+    for op in dict.fromkeys(problem.op for problem in lost):
+        members = [problem for problem in lost if problem.op == op]
+        group = next((group for group in audited.groups if group.op == op), None)
+        yield Finding(
+            rule="OC113",
+            severity="warning",
+            message=f"{op}: no gradient passes back through it on MPS, and nothing is raised: "
+            "what it was computed from is not trained by it",
+            hint=sentences(
+                upgrade(audited, group) if group and op.startswith("aten::") else "",
+                "run it on the CPU, where it has a derivative: f(x.cpu()).to('mps')"
+                if op.startswith("aten::")
+                else "give it a derivative: torch.library.register_autograd",
+            ),
+            op=op,
+            prints=members[0].message,
+            locations=tuple(
+                GroupLocation(location=problem.location, module=problem.module, count=1)
+                for problem in members
+            ),
+            count=group.count if group else len(members),
+        )
+
+
+RULE = AuditRule(
+    id="OC113",
+    severity="warning",
+    check=check,
+)

@@ -1,0 +1,96 @@
+"""OC120: the captured run is not the whole truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.model.records import OWN_LIMITS, RAISED_ON_A_MAC, Finding, GroupLocation, Problem
+
+_NEXT = {
+    "too_many_calls": "give it less to do: smaller inputs with --input, fewer steps with --config",
+    "memory": "give it more of this machine with --memory-limit, or smaller inputs with --input",
+    "timeout": "give it more time with --timeout, or smaller inputs with --input",
+    "model_raised": "give inputs that the model takes with --input, settings with --config",
+    "nothing_to_train": "audit it without --mode train, or name a model whose weights are trained",
+    "program_exited": "what it lacks may be an argument: those behind the program's name are its own",
+    "nothing_on_mps": "look at the device that the program chooses, and that the model and its inputs are moved "
+    'there: .to("mps")',
+    "eager": "the operators were judged, not what the compiler makes of them",
+    "guess": "check that these lead down the way that your data takes",
+    "value_check": "nothing to do if your data passes the check",
+}
+
+_OF_OTHER_RULES = frozenset(
+    {"gradient_lost", "module_not_called", "refused", *OWN_LIMITS, *RAISED_ON_A_MAC}
+)
+
+#: the run goes on after these
+_ENDS_NOTHING = frozenset({"gradient_lost", "guess", "module_not_called", "value_check"})
+
+#: how severe a guess is, and what rests on it.
+_GUESSES = {
+    "guess": ("warning", "the way and the shapes from there rest on it"),
+    "value_check": ("note", "the lines only check them, and go no other way"),
+}
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each problem, one for all guesses of an operator; an incomplete trace gets one in any case."""
+    trace = audited.trace
+    severity = "warning" if trace.complete else "error"
+    problems = [problem for problem in trace.problems if problem.kind not in _OF_OTHER_RULES]
+    for problem in problems:
+        if problem.kind not in _GUESSES:
+            yield Finding(
+                rule="OC120",
+                severity="warning" if problem.kind == "eager" else severity,
+                message=problem.message,
+                hint=_NEXT.get(problem.kind, "what follows this point was not judged"),
+                locations=place_of(problem),
+            )
+    yield from _guesses(problems)
+    if not trace.complete and all(one.kind in _ENDS_NOTHING for one in trace.problems):
+        yield Finding(
+            rule="OC120",
+            severity=severity,
+            message="the run did not come to its end",
+            hint="what follows the last call was not judged",
+        )
+
+
+def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
+    """One finding for each operator that asked: a guess leads the run on and is no error."""
+    asked: dict[tuple[str, str], list[Problem]] = {}
+    for problem in problems:
+        if problem.kind in _GUESSES:
+            asked.setdefault((problem.kind, problem.op), []).append(problem)
+    for (kind, op), members in asked.items():
+        severity, rests = _GUESSES[kind]
+        answers = ", or ".join(dict.fromkeys(problem.answered for problem in members))
+        times = sum(problem.count for problem in members)
+        yield Finding(
+            rule="OC120",
+            severity=severity,
+            message=f"{op} asked for values that a run on shapes does not have"
+            + (f" ({times:,} times)" if times > 1 else "")
+            + f", and was answered {answers}: {rests}",
+            hint=_NEXT[kind],
+            op=op,
+            locations=tuple(place for problem in members for place in place_of(problem)),
+            count=times,
+        )
+
+
+def place_of(problem: Problem) -> tuple[GroupLocation, ...]:
+    """Where a problem arose, as a finding has it."""
+    if problem.location is None and not problem.module:
+        return ()
+    return (GroupLocation(location=problem.location, module=problem.module, count=problem.count),)
+
+
+RULE = AuditRule(
+    id="OC120",
+    severity="error",
+    check=check,
+)

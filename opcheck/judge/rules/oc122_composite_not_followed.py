@@ -1,0 +1,35 @@
+"""OC122: a composite whose body the capture did not look into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.judge.judge import NOT_FOLLOWED
+from opcheck.judge.rules.rule import Audited, AuditRule, about
+from opcheck.model.records import Finding, Verdict
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each such group."""
+    for group in audited.groups:
+        if not_followed(group.verdict):
+            yield about(
+                group,
+                "OC122",
+                "warning",
+                hint="capture with --tracer dispatch, which follows composites",
+            )
+
+
+def not_followed(verdict: Verdict) -> bool:
+    """Whether the verdict is unknown for want of a look into a composite's body."""
+    return verdict.status == "unknown" and any(
+        entry.detail == NOT_FOLLOWED for entry in verdict.evidence
+    )
+
+
+RULE = AuditRule(
+    id="OC122",
+    severity="warning",
+    check=check,
+)

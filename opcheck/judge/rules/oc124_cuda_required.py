@@ -1,0 +1,41 @@
+"""OC124: the program asks for CUDA, a package of its world or a later torch, which the Mac does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.data import messages
+from opcheck.data.packages import packages
+from opcheck.judge.rules.oc120_capture_incomplete import place_of
+from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.model.records import Finding
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for the exception that ended the program: a Mac raises the same."""
+    for problem in audited.trace.problems:
+        if problem.kind in {"needs_cuda", "needs_newer_torch", "needs_package"}:
+            yield Finding(
+                rule="OC124",
+                severity="error",
+                message=problem.message,
+                hint=_hint(problem.kind, problem.message, problem.answered),
+                prints=problem.answered if problem.kind == "needs_cuda" else "",
+                locations=place_of(problem),
+            )
+
+
+def _hint(kind: str, message: str, answered: str) -> str:
+    if kind == "needs_cuda":
+        return messages.without_cuda(message)
+    if kind == "needs_newer_torch":
+        return f"use a release that has {answered}, or ask hasattr() for it first"
+    package = packages().by_name.get(answered)
+    return f"instead: {package.instead}" if package else "leave the import out on a Mac"
+
+
+RULE = AuditRule(
+    id="OC124",
+    severity="error",
+    check=check,
+)

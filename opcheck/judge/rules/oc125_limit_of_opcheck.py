@@ -1,0 +1,31 @@
+"""OC125: opcheck itself could not follow the program; the program need not be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.judge.rules.oc120_capture_incomplete import place_of
+from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.model.records import OWN_LIMITS, Finding
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for each place where opcheck gave up."""
+    for problem in audited.trace.problems:
+        if problem.kind in OWN_LIMITS:
+            yield Finding(
+                rule="OC125",
+                severity="error",
+                message=problem.message,
+                hint="this says nothing about a Mac; what follows this point was not judged: leave the call "
+                "out, or report it to opcheck with the traceback",
+                op=problem.op,
+                locations=place_of(problem),
+            )
+
+
+RULE = AuditRule(
+    id="OC125",
+    severity="error",
+    check=check,
+)

@@ -1,0 +1,31 @@
+"""OC126: PyTorch refuses what the program does with the device, before it calls an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.data import messages
+from opcheck.judge.rules.oc120_capture_incomplete import place_of
+from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.model.records import Finding
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding for the exception that ended the program: a Mac raises the same."""
+    for problem in audited.trace.problems:
+        if problem.kind == "refused_on_mps":
+            yield Finding(
+                rule="OC126",
+                severity="error",
+                message=problem.message,
+                hint=messages.refused_on_mps(problem.answered),
+                prints=problem.answered,
+                locations=place_of(problem),
+            )
+
+
+RULE = AuditRule(
+    id="OC126",
+    severity="error",
+    check=check,
+)

@@ -1,0 +1,51 @@
+"""OC130: the run takes more memory than the GPU of a Mac gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.common.text import filesize
+from opcheck.judge.memory.macs import asked, smallest
+from opcheck.judge.rules.rule import Audited, AuditRule, sentences
+from opcheck.model.records import Finding, MacFit, Memory
+
+
+def check(audited: Audited) -> Iterator[Finding]:
+    """One finding: about the Mac that was asked about, or where no Mac is large enough."""
+    memory = audited.memory
+    if memory is None:
+        return
+    mac = asked(memory)
+    if mac is None and smallest(memory, "fits", "pressure") is None:
+        mac = memory.macs[-1]
+    if mac is not None and mac.state != "fits":
+        yield _finding(memory, mac)
+
+
+def _finding(memory: Memory, mac: MacFit) -> Finding:
+    raises = mac.state == "raises"
+    if not raises:
+        why = f"Metal recommends {filesize(mac.working_set)}: it may swap and slow down"
+    elif mac.prints.startswith("Invalid buffer"):
+        why = "a tensor takes more than one buffer may"
+    else:
+        why = f"PyTorch raises above {filesize(mac.limit)}"
+    enough = smallest(memory, "fits")
+    return Finding(
+        rule="OC130",
+        severity="error" if raises else "warning",
+        message=f"an estimated {filesize(memory.peak.total)} on a Mac of {mac.memory} GB: {why}",
+        hint=sentences(
+            *memory.advice,
+            f"a Mac of {enough.memory} GB would do" if enough else "no Mac up to 128 GB would do",
+        ),
+        prints=mac.prints,
+        locations=(mac.place,) if mac.place else (),
+    )
+
+
+RULE = AuditRule(
+    id="OC130",
+    severity="error",
+    check=check,
+)

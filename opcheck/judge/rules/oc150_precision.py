@@ -1,0 +1,51 @@
+"""OC150: a call loses digits that float64 keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.judge.remedies import for_kind
+from opcheck.judge.rules.rule import Audited, AuditRule
+from opcheck.model.records import Finding
+
+
+def _check(audited: Audited) -> Iterator[Finding]:
+    for run in audited.precision:
+        if run.divergence is not None:
+            line = run.divergence
+            yield Finding(
+                rule="OC150",
+                severity="warning",
+                message=f"{line.op}: in {run.dtype} it loses digits by itself: relative error "
+                f"{line.local:.1e}, from inputs that are off by {line.inherited:.1e}",
+                hint=_way_out(line.op, audited),
+                op=line.op,
+                locations=(line.place,),
+            )
+        for event in run.events:
+            if event.kind != "flips":
+                yield Finding(
+                    rule="OC150",
+                    severity="warning",
+                    message=f"{event.op}: {event.kind} in {run.dtype}, in {event.elements:,} of "
+                    f"{event.of:,} elements",
+                    hint="scale what comes in, or keep this part in float32",
+                    op=event.op,
+                    locations=(event.place,),
+                )
+
+
+def _way_out(op: str, audited: Audited) -> str:
+    """The page of the remedy for the operator, where there is one."""
+    remedy = for_kind(op.partition(".")[0], audited.target)
+    other = f"another way (opcheck explain {remedy.id})" if remedy else "another way"
+    return (
+        f"compute this part {other}, or keep it on the CPU in float64 (opcheck explain keep_on_cpu)"
+    )
+
+
+RULE = AuditRule(
+    id="OC150",
+    severity="warning",
+    check=_check,
+)

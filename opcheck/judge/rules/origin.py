@@ -1,0 +1,136 @@
+"""The findings about origins of dtypes: one an origin, whichever of its calls fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from opcheck.common.text import plural
+from opcheck.judge import dtype_flow, upgrade
+from opcheck.judge.rules import dtype_origins
+from opcheck.judge.rules.remediation import WayOut, way_out
+from opcheck.judge.rules.rule import Audited, sentences
+from opcheck.model.records import Finding, GroupLocation, OpCall, Verdict
+from opcheck.model.tracked_dtypes import BY_NAME
+
+_NO_HELP = "PYTORCH_ENABLE_MPS_FALLBACK=1 does not help: it is for operators without a kernel"
+
+
+def findings(audited: Audited, rule: str, traits: Collection[str]) -> Iterator[Finding]:
+    """One finding for each origin of these traits that meets a call which fails or narrows."""
+    for origin in audited.origins:
+        if origin.trait in traits:
+            yield _finding(audited, rule, origin)
+
+
+def _finding(audited: Audited, rule: str, origin: dtype_flow.Origin) -> Finding:
+    first = audited.trace.calls[origin.failing[0]]
+    verdict = audited.verdicts[origin.failing[0]]
+    way = _way_out(audited, origin, first)
+    hint = sentences(
+        _cast(origin),
+        way.hint,
+        _upgrade(audited, origin),
+        _NO_HELP if origin.effect == "raises" and origin.certain else "",
+    )
+    return Finding(
+        rule=rule,
+        severity="error" if origin.effect == "raises" and origin.certain else "warning",
+        message=f"{origin.dtype} begins here: {dtype_origins.said(origin)}{_names(origin)}; "
+        f"{_what_fails(origin, first)}",
+        hint=hint,
+        op=first.op,
+        prints=verdict.prints or _would_print(audited, verdict, origin),
+        locations=_places(origin, first),
+        count=max(1, origin.calls),
+        remedy=dtype_origins.rewritten(origin) or way.line,
+    )
+
+
+def _way_out(audited: Audited, origin: dtype_flow.Origin, first: OpCall) -> WayOut:
+    """The tested remedy: for how it began, or for the call that fails."""
+    base = first.op.removeprefix("aten::").partition(".")[0]
+    api = origin.api.rpartition(".")[2] if "::" not in origin.api else origin.api.partition(".")[0]
+    made = api if "::" in api else f"aten::{api}"
+    kinds = [f"{origin.dtype}/{origin.how}"]
+    if origin.trait == "complex":
+        kinds += [f"complex/{base.removesuffix('_')}", made, f"complex/{origin.how}"]
+    kinds.append(f"{origin.trait}/{origin.how}")
+    text = first.location.text if first.location else ""
+    return way_out(kinds, audited.target, text)
+
+
+def _would_print(audited: Audited, verdict: Verdict, origin: dtype_flow.Origin) -> str:
+    """The text of the statement that may hold."""
+    statements = audited.lists.statements.by_id
+    found = dtype_flow.speaking(verdict.limitations, BY_NAME[origin.trait], statements)
+    return next((statement.error.text for statement in found if statement.error), "")
+
+
+def _places(origin: dtype_flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:
+    """The origin's line, then that of the first call that fails, where it is another."""
+    begins = GroupLocation(location=origin.location, module="", count=1)
+    fails = GroupLocation(
+        location=first.location,
+        module=first.module,
+        count=len(origin.failing),
+        phase=first.phase,
+    )
+    if origin.location is None:
+        return (fails,)
+    if fails.location is None or str(fails.location) == str(begins.location):
+        return (begins,)
+    return (begins, fails)
+
+
+def _names(origin: dtype_flow.Origin) -> str:
+    shown = ", ".join(origin.names[:3])
+    more = f" and {len(origin.names) - 3:,} more" if len(origin.names) > 3 else ""
+    return f" ({shown}{more})" if shown else ""
+
+
+def _what_fails(origin: dtype_flow.Origin, first: OpCall) -> str:
+    verb = _VERBS[origin.effect, origin.certain]
+    if first.phase == "move":
+        return f"its move to mps {verb}"
+    at = "in the backward of" if first.phase == "backward" else "at"
+    where = f" {at} {first.location}" if first.location else ""
+    passed = origin.calls - len(origin.failing)
+    taken = f"; {plural(passed, 'call')} that it passes can take it" if passed > 0 else ""
+    return f"the first call that {verb} is {first.op}{where}{taken}"
+
+
+_VERBS = {
+    ("raises", True): "fails",
+    ("raises", False): "may fail",
+    ("narrows", True): "narrows it",
+    ("narrows", False): "may narrow it",
+}
+
+
+def _cast(origin: dtype_flow.Origin) -> str:
+    instead = dtype_origins.INSTEAD.get(origin.dtype)
+    return f"make it {instead} where it begins" if instead else ""
+
+
+def _upgrade(audited: Audited, origin: dtype_flow.Origin) -> str:
+    trait = BY_NAME[origin.trait]
+    statements = audited.lists.statements.by_id
+
+    def accepts(verdict: Verdict) -> bool:
+        # Nothing that may still refuse it: a target that is advised must be one that takes it.
+        return upgrade.runs(verdict) and not dtype_flow.effect(
+            verdict, trait, statements, certain=False
+        )
+
+    calls = [audited.trace.calls[index] for index in origin.failing]
+    found = upgrade.smallest(calls, audited.target, audited.lists, accepts)
+    return f"{found} takes it" if found else ""
+
+
+def check_of(rule: str, *traits: str) -> Callable[[Audited], Iterator[Finding]]:
+    """The check of a rule about these traits."""
+
+    def check(audited: Audited) -> Iterator[Finding]:
+        return findings(audited, rule, traits)
+
+    return check

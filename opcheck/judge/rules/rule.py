@@ -1,0 +1,146 @@
+"""What a rule is, what it may look at, and the hints that several rules give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from opcheck.common.catalogue import Rule
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import OpLists
+from opcheck.data.statement_model import Statement
+from opcheck.judge.dtype_flow import Origin
+from opcheck.judge.upgrade import Upgrade, smallest
+from opcheck.model.records import CallGroup, Finding, Memory, Partition, Precision, Trace, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audited:
+    """Everything that a rule may look at."""
+
+    groups: tuple[CallGroup, ...]
+    trace: Trace
+    target: Target
+    partition: Partition
+    lists: OpLists
+    #: one for each call of the trace.
+    verdicts: tuple[Verdict, ...] = ()
+    #: where dtypes begin that a call refuses or narrows.
+    origins: tuple[Origin, ...] = ()
+    memory: Memory | None = None
+    precision: tuple[Precision, ...] = ()
+
+    def smallest_upgrade(self, group: CallGroup) -> Upgrade | None:
+        """The smallest change of torch or macOS with which every call of the group is native."""
+        calls = [
+            call
+            for call, verdict in zip(self.trace.calls, self.verdicts, strict=True)
+            if call.op == group.op and verdict == group.verdict
+        ]
+        return smallest(calls, self.target, self.lists, lambda verdict: verdict.status == "native")
+
+    def met(self, group: CallGroup, sort: str) -> tuple[Statement, ...]:
+        """The limitations, or advisories, that the group meets for certain, the worst first."""
+        by_id = self.lists.statements.by_id
+        ids = {entry.detail for entry in group.verdict.evidence if entry.kind == sort}
+        statements = [by_id[name] for name in sorted(ids) if name in by_id]
+        return tuple(sorted(statements, key=lambda statement: statement.rank))
+
+    def decided_by(self, group: CallGroup) -> Statement | None:
+        """The curated statement that made the group's verdict; None: something else did."""
+        verdict = group.verdict
+        ends = {"falls_back"} if verdict.kind == "internal" else {"aborts", "raises"}
+        if verdict.status != "unsupported" and verdict.kind != "internal":
+            return None
+        statements = (*self.met(group, "limitation"), *self.met(group, "advisory"))
+        deciding = [statement for statement in statements if statement.effect in ends]
+        return min(deciding, key=lambda statement: statement.rank, default=None)
+
+    def refusals(self, group: CallGroup) -> tuple[str, ...]:
+        """The ids of the capture's own refusals: those that no curated statement has."""
+        by_id = self.lists.statements.by_id
+        return tuple(name for name in group.verdict.limitations if name not in by_id)
+
+    def of_statements(
+        self, sort: str, effects: Collection[str]
+    ) -> Iterator[tuple[Statement, tuple[CallGroup, ...]]]:
+        """The statements with such an effect, each with the groups that meet it for certain."""
+        met: dict[str, list[CallGroup]] = {}
+        for group in self.groups:
+            for statement in self.met(group, sort):
+                if statement.effect in effects:
+                    met.setdefault(statement.id, []).append(group)
+        for name in sorted(met):
+            yield self.lists.statements.by_id[name], tuple(met[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRule(Rule):
+    """A rule of ``opcheck audit``."""
+
+    check: Callable[[Audited], Iterator[Finding]]
+
+
+def about(group: CallGroup, rule: str, severity: str, *, hint: str, remedy: str = "") -> Finding:
+    """The finding that says of one group of calls what its verdict says."""
+    verdict = group.verdict
+    return Finding(
+        rule=rule,
+        severity=severity,
+        message=f"{group.op}: {verdict.because}",
+        hint=hint,
+        op=group.op,
+        prints=verdict.prints,
+        locations=group.locations,
+        count=group.count,
+        remedy=remedy,
+    )
+
+
+def of_statement(
+    statement: Statement, groups: Sequence[CallGroup], rule: str, severity: str
+) -> Finding:
+    """The finding that says of all the groups that meet a statement what it says."""
+    ops = sorted({group.op for group in groups})
+    text = statement.error.text if statement.error else ""
+    return Finding(
+        rule=rule,
+        severity=severity,
+        message=f"{', '.join(ops)}: {statement.summary.rstrip('.')} ({statement.id})",
+        hint=sentences(statement.way_out.rstrip("."), *statement.links),
+        op=ops[0] if len(ops) == 1 else "",
+        prints=text,
+        locations=tuple(place for group in groups for place in group.locations),
+        count=sum(group.count for group in groups),
+    )
+
+
+def upgrade(audited: Audited, group: CallGroup) -> str:
+    """Which release, or which macOS, has a kernel for what the group lacks; empty if none has."""
+    found = str(audited.smallest_upgrade(group) or _registered_in(audited, group))
+    return f"{found} has an MPS kernel for it" if found else ""
+
+
+def _registered_in(audited: Audited, group: CallGroup) -> str:
+    """A release with a kernel, where the calls themselves tell of none.
+
+    The first newer one, where the calls were counted and not kept (``opcheck run``); else the newest older one: the
+    kernel was lost.
+    """
+    op = group.verdict.named or group.op
+    lines = sorted(Version.parse(release.line) for release in audited.lists.releases)
+    have = [line for line in lines if audited.lists.resolve(op, str(line)).status == "native"]
+    newer = [line for line in have if line > audited.target.torch and not audited.trace.calls]
+    older = [line for line in have if line < audited.target.torch]
+    return next((f"torch {line}" for line in (*newer, *reversed(older))), "")
+
+
+def first_text(group: CallGroup) -> str:
+    """The program's first line that makes such a call."""
+    places = (place.location.text for place in group.locations if place.location)
+    return next(places, "")
+
+
+def sentences(*parts: str) -> str:
+    """The non-empty parts as one hint."""
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,118 @@
+"""One trace, many targets: headline, totals and what is not native, without the rest of a report.
+
+What a status depends on is looked up once for all calls of an operator; a call is judged once for all targets on
+which it meets the same registrations and statements.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+
+from opcheck.common.versions import Target
+from opcheck.data.matching import asks_for_more_than_dtypes
+from opcheck.data.registrations import OpLists
+from opcheck.judge.judge import OUTCOMES, judge, likeness, sparse_key
+from opcheck.judge.pipeline import headline, totals
+from opcheck.model.records import OpCall, Record, Trace
+
+
+class Outcome(Record, frozen=True, kw_only=True):
+    """What a target makes of a trace: as in a Report of it."""
+
+    target: Target
+    headline: str
+    totals: dict[str, int]
+    #: (operator, status, kind, calls) of what is not native; in the order of a report's groups.
+    operators: tuple[tuple[str, str, str | None, int], ...]
+
+
+def outcomes(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[Outcome, ...]:
+    """For each target, in their order, what a Report of the trace says in its headline and totals.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
+    ways = _Ways(targets, lists)
+    columns: list[Counter[tuple[str, str, str | None]]] = [Counter() for _ in targets]
+    for call, count in _distinct(trace.calls, ways):
+        for places in ways.alike(call):
+            verdict = judge(call, targets[places[0]], lists)
+            # Moves that work are not told of: a model has one for each tensor.
+            if call.phase != "move" or verdict.status != "native":
+                for place in places:
+                    columns[place][call.op, verdict.status, verdict.kind] += count
+    return tuple(
+        _outcome(trace, target, column) for target, column in zip(targets, columns, strict=True)
+    )
+
+
+def _outcome(
+    trace: Trace, target: Target, column: Mapping[tuple[str, str, str | None], int]
+) -> Outcome:
+    worst_first = sorted(column, key=lambda row: (-OUTCOMES[row[1], row[2]].severity, row[0]))
+    return Outcome(
+        target=target,
+        headline=headline(trace, {(status, kind) for _, status, kind in column}, target),
+        totals=totals((*row, count) for row, count in column.items()),
+        operators=tuple((*row, column[row]) for row in worst_first if row[1] != "native"),
+    )
+
+
+def _distinct(calls: Sequence[OpCall], ways: _Ways) -> list[tuple[OpCall, int]]:
+    """A call for all that have one verdict on whatever target, and how many these are."""
+    found: dict[Hashable, list[OpCall]] = {}
+    for call in calls:
+        key = (call.phase == "move", likeness(call, details=ways.details(call.op)))
+        found.setdefault(key, []).append(call)
+    return [(alike[0], len(alike)) for alike in found.values()]
+
+
+class _Ways:
+    """What of a target the status of an operator's calls can depend on."""
+
+    def __init__(self, targets: Sequence[Target], lists: OpLists) -> None:
+        self._targets = targets
+        self._lists = lists
+        self._alike: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
+        self._columns: dict[str, list[Hashable]] = {}
+        self._details: dict[str, bool] = {}
+
+    def alike(self, call: OpCall) -> tuple[tuple[int, ...], ...]:
+        """The places of the targets, those together that give the call one status and kind.
+
+        ``judge`` looks at the registrations and statements of the operator and, of a composite, of what its body
+        calls; PYTORCH_ENABLE_MPS_FALLBACK changes only what a Mac prints.
+        """
+        key = (call.op, call.inner, sparse_key(call))
+        if key not in self._alike:
+            columns = [self._column(op) for op in (call.op, *(call.inner or ()))]
+            if key[2]:
+                columns.append(self._sparse_column(call.op, key[2]))
+            places: dict[Hashable, list[int]] = {}
+            for place, way in enumerate(zip(*columns, strict=True)):
+                places.setdefault(way, []).append(place)
+            self._alike[key] = tuple(map(tuple, places.values()))
+        return self._alike[key]
+
+    def _column(self, op: str) -> list[Hashable]:
+        """What each target's lists say of the operator: its registration, and the statements that are in force."""
+        if op not in self._columns:
+            self._columns[op] = [self._of_op(op, target) for target in self._targets]
+        return self._columns[op]
+
+    def _of_op(self, op: str, target: Target) -> Hashable:
+        line = str(target.torch)
+        statements = self._lists.statements.for_op(op, line)
+        in_force = (statement.id for statement in statements if target.macos in statement.macos)
+        return self._lists.resolve(op, line), *in_force
+
+    def _sparse_column(self, op: str, key: str) -> list[Hashable]:
+        return [self._lists.registration(op, str(target.torch), key) for target in self._targets]
+
+    def details(self, op: str) -> bool:
+        """Whether two calls of the operator with the same dtypes may differ on some target."""
+        if op not in self._details:
+            statements = self._lists.statements.for_op(op)
+            self._details[op] = any(map(asks_for_more_than_dtypes, statements))
+        return self._details[op]

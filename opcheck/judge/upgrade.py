@@ -1,0 +1,81 @@
+"""The smallest change of torch or macOS after which calls run, as far as the lists tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from opcheck.common.versions import MACOS_MAJORS, Target, Version
+from opcheck.data.registrations import OpLists
+from opcheck.judge.judge import judge_all, outcome
+from opcheck.model.records import OpCall, Record, Verdict
+
+
+class Upgrade(Record, frozen=True, kw_only=True):
+    """What to change; what stays as it is is empty."""
+
+    torch: str = ""
+    macos: str = ""
+
+    def __str__(self) -> str:
+        """``macOS 14``, ``torch 2.15``, ``torch 2.3 on macOS 14``."""
+        system = f"macOS {self.macos.removesuffix('.0')}" if self.macos else ""
+        release = f"torch {self.torch}" if self.torch else ""
+        return " on ".join(part for part in (release, system) if part)
+
+
+def runs(verdict: Verdict) -> bool:
+    """Whether a call with this verdict gets past, with no variable set."""
+    found = outcome(verdict)
+    return found.side in {"mps", "cpu"} and verdict.kind != "env"
+
+
+def smallest(
+    calls: Sequence[OpCall],
+    target: Target,
+    lists: OpLists,
+    accepts: Callable[[Verdict], bool] = runs,
+) -> Upgrade | None:
+    """The first of the newer targets on which every call is accepted; None where there is none.
+
+    A newer macOS alone comes before a newer torch, and that before both.  The calls are those of the target that they
+    were captured for: a release that dispatches to others is not captured anew.
+
+    Raises:
+        OpListError: the lists are damaged.
+    """
+    # What the program itself does wrong, it does in every release.
+    if not calls or any(call.refusal is not None for call in calls):
+        return None
+    for candidate in _newer(target, lists):
+        if all(map(accepts, judge_all(calls, candidate, lists))):
+            return Upgrade(
+                torch=str(candidate.torch) if candidate.torch != target.torch else "",
+                macos=str(candidate.macos) if candidate.macos != target.macos else "",
+            )
+    return None
+
+
+def _newer(target: Target, lists: OpLists) -> Iterator[Target]:
+    systems = [Version(major) for major in MACOS_MAJORS if Version(major) > target.macos]
+    found = {Version.parse(release.line): release.minimum_macos for release in lists.releases}
+    lines = sorted(line for line in found if line > target.torch)
+    yield from _targets([target.torch], systems, target)
+    yield from _targets(
+        [line for line in lines if Version.parse(found[line]) <= target.macos],
+        [target.macos],
+        target,
+    )
+    for line in lines:
+        minimum = Version.parse(found[line])
+        yield from _targets([line], [system for system in systems if system >= minimum], target)
+
+
+def _targets(
+    lines: Iterable[Version], systems: Iterable[Version], target: Target
+) -> Iterator[Target]:
+    systems = tuple(systems)
+    for line in lines:
+        for system in systems:
+            yield msgspec.structs.replace(target, torch=line, macos=system)

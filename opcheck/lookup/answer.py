@@ -1,0 +1,235 @@
+"""``answer``: what the releases do with an operator, on which macOS, for which dtype."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opcheck import __version__
+from opcheck.common.errors import UnknownTargetError
+from opcheck.common.names import parse_dtype
+from opcheck.common.versions import Version
+from opcheck.data.registrations import load
+from opcheck.lookup.notes import notes
+from opcheck.lookup.past import first_native, since
+from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
+from opcheck.lookup.query import Query, resolve
+from opcheck.lookup.records import Answer, Cell, OverloadAnswer, State
+from opcheck.lookup.targets import macos_of, macos_points, named, release_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from opcheck.data.files import Release
+    from opcheck.data.registrations import OpLists
+
+_ISSUES = "https://github.com/pytorch/pytorch/issues/"
+#: Where PyTorch's users ask for operators: which error texts name it (``messages.py``), and the
+#: list of those asked for most.
+TRACKING = (f"{_ISSUES}77764", f"{_ISSUES}141287", f"{_ISSUES}154052")
+
+
+def answer(
+    query: str,
+    torch: str | None = None,
+    macos: str | None = None,
+    dtype: str | None = None,
+    *,
+    lists: OpLists | None = None,
+) -> Answer:
+    """What becomes of a plain call of an operator.
+
+    Args:
+        query: ``aten::nonzero``, ``aten::isin.Tensor_Tensor_out``, ``torch.fft.rfft``, ``isin`` ...
+        torch: the release; patch releases and nightlies are answered by the list of their line.
+            Left out: all of them, the newest one being the target.
+        macos: the macOS version.  Left out: all of them, the newest one being the target.
+        dtype: the dtype of the call's tensors.  Left out: the first usual one that does best.
+        lists: the op lists; those that opcheck ships.
+
+    Raises:
+        UsageError: no such operator, dtype or version.
+        UnknownTargetError: no list for the release, or it does not run on that macOS.
+        NewerThanListsError: a version newer than the lists.
+    """
+    asker = Asker(lists or load())
+    meant = resolve(query, asker.lists)
+    asked = release_of(torch, asker.lists) if torch else None
+    system, releases = _scope(asked.release if asked else None, macos, asker.lists)
+    with named("--dtype"):
+        wanted = parse_dtype(dtype) if dtype else None
+    dtypes = (wanted,) if wanted else COMMON_DTYPES
+    scope = _Scope(
+        asker=asker,
+        releases=releases,
+        system=system,
+        only_system=macos is not None,
+        dtype=wanted,
+        dtypes=dtypes,
+    )
+    overloads = _in_order(meant, scope)
+    main = overloads[0]
+    everywhere = _past(main.name, scope, all_of_them=True)
+    return Answer(
+        tool=f"opcheck {__version__}",
+        op=meant.asked,
+        target={
+            "torch": releases[-1].line,
+            "release": releases[-1].torch,
+            "asked": torch,
+            "macos": system,
+            "dtype": wanted,
+        },
+        dtypes=main.dtypes,
+        status=main.status,
+        kind=main.kind,
+        overload=main.name,
+        because=main.because,
+        overloads=overloads,
+        first_native=first_native(everywhere, tuple(everywhere)),
+        notes=tuple([asked.note] if asked and asked.note else []),
+        links=_links(overloads),
+        op_lists={
+            "digest": asker.lists.digest,
+            "newest": asker.lists.releases[-1].torch,
+            "built": asker.lists.releases[-1].built.isoformat(),
+        },
+    )
+
+
+class _Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a question goes."""
+
+    asker: Asker
+    releases: tuple[Release, ...]
+    system: str
+    only_system: bool
+    dtype: str | None
+    dtypes: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        return self.releases[-1].line
+
+
+def _scope(
+    asked: Release | None, macos: str | None, lists: OpLists
+) -> tuple[str, tuple[Release, ...]]:
+    """The macOS of the target and the releases that are asked about, the target's last.
+
+    A macOS without a release asks about the releases that start there.
+    """
+    if asked is not None:
+        return macos_of(macos, asked), (asked,)
+    if macos is None:
+        return macos_of(None, lists.releases[-1]), lists.releases
+    starting: list[Release] = []
+    system = ""
+    for release in lists.releases:
+        try:
+            system = macos_of(macos, release)
+        except UnknownTargetError:
+            if release is lists.releases[0]:
+                raise
+            continue
+        starting.append(release)
+    return system, tuple(starting)
+
+
+def _in_order(meant: Query, scope: _Scope) -> tuple[OverloadAnswer, ...]:
+    """The overload that answers first, then those that the target has, then the others."""
+    existing = scope.asker.lists.operators(scope.line)
+    ordered = sorted(meant.overloads, key=lambda op: (op != meant.main, op not in existing, op))
+    return tuple(_overload(op, scope) for op in ordered)
+
+
+def _overload(op: str, scope: _Scope) -> OverloadAnswer:
+    asker, aim = scope.asker, target(scope.line, scope.system)
+    dtype = scope.dtype or asker.default_dtype(op, aim)
+    verdict = asker.verdict(op, aim, dtype)
+    about = asker.knowledge.about(op, scope.line)
+    past = _past(op, scope)
+    held = aim if scope.only_system else None
+    return OverloadAnswer(
+        name=op,
+        status=verdict.status,
+        kind=verdict.kind,
+        because=verdict.because,
+        confidence=verdict.confidence,
+        dtype=dtype,
+        dtypes=asker.states(op, aim, scope.dtypes),
+        since=since(past, tuple(past)) if past else scope.line,
+        prints=verdict.prints,
+        limitations=notes(about, "limitation", verdict, held, scope.dtype),
+        advisories=notes(about, "advisory", verdict, held, scope.dtype),
+        evidence=verdict.evidence,
+        releases=cells(op, scope.releases, asker, scope.dtype, only=_only(scope)),
+    )
+
+
+def _only(scope: _Scope) -> str | None:
+    return scope.system if scope.only_system else None
+
+
+def cells(
+    op: str,
+    releases: Iterable[Release],
+    asker: Asker,
+    dtype: str | None = None,
+    *,
+    only: str | None = None,
+) -> tuple[Cell, ...]:
+    """What each release does, from which macOS on; ``only`` keeps to one macOS version."""
+    found: list[Cell] = []
+    for release in releases:
+        previous: Cell | None = None
+        points = macos_points(release, asker.knowledge.systems(op, release.line))
+        for system in (only,) if only else points:
+            cell = _cell(op, release.line, system, asker, dtype)
+            if previous is None or not same(previous, cell):
+                found.append(cell)
+                previous = cell
+    return tuple(found)
+
+
+def _cell(op: str, line: str, system: str, asker: Asker, dtype: str | None) -> Cell:
+    aim = target(line, system)
+    used = dtype or asker.default_dtype(op, aim)
+    state = asker.state(op, aim, used)
+    return Cell(
+        torch=line,
+        macos=system,
+        status=state.status,
+        kind=state.kind,
+        dtype=used,
+        dtypes=asker.states(op, aim, (dtype,) if dtype else COMMON_DTYPES),
+    )
+
+
+def same(one: Cell, other: Cell) -> bool:
+    """Whether two cells say the same of every dtype."""
+    return (one.status, one.kind, one.dtypes) == (other.status, other.kind, other.dtypes)
+
+
+def _past(op: str, scope: _Scope, *, all_of_them: bool = False) -> dict[str, State]:
+    """The state in each release that has the overload: up to the target's, or in all."""
+    last = Version.parse(scope.line)
+    asker, found = scope.asker, {}
+    for release in asker.lists.releases:
+        within = all_of_them or Version.parse(release.line) <= last
+        if within and asker.knowledge.resolution(op, release.line).value is not None:
+            aim = target(release.line, scope.system)
+            dtype = scope.dtype or asker.default_dtype(op, aim)
+            found[release.line] = asker.state(op, aim, dtype)
+    return found
+
+
+def _links(overloads: Iterable[OverloadAnswer]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for overload in overloads:
+        for note in (*overload.limitations, *overload.advisories):
+            found |= dict.fromkeys(note.links)
+    if any(overload.status != "native" for overload in overloads):
+        found |= dict.fromkeys(TRACKING)
+    return tuple(found)

@@ -1,0 +1,144 @@
+"""All overloads over all releases: what the page of the coverage shows, and its plot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opcheck.lookup.matrix import STATES, About, counts, short, systems
+from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
+from opcheck.lookup.targets import macos_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from opcheck.data.files import Release
+
+#: Overloads from one message about the progress to the next.
+_STEP = 50
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds of an overload from one release on, until its next run."""
+
+    torch: str
+    #: the place of each dtype's state in STATES, in the order of COMMON_DTYPES.
+    states: tuple[int, ...]
+    #: the place of the dtype that answers where none is asked.
+    default: int
+    because: str
+    #: states by the macOS from which on they hold.
+    systems: dict[str, str]
+    notes: tuple[str, ...]
+    #: False: the overload does not exist.
+    exists: bool = True
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything, on one macOS version."""
+
+    macos: str
+    digest: str
+    releases: tuple[Release, ...]
+    operators: dict[str, tuple[Run, ...]]
+    notes: dict[str, About]
+    #: by release: overloads of each state, those that are composites left out.
+    counts: dict[str, dict[str, int]]
+
+
+def coverage(
+    macos: str | None,
+    asker: Asker,
+    names: Iterable[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Coverage:
+    """The coverage of every release, on one macOS version.
+
+    Args:
+        macos: the macOS version.  None: the newest.
+        asker: whom to ask.
+        names: the overloads.  None: all.
+        progress: told how many of them are done.
+
+    Raises:
+        UsageError: not a version.
+        UnknownTargetError: no such macOS.
+        NewerThanListsError: a macOS newer than the lists.
+    """
+    system = macos_of(macos, asker.lists.releases[0])
+    wanted = sorted(names or asker.lists.names())
+    operators: dict[str, tuple[Run, ...]] = {}
+    for number, op in enumerate(wanted):
+        if progress is not None and number % _STEP == 0:
+            progress(f"{number:,} of {len(wanted):,} operator overloads, in all releases")
+        operators[op] = _runs(op, system, asker)
+    named = {note for runs in operators.values() for run in runs for note in run.notes}
+    by_id = asker.lists.statements.by_id
+    return Coverage(
+        macos=system,
+        digest=asker.lists.digest,
+        releases=asker.lists.releases,
+        operators=operators,
+        notes={
+            name: About(
+                effect=by_id[name].effect,
+                summary=by_id[name].summary,
+                way_out=by_id[name].way_out,
+                links=by_id[name].links,
+            )
+            for name in sorted(named)
+        },
+        counts={
+            release.line: _count(release.line, system, asker) for release in asker.lists.releases
+        },
+    )
+
+
+def _runs(op: str, system: str, asker: Asker) -> tuple[Run, ...]:
+    runs: list[Run] = []
+    before: object = None
+    for release in asker.lists.releases:
+        exists = op in asker.lists.operators(release.line)
+        facts = exists and (asker.knowledge.facts(op, release.line), release.minimum_macos)
+        if facts != before and (exists or runs):
+            run = _run(op, release, system, asker)
+            if not runs or _differ(runs[-1], run):
+                runs.append(run)
+        before = facts
+    return tuple(runs)
+
+
+def _differ(one: Run, other: Run) -> bool:
+    return msgspec.structs.replace(one, torch="") != msgspec.structs.replace(other, torch="")
+
+
+def _run(op: str, release: Release, system: str, asker: Asker) -> Run:
+    line = release.line
+    if op not in asker.lists.operators(line):
+        return Run(torch=line, states=(), default=0, because="", systems={}, notes=(), exists=False)
+    aim = target(line, system)
+    dtype = asker.default_dtype(op, aim)
+    states = asker.states(op, aim, COMMON_DTYPES)
+    about = asker.knowledge.about(op, line)
+    because = asker.verdict(op, aim, dtype).because
+    return Run(
+        torch=line,
+        states=tuple(STATES.index(short(states[name])) for name in COMMON_DTYPES),
+        default=COMMON_DTYPES.index(dtype),
+        because=without_release(because, release.torch),
+        systems=systems(op, release, asker) if about else {},
+        notes=tuple(statement.id for statement in about if aim.macos in statement.macos),
+    )
+
+
+def without_release(because: str, torch: str) -> str:
+    """A reason that stands beside the release that it is of: the same one is told once."""
+    because = because.replace(f" in torch {torch}", "").replace(f"(torch {torch}, ", "(")
+    return because.replace(f"torch {torch} ", "the release ")
+
+
+def _count(line: str, system: str, asker: Asker) -> dict[str, int]:
+    aim = target(line, system)
+    own = (op for op in asker.lists.operators(line) if not asker.knowledge.composite(op, line))
+    return counts(asker.state(op, aim, asker.default_dtype(op, aim)) for op in own)

@@ -1,0 +1,164 @@
+"""What one torch release takes away and brings, against another one: regressions first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opcheck import __version__
+from opcheck.common.names import parse_dtype
+from opcheck.common.versions import MACOS_MAJORS, Version
+from opcheck.data.registrations import load
+from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, severity, target
+from opcheck.lookup.records import State
+from opcheck.lookup.targets import macos_of, named, release_of
+from opcheck.model.records import Record
+
+if TYPE_CHECKING:
+    from opcheck.data.files import Release
+    from opcheck.data.registrations import OpLists
+
+SCHEMA = "opcheck-diff/1"
+
+#: What can become of an overload, in the order in which it is told.
+CHANGES = ("regressed", "dtypes_lost", "removed", "improved", "dtypes_gained", "added", "other")
+
+#: Those that can break a program that ran.
+REGRESSIONS = ("regressed", "dtypes_lost", "removed")
+
+
+class Change(Record, frozen=True, kw_only=True):
+    """One overload that differs."""
+
+    name: str
+    change: str
+    before: State | None
+    after: State | None
+    because: str
+    #: the overload whose registration decides in the newer release.
+    decided_by: str
+    #: dtype: before and after, where they differ.
+    dtypes: dict[str, tuple[State, State]]
+
+
+class DiffAnswer(Record, frozen=True, kw_only=True):
+    """The answer to ``opcheck diff``."""
+
+    schema: str = SCHEMA
+    tool: str
+    before: dict[str, str]
+    after: dict[str, str]
+    macos: str
+    dtype: str | None
+    counts: dict[str, int]
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...]
+    op_lists: dict[str, str]
+
+
+def diff(
+    before: str,
+    after: str,
+    macos: str | None = None,
+    dtype: str | None = None,
+    *,
+    lists: OpLists | None = None,
+    asker: Asker | None = None,
+) -> DiffAnswer:
+    """Every overload whose plain call fares differently in two releases.
+
+    Args:
+        before: the release that one comes from.
+        after: the release that one goes to.
+        macos: the macOS version that both run on.  Left out: the newest.
+        dtype: compare for this dtype only.
+        lists: the op lists; those that opcheck ships.
+        asker: in their place: one that was asked before, and remembers.
+
+    Raises:
+        UsageError: no version, no dtype.
+        UnknownTargetError: no list for a release, or one of them does not run on that macOS.
+        NewerThanListsError: a version newer than the lists.
+    """
+    asker = asker or Asker(lists or load())
+    request, other = (
+        release_of(before, asker.lists, "BEFORE"),
+        release_of(after, asker.lists, "AFTER"),
+    )
+    system = macos_of(macos or str(MACOS_MAJORS[-1]), request.release)
+    macos_of(system, other.release)
+    with named("--dtype"):
+        wanted = parse_dtype(dtype) if dtype else None
+    pair = (request.release, other.release)
+    names = {op for release in pair for op in asker.lists.operators(release.line)}
+    changes = [change for op in names if (change := _change(op, pair, system, wanted, asker))]
+    changes.sort(key=lambda change: (CHANGES.index(change.change), change.name))
+    return DiffAnswer(
+        tool=f"opcheck {__version__}",
+        before={"torch": request.release.line, "release": request.release.torch},
+        after={"torch": other.release.line, "release": other.release.torch},
+        macos=system,
+        dtype=wanted,
+        counts={name: sum(c.change == name for c in changes) for name in CHANGES},
+        changes=tuple(changes),
+        notes=tuple(_notes(pair, (request.note, other.note))),
+        op_lists={"digest": asker.lists.digest, "newest": asker.lists.releases[-1].torch},
+    )
+
+
+def _change(
+    op: str, pair: tuple[Release, Release], system: str, dtype: str | None, asker: Asker
+) -> Change | None:
+    exists = [op in asker.lists.operators(release.line) for release in pair]
+    if all(exists) and asker.knowledge.facts(op, pair[0].line) == asker.knowledge.facts(
+        op, pair[1].line
+    ):
+        return None
+    states = [_state(op, release, system, dtype, asker) for release in pair]
+    dtypes = {}
+    if all(exists):
+        for name in (dtype,) if dtype else COMMON_DTYPES:
+            was, now = (asker.state(op, target(r.line, system), name) for r in pair)
+            if was != now:
+                dtypes[name] = (was, now)
+        if states[0] == states[1] and not dtypes:
+            return None
+    newest = pair[1] if exists[1] else pair[0]
+    aim = target(newest.line, system)
+    verdict = asker.verdict(op, aim, dtype or asker.default_dtype(op, aim))
+    removed = f"torch {pair[1].torch} has no operator {op}"
+    return Change(
+        name=op,
+        change=_kind(exists, states, dtypes),
+        before=states[0] if exists[0] else None,
+        after=states[1] if exists[1] else None,
+        because=verdict.because if exists[1] else removed,
+        decided_by=asker.lists.resolve(op, newest.line).chain[-1],
+        dtypes=dtypes,
+    )
+
+
+def _state(op: str, release: Release, system: str, dtype: str | None, asker: Asker) -> State:
+    aim = target(release.line, system)
+    return asker.state(op, aim, dtype or asker.default_dtype(op, aim))
+
+
+def _kind(exists: list[bool], states: list[State], dtypes: dict[str, tuple[State, State]]) -> str:
+    if not all(exists):
+        return "removed" if exists[0] else "added"
+    was, now = map(severity, states)
+    if was != now:
+        return "regressed" if now > was else "improved"
+    steps = [severity(after) - severity(before) for before, after in dtypes.values()]
+    if any(step > 0 for step in steps):
+        return "dtypes_lost"
+    return "dtypes_gained" if any(step < 0 for step in steps) else "other"
+
+
+def _notes(pair: tuple[Release, Release], said: tuple[str, str]) -> list[str]:
+    notes = [note for note in said if note]
+    old, new = (Version.parse(release.minimum_macos) for release in pair)
+    if new > old:
+        notes.append(
+            f"torch {pair[1].torch} starts on macOS {new} and newer, torch {pair[0].torch} on {old}"
+        )
+    return notes

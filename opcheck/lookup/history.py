@@ -1,0 +1,218 @@
+"""How an operator's status changed from release to release, and what changed it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opcheck import __version__
+from opcheck.common.names import parse_dtype
+from opcheck.data.registrations import load
+from opcheck.judge.judge import outcome
+from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
+from opcheck.lookup.query import resolve
+from opcheck.lookup.records import State
+from opcheck.lookup.targets import macos_of, named
+from opcheck.model.records import Record
+
+if TYPE_CHECKING:
+    from opcheck.data.registrations import OpLists
+
+SCHEMA = "opcheck-history/1"
+
+
+class Step(Record, frozen=True, kw_only=True):
+    """A release in which something changed; the first one is the oldest that has the overload."""
+
+    torch: str
+    status: str
+    kind: str | None
+    because: str
+    #: ``first``, ``better``, ``worse``, ``same`` (only dtypes or limits), ``removed``.
+    change: str
+    #: what changed it: registrations, limitations and advisories, one a text.
+    changed: tuple[str, ...]
+    #: dtypes whose status changed with it.
+    dtypes: dict[str, State]
+
+
+class OverloadHistory(Record, frozen=True, kw_only=True):
+    """The history of one overload."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+class HistoryAnswer(Record, frozen=True, kw_only=True):
+    """The answer to ``opcheck history``."""
+
+    schema: str = SCHEMA
+    tool: str
+    op: str
+    macos: str
+    dtype: str | None
+    overloads: tuple[OverloadHistory, ...]
+    op_lists: dict[str, str]
+
+
+def history(
+    query: str,
+    macos: str | None = None,
+    dtype: str | None = None,
+    *,
+    lists: OpLists | None = None,
+) -> HistoryAnswer:
+    """The steps of each overload that the query means, the usual one first.
+
+    Args:
+        query: as for ``answer``.
+        macos: the macOS version, on which older releases are asked too.  Left out: the newest.
+        dtype: the dtype.  Left out: the first usual one that does best.
+        lists: the op lists; those that opcheck ships.
+
+    Raises:
+        UsageError: no such operator, dtype or version.
+        UnknownTargetError: the newest release does not run on that macOS.
+        NewerThanListsError: a macOS newer than the lists.
+    """
+    asker = Asker(lists or load())
+    meant = resolve(query, asker.lists)
+    # Checked against the release that asks for least, so that old systems can be asked about.
+    system = macos_of(macos, asker.lists.releases[0])
+    with named("--dtype"):
+        wanted = parse_dtype(dtype) if dtype else None
+    ordered = sorted(meant.overloads, key=lambda op: (op != meant.main, op))
+    return HistoryAnswer(
+        tool=f"opcheck {__version__}",
+        op=meant.asked,
+        macos=system,
+        dtype=wanted,
+        overloads=tuple(
+            OverloadHistory(name=op, steps=steps(op, system, wanted, asker)) for op in ordered
+        ),
+        op_lists={"digest": asker.lists.digest, "newest": asker.lists.releases[-1].torch},
+    )
+
+
+class _Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a step can differ in."""
+
+    state: State
+    because: str
+    severity: int
+    dtypes: dict[str, State]
+    #: (overload, registration) of those that decide, and the ids of the statements on them.
+    registrations: dict[str, str]
+    statements: frozenset[str]
+    #: of those on every operator, the dtypes that they name.
+    general: dict[str, tuple[str, ...]]
+
+
+def steps(op: str, system: str, dtype: str | None, asker: Asker) -> tuple[Step, ...]:
+    """The releases in which something changed for an overload, on one macOS version."""
+    found: list[Step] = []
+    before: _Moment | None = None
+    for release in asker.lists.releases:
+        line = release.line
+        if asker.knowledge.resolution(op, line).value is None:
+            if before is not None:
+                found.append(_removed(op, line, release.torch))
+            before = None
+            continue
+        now = _moment(op, line, system, dtype, asker)
+        if before is None or _differ(before, now):
+            found.append(_step(line, before, now))
+        before = now
+    return tuple(found)
+
+
+def _moment(op: str, line: str, system: str, dtype: str | None, asker: Asker) -> _Moment:
+    aim = target(line, system)
+    verdict = asker.verdict(op, aim, dtype or asker.default_dtype(op, aim))
+    column = asker.lists.operators(line)
+    return _Moment(
+        state=State(status=verdict.status, kind=verdict.kind),
+        because=verdict.because,
+        severity=outcome(verdict).severity,
+        dtypes=asker.states(op, aim, (dtype,) if dtype else COMMON_DTYPES),
+        registrations={
+            name: column.get(name) or asker.knowledge.resolution(name, line).value or "absent"
+            for name in asker.knowledge.deciding(op, line)
+        },
+        statements=frozenset(
+            statement.id
+            for statement in asker.knowledge.about(op, line)
+            if aim.macos in statement.macos
+            and (not dtype or not statement.dtypes or dtype in statement.dtypes)
+        ),
+        general={
+            statement.id: statement.dtypes
+            for statement in asker.knowledge.everywhere(line)
+            if aim.macos in statement.macos
+        },
+    )
+
+
+def _differ(one: _Moment, other: _Moment) -> bool:
+    return (one.state, one.dtypes, one.registrations, one.statements) != (
+        other.state,
+        other.dtypes,
+        other.registrations,
+        other.statements,
+    )
+
+
+def _step(line: str, before: _Moment | None, now: _Moment) -> Step:
+    if before is None:
+        change = "first"
+        changed = tuple(f"{op}: {value}" for op, value in now.registrations.items())
+    else:
+        change = "better" if now.severity < before.severity else "worse"
+        change = "same" if now.severity == before.severity else change
+        changed = tuple(_changes(before, now))
+    return Step(
+        torch=line,
+        status=now.state.status,
+        kind=now.state.kind,
+        because=now.because,
+        change=change,
+        changed=changed,
+        dtypes={
+            name: state
+            for name, state in now.dtypes.items()
+            if before is None or before.dtypes[name] != state
+        },
+    )
+
+
+def _changes(before: _Moment, now: _Moment) -> list[str]:
+    texts = []
+    for op in dict.fromkeys([*before.registrations, *now.registrations]):
+        was, value = before.registrations.get(op), now.registrations.get(op)
+        if was != value:
+            words = [f"{op}:", was or "not called", "->", value or "not called"]
+            texts.append(" ".join(words))
+    texts += [f"no longer holds: {name}" for name in sorted(before.statements - now.statements)]
+    texts += [f"holds from here: {name}" for name in sorted(now.statements - before.statements)]
+    # What is true of every operator is told where it shows.
+    shown = {name for name, state in now.dtypes.items() if before.dtypes[name] != state}
+    for said, one, another in (
+        ("no longer holds", before.general, now.general),
+        ("holds from here", now.general, before.general),
+    ):
+        gone = [name for name in sorted(one) if name not in another and shown & {*one[name]}]
+        texts += [f"{said}: {name}" for name in gone]
+    return texts
+
+
+def _removed(op: str, line: str, torch: str) -> Step:
+    return Step(
+        torch=line,
+        status="unknown",
+        kind=None,
+        because=f"torch {torch} has no operator {op}",
+        change="removed",
+        changed=(f"{op}: removed",),
+        dtypes={},
+    )

@@ -1,0 +1,221 @@
+"""The coverage of a release: a row for every operator overload that it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opcheck import __version__
+from opcheck.common.versions import Version
+from opcheck.data.registrations import load
+from opcheck.judge.judge import OUTCOMES
+from opcheck.lookup.past import first_native, since
+from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
+from opcheck.lookup.records import State
+from opcheck.lookup.targets import macos_of, macos_points, release_of
+from opcheck.model.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from opcheck.data.files import Release
+    from opcheck.data.registrations import OpLists
+    from opcheck.data.statement_model import Statement
+
+SCHEMA = "opcheck-matrix/1"
+
+#: Every status with its kind in one word, from best to worst.
+STATES = tuple(f"{status}_{kind}" if kind else status for status, kind in OUTCOMES)
+
+
+class Row(Record, frozen=True, kw_only=True):
+    """One overload."""
+
+    name: str
+    status: str
+    kind: str | None
+    because: str
+    #: first release line from which on the status has been the same; ``≤2.13``: or longer.
+    since: str
+    #: first release line in which it was native on this macOS; null: never.
+    first_native: str | None
+    #: the dtype that the status is of.
+    dtype: str
+    #: by dtype ``native``, ``fallback_env`` ...
+    dtypes: dict[str, str]
+    #: the same by the macOS version from which on it holds; empty where all of them are alike.
+    systems: dict[str, str]
+    #: what the library registers; op_lists/README.md explains the values.
+    registration: str
+    sparse: tuple[str, ...]
+    autocast: str | None
+    #: ids of ``statements``.
+    limitations: tuple[str, ...]
+    advisories: tuple[str, ...]
+    links: tuple[str, ...]
+
+
+class About(Record, frozen=True, kw_only=True):
+    """A statement that rows name by its id."""
+
+    effect: str
+    summary: str
+    way_out: str
+    links: tuple[str, ...]
+
+
+class Matrix(Record, frozen=True, kw_only=True):
+    """The answer to ``opcheck matrix``."""
+
+    schema: str = SCHEMA
+    tool: str
+    torch: str
+    release: str
+    macos: str
+    counts: dict[str, int]
+    rows: tuple[Row, ...]
+    statements: dict[str, About]
+    notes: tuple[str, ...]
+    op_lists: dict[str, str]
+
+
+def matrix(
+    torch: str | None = None,
+    macos: str | None = None,
+    *,
+    lists: OpLists | None = None,
+    asker: Asker | None = None,
+) -> Matrix:
+    """The coverage of a release on a macOS version.
+
+    Args:
+        torch: the release.  Left out: the newest.
+        macos: the macOS version.  Left out: the newest.
+        lists: the op lists; those that opcheck ships.
+        asker: in their place: one that was asked before, and remembers.
+
+    Raises:
+        UsageError: not a version.
+        UnknownTargetError: no list for the release, or it does not run on that macOS.
+        NewerThanListsError: a version newer than the lists.
+    """
+    asker = asker or Asker(lists or load())
+    known = asker.lists
+    asked = release_of(torch or known.releases[-1].line, known)
+    system = macos_of(macos, asked.release)
+    past = Past(asker, system, upto=asked.release.line)
+    rows = tuple(_row(op, asked.release, system, past) for op in sorted(known.operators(past.upto)))
+    named = {name for row in rows for name in (*row.limitations, *row.advisories)}
+    return Matrix(
+        tool=f"opcheck {__version__}",
+        torch=asked.release.line,
+        release=asked.release.torch,
+        macos=system,
+        counts=counts(State(status=row.status, kind=row.kind) for row in rows),
+        rows=rows,
+        statements={name: _about(known.statements.by_id[name]) for name in sorted(named)},
+        notes=(asked.note,) if asked.note else (),
+        op_lists={
+            "digest": known.digest,
+            "newest": known.releases[-1].torch,
+            "wheel": asked.release.wheel,
+            "sha256": asked.release.sha256,
+            "built": asked.release.built.isoformat(),
+        },
+    )
+
+
+def short(state: State) -> str:
+    """``native``, ``fallback_env``: a status and its kind in one word."""
+    return f"{state.status}_{state.kind}" if state.kind else state.status
+
+
+def systems(op: str, release: Release, asker: Asker) -> dict[str, str]:
+    """The status by the macOS version from which on it holds; empty where all are alike."""
+    steps: dict[str, str] = {}
+    # Not answer.cells, which asks for all dtypes on each macOS: the page of all releases takes half of its time so.
+    for system in macos_points(release, asker.knowledge.systems(op, release.line)):
+        aim = target(release.line, system)
+        word = short(asker.state(op, aim, asker.default_dtype(op, aim)))
+        if word not in list(steps.values())[-1:]:
+            steps[system] = word
+    return steps if len(steps) > 1 else {}
+
+
+def counts(states: Iterable[State]) -> dict[str, int]:
+    """How many overloads have each status and kind; and all of them."""
+    found = {"overloads": 0} | dict.fromkeys(STATES, 0)
+    for state in states:
+        found["overloads"] += 1
+        found[short(state)] += 1
+    return found
+
+
+class Past:
+    """The statuses of overloads in the releases up to one, on one macOS."""
+
+    def __init__(self, asker: Asker, macos: str, *, upto: str) -> None:
+        self.asker = asker
+        self.macos = macos
+        self.upto = upto
+        last = Version.parse(upto)
+        self.lines = tuple(
+            release.line for release in asker.lists.releases if Version.parse(release.line) <= last
+        )
+
+    def of(self, op: str) -> dict[str, State]:
+        """By release line, where the overload exists."""
+        states: dict[str, State] = {}
+        known: dict[object, State] = {}
+        for line in self.lines:
+            if self.exists(op, line):
+                facts = self.asker.knowledge.facts(op, line)
+                if facts not in known:
+                    known[facts] = self.at(op, line)
+                states[line] = known[facts]
+        return states
+
+    def exists(self, op: str, line: str) -> bool:
+        """Whether a release has the overload."""
+        return op in self.asker.lists.operators(line)
+
+    def at(self, op: str, line: str) -> State:
+        """Its state in one release."""
+        aim = target(line, self.macos)
+        return self.asker.state(op, aim, self.asker.default_dtype(op, aim))
+
+
+def _row(op: str, release: Release, system: str, past: Past) -> Row:
+    asker, line = past.asker, release.line
+    aim = target(line, system)
+    dtype = asker.default_dtype(op, aim)
+    verdict = asker.verdict(op, aim, dtype)
+    states = past.of(op)
+    about = [s for s in asker.knowledge.about(op, line) if Version.parse(system) in s.macos]
+    return Row(
+        name=op,
+        status=verdict.status,
+        kind=verdict.kind,
+        because=verdict.because,
+        since=since(states, past.lines),
+        first_native=first_native(states, past.lines),
+        dtype=dtype,
+        dtypes={n: short(s) for n, s in asker.states(op, aim, COMMON_DTYPES).items()},
+        systems=systems(op, release, asker),
+        registration=asker.lists.operators(line)[op],
+        sparse=tuple(
+            key for key in ("SparseMPS", "SparseCsrMPS") if op in asker.lists.operators(line, key)
+        ),
+        autocast=asker.lists.operators(line, "AutocastMPS").get(op),
+        limitations=tuple(s.id for s in about if s.sort == "limitation"),
+        advisories=tuple(s.id for s in about if s.sort == "advisory"),
+        links=tuple(dict.fromkeys(link for s in about for link in s.links)),
+    )
+
+
+def _about(statement: Statement) -> About:
+    return About(
+        effect=statement.effect,
+        summary=statement.summary,
+        way_out=statement.way_out,
+        links=statement.links,
+    )

@@ -1,0 +1,177 @@
+"""Everything that the questions are answered from: registrations, statements, composites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from opcheck.common.names import DTYPES
+from opcheck.data import composites
+from opcheck.data.registrations import data_directory
+from opcheck.data.statements import EVERY_OPERATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from opcheck.common.versions import Target, Version
+    from opcheck.data.registrations import OpLists, Resolution
+    from opcheck.data.statement_model import Statement
+
+
+class Calls(NamedTuple):
+    """What a composite calls, by the operators that have a verdict of their own."""
+
+    #: whatever its arguments.
+    always: tuple[str, ...]
+    #: with some arguments.
+    sometimes: tuple[str, ...]
+    #: the torch release whose Python was run to see it, or whose library was read.
+    torch: str
+    read: bool = False
+
+    @property
+    def both(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.always, *self.sometimes)
+
+
+class Knowledge:
+    """The data about operators, for one copy of the op lists."""
+
+    def __init__(self, lists: OpLists) -> None:
+        self.lists = lists
+        self.statements = lists.statements
+        self._computed = _computed()
+        self._resolutions: dict[tuple[str, str], Resolution] = {}
+        self._classes: dict[tuple[tuple[str, ...], Target], dict[str, str]] = {}
+        self._deciding: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._about: dict[tuple[str, str], tuple[Statement, ...]] = {}
+        self._calls: dict[tuple[str, str], Calls | None] = {}
+
+    def composite(self, op: str, line: str) -> bool:
+        """Whether what the overload calls decides."""
+        return self.resolution(op, line).status == "composite"
+
+    def resolution(self, op: str, line: str) -> Resolution:
+        """What the registrations alone say."""
+        key = (op, line)
+        if key not in self._resolutions:
+            self._resolutions[key] = self.lists.resolve(op, line)
+        return self._resolutions[key]
+
+    def calls(self, op: str, line: str) -> Calls | None:
+        """What a composite calls on the Mac; None: it was not computed.
+
+        Raises:
+            OpListError: the table of what composites call is damaged.
+        """
+        key = (op, line)
+        if key not in self._calls:
+            self._calls[key] = self._called(op, line) if self._computed else None
+        return self._calls[key]
+
+    def _called(self, op: str, line: str) -> Calls | None:
+        # A forwarding registration stands for the overload that it forwards to.
+        last = self.resolution(op, line).chain[-1]
+        found = composites.body(last, line)
+        if found is None:
+            return None
+        # A body that calls its own overload again decides nothing by that.
+        own = {op, last}
+        always = tuple(name for name in found.always if name not in own)
+        sometimes = tuple(name for name in found.sometimes if name not in own)
+        return Calls(always, sometimes, found.torch, found.read)
+
+    def deciding(self, op: str, line: str) -> tuple[str, ...]:
+        """The overload and all those that its verdict can rest on."""
+        key = (op, line)
+        if key not in self._deciding:
+            seen: dict[str, None] = {}
+            left = [op]
+            while left:
+                name = left.pop(0)
+                if name in seen:
+                    continue
+                seen[name] = None
+                chain = self.resolution(name, line).chain
+                left += chain[1:]
+                if self.composite(name, line):
+                    calls = self.calls(name, line)
+                    left += calls.both if calls else ()
+            self._deciding[key] = tuple(seen)
+        return self._deciding[key]
+
+    def about(self, op: str, line: str) -> tuple[Statement, ...]:
+        """The statements on an overload or on one that decides for it; not those on every one."""
+        key = (op, line)
+        if key not in self._about:
+            statements = {
+                statement.id: statement
+                for name in self.deciding(op, line)
+                for statement in self.statements.for_op(name, line)
+                if EVERY_OPERATOR not in statement.ops
+            }
+            self._about[key] = tuple(statements[name] for name in sorted(statements))
+        return self._about[key]
+
+    def everywhere(self, line: str) -> tuple[Statement, ...]:
+        """The statements on every operator: they speak of making a tensor."""
+        return self.statements.for_op(EVERY_OPERATOR, line)
+
+    def facts(self, op: str, line: str) -> object:
+        """All that a verdict on the overload follows from: releases that share it judge alike."""
+        deciding = tuple(
+            (name, self.resolution(name, line).value) for name in self.deciding(op, line)
+        )
+        return deciding, _ids(self.about(op, line)), _ids(self.everywhere(line))
+
+    def alike(self, op: str, target: Target, dtype: str) -> str:
+        """The first dtype that no statement can tell from this one, on this target."""
+        about = self.about(op, str(target.torch))
+        key = (_ids(about), target)
+        if key not in self._classes:
+            everywhere = self.everywhere(str(target.torch))
+            holding = [
+                statement for statement in (*about, *everywhere) if target.macos in statement.macos
+            ]
+            first: dict[tuple[object, ...], str] = {}
+            self._classes[key] = {
+                name: first.setdefault(tuple(_sees(statement, name) for statement in holding), name)
+                for name in DTYPES
+            }
+        return self._classes[key][dtype]
+
+    def systems(self, op: str, line: str) -> frozenset[Version]:
+        """The macOS versions at which a statement on the overload, or on all, begins or ends."""
+        statements = [*self.about(op, line), *self.everywhere(line)]
+        bounds = (
+            b for statement in statements for b in (statement.macos.since, statement.macos.until)
+        )
+        return frozenset(bound for bound in bounds if bound is not None)
+
+
+def _ids(statements: Iterable[Statement]) -> tuple[str, ...]:
+    return tuple(statement.id for statement in statements)
+
+
+#: What a condition says where it may ask for a dtype.
+_OF_DTYPES = ("dtype", "is_complex", "is_floating")
+
+
+def _sees(statement: Statement, dtype: str) -> object:
+    """What a statement sees of a dtype: whether it is one of its own; all where it may ask."""
+    asks = any(word in statement.condition for word in _OF_DTYPES)
+    return asks and dtype, dtype in statement.dtypes
+
+
+def api_overloads(name: str) -> tuple[str, ...]:
+    """The overloads that a Python function calls, if that was computed.
+
+    Raises:
+        OpListError: the table of what composites call is damaged.
+    """
+    return composites.api_names(name) if _computed() else ()
+
+
+def _computed() -> bool:
+    """Whether there is a table of what composites call; without one nothing is known of them."""
+    return (data_directory() / composites.FILE).is_file()

@@ -1,0 +1,274 @@
+"""The verdict of a plain call: an overload called with tensors of one dtype, and nothing special.
+
+The judge decides, on calls that are made for it.  What it says depends on shapes only where a
+statement has a condition on them: then calls of several ranks are made, and the mildest verdict is
+that of the plain call, since a statement that spares one of them does not hold for every call.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opcheck.common.versions import Target, Version
+from opcheck.data.conditions import ATTRIBUTES
+from opcheck.judge.judge import OUTCOMES, judge, outcome
+from opcheck.lookup.operator_facts import Knowledge
+from opcheck.lookup.records import State
+from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from opcheck.data.registrations import OpLists
+    from opcheck.data.statement_model import Statement
+
+#: The dtypes that a coverage table shows; the others only where they are asked for.
+COMMON_DTYPES = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "float64",
+    "complex64",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+)
+
+#: Without a dtype asked, that of the mildest verdict, and the first of these among equals.
+DEFAULT_DTYPES = ("float32", "int64", "complex64", "bool")
+
+#: Arguments that have a dtype of their own, whatever the call computes in.
+_OWN_DTYPES = {
+    "index": "int64",
+    "indices": "int64",
+    "offsets": "int64",
+    "mask": "bool",
+    "condition": "bool",
+}
+
+#: The usual ones first: most often the first call says all.
+_RANKS = (2, 4, 3, 1, 5, 0)
+#: An operator over n spatial dimensions is called with a batch and channels before them.
+_SPATIAL = re.compile(r"(?:^|[a-z_])([123])d(?:_|$)")
+_BATCH_AND_CHANNELS = 2
+_SIZE = 2
+#: How many overloads a reason names.
+_NAMED = 4
+
+
+class Asker:
+    """Answers for one copy of the op lists, and remembers what it was asked."""
+
+    def __init__(self, lists: OpLists) -> None:
+        self.lists = lists
+        self.knowledge = Knowledge(lists)
+        self._verdicts: dict[tuple[str, Target, str, int], Verdict] = {}
+        self._states: dict[tuple[str, str | None, Target, str], State] = {}
+        self._calls: dict[tuple[str, str, str, int], tuple[OpCall, ...]] = {}
+
+    def verdict(self, op: str, target: Target, dtype: str, spatial: int = 0) -> Verdict:
+        """What the target does with a plain call.
+
+        Args:
+            op: the overload.
+            target: the release and the macOS version.
+            dtype: of the call's tensors.
+            spatial: over how many spatial dimensions a composite calls it; 0: nobody says.
+
+        Raises:
+            OpListError: the lists hold no such torch release, or are damaged.
+        """
+        dtype = self.knowledge.alike(op, target, dtype)
+        spatial = _spatial(op) or spatial
+        key = (op, target, dtype, spatial)
+        if key not in self._verdicts:
+            # Set first: what a composite calls may, over others, lead back to it.
+            self._verdicts[key] = Verdict(
+                status="unknown", because=f"{op} calls itself again", confidence="inferred"
+            )
+            self._verdicts[key] = self._decide(op, target, dtype, spatial)
+        return self._verdicts[key]
+
+    def state(self, op: str, target: Target, dtype: str) -> State:
+        """The verdict's status and kind.
+
+        Operators on which no statement speaks differ, to the judge, in their registration alone:
+        one answers for all that are registered alike.
+        """
+        line = str(target.torch)
+        resolution = self.knowledge.resolution(op, line)
+        followed = resolution.status == "composite" and self.knowledge.calls(op, line)
+        if followed or resolution.status == "unknown" or self.knowledge.about(op, line):
+            return _state(self.verdict(op, target, dtype))
+        key = (resolution.status, resolution.kind, target, dtype)
+        if key not in self._states:
+            self._states[key] = _state(self.verdict(op, target, dtype))
+        return self._states[key]
+
+    def states(self, op: str, target: Target, dtypes: Iterable[str]) -> dict[str, State]:
+        """The state of each dtype."""
+        return {dtype: self.state(op, target, dtype) for dtype in dtypes}
+
+    def default_dtype(self, op: str, target: Target) -> str:
+        """The dtype that answers where none was asked: the first usual one that does best."""
+        states = {dtype: self.state(op, target, dtype) for dtype in DEFAULT_DTYPES}
+        return min(states, key=lambda dtype: severity(states[dtype]))
+
+    def _decide(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
+        line = str(target.torch)
+        if self.knowledge.composite(op, line):
+            return self._composite(op, target, dtype, spatial)
+        best: Verdict | None = None
+        for call in self._made(op, line, dtype, spatial):
+            verdict = judge(call, target, self.lists)
+            if best is None or outcome(verdict).severity < outcome(best).severity:
+                best = verdict
+            if best.status == "native" or self.knowledge.resolution(op, line).status != "native":
+                break  # it gets no better: statements only ever make a verdict worse
+        assert best is not None
+        return best
+
+    def _composite(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
+        """The worst of what it calls whatever its arguments, each asked with the same dtype.
+
+        What it calls with some arguments only decides where it calls nothing in every case; else
+        the reason names it.
+        """
+        line = str(target.torch)
+        calls = self.knowledge.calls(op, line)
+        inner = None if calls is None else ()
+        made = [
+            judge(msgspec.structs.replace(call, inner=inner), target, self.lists)
+            for call in self._made(op, line, dtype, spatial)
+        ]
+        # As if its body called nothing: what statements say of the composite itself.
+        own = min(made, key=lambda verdict: outcome(verdict).severity)
+        if calls is None or not calls.both or own.status != "native":
+            return own
+        judged = {name: self.verdict(name, target, dtype, spatial) for name in calls.both}
+
+        def worst_of(names: Iterable[str]) -> str:
+            return max(names, key=lambda name: (outcome(judged[name]).severity, name))
+
+        decider = worst_of(calls.always or calls.sometimes)
+        worst = judged[decider]
+        because = f"it calls {decider}: {worst.because}"
+        if worst.status == "native":
+            because = f"it calls {_list(calls.always or calls.sometimes)}"
+        for name in (worst_of(calls.sometimes),) if calls.sometimes else ():
+            if outcome(judged[name]).severity > outcome(worst).severity:
+                because += f"; with some arguments it calls {name}: {judged[name].because}"
+        how = "read in the library of" if calls.read else "seen with"
+        seen = f"it calls {', '.join(sorted(calls.both))} ({how} torch {calls.torch})"
+        return msgspec.structs.replace(
+            worst,
+            because=because,
+            evidence=(
+                *own.evidence[:1],
+                Evidence(kind="capture", torch=calls.torch, detail=seen),
+                *worst.evidence,
+            ),
+            confidence="inferred",
+            named="" if worst.status == "native" else worst.named or decider,
+            limitations=tuple(sorted({*own.limitations, *worst.limitations})),
+            advisories=tuple(sorted({*own.advisories, *worst.advisories})),
+        )
+
+    def _made(self, op: str, line: str, dtype: str, spatial: int) -> tuple[OpCall, ...]:
+        """One call, or one of each rank where a statement asks for shapes."""
+        key = (op, line, dtype, spatial)
+        if key not in self._calls:
+            statements = self.knowledge.about(op, line)
+            known = self.lists.statements.arguments.get(op, {})
+            # What has a default is not given in a plain call.
+            names = [
+                name
+                for name in _tensor_arguments(statements)
+                if name not in known or not known[name].optional
+            ]
+            self._calls[key] = tuple(
+                _call(op, names, dtype, rank)
+                for rank in _ranks(spatial, conditional=any(s.condition for s in statements))
+            )
+        return self._calls[key]
+
+
+def _list(names: Iterable[str]) -> str:
+    """A few of the names; the evidence has all of them."""
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return ", ".join(ordered[:_NAMED]) + more
+
+
+def severity(state: State) -> int:
+    """How bad a state is: 0 is native."""
+    return OUTCOMES[state.status, state.kind].severity
+
+
+def _state(verdict: Verdict) -> State:
+    return State(status=verdict.status, kind=verdict.kind)
+
+
+def _call(op: str, names: Sequence[str], dtype: str, rank: int) -> OpCall:
+    inputs = [_tensor(number, name, dtype, rank) for number, name in enumerate(names)]
+    result = _tensor(len(inputs), "", dtype, rank)
+    return OpCall(op=op, inputs=tuple(inputs), outputs=(result,))
+
+
+def _spatial(op: str) -> int:
+    match = _SPATIAL.search(op.partition("::")[2].partition(".")[0])
+    return int(match[1]) if match else 0
+
+
+def _ranks(spatial: int, *, conditional: bool) -> tuple[int, ...]:
+    if spatial:
+        return (spatial + _BATCH_AND_CHANNELS,)
+    return _RANKS if conditional else (_BATCH_AND_CHANNELS,)
+
+
+def _tensor_arguments(statements: Sequence[Statement]) -> list[str]:
+    """The tensor arguments that the statements speak of, ``self`` first."""
+    named: dict[str, None] = {"self": None}
+    for statement in statements:
+        named |= dict.fromkeys(statement.dtypes_of)
+        named |= dict.fromkeys(_tensors_of(statement))
+    named.pop("result", None)
+    return list(named)
+
+
+def _tensors_of(statement: Statement) -> list[str]:
+    """The names of which its condition asks what only tensors have."""
+    if statement.parsed is None:
+        return []
+    asked = "|".join(ATTRIBUTES)
+    return sorted(
+        name
+        for name in statement.parsed.names
+        if re.search(rf"\b{name}\.({asked})\b", statement.condition)
+    )
+
+
+def _tensor(number: int, argument: str, dtype: str, rank: int) -> TensorSpec:
+    shape = (_SIZE,) * rank
+    stride = tuple(_SIZE**place for place in reversed(range(rank)))
+    return TensorSpec(
+        tensor=number,
+        storage=number,
+        dtype=_OWN_DTYPES.get(argument, dtype),
+        shape=shape,
+        stride=stride,
+        argument=argument,
+    )
+
+
+@functools.cache
+def target(torch: str, macos: str) -> Target:
+    """The target without the fallback variable."""
+    return Target(torch=Version.parse(torch), macos=Version.parse(macos))

@@ -1,0 +1,94 @@
+"""The answers.  Their fields are the documented JSON: op_lists/asking.md."""
+
+from __future__ import annotations
+
+from opcheck.model.records import Evidence, Record
+
+OP_SCHEMA = "opcheck-op/1"
+
+
+class State(Record, frozen=True, kw_only=True):
+    """A status with its kind."""
+
+    status: str
+    kind: str | None = None
+
+
+class Note(Record, frozen=True, kw_only=True):
+    """A limitation or an advisory that speaks of an overload."""
+
+    id: str
+    effect: str
+    summary: str
+    #: the spans in words, ``2.3 to 2.7``; empty: every version.
+    torch: str = ""
+    macos: str = ""
+    dtypes: tuple[str, ...] = ()
+    #: of which tensor arguments; empty: any.
+    dtypes_of: tuple[str, ...] = ()
+    #: what else the call must meet, as an expression or in words.
+    condition: str = ""
+    when: str = ""
+    prints: str = ""
+    way_out: str = ""
+    fixed: str = ""
+    #: whether it decides the verdict of a plain call for the target that was asked.
+    decides: bool = False
+    links: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Cell(Record, frozen=True, kw_only=True):
+    """What one release does from one macOS version on, up to the next cell of that release."""
+
+    torch: str
+    macos: str
+    status: str
+    kind: str | None
+    #: the dtype that the status is of: the one asked, else the first that does best.
+    dtype: str
+    dtypes: dict[str, State]
+
+
+class OverloadAnswer(Record, frozen=True, kw_only=True):
+    """What the target does with a plain call of one overload, and how that came about."""
+
+    name: str
+    status: str
+    kind: str | None
+    because: str
+    confidence: str
+    #: the dtype that the status is of.
+    dtype: str
+    dtypes: dict[str, State]
+    #: first release line from which on the status has been the same up to the target; ``≤2.13``
+    #: where nothing is known of the release before it.
+    since: str
+    #: what the Mac prints for it.
+    prints: str
+    limitations: tuple[Note, ...]
+    advisories: tuple[Note, ...]
+    evidence: tuple[Evidence, ...]
+    #: one a release and macOS span, oldest release first; only as far as the question goes.
+    releases: tuple[Cell, ...]
+
+
+class Answer(Record, frozen=True, kw_only=True):
+    """The answer to ``opcheck op``; ``status`` is that of the overload that ``overload`` names."""
+
+    schema: str = OP_SCHEMA
+    tool: str
+    op: str
+    #: torch, release, macos, dtype; ``asked`` is the torch version as written.
+    target: dict[str, str | None]
+    dtypes: dict[str, State]
+    status: str
+    kind: str | None
+    overload: str
+    because: str
+    overloads: tuple[OverloadAnswer, ...]
+    #: first release line in which the overload ran natively on the target's macOS.
+    first_native: str | None
+    notes: tuple[str, ...]
+    links: tuple[str, ...]
+    op_lists: dict[str, str]

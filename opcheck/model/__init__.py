@@ -1,0 +1,1 @@
+"""The frozen records that the rooms share: calls, traces, verdicts, findings, reports."""

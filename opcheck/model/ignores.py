@@ -1,0 +1,318 @@
+"""Findings that somebody has decided to live with: comments on lines, and entries of the configuration.
+
+A comment stands on a line of the statement that the finding points at, codes in the brackets, the reason behind them::
+
+    y = torch.linalg.eigvals(x)  # opcheck: ignore[OC103] runs once, before training
+
+``of_python(text, file)`` reads the comments of a program, ``of_lines(lines, file)`` those of a file in which ``#`` always
+begins one.  An ``Entry`` is what ``[[tool.opcheck.ignore]]`` holds.
+
+``Ignores(entries, today=..., root=...)`` decides, and remembers what was used:
+
+- ``reason(rule, file=, line=, op=, model=, text=)`` is why such a finding is ignored, or None: it is not;
+- ``marked(findings, model=)`` gives the findings back with ``Finding.ignored`` filled in, of one that is ignored at some
+  of its places two;
+- ``read(files)`` reads the comments of these files, so that one that nothing comes to is known;
+- ``unused(prefix)`` and ``expired()`` say afterwards what silenced nothing, and what no longer does.
+
+Nothing is lost: an ignored finding stays where it is, marked.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import io
+import re
+import tokenize
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import msgspec
+
+from opcheck.common import documents
+from opcheck.common.python_source import decode, split_lines
+from opcheck.model.records import Finding, GroupLocation, Record
+
+_COMMENT = re.compile(r"#\s*opcheck:\s*ignore\[([^\]]*)\](.*)")
+
+#: The first and the last line of a statement.
+_Lines = tuple[int, int]
+
+#: What ``Finding.ignored`` says where nobody said why.
+NO_REASON = "no reason given"
+
+
+class Comment(Record, frozen=True, kw_only=True):
+    """One comment, and the lines that it speaks for."""
+
+    file: str
+    line: int
+    codes: tuple[str, ...]
+    reason: str
+    #: the statement that it stands in, from its first line to its last; of a block only the head.
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        """``model.py:12: ignore[OC103]``."""
+        return f"{self.file}:{self.line}: ignore[{', '.join(self.codes)}]"
+
+
+class Entry(Record, frozen=True, kw_only=True):
+    """One ``[[tool.opcheck.ignore]]``: all that is given must fit, ``*`` in it fits anything."""
+
+    rule: str
+    reason: str
+    #: an operator overload, a file as reports name it, the name of a model
+    op: str = ""
+    path: str = ""
+    model: str = ""
+    #: the first day on which it no longer holds
+    expires: date | None = None
+
+    def __str__(self) -> str:
+        """``OC103 op=aten::svd* model=net``."""
+        given = (("op", self.op), ("path", self.path), ("model", self.model))
+        return " ".join([self.rule, *(f"{name}={value}" for name, value in given if value)])
+
+    def fits(self, rule: str, *, op: str, file: str, model: str) -> bool:
+        """Whether it is about such a finding, expired or not."""
+        wanted = ((self.op, op), (self.path, file), (self.model, model))
+        return self.rule == rule and all(
+            fnmatchcase(value, pattern) for pattern, value in wanted if pattern
+        )
+
+
+def of_python(text: str, file: str = "") -> tuple[Comment, ...]:
+    """The comments of a Python source; a text that looks like one is none."""
+    if "opcheck" not in text:
+        return ()
+    return tuple(_found(_comments(text), file, _statements(text)))
+
+
+def of_lines(lines: Iterable[str], file: str = "") -> tuple[Comment, ...]:
+    """The comments of a file in which ``#`` always begins one; each speaks for its line."""
+    return tuple(_found(enumerate(lines, 1), file, []))
+
+
+class Silencers:
+    """The comments of one file, and which codes of theirs have silenced a finding.
+
+    A file may have 50,000 comments and as many findings, so a finding looks only at the comments of its own lines.
+    """
+
+    def __init__(self, comments: Sequence[Comment]) -> None:
+        self._comments = comments
+        self._codes = [frozenset(comment.codes) for comment in comments]
+        #: the comments by their line, and those lines in order
+        self._by_line: dict[int, list[int]] = {}
+        #: the codes of the comments by the statement that they speak for, and the statements by line
+        self._statements: dict[_Lines, set[str]] = {}
+        self._around: dict[int, list[_Lines]] = {}
+        for number, comment in enumerate(comments):
+            self._by_line.setdefault(comment.line, []).append(number)
+            statement = (comment.first, comment.last)
+            if statement not in self._statements:
+                self._statements[statement] = set()
+                for line in range(comment.first, comment.last + 1):
+                    self._around.setdefault(line, []).append(statement)
+            self._statements[statement] |= self._codes[number]
+        self._in_order = sorted(self._by_line)
+        self._used: set[tuple[int | _Lines, str]] = set()
+
+    def silence(self, code: str, first: int, last: int) -> bool:
+        """Whether a comment in these lines, or in the statement that they begin in, ignores the code."""
+        numbers: list[int | _Lines] = []
+        place = bisect.bisect_left(self._in_order, first)
+        while place < len(self._in_order) and self._in_order[place] <= last:
+            here = self._by_line[self._in_order[place]]
+            numbers += [number for number in here if code in self._codes[number]]
+            place += 1
+        around = self._around.get(first, ())
+        numbers += [statement for statement in around if code in self._statements[statement]]
+        self._used |= {(number, code) for number in numbers}
+        return bool(numbers)
+
+    def unused(self, number: int) -> Iterator[str]:
+        """The codes of the comment of that number that have silenced nothing."""
+        comment = self._comments[number]
+        statement = (comment.first, comment.last)
+        for code in comment.codes:
+            if not {(number, code), (statement, code)} & self._used:
+                yield code
+
+
+class Ignores:
+    """What is ignored in one run, and which of it has silenced something."""
+
+    def __init__(
+        self, entries: Sequence[Entry] = (), *, today: date, root: Path | None = None
+    ) -> None:
+        """Decide by these entries and by the comments of the files below ``root``.
+
+        Args:
+            entries: those of the configuration.
+            today: entries that expire on this day, or did before, ignore nothing.
+            root: the folder that the files of findings are relative to; None: comments are read from the text of the
+                finding's own line alone.
+        """
+        self._entries = tuple(entries)
+        self._today = today
+        self._root = root
+        self._files: dict[str, tuple[Comment, ...] | None] = {}
+        self._used: set[tuple[str, str]] = set()
+        self._silenced: set[Entry] = set()
+
+    def reason(
+        self,
+        rule: str,
+        *,
+        file: str = "",
+        line: int = 0,
+        op: str = "",
+        model: str = "",
+        text: str = "",
+    ) -> str | None:
+        """Why a finding of ``rule`` at this place is ignored; None: it is not."""
+        for comment in self._of(file, line, text):
+            if comment.first <= line <= comment.last and rule in comment.codes:
+                self._used.add((str(comment), rule))
+                return comment.reason or NO_REASON
+        for entry in self._entries:
+            if entry.fits(rule, op=op, file=file, model=model) and not self._is_over(entry):
+                self._silenced.add(entry)
+                return entry.reason
+        return None
+
+    def marked(self, findings: Iterable[Finding], *, model: str = "") -> tuple[Finding, ...]:
+        """The findings, what is ignored marked by the reason: a finding for each reason, what is left first."""
+        return tuple(one for finding in findings for one in self._split(finding, model))
+
+    def read(self, files: Iterable[str]) -> None:
+        """Read the comments of these files, as findings name them; one that is not there is none."""
+        for file in files:
+            self._comments_of(file)
+
+    def unused(self, prefix: str = "OC1") -> tuple[str, ...]:
+        """The comments' codes with that prefix, and the entries, that have silenced nothing."""
+        comments = [comment for of_file in self._files.values() for comment in of_file or ()]
+        unused = sorted(
+            (comment.file, comment.line, code)
+            for comment in comments
+            for code in comment.codes
+            if code.startswith(prefix) and (str(comment), code) not in self._used
+        )
+        return (
+            *(
+                f"{file}:{line} ignores {code}, which is not found there"
+                for file, line, code in unused
+            ),
+            *(
+                f"the configuration ignores {entry}, which is not found"
+                for entry in self._entries
+                if entry not in self._silenced and not self._is_over(entry)
+            ),
+        )
+
+    def expired(self) -> tuple[str, ...]:
+        """The entries that no longer hold."""
+        return tuple(
+            f"the configuration ignored {entry} until {entry.expires}: it no longer does"
+            for entry in self._entries
+            if self._is_over(entry)
+        )
+
+    def _is_over(self, entry: Entry) -> bool:
+        return entry.expires is not None and entry.expires <= self._today
+
+    def _split(self, finding: Finding, model: str) -> Iterator[Finding]:
+        by_reason: dict[str, list[GroupLocation | None]] = {}
+        for place in finding.locations or (None,):
+            by_reason.setdefault(self._why(finding, place, model), []).append(place)
+        if len(by_reason) == 1:
+            (why,) = by_reason
+            yield msgspec.structs.replace(finding, ignored=why) if why else finding
+            return
+        for why in sorted(by_reason):
+            places = tuple(place for place in by_reason[why] if place is not None)
+            yield msgspec.structs.replace(
+                finding,
+                ignored=why,
+                locations=places,
+                count=sum(place.count for place in places),
+                # It is the first place's line, rewritten.
+                remedy=finding.remedy if places[0] is finding.locations[0] else "",
+            )
+
+    def _why(self, finding: Finding, place: GroupLocation | None, model: str) -> str:
+        where = place.location if place else None
+        found = self.reason(
+            finding.rule,
+            file=where.file if where else "",
+            line=where.line if where else 0,
+            op=finding.op,
+            model=model,
+            text=where.text if where else "",
+        )
+        return found or ""
+
+    def _of(self, file: str, line: int, text: str) -> Iterable[Comment]:
+        """The comments of a file, or, where it cannot be read, of the one line."""
+        comments = self._comments_of(file)
+        return _found([(line, text)], file, []) if comments is None else comments
+
+    def _comments_of(self, file: str) -> tuple[Comment, ...] | None:
+        if file not in self._files:
+            self._files[file] = self._read(file)
+        return self._files[file]
+
+    def _read(self, file: str) -> tuple[Comment, ...] | None:
+        if self._root is None or not file.endswith(".py"):
+            return None
+        try:
+            text = decode(documents.read(self._root / file))
+        except ValueError:
+            return None
+        return of_python("\n".join(split_lines(text)), file)
+
+
+def _found(
+    comments: Iterable[tuple[int, str]], file: str, heads: Iterable[_Lines]
+) -> Iterator[Comment]:
+    # The innermost statement of a line begins last.
+    innermost = {line: head for head in sorted(heads) for line in range(head[0], head[1] + 1)}
+    for line, text in comments:
+        match = _COMMENT.search(text)
+        if match:
+            codes = tuple(code.strip().upper() for code in match[1].split(",") if code.strip())
+            first, last = innermost.get(line, (line, line))
+            reason = match[2].strip(" \t:-")
+            yield Comment(file=file, line=line, codes=codes, reason=reason, first=first, last=last)
+
+
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+    except (tokenize.TokenError, SyntaxError, ValueError):  # what came before it is right
+        return
+
+
+def _statements(text: str) -> Iterator[_Lines]:
+    """First and last line of each statement; of one with a body, of its head."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes in other people's texts
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+            yield node.lineno, max(node.lineno, last)

@@ -1,0 +1,73 @@
+"""Asks a child process for the run on the device, and runs its reproducer.  Imports no torch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from opcheck.capture.parent import ask, environment
+from opcheck.capture.protocol import Answered
+from opcheck.capture.request import CaptureRequest
+from opcheck.numerics.compare.records import FAILS, SHOWS, SHOWS_NOT, Comparison, Plan, Reproducer
+from opcheck.worker.children import run
+
+#: GB that no machine has: what a device's driver reserves is no memory of this machine.
+_NO_LIMIT = 1e6
+#: seconds that a reproducer may take
+_REPRODUCER = 300.0
+
+
+def compare(
+    request: CaptureRequest,
+    plan: Plan,
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+) -> Comparison:
+    """The model of ``request`` on the plan's device, call by call beside float64 on the CPU.
+
+    Args:
+        request: the model and its inputs; its target says nothing here.
+        plan: the device, and what else is wanted.
+        progress: told the stages.
+        show_output: pass on what the child prints, to stderr.
+
+    Raises:
+        UsageError: this machine has no such device.
+        ModelLoadError, InputError: as the child says.
+        CaptureError: the child died, was killed for its time, or the run broke off before its first call.
+    """
+    limit = request.memory_limit or (0.0 if plan.device == "cpu" else _NO_LIMIT)
+    whole = msgspec.structs.replace(request, plan=msgspec.to_builtins(plan), memory_limit=limit)
+    answer = ask(
+        "opcheck.numerics.compare.worker", whole, progress=progress, show_output=show_output
+    )
+    assert isinstance(answer, Answered)
+    comparison = msgspec.json.decode(answer.content, type=Comparison)
+    if comparison.reproducer is None or not comparison.reproducer.path:
+        return comparison
+    if progress is not None:
+        progress("running the reproducer")
+    return msgspec.structs.replace(comparison, reproducer=_tried(comparison.reproducer, whole))
+
+
+def _tried(written: Reproducer, request: CaptureRequest) -> Reproducer:
+    """The reproducer, after it was run alone."""
+    done = run(
+        [sys.executable, str(Path(written.path) / "repro.py")],
+        _REPRODUCER,
+        environment={**os.environ, **environment(request)},
+    )
+    if done.late:
+        detail = f"not done after {_REPRODUCER:g} s"
+        return msgspec.structs.replace(written, state=FAILS, detail=detail)
+    printed = (done.out if done.code in {0, 1} else done.err).strip().splitlines()
+    # Python, too, exits with 1 where a script raises.
+    raised = done.code == 1 and "Traceback" in done.err
+    state = FAILS if raised else {0: SHOWS_NOT, 1: SHOWS}.get(done.code, FAILS)
+    last = (done.err.strip().splitlines() if raised else printed)[-1:]
+    return msgspec.structs.replace(written, state=state, detail=" ".join(last))

@@ -1,0 +1,174 @@
+"""Runs one model on a device, each call beside float64.  In the child process: user code runs here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map_only
+
+from opcheck.capture.imports import without_compiler
+from opcheck.capture.run import raised_at, uncompiled
+from opcheck.capture.watchdog import out_of_memory, rest
+from opcheck.common.errors import CaptureError, UsageError
+from opcheck.numerics.compare import devices, reproducer
+from opcheck.numerics.compare.compare_mode import Beside
+from opcheck.numerics.compare.records import (
+    NOT_WRITTEN,
+    SHOWS_NOT,
+    TOLERANCES,
+    Comparison,
+    Plan,
+    Reproducer,
+)
+from opcheck.numerics.compare.tally import DevicePlaces, Tally
+from opcheck.numerics.compare.timing import Clock
+from opcheck.numerics.precision import real
+
+if TYPE_CHECKING:
+    from opcheck.capture.protocol import Say
+    from opcheck.capture.request import CaptureRequest
+
+_FULL = "products in full precision: TF32 and sums in half precision were turned off"
+_ALONE = "each call was made again from the device's own inputs: what one call loses is not held against the next"
+_RANDOM = "random numbers of two devices differ: calls that draw them were not compared"
+
+
+def compare(request: CaptureRequest, say: Say) -> Comparison:
+    """The model of the request on the device of its plan.
+
+    Raises:
+        UsageError: there is no such device.
+        ModelLoadError: the model cannot be imported or built.
+        InputError: the inputs do not parse, or none could be derived.
+        CaptureError: the run broke off before its first call on the device.
+    """
+    plan = msgspec.convert(request.plan, Plan)
+    device = devices.require(plan.device)
+    model, inputs = real.built(request, say)
+    say(f"running on {device} beside float64 on the CPU")
+    on_device = _Run(model, device, Clock(device, plan.times) if plan.times else None)
+    with uncompiled([]), full_precision(), torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        on_device(inputs.args, inputs.kwargs, request)
+    rest()
+    machine = devices.machine(device)
+    tally, mode = on_device.tally, on_device.mode
+    return Comparison(
+        model=request.model,
+        machine=machine,
+        dtype=request.dtype or _dtype(model),
+        mode=request.mode,
+        inputs=inputs.specs,
+        inputs_note=inputs.note,
+        loss=on_device.places.loss,
+        calls=tally.calls,
+        outcomes=dict(tally.outcomes),
+        elsewhere=mode.elsewhere,
+        views=mode.views,
+        wrong=tuple(tally.wrong()),
+        operators=tuple(tally.operators()),
+        times=tuple(on_device.clock.records()) if on_device.clock else (),
+        reproducer=_reproducer(tally, machine, plan.repro),
+        tolerances=dict(TOLERANCES),
+        complete=not on_device.problem,
+        problem=on_device.problem,
+        notes=(_ALONE, _FULL, _RANDOM),
+    )
+
+
+@contextlib.contextmanager
+def full_precision() -> Iterator[None]:
+    """Without the short cuts that a device may take by default: cuDNN's convolutions in TF32."""
+    products, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    names = (
+        "allow_tf32",
+        "allow_fp16_reduced_precision_reduction",
+        "allow_bf16_reduced_precision_reduction",
+    )
+    values = [getattr(products, name) for name in names]
+    for name in names:
+        setattr(products, name, False)
+    try:
+        # PyTorch's tests forbid setting a flag of cuDNN by itself (torch/backends/__init__.py).
+        with cudnn.flags(
+            enabled=cudnn.enabled,
+            benchmark=cudnn.benchmark,
+            deterministic=cudnn.deterministic,
+            allow_tf32=False,
+        ):
+            yield
+    finally:
+        for name, value in zip(names, values, strict=True):
+            setattr(products, name, value)
+
+
+class _Run:
+    """One run on a device."""
+
+    def __init__(self, model: nn.Module, device: torch.device, clock: Clock | None) -> None:
+        self.model = model
+        self.device = device
+        self.clock = clock
+        self.places = DevicePlaces()
+        self.tally = Tally(self.places)
+        self.mode = Beside(device, self.tally.add, clock.time if clock else None)
+        self.problem = ""
+
+    def __call__(self, args: Any, kwargs: Any, request: CaptureRequest) -> None:
+        train = request.mode == "train"
+        moved = False
+        try:
+            self.model.to(self.device)
+            args, kwargs = tree_map_only(torch.Tensor, self._move, (args, kwargs))
+            moved = True
+            with (
+                self.places.follow_modules(self.model),
+                without_compiler(),
+                torch.set_grad_enabled(train or request.grad),
+                self.mode,
+            ):
+                output = self.model(*args, **kwargs)
+                if train:
+                    self.places.backward(output)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # user code: anything, SystemExit included
+            op = f", in {self.mode.running}" if self.mode.running else ""
+            text = f"{real.broke_off(error)}{op}"
+            place = raised_at(error)
+            if not self.tally.calls or out_of_memory(error):
+                doing = "the run" if moved else "moving the model"
+                raise CaptureError(
+                    f"{doing} on {self.device} broke off: {text}",
+                    context=" ".join(str(part) for part in (request.model, place) if part),
+                    hint="it has to run there to be compared; give smaller inputs with --input, or a "
+                    "smaller model with --config",
+                ) from error
+            self.problem = f"broke off{f' at {place}' if place else ''}: {text}"
+
+    def _move(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().to(self.device).requires_grad_(tensor.requires_grad)
+
+
+def _dtype(model: nn.Module) -> str:
+    dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
+    return ", ".join(sorted(dtypes))
+
+
+def _reproducer(tally: Tally, machine: Any, folder: str) -> Reproducer | None:
+    if tally.first is None:
+        return None
+    if not folder:
+        return Reproducer(state=NOT_WRITTEN, detail="--repro DIR writes it")
+    try:
+        reproducer.write(tally.first, machine, Path(folder))
+    except UsageError as error:
+        return Reproducer(state=NOT_WRITTEN, detail=f"{error.message} ({error.context})")
+    # Until the parent has run it.
+    return Reproducer(path=folder, state=SHOWS_NOT, detail="it was not run")

@@ -1,0 +1,61 @@
+"""Asks a child process for the runs beside float64.  Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opcheck.capture import watchdog
+from opcheck.capture.parent import ask
+from opcheck.capture.protocol import Compared
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.errors import UsageError
+from opcheck.common.text import filesize
+from opcheck.model.records import Precision, Trace
+
+#: Bytes that a number of the model takes: as it was built, in the run, and in float64; and again for its gradient.
+_BYTES, _BYTES_OF_GRADIENT = 4 + 4 + 8, 4 + 8
+
+
+def compare(
+    request: CaptureRequest,
+    trace: Trace,
+    *,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
+) -> tuple[Precision, ...]:
+    """The model of ``request`` on this machine's CPU in each dtype of ``request.precision``.
+
+    Args:
+        request: the model and its inputs.
+        trace: the same on the simulated Mac; it says how large the model is.
+        progress: told the stages.
+        show_output: pass on what the child prints, to stderr.
+
+    Raises:
+        UsageError: the model is larger than this machine has memory for.
+        OpcheckError: as the child says, or it died.
+    """
+    if not request.precision:
+        return ()
+    needed = bytes_needed(request, trace)
+    may_take = int(request.memory_limit * 1e9) or watchdog.default_memory()
+    if may_take and needed > may_take:
+        raise UsageError(
+            f"the model is too large to be run for real: {trace.parameters:,} parameters, in "
+            f"{request.precision[0]} and float64, take {filesize(needed)}",
+            context=f"--precision {','.join(request.precision)}; this machine may take "
+            f"{filesize(may_take)} (--memory-limit)",
+            hint="a smaller model of the same kind tells where precision is lost, too: --config "
+            "num_hidden_layers=2",
+        )
+    answer = ask(
+        "opcheck.numerics.precision.worker", request, progress=progress, show_output=show_output
+    )
+    assert isinstance(answer, Compared)
+    return answer.precision
+
+
+def bytes_needed(request: CaptureRequest, trace: Trace) -> int:
+    """The least that the runs take: parameters and, where a backward is run, their gradients."""
+    each = _BYTES + (_BYTES_OF_GRADIENT if request.mode == "train" else 0)
+    return trace.parameters * each

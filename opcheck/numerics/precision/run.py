@@ -1,0 +1,188 @@
+"""Runs one model on this machine's CPU beside float64.  In the child process: user code runs here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
+
+from opcheck.capture.build import OnMps
+from opcheck.capture.imports import without_compiler
+from opcheck.capture.run import raised_at, uncompiled
+from opcheck.capture.source_locations import locate
+from opcheck.capture.watchdog import out_of_memory, rest
+from opcheck.common.errors import CaptureError
+from opcheck.model.records import Precision
+from opcheck.numerics.precision import real
+from opcheck.numerics.precision.accumulators import NOTE, WITHOUT_DOUBLE
+from opcheck.numerics.precision.distance import distance
+from opcheck.numerics.precision.modules import Modules
+from opcheck.numerics.precision.shadow_mode import Follow, Places
+from opcheck.numerics.precision.shadows import Shadows, followed
+from opcheck.numerics.precision.tally import Tally, digits
+
+if TYPE_CHECKING:
+    from opcheck.capture.protocol import Say
+    from opcheck.capture.request import CaptureRequest
+
+#: lines, gradients and modules that are kept: a report shows the first of them.
+_LINES, _GRADIENTS, _MODULES = 20, 20, 200
+
+_SAME_WAY = (
+    "whole numbers, truth values, random numbers and numbers taken out of tensors are those of the "
+    "{dtype} run on both sides: where a comparison comes out otherwise, both go on the same way"
+)
+_CPU = "computed by this machine's CPU: a Mac's kernels sum in another order, and may lose more or less"
+
+
+def compare(request: CaptureRequest, say: Say) -> tuple[Precision, ...]:
+    """The model in each dtype of ``request.precision``, call by call beside float64.
+
+    Raises:
+        ModelLoadError: the model cannot be imported or built.
+        InputError: the inputs do not parse, or none could be derived.
+        CaptureError: the run broke off.
+    """
+    model, inputs = real.built(request, say)
+    found = []
+    for name in request.precision:
+        say(f"running in {name} beside float64")
+        with OnMps(), uncompiled([]), torch.random.fork_rng(devices=()):
+            torch.manual_seed(0)
+            run = _Run(model, name, train=request.mode == "train")
+            found.append(run(inputs.args, inputs.kwargs, request.model))
+    rest()
+    return tuple(found)
+
+
+class _Run:
+    """One run in one dtype."""
+
+    def __init__(self, model: nn.Module, name: str, *, train: bool) -> None:
+        self.model = model
+        self.name = name
+        self.dtype: torch.dtype = getattr(torch, name)
+        self.train = train
+        self.shadows = Shadows()
+        self.places = Places()
+        self.tally = Tally(name)
+        self.modules = Modules(model, self.shadows)
+
+    def __call__(self, args: Any, kwargs: Any, title: str) -> Precision:
+        with self._cast():
+            args, kwargs = tree_map(self._input, (args, kwargs))
+            output, problem = self._ran(args, kwargs, title)
+            outputs = _errors(output, self.shadows)
+            gradients = sorted(self._gradients(), key=lambda entry: (-entry[1], entry[0]))
+        return Precision(
+            dtype=self.name,
+            limit=self.tally.limit,
+            calls=self.tally.calls,
+            divergence=self.tally.line(self.tally.divergence, locate),
+            crossing=self.tally.line(self.tally.crossing, locate),
+            lines=tuple(self.tally.lines(locate, _LINES)),
+            modules=tuple(self.modules.records(self.tally.by_module))[:_MODULES],
+            events=tuple(self.tally.events(locate)),
+            outputs=tuple(outputs),
+            gradients=tuple(gradients)[:_GRADIENTS],
+            loss=self.places.loss,
+            complete=not problem,
+            notes=(*problem, *self._notes()),
+        )
+
+    def _ran(self, args: Any, kwargs: Any, title: str) -> tuple[Any, tuple[str, ...]]:
+        output: Any = None
+        try:
+            with (
+                self.places.follow_modules(self.model),
+                without_compiler(),
+                _plain_kernels(),
+                torch.set_grad_enabled(self.train),
+                self.modules.watched(),
+                Follow(self.shadows, self.places, self.tally),
+            ):
+                output = self.model(*args, **kwargs)
+                if self.train:
+                    self.places.backward(output)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # user code: anything, SystemExit included
+            text = real.broke_off(error)
+            place = raised_at(error)
+            if not self.tally.calls or out_of_memory(error):
+                raise CaptureError(
+                    f"the run in {self.name} beside float64 broke off: {text}",
+                    context=" ".join(str(part) for part in (title, place) if part),
+                    hint="the model has to run on this machine's CPU; give smaller inputs with "
+                    "--input, or a smaller model with --config",
+                ) from error
+            where = f" at {place}" if place else ""
+            return output, (f"broke off{where}: {text}; what follows was not seen",)
+        return output, ()
+
+    @contextlib.contextmanager
+    def _cast(self) -> Iterator[None]:
+        """The model in the run's dtype; float64 keeps the numbers that it was built with."""
+        before: list[tuple[dict[str, Any], str, torch.Tensor]] = []
+        moved: dict[int, torch.Tensor] = {}
+        for module in self.model.modules():
+            for table in (module._parameters, module._buffers):
+                for name, tensor in list(table.items()):
+                    if tensor is None or not tensor.is_floating_point():
+                        continue
+                    if id(tensor) not in moved:
+                        moved[id(tensor)] = self._weight(tensor)
+                    before.append((table, name, tensor))
+                    table[name] = moved[id(tensor)]  # type: ignore[assignment]  # of its own kind
+        try:
+            yield
+        finally:
+            for table, name, tensor in before:
+                table[name] = tensor  # type: ignore[assignment]
+
+    def _weight(self, tensor: torch.Tensor) -> torch.Tensor:
+        cast = self._input(tensor.detach())
+        if isinstance(tensor, nn.Parameter):
+            return nn.Parameter(cast, requires_grad=tensor.requires_grad)
+        return cast
+
+    def _input(self, value: Any) -> Any:
+        if not (isinstance(value, torch.Tensor) and value.is_floating_point() and followed(value)):
+            return value.clone() if isinstance(value, torch.Tensor) else value
+        cast = value.detach().to(self.dtype, copy=True)
+        exact = value.detach().double()
+        self.shadows.keep(cast, exact)
+        self.shadows.note(cast, distance(cast, exact).relative)
+        return cast.requires_grad_(value.requires_grad)
+
+    def _gradients(self) -> Iterator[tuple[str, float]]:
+        for name, parameter in self.model.named_parameters():
+            gradient = parameter.grad
+            if gradient is not None and followed(gradient):
+                yield name, digits(self.shadows.error(gradient))
+
+    def _notes(self) -> Iterator[str]:
+        yield _CPU
+        yield _SAME_WAY.format(dtype=self.name)
+        if self.tally.ran & {kernel.name() for kernel in WITHOUT_DOUBLE}:
+            yield NOTE
+        if self.tally.missed:
+            names = ", ".join(sorted(self.tally.missed))
+            yield f"not followed in float64, taken as exact from there: {names}"
+
+
+@contextlib.contextmanager
+def _plain_kernels() -> Iterator[None]:
+    """Without oneDNN: it computes a whole LSTM in one call, and in no float64."""
+    with torch.backends.mkldnn.flags(enabled=False):
+        yield
+
+
+def _errors(output: Any, shadows: Shadows) -> Iterator[tuple[str, float]]:
+    for path, leaf in tree_flatten_with_path(output)[0]:
+        if followed(leaf):
+            yield keystr(path) or "output", digits(shadows.error(leaf))

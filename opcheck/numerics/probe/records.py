@@ -1,0 +1,62 @@
+"""What the probing process is asked for and what it answers: one JSON object a line."""
+
+from __future__ import annotations
+
+from opcheck.capture.protocol import Failure
+from opcheck.data.device_evidence import Machine, Phase, Result
+from opcheck.model.records import Record
+
+#: The dtypes of PyTorch's own tests of MPS (test/test_mps.py).
+DTYPES = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+    "complex64",
+    "complex32",
+)
+
+
+class Setup(Record, frozen=True, kw_only=True):
+    """Comes first: where, and which of the operators."""
+
+    device: str
+    samples: int
+    #: names of OpInfos, as fnmatch reads them; none: all
+    patterns: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = DTYPES
+    phases: tuple[Phase, ...] = ("forward",)
+
+
+class Task(Record, frozen=True, kw_only=True, order=True):
+    """One OpInfo with one dtype."""
+
+    opinfo: str
+    dtype: str
+    phase: Phase
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """As that of its result."""
+        return self.opinfo, self.dtype, self.phase
+
+
+class Ready(Record, frozen=True, kw_only=True, tag="ready"):
+    """The answer to a setup: the machine, and all that there is to do."""
+
+    machine: Machine
+    tasks: tuple[Task, ...]
+
+
+class Done(Record, frozen=True, kw_only=True, tag="done"):
+    """The answer to a task."""
+
+    result: Result
+
+
+Answer = Ready | Done | Failure

@@ -1,0 +1,116 @@
+"""PyTorch's operator database: what there is to probe, and its samples on the device."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_map
+
+from opcheck.common.errors import CaptureError, UsageError
+from opcheck.numerics.compare.snapshot import place
+from opcheck.numerics.probe.records import Setup, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Sample(NamedTuple):
+    """What one call of an OpInfo is made with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def database() -> dict[str, Any]:
+    """The OpInfos of the installed torch by their names.
+
+    Raises:
+        CaptureError: what the database needs beside torch is not installed.
+    """
+    try:
+        from torch.testing._internal import (  # noqa: PLC0415 - it takes seconds, and needs packages
+            common_methods_invocations,
+        )
+    except ImportError as error:
+        raise CaptureError(
+            f"PyTorch's operator database cannot be imported: {' '.join(str(error).split())}",
+            context=f"torch.testing._internal of torch {torch.__version__}",
+            hint="pip install 'opcheck[probe]'",
+        ) from error
+    return {name(op): op for op in common_methods_invocations.op_db}
+
+
+def name(op: Any) -> str:
+    """``name`` or ``name/variant``."""
+    return f"{op.name}/{op.variant_test_name}" if op.variant_test_name else str(op.name)
+
+
+def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterator[Task]:
+    """What there is to do, by dtype, then by name: the first of them are of every kind.
+
+    An OpInfo is run with the dtypes that it declares for the CPU or for the device; of another it has no samples.
+
+    Raises:
+        UsageError: a pattern matches no OpInfo.
+    """
+    for pattern in setup.patterns:
+        if not fnmatch.filter(ops, pattern):
+            raise UsageError(
+                f"no OpInfo is named {pattern!r}",
+                context=f"--op; torch {torch.__version__} has {len(ops)}",
+                hint="a pattern as of a shell: --op 'nn.functional.*pool*'",
+            )
+    chosen = [
+        op
+        for op in sorted(ops)
+        if not setup.patterns or any(fnmatch.fnmatch(op, pattern) for pattern in setup.patterns)
+    ]
+    for phase in setup.phases:
+        for dtype in setup.dtypes:
+            number = getattr(torch, dtype)
+            for one in chosen:
+                if number in _declared(ops[one], device, gradient=phase == "gradient"):
+                    yield Task(opinfo=one, dtype=dtype, phase=phase)
+
+
+def samples_of(op: Any, task: Task, limit: int) -> list[Sample]:
+    """The first samples, on the CPU."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - the generator that OpInfo draws from
+    torch.manual_seed(0)
+    made = op.sample_inputs(
+        "cpu", getattr(torch, task.dtype), requires_grad=task.phase == "gradient"
+    )
+    return [
+        Sample((one.input, *one.args), dict(one.kwargs)) for one in itertools.islice(made, limit)
+    ]
+
+
+def on_device(op: Any, sample: Sample, device: torch.device) -> Sample:
+    """The sample on the device: its tensors with their strides, and what names a device."""
+    # test/test_mps.py: tensor_split takes its indices from the CPU alone.
+    stays = sample.args[1:2] if op.name == "tensor_split" else ()
+
+    def move(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value if any(value is stay for stay in stays) else place(value, device)
+        return device if isinstance(value, torch.device) else value
+
+    args, kwargs = tree_map(move, tuple(sample))
+    if isinstance(kwargs.get("device"), str):
+        kwargs["device"] = device
+    return Sample(args, kwargs)
+
+
+def _declared(op: Any, device: torch.device, *, gradient: bool) -> set[torch.dtype]:
+    if not gradient:
+        return {*op.supported_dtypes("cpu"), *op.supported_dtypes(device.type)}
+    if not op.supports_autograd:
+        return set()
+    return {*op.supported_backward_dtypes("cpu"), *op.supported_backward_dtypes(device.type)}

@@ -1,0 +1,303 @@
+"""Reports kept from one run to the next: found again only where all that they depend on is as it was.
+
+The key of an entry is what is known beforehand: the request and its target, opcheck's own source and op lists, Python, the
+installed distributions, the variables that native code reads.  In the entry stands what the capture was seen to read
+(capture/dependency_tracking.py): files and folders by the digests of their contents, variables.  An entry whose digests are not those of
+now is no entry; nor is one that is damaged.  Not kept is what did not run to its end, and what depends on what nobody can
+know.  Writing is whole or not at all, so that two runs at once do each other no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import re
+import site
+import sys
+import sysconfig
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from opcheck import __version__
+from opcheck.capture.dependency_tracking import digest, names_in
+from opcheck.capture.parent import environment
+from opcheck.capture.request import CaptureRequest
+from opcheck.common import documents
+from opcheck.common.documents import DocumentError
+from opcheck.common.files import replaced
+from opcheck.data.registrations import data_directory
+from opcheck.model.records import Record, Report
+
+#: A change of what is kept, or of how, is another version: older entries are not found.
+_VERSION = "opcheck-cache/2"
+_OWN = Path(__file__).parents[1]
+#: What an entry begins with: the SHA-256 of the rest.
+_CHECKSUM = 32
+#: The names of entries, and of what is not an entry yet.
+_OWN_NAME = re.compile(
+    r"[0-9a-f]{8,64}\.msgpack|\.[0-9a-f]{8,64}\.msgpack\.[0-9a-f]{12}\.tmp|tmp\w{8}\.tmp"
+)
+#: Days after which an entry that nobody asked for goes.
+_KEPT = 30.0
+
+#: Variables that are read where Python does not see it: by torch's C++, by Python as it starts, by the loader.
+_NATIVE_VARIABLES = (
+    *("ATEN_", "DNNL_", "KMP_", "LANG", "LC_", "LD_", "MKL_", "OMP_", "ONEDNN_"),
+    *("PYTHON", "PYTORCH_", "TORCH_"),
+)
+
+
+class Dependencies(Record, frozen=True, kw_only=True):
+    """What a capture read, by absolute paths; the values are digests."""
+
+    files: dict[str, str] = {}
+    #: folders of which all names were read, and of which those that can be imported
+    folders: dict[str, str] = {}
+    modules: dict[str, str] = {}
+    absent: tuple[str, ...] = ()
+    #: None: the variable was not set.
+    environment: dict[str, str | None] = {}
+    #: why nobody can know what else it depends on; empty: it is known.
+    unknowable: str = ""
+
+
+class _Entry(Record, frozen=True, kw_only=True):
+    #: the key that it was made for: a file that was given another name is no entry.
+    key: str
+    dependencies: Dependencies
+    report: Report
+
+
+_ENTRY = msgspec.msgpack.Decoder(_Entry)
+
+
+def default_folder() -> Path:
+    """Where this platform keeps what can be made again, ``opcheck/project/gate`` below it."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "opcheck" / "gate"
+
+
+class Cache:
+    """The entries of one folder; one that cannot be read or written is as good as empty."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find(self, request: CaptureRequest) -> Report | None:
+        """The report of this request and its target, if all that it depends on is as it was."""
+        path = self._path(request)
+        try:
+            content = documents.read(path, follow=False)
+            checksum, body = content[:_CHECKSUM], content[_CHECKSUM:]
+            entry = _ENTRY.decode(body) if checksum == _checksum(body) else None
+        except (DocumentError, msgspec.MsgspecError, RecursionError):
+            return None
+        if entry is None or entry.key != path.stem or not _as_it_was(entry.dependencies, request):
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path, follow_symlinks=False)
+        return entry.report
+
+    def keep(self, request: CaptureRequest, report: Report, found: Dependencies) -> None:
+        """Keep a report, if it may be kept: it is whole, and what it depends on is known."""
+        if found.unknowable or not report.capture["complete"]:
+            return
+        path = self._path(request)
+        body = msgspec.msgpack.encode(_Entry(key=path.stem, dependencies=found, report=report))
+        with contextlib.suppress(OSError):
+            self._write(path, _checksum(body) + body)
+
+    def _path(self, request: CaptureRequest) -> Path:
+        key = _key(request)
+        return self.folder / key[:2] / f"{key}.msgpack"
+
+    def _write(self, path: Path, content: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent.is_symlink():
+            return
+        with replaced(path) as file:
+            file.write(content)
+        _forget_old(path.parent)
+
+
+def dependencies(notes: Path, request: CaptureRequest) -> Dependencies:
+    """What the children that wrote ``notes`` have read, with what the request itself names."""
+    try:
+        lines = [msgspec.json.decode(line) for line in notes.read_bytes().splitlines()]
+    except (OSError, msgspec.MsgspecError):
+        lines = []
+    gathered = _Gathered()
+    if ["start"] not in lines:
+        gathered.unknowable = "the capture did not say what it reads"
+    for kind, *about in lines:
+        gathered.add(kind, about)
+    named = [file.rpartition("=")[2] for file in request.input_files]
+    for file in (*named, *request.checkpoints, *_files_of(request.model)):
+        gathered.file(str(Path(file).absolute()))
+    return gathered.whole()
+
+
+def _files_of(model: str) -> Iterable[str]:
+    return [model] if model.endswith(".pt2") else []
+
+
+class _Gathered:
+    def __init__(self) -> None:
+        self.unknowable = ""
+        self._of: dict[str, dict[str, str]] = {"file": {}, "folder": {}, "modules": {}}
+        self._absent: set[str] = set()
+        self._environment: dict[str, str | None] = {}
+
+    def add(self, kind: str, about: list[object]) -> None:
+        if kind == "unknowable":
+            self.unknowable = self.unknowable or str(about[0])
+        elif kind == "absent":
+            self._absent.add(str(about[0]))
+        elif kind == "environment":
+            self._environment[str(about[0])] = None if about[1] is None else str(about[1])
+        elif kind == "file":
+            self.file(str(about[0]), seen=tuple(about[1:]))
+        elif kind in self._of:
+            self._is(kind, str(about[0]), str(about[1]))
+
+    def file(self, path: str, seen: tuple[object, ...] = ()) -> None:
+        """A file with the digest of its content; ``seen``: its time and size as it was opened."""
+        try:
+            now = Path(path).stat()
+            self._is("file", path, _file_digest(path))
+        except OSError:
+            self._differs(path)
+            return
+        if seen and seen != (now.st_mtime_ns, now.st_size):
+            self._differs(path)
+
+    def _is(self, kind: str, path: str, found: str) -> None:
+        if self._of[kind].setdefault(path, found) != found:
+            self._differs(path)
+
+    def _differs(self, path: str) -> None:
+        self.unknowable = self.unknowable or f"{Path(path).name} was changed meanwhile"
+
+    def whole(self) -> Dependencies:
+        return Dependencies(
+            files=self._of["file"],
+            folders=self._of["folder"],
+            modules=self._of["modules"],
+            absent=tuple(sorted(self._absent)),
+            environment=self._environment,
+            unknowable=self.unknowable,
+        )
+
+
+def _as_it_was(found: Dependencies, request: CaptureRequest) -> bool:
+    # What the parent sets for the child is part of opcheck's own source, or of the request.
+    ours = environment(request)
+    try:
+        return (
+            all(_file_digest(path) == was for path, was in found.files.items())
+            and all(names_in(path, modules=False) == was for path, was in found.folders.items())
+            and all(names_in(path, modules=True) == was for path, was in found.modules.items())
+            and not any(os.path.lexists(path) for path in found.absent)
+            and all(
+                _variable(name) == was
+                for name, was in found.environment.items()
+                if name not in ours
+            )
+        )
+    except OSError:
+        return False
+
+
+def _variable(name: str) -> str | None:
+    value = os.environ.get(name)
+    return None if value is None else digest(value)
+
+
+def _file_digest(path: str) -> str:
+    found = hashlib.sha256()
+    with open(path, "rb") as file:  # noqa: PTH123
+        while part := file.read(1 << 20):
+            found.update(part)
+    return found.hexdigest()[:32]
+
+
+def _key(request: CaptureRequest) -> str:
+    """Of all that is known before a capture."""
+    # How long a run that came to its end might have taken, and where its notes went, changes nothing.
+    asked = msgspec.structs.replace(request, notes="", time_limit=0.0, memory_limit=0.0)
+    native = sorted(
+        (name, value)
+        for name, value in os.environ.items()
+        if name.startswith(_NATIVE_VARIABLES) and name not in environment(request)
+    )
+    parts = [
+        _VERSION,
+        str(Path.cwd()),
+        msgspec.json.encode(asked).decode(),
+        msgspec.json.encode(native).decode(),
+        *_of_this_process(),
+    ]
+    return digest("\0".join(parts))
+
+
+@functools.cache
+def _of_this_process() -> tuple[str, ...]:
+    return (
+        f"opcheck {__version__}",
+        _own_digest(),
+        f"{sys.executable} {sys.version} {platform.platform()}",
+        _installed_digest(),
+    )
+
+
+def _own_digest() -> str:
+    """Of opcheck's source and its data."""
+    data = data_directory()
+    files = [path for root in (_OWN, data) for path in root.rglob("*") if _counts(path)]
+    found = hashlib.sha256()
+    for path in sorted(files):
+        found.update(f"{path}\0{_file_digest(str(path))}\0".encode())
+    return found.hexdigest()
+
+
+def _counts(path: Path) -> bool:
+    return path.suffix in {".py", ".json", ".yaml"} and path.is_file()
+
+
+def _installed_digest() -> str:
+    """Of the names and versions of the installed distributions, and of what else is put on the path."""
+    paths = sysconfig.get_paths()
+    folders = {paths["purelib"], paths["platlib"], *site.getsitepackages()}
+    found = []
+    for folder in sorted({*folders, site.getusersitepackages()}):
+        with contextlib.suppress(OSError):
+            for name in sorted(os.listdir(folder)):  # noqa: PTH208  (thousands of names)
+                if name.endswith((".dist-info", ".egg-info", ".egg-link")):
+                    found.append(name)
+                elif name.endswith(".pth"):
+                    found.append(name + _file_digest(str(Path(folder) / name)))
+    return digest("\0".join(found))
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()
+
+
+def _forget_old(folder: Path) -> None:
+    """Remove what nobody has asked for in a month, and what an interrupted run has left."""
+    before = time.time() - _KEPT * 86400
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if _OWN_NAME.fullmatch(path.name) and path.lstat().st_mtime < before:
+                path.unlink()

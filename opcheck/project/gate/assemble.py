@@ -1,0 +1,118 @@
+"""Results of the jobs -> the gate's report: ignores, baseline and policies applied to each model on each target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from opcheck import __version__
+from opcheck.common.versions import Target
+from opcheck.model.fingerprint import fingerprints
+from opcheck.model.ignores import Ignores
+from opcheck.model.records import Report
+from opcheck.project.gate.baseline import Baseline
+from opcheck.project.gate.policy import COULD_NOT_TELL, Judgement, Policy, judged
+from opcheck.project.gate.records import Cell, Failed, GateReport
+from opcheck.project.gate.settings import Model, Planned, Settings, of_all
+from opcheck.project.gate.work import Result
+
+PolicyOf = Callable[[Model, Planned], Policy]
+
+
+def report(
+    plan: Settings,
+    results: Mapping[str, Result],
+    policy_of: PolicyOf,
+    ignores: Ignores,
+    *,
+    op_lists: str,
+    whole: bool,
+    baseline: Baseline | None = None,
+) -> GateReport:
+    """The whole run; a model without a result was not audited any more.
+
+    Args:
+        plan: models and targets.
+        results: what the jobs came to, by the models' names.
+        policy_of: how a model on a target is judged.
+        ignores: what is ignored; asked afterwards what silenced nothing.
+        op_lists: the digest of the op lists.
+        whole: these are all models and targets that are configured: what silences nothing here silences nothing.
+        baseline: what is known.
+    """
+    cells = [
+        cell
+        for model in plan.models
+        if model.name in results
+        for cell in _of_model(model, plan, results[model.name], policy_of, ignores, baseline)
+    ]
+    left = tuple(model.name for model in plan.models if model.name not in results)
+    notes = [*plan.left_out, *ignores.expired()]
+    # Of a run that saw not all, nobody knows that.
+    if whole and not left and all(cell.report is not None for cell in cells):
+        notes += ignores.unused()
+    if baseline and baseline.op_lists != op_lists:
+        notes.append(
+            f"the baseline was made with other op lists ({baseline.op_lists}; these are {op_lists})"
+        )
+    return GateReport(
+        tool=f"opcheck {__version__}",
+        op_lists=op_lists,
+        models=tuple(model.name for model in plan.models),
+        targets=tuple(str(planned.target) for planned in plan.targets),
+        cells=tuple(cells),
+        baseline=baseline is not None,
+        notes=tuple(notes),
+        left=left,
+    )
+
+
+def _of_model(
+    model: Model,
+    plan: Settings,
+    result: Result,
+    policy_of: PolicyOf,
+    ignores: Ignores,
+    baseline: Baseline | None,
+) -> Sequence[Cell]:
+    planned = of_all(model, plan.targets)
+    if result.failed is not None:
+        return [_failed(model.name, one.target, result.failed) for one in planned]
+    return [
+        _cell(model.name, one.target, found, policy_of(model, one), ignores, baseline)
+        for one, found in zip(planned, result.reports, strict=True)
+    ]
+
+
+def _failed(name: str, target: Target, failed: Failed) -> Cell:
+    judgement = Judgement(code=COULD_NOT_TELL, reasons=(failed.message,))
+    return Cell(model=name, target=str(target), judgement=judgement, failed=failed)
+
+
+def _cell(
+    name: str,
+    target: Target,
+    found: Report,
+    policy: Policy,
+    ignores: Ignores,
+    baseline: Baseline | None,
+) -> Cell:
+    ignores.read(
+        place.location.file for group in found.groups for place in group.locations if place.location
+    )
+    marked = msgspec.structs.replace(found, findings=ignores.marked(found.findings, model=name))
+    known = baseline.of(name, str(target)) if baseline else ()
+    here = {own for of_finding in fingerprints(marked.findings) for own in of_finding}
+    names = tuple(entry.fingerprint for entry in known)
+    return Cell(
+        model=name,
+        target=str(target),
+        report=marked,
+        judgement=judged(marked, policy, names),
+        known=tuple(own for own in names if own in here),
+        # What a run that broke off did not come to is not fixed.
+        fixed=tuple(entry for entry in known if entry.fingerprint not in here)
+        if marked.capture["complete"]
+        else (),
+    )

@@ -1,0 +1,267 @@
+"""From a report to the exit code of a CI job: 0 passed, 1 findings, 3 could not tell."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from opcheck.common.documents import brief
+from opcheck.common.errors import UsageError
+from opcheck.common.text import filesize, plural
+from opcheck.judge.memory.macs import asked
+from opcheck.model.fingerprint import fingerprints
+from opcheck.model.records import Finding, GroupLocation, Memory, Record, Report
+
+PASSED, FINDINGS, COULD_NOT_TELL = 0, 1, 3
+
+#: What each level of ``--fail-on`` allows none of; each level holds the levels above it.
+FAIL_ON: dict[str, tuple[str, ...]] = {
+    "never": (),
+    "unsupported": ("unsupported",),
+    "unknown": ("unsupported", "unknown"),
+    "fallback": ("unsupported", "unknown", "fallback"),
+    "advisory": ("unsupported", "unknown", "fallback", "advisory"),
+}
+
+#: What ``--max`` can limit, and what it counts: calls by status or kind, or what the fallbacks copy.
+LIMITS: dict[str, str] = {
+    "unsupported": "call",
+    "unknown": "call",
+    "fallback": "call",
+    "fallback_env": "call",
+    "fallback_always": "call",
+    "fallback_internal": "call",
+    "advisory": "call",
+    "transfers": "copy",
+    "bytes": "byte",
+}
+
+#: The rules that speak of a call of each status.
+_SPEAKS = {
+    "unsupported": ("OC101", "OC105", "OC106"),
+    "unknown": ("OC104", "OC122"),
+    "fallback": ("OC102", "OC103", "OC107"),
+}
+#: The rules that speak of a program that ended before it made the call.
+_ENDED = ("OC124", "OC126")
+#: Those that speak of calls that raise at another place: where their dtype comes from.
+_ORIGINS = ("OC140", "OC141", "OC142")
+
+_SIZE = re.compile(r"(\d{1,18})\s*(?:([kmg])(i?)b)?", re.IGNORECASE)
+
+
+class Policy(Record, frozen=True, kw_only=True):
+    """What a report is allowed."""
+
+    #: one of FAIL_ON
+    fail_on: str = "unsupported"
+    #: the most that there may be of what LIMITS names; instead of none, where fail_on allows none.
+    limits: dict[str, int] = {}
+    #: a call that is unknown makes the whole of it "could not tell".
+    strict: bool = False
+    #: the headline that the model is known to have: exactly it passes, whatever fail_on says; empty: none.
+    expect: str = ""
+
+
+class Judgement(Record, frozen=True, kw_only=True):
+    """What a report comes to under a policy."""
+
+    code: int
+    #: why it is not 0
+    reasons: tuple[str, ...] = ()
+    #: fingerprints of what speaks against it, in the order of the report
+    against: tuple[str, ...] = ()
+
+
+class _Place(NamedTuple):
+    """Calls of one line that are not simply native, and the fingerprints of what speaks of them."""
+
+    names: tuple[str, ...]
+    calls: int
+    spoken_of: tuple[str, ...]
+
+
+def exit_code(report: Report, *, fail_on: str, strict: bool) -> int:
+    """What the report comes to without limits, baseline or expectation."""
+    return judged(report, Policy(fail_on=fail_on, strict=strict)).code
+
+
+def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judgement:
+    """What the report comes to; a run that was not seen whole never passes.
+
+    Args:
+        report: its ignored findings excuse the calls that they are about.
+        policy: what is allowed.
+        known: fingerprints that excuse calls as well: those of a baseline.
+    """
+    names = _fingerprinted(report.findings)
+    excused = {name for name, finding in names.items() if finding.ignored} | set(known)
+    left = [place for place in _places(report, names) if not _excused(place, excused)]
+    counts = _counts(left, report)
+    exceeded = [name for name, most in _limits(policy, report).items() if counts[name] > most]
+    reasons = [
+        _reason(name, counts[name], policy.limits.get(name, 0))
+        for name in exceeded
+        # All of its status are too many: its kind says nothing more.
+        if name.partition("_")[0] not in exceeded or name in {*FAIL_ON, *policy.limits}
+    ]
+    against = {
+        name for place in left if set(place.names) & set(exceeded) for name in place.spoken_of
+    }
+    if _headline_differs(report, policy):
+        reasons.append(f"{policy.expect!r} was expected, {report.headline!r} was found")
+    if policy.fail_on != "never" and report.memory and _too_much(report.memory):
+        reasons.append("it does not fit the memory of the Mac that was asked about")
+    code = _code(report, policy, failed=bool(reasons))
+    return Judgement(
+        code=code,
+        reasons=tuple(reasons) or (() if code == PASSED else tuple(_untold(report, policy))),
+        against=tuple(name for name in names if name in against - excused),
+    )
+
+
+def speaks_of_calls(report: Report) -> frozenset[str]:
+    """The fingerprints of all that can speak against a report, whatever its policy."""
+    names = _fingerprinted(report.findings)
+    return frozenset(name for place in _places(report, names) for name in place.spoken_of)
+
+
+def limit(text: str) -> tuple[str, int]:
+    """``fallback=3``, ``transfers=10``, ``bytes=10MB`` as a key of LIMITS and a number.
+
+    Raises:
+        UsageError: another key, or no number; of bytes KB, MB, GB are 1000 each, KiB, MiB, GiB 1024.
+    """
+    # A configuration's text comes in its quotes.
+    name, _, value = (part.strip().strip('"') for part in text.partition("="))
+    name = name.replace("-", "_")
+    match = _SIZE.fullmatch(value)
+    if name not in LIMITS:
+        raise UsageError(
+            f"nothing to limit: {brief(name)}",
+            context=f"--max {text}",
+            hint=f"known: {', '.join(LIMITS)}",
+        )
+    if match is None or (match[2] and name != "bytes"):
+        raise UsageError(
+            f"not a limit: {brief(value)}",
+            context=f"--max {text}",
+            hint="write it as bytes=10MB" if name == "bytes" else f"write it as {name}=3",
+        )
+    power = " kmg".index(match[2].lower()) if match[2] else 0
+    return name, int(match[1]) * (1024 if match[3] else 1000) ** power
+
+
+def _fingerprinted(findings: Iterable[Finding]) -> dict[str, Finding]:
+    """Each finding by the fingerprints that it has at its places."""
+    together = tuple(findings)
+    return {
+        name: finding
+        for finding, own in zip(together, fingerprints(together), strict=True)
+        for name in own
+    }
+
+
+def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_Place]:
+    by_place = _by_place(report)
+    origins = tuple(name for name, finding in names.items() if finding.rule in _ORIGINS)
+    for group in report.groups:
+        status, kind = group.verdict.status, group.verdict.kind
+        if status == "native":
+            continue
+        # What a log tells of may have no line.
+        for place in group.locations or (None,):
+            spoken_of = tuple(
+                name
+                for rule in _SPEAKS[status]
+                for op in (group.op, "")
+                for name in by_place.get((rule, op, place), ())
+            )
+            if status == "unsupported":
+                spoken_of = spoken_of or origins
+            named = (status, f"{status}_{kind}") if kind else (status,)
+            yield _Place(named, place.count if place else group.count, spoken_of)
+    for (rule, _, where), own in by_place.items():
+        if rule in _ENDED:
+            yield _Place(("unsupported",), where.count if where else 1, own)
+        if rule == "OC112" and where is not None:
+            yield _Place(("advisory",), where.count, own)
+
+
+def _by_place(
+    report: Report,
+) -> dict[tuple[str, str, GroupLocation | None], tuple[str, ...]]:
+    """The fingerprints by rule, operator and place."""
+    found: dict[tuple[str, str, GroupLocation | None], tuple[str, ...]] = {}
+    for finding, own in zip(report.findings, fingerprints(report.findings), strict=True):
+        for place, name in zip(finding.locations or (None,), own, strict=True):
+            key = (finding.rule, finding.op, place)
+            found[key] = (*found.get(key, ()), name)
+    return found
+
+
+def _excused(place: _Place, excused: Collection[str]) -> bool:
+    """All that speaks of it is ignored or known; what nothing speaks of is not excused."""
+    return bool(place.spoken_of) and all(name in excused for name in place.spoken_of)
+
+
+def _counts(places: Iterable[_Place], report: Report) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for place in places:
+        for name in place.names:
+            counts[name] += place.calls
+    moved = report.partition
+    counts["transfers"] = moved.transfers_to_cpu + moved.transfers_to_mps
+    counts["bytes"] = moved.bytes_to_cpu + moved.bytes_to_mps
+    return counts
+
+
+def _limits(policy: Policy, report: Report) -> dict[str, int]:
+    none_of = () if policy.expect else FAIL_ON[policy.fail_on]
+    if none_of and not report.target["cpu_fallback"]:
+        # Without the variable these raise NotImplementedError.
+        none_of = (*none_of, "fallback_env")
+    return {**dict.fromkeys(none_of, 0), **policy.limits}
+
+
+def _reason(name: str, count: int, most: int) -> str:
+    """``fallback: 4 calls, 3 allowed``."""
+    found, allowed = (
+        (filesize(count), filesize(most))
+        if name == "bytes"
+        else (plural(count, LIMITS[name]), f"{most:,}")
+    )
+    return f"{name}: {found}" + (f", {allowed} allowed" if most else "")
+
+
+def _headline_differs(report: Report, policy: Policy) -> bool:
+    """Whether another headline than the expected one was found; none at all is not another."""
+    return bool(policy.expect) and report.headline not in {policy.expect, "could not tell"}
+
+
+def _untold(report: Report, policy: Policy) -> Iterator[str]:
+    """Why nobody can tell that it passes."""
+    if not report.capture["complete"]:
+        yield "the run broke off: what follows was not judged"
+    elif not report.totals["calls"]:
+        yield "no call was recorded"
+    elif policy.expect and report.headline != policy.expect:
+        yield f"{policy.expect!r} was expected, {report.headline!r} was found"
+    elif policy.strict and report.totals["unknown"]:
+        yield f"unknown: {plural(report.totals['unknown'], 'call')}"
+
+
+def _code(report: Report, policy: Policy, *, failed: bool) -> int:
+    if failed:
+        return FINDINGS
+    if policy.expect == report.headline:
+        return PASSED
+    return COULD_NOT_TELL if any(_untold(report, policy)) else PASSED
+
+
+def _too_much(memory: Memory) -> bool:
+    """Whether the Mac that was asked about would raise; no Mac is asked about unless the user does."""
+    mac = asked(memory)
+    return mac is not None and mac.state == "raises"

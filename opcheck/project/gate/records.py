@@ -1,0 +1,73 @@
+"""What a run of the gate came to: a cell for each model on each target."""
+
+from __future__ import annotations
+
+from opcheck.model.records import Record, Report
+from opcheck.project.gate.policy import COULD_NOT_TELL, FINDINGS, PASSED, Judgement
+
+
+class Failed(Record, frozen=True, kw_only=True):
+    """Why there is no report: the three lines of an error."""
+
+    message: str
+    context: str = ""
+    hint: str = ""
+
+
+class Known(Record, frozen=True, kw_only=True):
+    """One finding at one place of one model, as a baseline holds it."""
+
+    fingerprint: str
+    rule: str
+    op: str = ""
+    #: file, function and module, without the number of the line; the line itself
+    where: str = ""
+    line: str = ""
+    #: the targets on which it is known, as their ``str``
+    targets: tuple[str, ...] = ()
+
+
+class Cell(Record, frozen=True, kw_only=True):
+    """One model on one target."""
+
+    #: as the configuration calls it
+    model: str
+    target: str
+    judgement: Judgement
+    #: with its ignored findings marked; None: there is none.
+    report: Report | None = None
+    failed: Failed | None = None
+    #: fingerprints of what the baseline knows, and what it holds that is no longer found
+    known: tuple[str, ...] = ()
+    fixed: tuple[Known, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The report's; that of a model without one is that nobody can tell."""
+        return self.report.headline if self.report else "could not tell"
+
+
+class GateReport(Record, frozen=True, kw_only=True):
+    """All of them, model by model."""
+
+    schema: str = "opcheck-gate/1"
+    tool: str
+    #: digest of the op lists
+    op_lists: str
+    models: tuple[str, ...]
+    targets: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    #: whether there is a baseline: then only what is new speaks against a model.
+    baseline: bool = False
+    #: about the configuration: ignores that silence nothing or are over, targets that cannot be
+    notes: tuple[str, ...] = ()
+    #: models that were not audited any more, because somebody interrupted the run
+    left: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> int:
+        """The exit code: 1 where one cell fails, else 3 where one could not be told, else 0."""
+        codes = {cell.judgement.code for cell in self.cells} | (
+            {COULD_NOT_TELL} if self.left else set()
+        )
+        return next((code for code in (FINDINGS, COULD_NOT_TELL) if code in codes), PASSED)

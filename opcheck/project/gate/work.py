@@ -1,0 +1,111 @@
+"""One model on its targets: what is kept from an earlier run, and an audit of the rest."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.errors import OpcheckError
+from opcheck.common.versions import Target
+from opcheck.data.registrations import load
+from opcheck.model.records import Record, Report
+from opcheck.project.cache import Cache, dependencies
+from opcheck.project.gate.records import Failed
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """What is asked for of one model."""
+
+    name: str
+    #: its target is not looked at.
+    request: CaptureRequest
+    targets: tuple[Target, ...]
+    #: the folder of the cache; empty: none.
+    cache: str = ""
+    #: pass on what the model prints, to stderr.
+    show_output: bool = False
+
+
+class Result(Record, frozen=True, kw_only=True):
+    """What it came to: a report for each target, or why there are none."""
+
+    reports: tuple[Report, ...] = ()
+    failed: Failed | None = None
+    #: how many of the reports are kept ones
+    kept: int = 0
+    #: why the others could not be kept for the next run; empty: they were.
+    not_kept: str = ""
+
+
+def kept(job: Job) -> Result | None:
+    """The result, if all reports of the job are kept ones."""
+    if not job.cache:
+        return None
+    cache = Cache(Path(job.cache))
+    found = [cache.find(_on(target, job.request)) for target in job.targets]
+    reports = tuple(report for report in found if report is not None)
+    return Result(reports=reports, kept=len(reports)) if len(reports) == len(found) else None
+
+
+def work(job: Job, say: Callable[[str], None]) -> Result:
+    """The reports of a job; what goes wrong with the model is part of the result."""
+    cache = Cache(Path(job.cache)) if job.cache else None
+    asked = {target: _on(target, job.request) for target in job.targets}
+    reports = {target: cache.find(request) for target, request in asked.items()} if cache else {}
+    missing = [target for target in job.targets if reports.get(target) is None]
+    not_kept = ""
+    if missing:
+        try:
+            audited, not_kept = _audited(job, missing, cache, say)
+        except OpcheckError as error:
+            return Result(failed=_failed(error))
+        reports = {**reports, **dict(zip(missing, audited, strict=True))}
+    found = tuple(report for target in job.targets if (report := reports[target]) is not None)
+    return Result(reports=found, kept=len(job.targets) - len(missing), not_kept=not_kept)
+
+
+def _failed(error: OpcheckError) -> Failed:
+    """The three lines, in which no folder of this machine is named: reports are the same on all."""
+    here = str(Path.cwd())
+    what, where, hint = (
+        text.replace(here, ".") for text in (error.message, error.context, error.hint)
+    )
+    return Failed(message=what, context=where, hint=hint)
+
+
+def _on(target: Target, request: CaptureRequest) -> CaptureRequest:
+    return msgspec.structs.replace(
+        request,
+        torch=str(target.torch),
+        macos=str(target.macos),
+        cpu_fallback=target.cpu_fallback,
+    )
+
+
+def _audited(
+    job: Job, targets: list[Target], cache: Cache | None, say: Callable[[str], None]
+) -> tuple[list[Report], str]:
+    """The reports, and why they could not be kept.
+
+    Raises:
+        OpcheckError: as the audit does.
+    """
+    from opcheck.judge.audit_targets import audit_many  # noqa: PLC0415  (not where all was kept)
+
+    with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
+        notes = Path(folder) / "notes.jsonl"
+        request = _on(targets[0], job.request)
+        request = msgspec.structs.replace(request, notes=str(notes) if cache else "")
+        audited = audit_many(request, targets, load(), progress=say, show_output=job.show_output)
+        # What was drawn is not shown, and is most of it.
+        reports = [msgspec.structs.replace(report, graph=()) for report in audited]
+        if cache is None:
+            return reports, ""
+        read = dependencies(notes, job.request)
+    for target, report in zip(targets, reports, strict=True):
+        cache.keep(_on(target, job.request), report, read)
+    return reports, read.unknowable

@@ -1,0 +1,236 @@
+"""A model, all targets, one mode, in a process of its own: captures, judges, and keeps what a sweep keeps."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from opcheck.capture import watchdog
+from opcheck.capture.parent import capture_many, error_of
+from opcheck.capture.protocol import Failure, Shared
+from opcheck.capture.request import CaptureRequest
+from opcheck.capture.shared import captures
+from opcheck.common.errors import CaptureError, InputError, ModelLoadError, OpcheckError
+from opcheck.common.versions import Target
+from opcheck.data.registrations import OpLists
+from opcheck.judge.pipeline import HEADLINES
+from opcheck.judge.target_summary import Outcome as Judged
+from opcheck.judge.target_summary import outcomes
+from opcheck.model.records import Trace
+from opcheck.project.sweep.records import (
+    STAGES,
+    Began,
+    Config,
+    Failed,
+    Message,
+    NotNative,
+    Outcome,
+    Result,
+    Task,
+    target_name,
+)
+from opcheck.project.sweep.shrink import small
+
+_FAILS = HEADLINES[0]
+_STAGES: dict[type[OpcheckError], str] = {ModelLoadError: "load", InputError: "inputs"}
+
+
+def results(task: Task, lists: OpLists, say: Callable[[Message], None]) -> Iterator[Result]:
+    """The result of each mode that the task asks for.
+
+    The model is run in a small configuration, and in its default one where that does not end in a verdict.
+    """
+    for mode, key in task.keys.items():
+        say(Began(text=f"{task.model.spec}, {mode}", mode=mode))
+        yield _result(task, mode, key, lists)
+
+
+def _result(task: Task, mode: str, key: str, lists: OpLists) -> Result:
+    start = time.monotonic()
+    work = _Work(task, mode, lists)
+    try:
+        config = _config(task)
+    except Exception as error:  # noqa: BLE001 - whatever a configuration raises
+        text = f"{type(error).__name__}: {error}"
+        work.fail(task.targets, ModelLoadError(text))
+        return work.result(key, task.model.config, start)
+    work.measure(config)
+    if work.failures and config != task.model.config:
+        other = _Work(task, mode, lists)
+        other.measure(task.model.config)
+        if other.progress > work.progress:
+            work, config = other, task.model.config
+    return work.result(key, config, start)
+
+
+def _config(task: Task) -> Config:
+    if not task.small or task.model.library == "user":
+        return task.model.config
+    return small(task.model, importlib.import_module(task.model.library))
+
+
+class _Work:
+    """One configuration in one mode: what comes out for each target."""
+
+    def __init__(self, task: Task, mode: str, lists: OpLists) -> None:
+        self.task = task
+        self.mode = mode
+        self.lists = lists
+        self.outcomes: list[Outcome] = []
+        self.failures: list[Failed] = []
+        self.uses: Counter[str] = Counter()
+        self.captures = 0
+        self.packages: dict[str, str] = {}
+
+    def measure(self, config: Config) -> None:
+        """Run the model for each class of targets, and judge it for each target."""
+        task = self.task
+        request = CaptureRequest(
+            model=task.model.spec,
+            torch="",
+            macos="",
+            inputs=task.model.inputs,
+            config=config,
+            mode=self.mode,
+            time_limit=task.timeout,
+        )
+        watchdog.limit_time(task.timeout)
+        try:
+            found = captures(request, task.targets, _silent)
+        except watchdog.TimeLimitReached:
+            self.fail(task.targets, _late(task))
+        except OpcheckError as error:
+            self.fail(task.targets, error)
+        else:
+            for shared in found.shared:
+                self._take(shared, [task.targets[n] for n in shared.targets])
+            left = [task.targets[n] for n in found.left]
+            if left:
+                self._elsewhere(request, left)
+        finally:
+            watchdog.rest()
+
+    def _elsewhere(self, request: CaptureRequest, targets: Sequence[Target]) -> None:
+        """Capture in a process of its own: a library asked for the version of macOS when it was imported."""
+        try:
+            traces = capture_many(request, targets)
+        except OpcheckError as error:
+            self.fail(targets, error)
+            return
+        for trace, target in zip(traces, targets, strict=True):
+            if isinstance(trace, OpcheckError):
+                self.fail([target], trace)
+            else:
+                self._judge(trace, [target])
+
+    def _take(self, shared: Shared, targets: Sequence[Target]) -> None:
+        if shared.trace is None:
+            failure = shared.failure or Failure(error="CaptureError", message="there is no trace")
+            self.fail(targets, error_of(failure))
+        else:
+            self._judge(shared.trace, targets)
+
+    def _judge(self, trace: Trace, targets: Sequence[Target]) -> None:
+        self.packages = trace.packages
+        for op, calls in Counter(call.op for call in trace.calls if call.phase != "move").items():
+            self.uses[op] = max(calls, self.uses[op])
+        made = [
+            _outcome(outcome, trace, self.captures)
+            for outcome in outcomes(trace, targets, self.lists)
+        ]
+        self.outcomes += made
+        self.captures += 1
+        without = [name for one in made if one.headline != _FAILS for name in one.targets]
+        if not trace.complete and without:
+            last = trace.problems[-1]
+            self.failures.append(
+                Failed(
+                    targets=tuple(without),
+                    stage="run",
+                    problem=last.kind,
+                    message=last.message,
+                    where=str(last.location or ""),
+                )
+            )
+
+    def fail(self, targets: Sequence[Target], error: OpcheckError) -> None:
+        """No verdict for these."""
+        self.failures.append(
+            Failed(
+                targets=tuple(map(target_name, targets)),
+                stage=_STAGES.get(type(error), "run"),
+                problem=type(error).__name__,
+                message=error.message,
+                where=error.context,
+            )
+        )
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How far it came: targets with a verdict, then the stage of the first failure."""
+        failed = sum(len(failure.targets) for failure in self.failures)
+        stages = [STAGES.index(failure.stage) for failure in self.failures]
+        return -failed, min(stages, default=len(STAGES))
+
+    def result(self, key: str, config: Config, start: float) -> Result:
+        """All that is kept."""
+        return Result(
+            key=key,
+            model=self.task.model,
+            mode=self.mode,
+            config=config,
+            outcomes=tuple(_together(self.outcomes)),
+            uses=dict(sorted(self.uses.items())),
+            failures=tuple(_same_failures(self.failures)),
+            captures=self.captures,
+            seconds=round(time.monotonic() - start, 3),
+            packages=self.packages,
+        )
+
+
+def _late(task: Task) -> CaptureError:
+    return CaptureError(f"not done after {task.timeout:g} s", context=task.model.spec)
+
+
+def _outcome(judged: Judged, trace: Trace, capture: int) -> Outcome:
+    return Outcome(
+        targets=(target_name(judged.target),),
+        headline=judged.headline,
+        complete=trace.complete,
+        totals=judged.totals,
+        not_native=tuple(
+            NotNative(op=op, status=status, kind=kind or "", calls=calls)
+            for op, status, kind, calls in judged.operators
+        ),
+        capture=capture,
+    )
+
+
+def _together(outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
+    """Targets that make the same of the model are one entry."""
+    same: dict[bytes, list[Outcome]] = {}
+    for outcome in outcomes:
+        same.setdefault(msgspec.json.encode(replace(outcome, targets=())), []).append(outcome)
+    for alike in same.values():
+        yield replace(
+            alike[0], targets=tuple(name for outcome in alike for name in outcome.targets)
+        )
+
+
+def _same_failures(failures: Sequence[Failed]) -> Iterator[Failed]:
+    same: dict[tuple[str, ...], list[Failed]] = {}
+    for failure in failures:
+        same.setdefault(
+            (failure.stage, failure.problem, failure.message, failure.where), []
+        ).append(failure)
+    for alike in same.values():
+        yield replace(alike[0], targets=tuple(name for failed in alike for name in failed.targets))
+
+
+def _silent(text: str, *, seconds: float = 0.0) -> None:
+    """Nobody waits for the stages."""

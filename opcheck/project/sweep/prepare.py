@@ -1,0 +1,76 @@
+"""Makes a process ready to build models: torch and the libraries imported as on a Mac."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+
+from opcheck.capture import installed
+from opcheck.capture.libraries import find
+from opcheck.capture.request import MODES, CaptureRequest
+from opcheck.capture.run import run
+from opcheck.capture.vision import prepare_torchvision
+from opcheck.common.versions import MACOS_MAJORS, Target, Version
+from opcheck.data.registrations import load
+from opcheck.project.sweep.records import LIBRARIES
+from opcheck.simulator.backend import mps_backend
+from opcheck.simulator.public_names import names_of_the_target
+
+#: What transformers asks once, at import: whether there is an MPS device.
+_MACOS = Version(MACOS_MAJORS[-1])
+
+
+def prepare() -> None:
+    """Import torch, read the op lists, declare torchvision's operators.
+
+    Raises:
+        CaptureError: torch is not installed, or too old.
+    """
+    installed.require()
+    load()
+    prepare_torchvision()
+    # No model needs it, and one that is made for another torch stops the import of transformers.
+    sys.modules.setdefault("torchaudio", None)  # type: ignore[arg-type]
+
+
+def preload(library: str, name: str = "") -> None:
+    """Import a library and what it needs for the class of this name, so that forked children have it.
+
+    Raises:
+        ModelLoadError: it is not installed, or cannot be imported.
+    """
+    if library not in LIBRARIES:
+        return
+    newest = Target(torch=Version.parse(load().releases[-1].line), macos=_MACOS)
+    with mps_backend(newest), names_of_the_target():
+        module = find(library, f"{library}:{name}")
+        getattr(module, name, None)
+
+
+def warm() -> None:
+    """Run some layers through both modes: what torch imports and makes at first use, it then has."""
+    importlib.import_module("torch._dynamo")  # else each child would import it for itself
+    lists = load()
+    for mode in MODES:
+        run(
+            CaptureRequest(
+                model="torch.nn:TransformerEncoderLayer",
+                torch=lists.releases[-1].line,
+                macos=str(_MACOS),
+                config={"d_model": 8, "nhead": 2},
+                inputs=("2x4x8:float32",),
+                mode=mode,
+            ),
+            _silent,
+        )
+
+
+def settle() -> None:
+    """What is here by now need not be looked at, or copied, in each child."""
+    gc.collect()
+    gc.freeze()
+
+
+def _silent(text: str, *, seconds: float = 0.0) -> None:
+    """Nobody waits for the stages."""

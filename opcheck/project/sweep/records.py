@@ -1,0 +1,158 @@
+"""What a sweep asks a worker for, and what comes back: plain records, which travel as JSON."""
+
+from __future__ import annotations
+
+from opcheck.common.versions import Target
+from opcheck.model.records import Record, Scalar
+
+Config = dict[str, Scalar | list[object] | dict[str, object]]
+
+#: Where the audit of a model can end without a verdict.
+STAGES = ("load", "inputs", "run", "judge", "worker")
+
+
+class Model(Record, frozen=True, kw_only=True):
+    """One model of a sweep."""
+
+    #: as ``opcheck audit`` takes it
+    spec: str
+    #: whose model it is: a module of timm, the configuration of a transformers model ...
+    family: str = ""
+    #: settings for its configuration, its class or function
+    config: Config = {}
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def library(self) -> str:
+        """transformers, timm ... or ``user``."""
+        return library_of(self.spec)
+
+
+class Task(Record, frozen=True, kw_only=True):
+    """What a worker does in one go: a model in the modes that are not done yet."""
+
+    model: Model
+    #: by mode the name of its result (folder.py)
+    keys: dict[str, str]
+    targets: tuple[Target, ...]
+    #: fewer layers and experts, where the library's configuration says how many there are
+    small: bool = True
+    #: seconds for a mode, over all targets
+    timeout: float = 120.0
+    #: GB that the model may take of the worker's machine, beyond what the libraries take
+    memory: float = 4.0
+    #: of opcheck, torch and the model's library, as the sweep knows them: a worker has the same, or says so
+    versions: dict[str, str] = {}
+
+
+class NotNative(Record, frozen=True, kw_only=True, array_like=True):
+    """An operator's calls with one status that is not native."""
+
+    op: str
+    status: str
+    kind: str
+    calls: int
+
+
+class Outcome(Record, frozen=True, kw_only=True):
+    """What some targets make of the model: each of them the same."""
+
+    #: as ``str(torch)/str(macos)``, with a ``+`` behind where the fallback variable is set
+    targets: tuple[str, ...]
+    headline: str
+    complete: bool
+    #: calls, operators, and calls by status and kind (opcheck.audit)
+    totals: dict[str, int]
+    not_native: tuple[NotNative, ...] = ()
+    capture: int = 0
+
+
+class Failed(Record, frozen=True, kw_only=True):
+    """Why there is no verdict for some targets."""
+
+    targets: tuple[str, ...]
+    stage: str
+    problem: str
+    message: str
+    where: str = ""
+    #: what the same model does without opcheck, on the CPU; empty: not tried
+    plain: str = ""
+
+
+class Result(Record, frozen=True, kw_only=True):
+    """All that a sweep keeps of one model and mode."""
+
+    key: str
+    model: Model
+    mode: str
+    #: the settings that it was run with, those that make it small included
+    config: Config = {}
+    outcomes: tuple[Outcome, ...] = ()
+    #: calls by operator, in the run that makes most of them
+    uses: dict[str, int] = {}
+    failures: tuple[Failed, ...] = ()
+    captures: int = 0
+    seconds: float = 0.0
+    packages: dict[str, str] = {}
+
+
+class Control(Record, frozen=True, kw_only=True, tag="control"):
+    """Asks what a model does without opcheck."""
+
+    model: Model
+    config: Config
+    mode: str
+    stage: str
+    #: GB, as in Task
+    memory: float
+
+
+class Measure(Record, frozen=True, kw_only=True, tag="measure"):
+    """Asks for the results of a task."""
+
+    task: Task
+
+
+class Measured(Record, frozen=True, kw_only=True, tag="measured"):
+    """One of the results."""
+
+    result: Result
+
+
+class Answer(Record, frozen=True, kw_only=True, tag="answer"):
+    """What a model does without opcheck."""
+
+    text: str
+
+
+class Began(Record, frozen=True, kw_only=True, tag="began"):
+    """A sign of life: what is being done now."""
+
+    text: str
+    mode: str = ""
+
+
+class Ended(Record, frozen=True, kw_only=True, tag="ended"):
+    """The child is gone; ``why`` is empty where it had answered."""
+
+    why: str = ""
+    problem: str = ""
+
+
+Request = Control | Measure
+Message = Measured | Answer | Began | Ended
+
+
+def library_of(spec: str) -> str:
+    """What stands before the colon, where that is a library whose models opcheck builds; else ``user``."""
+    prefix, colon, _ = spec.partition(":")
+    return prefix if colon and prefix in LIBRARIES else "user"
+
+
+#: Those that have a catalogue.
+LIBRARIES = ("transformers", "timm", "torchvision", "diffusers")
+
+
+def target_name(target: Target) -> str:
+    """``2.13/15.0``, with a ``+`` behind where the fallback variable is set."""
+    return f"{target.torch}/{target.macos}{'+' if target.cpu_fallback else ''}"

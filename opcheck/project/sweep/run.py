@@ -1,0 +1,132 @@
+"""The sweep: what is not done yet goes to the engine, what comes back is written at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from opcheck.common.errors import CaptureError
+from opcheck.project.sweep.attribution import audited
+from opcheck.project.sweep.engine import Engine, LostError
+from opcheck.project.sweep.folder import Folder
+from opcheck.project.sweep.records import Failed, Result, Task, target_name
+
+#: seconds between tries to reach a scheduler that went away; after the last the sweep stops.
+WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0, 60.0, 60.0)
+
+
+class Progress(NamedTuple):
+    """How far the sweep is."""
+
+    #: models, with those that were done before
+    done: int
+    of: int
+    #: of what just came back
+    model: str
+    without_verdict: int
+
+
+Tell = Callable[[Progress | str], None]
+
+
+def sweep(
+    tasks: Sequence[Task],
+    folder: Folder,
+    engine: Engine,
+    tell: Tell,
+    *,
+    before: int = 0,
+    waits: Sequence[float] = WAITS,
+) -> int:
+    """Do the tasks, write each result as it comes, and say how many were done.
+
+    Args:
+        tasks: one a model; ``before`` are models that need none.
+        folder: where results are kept.
+        engine: what runs them.
+        tell: told of each model, and of losses.
+        before: how many models were done already.
+        waits: seconds to wait for a scheduler that went away, try by try.
+
+    Raises:
+        CaptureError: the scheduler did not come back.
+        UsageError: a result cannot be written, or a worker has other versions.
+    """
+    waiting = {task.model.spec + repr(sorted(task.keys.items())): task for task in tasks}
+    total, lost_in_a_row = before + len(waiting), 0
+    while waiting:
+        out: list[str] = []
+        try:
+            for result_list in engine.run(_handed_out(waiting, out)):
+                lost_in_a_row = 0
+                name = _keep(result_list, waiting, folder)
+                out.remove(name)
+                tell(_progress(result_list, total - len(waiting), total))
+        except LostError as lost:
+            if lost.scheduler:
+                _wait(lost, waits, lost_in_a_row, tell)
+                lost_in_a_row += 1
+                continue
+            tell(f"{lost}: {len(out)} models are run again, one by one")
+            for name in [name for name in out if name in waiting]:
+                _alone(name, waiting, folder, engine)
+                tell(Progress(total - len(waiting), total, name, 0))
+    return len(tasks)
+
+
+def _handed_out(waiting: dict[str, Task], out: list[str]) -> Iterator[bytes]:
+    for name, task in list(waiting.items()):
+        out.append(name)
+        yield msgspec.json.encode(task)
+
+
+def _keep(answer: bytes, waiting: dict[str, Task], folder: Folder) -> str:
+    """Write the results of a task; its name."""
+    results = msgspec.json.decode(answer, type=list[Result])
+    for result in results:
+        folder.keep(result)
+    keys = {result.key for result in results}
+    name = next(name for name, task in waiting.items() if keys == {*task.keys.values()})
+    del waiting[name]
+    return name
+
+
+def _progress(answer: bytes, done: int, total: int) -> Progress:
+    results = msgspec.json.decode(answer, type=list[Result])
+    return Progress(
+        done, total, results[0].model.spec, sum(not audited(result) for result in results)
+    )
+
+
+def _wait(lost: LostError, waits: Sequence[float], times: int, tell: Tell) -> None:
+    if times >= len(waits):
+        raise CaptureError(
+            f"the scheduler did not come back: {lost}",
+            context=f"{times} tries in {sum(waits):g} s",
+            hint="what is finished is kept; the same command goes on from there",
+        ) from lost
+    tell(f"{lost}: trying again in {waits[times]:g} s")
+    time.sleep(waits[times])
+
+
+def _alone(name: str, waiting: dict[str, Task], folder: Folder, engine: Engine) -> None:
+    """Run a model that was out when a worker died: if it dies again, it is this one."""
+    task = waiting[name]
+    try:
+        for answer in engine.run([msgspec.json.encode(task)], apart=True):
+            _keep(answer, waiting, folder)
+    except LostError as lost:
+        if lost.scheduler:
+            return  # it waits on, like the others
+        for mode, key in task.keys.items():
+            failed = Failed(
+                targets=tuple(map(target_name, task.targets)),
+                stage="worker",
+                problem="died",
+                message="the worker died of it, twice",
+            )
+            folder.keep(Result(key=key, model=task.model, mode=mode, failures=(failed,)))
+        del waiting[name]

@@ -1,9 +1,0 @@
-"""Ways out of what MPS lacks: small functions and patterns, each tested, each audited itself.
-
-The table (``table.py``) imports no torch; the code is read from the modules beside it, which do.
-"""
-
-from opcheck.remedies.remedy import Remedy
-from opcheck.remedies.table import BY_ID, REMEDIES, for_kind
-
-__all__ = ["BY_ID", "REMEDIES", "Remedy", "for_kind"]

@@ -1,0 +1,92 @@
+"""What two reports differ in, as a page: what is new first."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from opcheck.model.visible import one_line
+from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from opcheck.project.changes.records import Comparison, Difference, Entry
+
+#: Places of one finding that are named.
+_SHOWN = 3
+
+
+def document(found: Comparison) -> Document:
+    """The page."""
+    return tuple(_blocks(found))
+
+
+def _blocks(found: Comparison) -> Iterator[Block]:
+    yield Heading(f"{found.before['name']} to {found.after['name']}", 1)
+    counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
+    yield Lines(
+        (
+            *(f"Careful: {warning}." for warning in found.warnings),
+            f"before: {_side(found.before)}",
+            f"after: {_side(found.after)}",
+            f"{counts} (each finding at each of its lines)",
+        )
+    )
+    if found.new:
+        yield Heading("New")
+        yield Bullets(tuple(listed(found.new)))
+    if found.fixed:
+        yield Heading("Fixed")
+        yield Bullets(tuple(listed(found.fixed, hints=False)))
+    if found.changed:
+        yield Heading("Changed")
+        yield Bullets(tuple(map(_changed, found.changed)))
+    rules = sorted({entry.rule for entry in found.new})
+    if rules:
+        yield Heading("Next")
+        yield Lines((f"opcheck explain {rules[0]}",))
+    yield Heading("Not checked")
+    yield Bullets(found.not_checked)
+
+
+def _side(about: dict[str, Any]) -> str:
+    target = about["target"]
+    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if target.get("cpu_fallback") else ""
+    where = f"torch {target['torch']}, macOS {target['macos']}{variable}"
+    return one_line(f"{about['headline']}: {about['model']} on {where}")
+
+
+def listed(entries: Iterable[Entry], *, hints: bool = True) -> Iterator[str]:
+    """A line for each finding, with its first places, and its way out unless it is gone."""
+
+    def finding(entry: Entry) -> tuple[str, str, str, str, str]:
+        return entry.severity, entry.rule, entry.message, entry.hint, entry.ignored
+
+    for (severity, rule, message, hint, ignored), group in groupby(entries, key=finding):
+        places = [place for entry in group if (place := _place(entry))]
+        more = f" and {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
+        where = f" -- {', '.join(places[:_SHOWN])}{more}" if places else ""
+        yield one_line(
+            f"{severity} {rule} {message}{where}"
+            + (
+                f" -- ignored: {ignored}"
+                if ignored
+                else f" -- help: {hint}"
+                if hint and hints
+                else ""
+            )
+        )
+
+
+def _changed(change: Difference) -> str:
+    entry = change.after
+    return one_line(
+        f"{entry.rule} {entry.op or entry.message} {_place(entry)}: {'; '.join(change.what)}"
+    )
+
+
+def _place(entry: Entry) -> str:
+    module = f" ({entry.module})" if entry.module else ""
+    phase = f" in {entry.phase}" if entry.phase not in {"", "forward"} else ""
+    return f"{entry.line or 'no line'}{phase}{module}" if entry.line or entry.module else ""

@@ -1,0 +1,156 @@
+"""What ``opcheck compile`` found, as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opcheck.common.text import plural
+from opcheck.compiler.plan import DTYPES
+from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opcheck.compiler.judged import Advisory, CompileReport, FailureGroup
+    from opcheck.compiler.records import Tried
+
+
+_RECURRENT = (
+    "Dynamo leaves recurrent layers (nn.LSTM, nn.GRU, nn.RNN) alone unless "
+    "torch._dynamo.config.allow_rnn is set"
+)
+
+
+def document(report: CompileReport, *, times: bool = True) -> Document:
+    """The page: what to use first, then the table, then why.
+
+    Args:
+        report: what was found.
+        times: say how long each variant took to compile; a page that is kept has no such thing.
+    """
+    return tuple(_blocks(report, times=times))
+
+
+def _blocks(report: CompileReport, *, times: bool) -> Iterator[Block]:
+    target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
+    yield Heading(f"{report.model} compiled for {target}", 1)
+    yield Lines((f"{report.advice}.",))
+    yield Heading("Variants")
+    dtypes = [d for d in DTYPES if any(d in row.outcomes for row in report.rows)]
+    dtypes += sorted({d for row in report.rows for d in row.outcomes} - {*DTYPES})
+    yield Table(
+        ("variant", "run", "graphs", *dtypes),
+        tuple(
+            (
+                row.variant,
+                row.run,
+                str(row.graphs),
+                *(row.outcomes.get(dtype, "-") for dtype in dtypes),
+            )
+            for row in report.rows
+        ),
+    )
+    if report.failures:
+        yield Heading("Failures")
+        yield Bullets(tuple(_failure(group) for group in report.failures))
+    if report.advisories:
+        yield Heading("Known defects of this release")
+        yield Bullets(tuple(map(_advisory, report.advisories)))
+    yield from _dynamo(report)
+    if times:
+        yield Heading("Time to compile")
+        yield Bullets(tuple(_times(report)))
+    if report.kernels or report.externs:
+        yield Heading("Metal")
+        externs = plural(len({extern.op for extern in report.externs}), "operator")
+        yield Lines(
+            (f"{plural(report.kernels, 'kernel')} over all variants; {externs} called eagerly",)
+        )
+        if report.externs:
+            yield Table(
+                ("operator", "on the target", "line"),
+                tuple(_externs(report)),
+                code=(0,),
+            )
+    yield Heading("Not checked")
+    yield Bullets(report.not_checked)
+
+
+def _externs(report: CompileReport) -> Iterator[tuple[str, str, str]]:
+    """A row an operator, with the first places that call it."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for extern in report.externs:
+        found.setdefault((extern.op, extern.status), {})[extern.line or extern.module] = None
+    for (op, status), places in found.items():
+        named = [place for place in places if place]
+        more = f" and {len(named) - 2} more" if len(named) > 2 else ""
+        yield op, status, ", ".join(named[:2]) + more
+
+
+def _failure(group: FailureGroup) -> str:
+    place = group.line or (f"module {group.module}" if group.module else "")
+    parts = (
+        group.message,
+        f" [{group.op}]" if group.op else "",
+        f" at {place}" if place else "",
+        f": {group.text}" if group.text else "",
+        " (opcheck's own way of compiling, not PyTorch's)" if group.ours else "",
+        f" (mended in torch {group.mended}, so not held against the target)"
+        if group.mended
+        else "",
+        f" -- {', '.join(group.variants)}",
+        f" -- {' '.join(group.links)}" if group.links else "",
+    )
+    return "".join(parts)
+
+
+def _advisory(advisory: Advisory) -> str:
+    summary = advisory.summary.rstrip(".")
+    kernels = f"; {plural(advisory.kernels, 'kernel')} of this kind" if advisory.kernels else ""
+    where = f", the first at {advisory.line}" if advisory.line else ""
+    links = f" -- {' '.join(advisory.links)}" if advisory.links else ""
+    return f"{advisory.id} ({advisory.effect}): {summary}{kernels}{where}{links}"
+
+
+def _times(report: CompileReport) -> Iterator[str]:
+    for tried in report.compiled.tried:
+        if tried.seconds:
+            variant = tried.variant
+            run = "training" if variant.training else "inference"
+            side = sum(graph.seconds for graph in tried.side)
+            beside = f", of which {side:.1f} s for Metal" if variant.metal else ""
+            yield f"{variant} ({variant.dtype}, {run}): {tried.seconds:.1f} s{beside}"
+
+
+def _dynamo(report: CompileReport) -> Iterator[Block]:
+    breaks: dict[str, None] = {}
+    recompiles: dict[str, None] = {}
+    empty = []
+    skipped = 0
+    for tried in report.compiled.tried:
+        breaks |= dict.fromkeys(_breaks(tried))
+        recompiles |= dict.fromkeys(recompile.guard for recompile in tried.recompiles)
+        skipped = max(skipped, tried.skipped)
+        if tried.outcome == "nothing compiled":
+            empty.append(str(tried.variant))
+    if empty:
+        yield Heading("Nothing compiled")
+        names = ", ".join(dict.fromkeys(empty))
+        yield Lines(
+            (f"0 graphs: the program ran as without torch.compile, with {names}", _RECURRENT)
+        )
+    elif skipped:
+        yield Heading("Not compiled")
+        yield Lines((f"{plural(skipped, 'frame')} of the program ran as without torch.compile",))
+    if breaks:
+        yield Heading("Graph breaks")
+        yield Bullets(tuple(breaks))
+    if recompiles:
+        yield Heading("Compiled again")
+        yield Bullets(tuple(recompiles))
+
+
+def _breaks(tried: Tried) -> Iterator[str]:
+    for one in tried.breaks:
+        where = f" at {one.location}: {one.location.text}" if one.location else ""
+        yield f"{one.id} {one.reason}{where}".strip()

@@ -1,0 +1,96 @@
+"""The answer to ``opcheck op`` as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opcheck.render.answers import wording
+from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opcheck.lookup.records import Answer, OverloadAnswer
+    from opcheck.model.records import Evidence
+
+NOT_CHECKED = "Nothing was observed on a Mac: this follows from the release's own files."
+
+
+def document(answer: Answer) -> Document:
+    """The page: the verdict, the table over releases, overloads, limits, evidence, links."""
+    return tuple(_blocks(answer))
+
+
+def _blocks(answer: Answer) -> Iterator[Block]:
+    main = answer.overloads[0]
+    target = answer.target
+    yield Heading(f"{answer.op}: {wording.label(answer.status, answer.kind)}", 1)
+    yield Lines(tuple(_head(answer, main)))
+    columns = (f"status ({target['dtype'] or 'best of the usual dtypes'})", "dtypes that differ")
+    rows = []
+    for lines, group in wording.by_release(main.releases):
+        spans = [f"{target['macos']}"] if len(main.releases) == 1 else wording.systems(group)
+        for number, (cell, span) in enumerate(zip(group, spans, strict=True)):
+            rows.append(
+                (
+                    lines if number == 0 else "",
+                    span,
+                    wording.label(cell.status, cell.kind),
+                    wording.differing(cell.status, cell.kind, cell.dtypes),
+                )
+            )
+    yield Table(("torch", "macOS", *columns), tuple(rows))
+    if len(answer.overloads) > 1:
+        yield Heading(f"Overloads on torch {target['torch']}, macOS {target['macos']}")
+        yield Table(
+            ("overload", "status", "since", "dtypes that differ"),
+            tuple(_overload(overload) for overload in answer.overloads),
+            code=(0,),
+        )
+    for title, notes in (("Limitations", main.limitations), ("Advisories", main.advisories)):
+        if notes:
+            yield Heading(title)
+            yield Bullets(tuple(map(wording.note, notes)))
+    if main.evidence:
+        yield Heading("Evidence")
+        yield Bullets(tuple(map(_evidence, main.evidence)))
+    if answer.links:
+        yield Heading("Links")
+        yield Bullets(answer.links)
+    lists = answer.op_lists
+    yield Lines((f"{NOT_CHECKED} Op lists {lists['digest']}, newest torch {lists['newest']}.",))
+
+
+def _head(answer: Answer, main: OverloadAnswer) -> Iterator[str]:
+    target = answer.target
+    dtype = f", {target['dtype']}" if target["dtype"] else ""
+    of = "" if main.name == answer.op else f"{main.name}, "
+    yield f"On torch {target['torch']}, macOS {target['macos']}{dtype}: {of}{answer.because}."
+    if answer.status == "native":
+        yield f"Native since torch {_or_earlier(main.since)}."
+    elif answer.first_native:
+        yield f"It was first native in torch {_or_earlier(answer.first_native)}."
+    yield from (f"Note: {note}." for note in answer.notes)
+    if main.prints and answer.status != "native":
+        yield f"The Mac prints: {main.prints}"
+
+
+def _or_earlier(line: str) -> str:
+    if not line.startswith("≤"):
+        return line
+    return f"{line.removeprefix('≤')} or earlier (nothing is known of the release before)"
+
+
+def _overload(overload: OverloadAnswer) -> tuple[str, ...]:
+    return (
+        overload.name,
+        wording.label(overload.status, overload.kind),
+        overload.since,
+        wording.differing(overload.status, overload.kind, overload.dtypes),
+    )
+
+
+def _evidence(entry: Evidence) -> str:
+    place = f" ({entry.where})" if entry.where else ""
+    release = f"torch {entry.torch}: " if entry.torch else ""
+    return f"{release}{entry.detail or entry.kind}{place}"

@@ -1,0 +1,176 @@
+"""The answer to ``opcheck upgrade`` as a page: the upgrade, each finding's smallest change, the grid."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from opcheck.common.text import plural
+from opcheck.judge.pipeline import HEADLINES
+from opcheck.model.visible import one_line
+from opcheck.render.answers.changes import listed
+from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opcheck.project.changes.advice import Advice, Cell, Change, Removal, Upgrade
+
+#: The headlines in a word each, as the grid has them.
+WORDS = dict(zip(HEADLINES, ("fails", "unknown", "variable", "partly", "native"), strict=True))
+_MEANINGS = {
+    "native": "runs natively",
+    "partly": "runs, partly on the CPU",
+    "variable": "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1",
+    "fails": "raises",
+    "unknown": "could not tell",
+}
+_COLOURS = {"fails": 31, "unknown": 35, "variable": 33, "partly": 33, "native": 32}
+_GRID = "Releases and macOS versions"
+_NONE = "none"
+#: Columns that the name of a finding may take: two versions of a change beside it, within 100.
+_WIDEST = 44
+
+
+def document(advice: Advice) -> Document:
+    """The page."""
+    return tuple(_blocks(advice))
+
+
+def painted(text: str) -> str:
+    """The text with the words of its grid in colour, for a terminal."""
+    before, title, grid = text.partition(f"\n{_GRID}\n")
+    rows, gap, after = grid.lstrip("\n").partition("\n\n")
+    words = re.compile(rf"\b({'|'.join(_COLOURS)})\b")
+    coloured = words.sub(lambda match: f"\x1b[{_COLOURS[match[0]]}m{match[0]}\x1b[0m", rows)
+    return f"{before}{title}\n{coloured}{gap}{after}"
+
+
+def _blocks(advice: Advice) -> Iterator[Block]:
+    yield Heading(f"{one_line(advice.model)}: upgrades from {_pair(advice)}", 1)
+    yield Lines(tuple(_answer(advice)))
+    if advice.findings:
+        yield Heading("The smallest change without each finding")
+        yield Table(
+            ("finding", "line", "torch alone", "macOS alone", "both"),
+            tuple(map(_row, advice.findings)),
+        )
+    for upgrade in dict.fromkeys((advice.upgrade, advice.newest)):
+        if upgrade and upgrade.new:
+            yield Heading(f"What {_said(upgrade.change)} brings")
+            yield Bullets(tuple(listed(upgrade.new)))
+    yield Heading(_GRID)
+    yield _grid(advice.grid)
+    yield Lines(tuple(_legend(advice.grid)))
+    yield Heading("Next")
+    yield Lines((_next(advice),))
+    yield Heading("Not checked")
+    yield Bullets(advice.not_checked)
+
+
+def _pair(advice: Advice) -> str:
+    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if advice.target["cpu_fallback"] else ""
+    return f"torch {advice.target['torch']}, macOS {advice.target['macos']}{variable}"
+
+
+def _answer(advice: Advice) -> Iterator[str]:
+    errors = sum(finding.severity == "error" for finding in advice.findings)
+    warnings = len(advice.findings) - errors
+    yield f"now: {advice.headline} ({plural(errors, 'error')}, {plural(warnings, 'warning')})"
+    if not advice.complete:
+        yield "the run of the model broke off: what comes after that was compared nowhere"
+    best = advice.upgrade
+    if best is None:
+        yield (
+            "no newer release or macOS version that was looked at is better"
+            if advice.findings
+            else "nothing to upgrade for: there are no errors or warnings"
+        )
+    else:
+        yield f"upgrade to {_outcome(best, advice)}"
+    if advice.newest and advice.newest != best:
+        yield f"the newest, {_outcome(advice.newest, advice)}"
+
+
+def _outcome(upgrade: Upgrade, advice: Advice) -> str:
+    new = plural(len(upgrade.new), "new finding") if upgrade.new else "nothing new"
+    removed = f"removes {upgrade.removed} of {plural(len(advice.findings), 'finding')}, "
+    return (
+        f"{_said(upgrade.change)}: {removed * bool(advice.findings)}brings {new}; "
+        f"then: {upgrade.headline}"
+    )
+
+
+def _said(change: Change) -> str:
+    release = f"torch {change.torch}" if change.torch else ""
+    system = f"macOS {change.macos}" if change.macos else ""
+    return " and ".join(part for part in (release, system) if part)
+
+
+def _row(removal: Removal) -> tuple[str, ...]:
+    name = one_line(f"{removal.severity} {removal.rule} {removal.op or removal.message}")
+    cut = name if len(name) <= _WIDEST else f"{name[: _WIDEST - 3]}..."
+    both = f"{removal.both.torch} on {removal.both.macos}" if removal.both else ""
+    if not (both or removal.torch_alone or removal.macos_alone):
+        both = f"older: {_said(removal.older)}" if removal.older else _NONE
+    return (
+        cut,
+        one_line(removal.line.rpartition("/")[2]),
+        removal.torch_alone.torch if removal.torch_alone else "-",
+        removal.macos_alone.macos if removal.macos_alone else "-",
+        both or "-",
+    )
+
+
+def _grid(cells: tuple[Cell, ...]) -> Table:
+    systems = list(dict.fromkeys(sorted((cell.macos for cell in cells), key=_number)))
+    rows: dict[str, dict[str, Cell]] = {}
+    for cell in cells:
+        rows.setdefault(cell.torch, {})[cell.macos] = cell
+    return Table(
+        ("torch", *(f"macOS {system}" for system in systems)),
+        tuple(
+            (line, *(_word(row.get(system)) for system in systems)) for line, row in rows.items()
+        ),
+    )
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _word(cell: Cell | None) -> str:
+    if cell is None or not cell.headline:
+        return "-"
+    word = WORDS[cell.headline]
+    return f"[{word}]" if cell.current else word
+
+
+def _legend(cells: tuple[Cell, ...]) -> Iterator[str]:
+    texts = {WORDS[cell.headline] for cell in cells if cell.headline}
+    yield "; ".join(f"{word}: {text}" for word, text in _MEANINGS.items() if word in texts)
+    yield "[...]: where you are"
+    reasons: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        if cell.impossible:
+            reasons.setdefault(cell.impossible, {})[cell.torch] = None
+    if reasons:
+        told = "; ".join(f"torch {_releases(list(n))} {why}" for why, n in reasons.items())
+        yield f"-: not judged, there is no such pair: {told}"
+
+
+def _releases(lines: list[str]) -> str:
+    return lines[0] if len(lines) == 1 else f"{lines[0]} to {lines[-1]}"
+
+
+def _next(advice: Advice) -> str:
+    """The command that says what the upgrade is about, or what is wrong now."""
+    if advice.upgrade is None and advice.findings:
+        return f"opcheck explain {advice.findings[0].rule}"
+    change = advice.upgrade.change if advice.upgrade else None
+    torch = (change.torch if change else "") or str(advice.target["torch"])
+    macos = (change.macos if change else "") or str(advice.target["macos"])
+    words = ["opcheck", "audit", advice.model, *advice.flags, "--torch", torch, "--macos", macos]
+    # What is good as it is stays so.
+    return shlex.join(words if change else [*words, "--fail-on", "fallback"])

@@ -1,0 +1,98 @@
+"""How statuses, spans of releases and notes are written, the same in every answer."""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+from opcheck.judge.judge import OUTCOMES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from opcheck.lookup.records import Cell, Note, State
+
+#: A dtype whose status is not that of the row, in a word.
+_SHORT = {
+    ("native", None): "native",
+    ("fallback", "internal"): "CPU inside the kernel",
+    ("fallback", "always"): "CPU always",
+    ("fallback", "env"): "CPU with the variable",
+    ("unknown", None): "unknown",
+    ("unsupported", None): "refused",
+}
+
+
+def label(status: str, kind: str | None) -> str:
+    """``native``, ``CPU fallback, with the variable`` ..."""
+    return OUTCOMES[status, kind].label
+
+
+def differing(status: str, kind: str | None, dtypes: Mapping[str, State]) -> str:
+    """The dtypes whose status is another one: ``refused: float64; CPU always: bool``."""
+    return grouped(
+        {n: state for n, state in dtypes.items() if (state.status, state.kind) != (status, kind)}
+    )
+
+
+def grouped(dtypes: Mapping[str, State]) -> str:
+    """The dtypes by their status: ``refused: float64; CPU always: bool``."""
+    groups: dict[str, list[str]] = {}
+    for name, state in dtypes.items():
+        groups.setdefault(_SHORT[state.status, state.kind], []).append(name)
+    return "; ".join(f"{word}: {', '.join(names)}" for word, names in groups.items())
+
+
+def releases(lines: Sequence[str]) -> str:
+    """``2.3`` or ``2.3-2.8``."""
+    return lines[0] if len(lines) == 1 else f"{lines[0]}-{lines[-1]}"
+
+
+def by_release(cells: Iterable[Cell]) -> list[tuple[str, tuple[Cell, ...]]]:
+    """The cells of each release; neighbours that say the same on the same macOS taken together."""
+    return [(releases(lines), group) for lines, group in runs(cells)]
+
+
+def runs(cells: Iterable[Cell]) -> list[tuple[list[str], tuple[Cell, ...]]]:
+    """The release lines that say the same on the same macOS, with the cells of the first of them."""
+    rows: list[tuple[list[str], tuple[Cell, ...]]] = []
+    for line, found in groupby(cells, key=lambda cell: cell.torch):
+        group = tuple(found)
+        if rows and _alike(rows[-1][1], group):
+            rows[-1][0].append(line)
+        else:
+            rows.append(([line], group))
+    return rows
+
+
+def _alike(one: Sequence[Cell], other: Sequence[Cell]) -> bool:
+    """Whether two releases differ in nothing but the macOS that they start on."""
+    return len(one) == len(other) and all(
+        (a.status, a.kind, a.dtype, a.dtypes) == (b.status, b.kind, b.dtype, b.dtypes)
+        and (number == 0 or a.macos == b.macos)
+        for number, (a, b) in enumerate(zip(one, other, strict=True))
+    )
+
+
+def systems(group: Sequence[Cell]) -> list[str]:
+    """The macOS span of each of a release's cells: ``any``, ``before 14.0``, ``14.0+``."""
+    if len(group) == 1:
+        return ["any"]
+    starts = [cell.macos for cell in group]
+    middle = [f"{text} to {other}" for text, other in pairwise(starts[1:])]
+    return [f"before {starts[1]}", *middle, f"{starts[-1]}+"]
+
+
+def note(entry: Note) -> str:
+    """A limitation or advisory on one line."""
+    scope = [
+        f"torch {entry.torch}" if entry.torch else "",
+        f"macOS {entry.macos}" if entry.macos else "",
+        ", ".join(entry.dtypes),
+        f"where {entry.condition}" if entry.condition else "",
+        f"when {entry.when}" if entry.when else "",
+    ]
+    inside = "; ".join(part for part in scope if part)
+    effect = entry.effect.replace("_", " ")
+    text = f"{entry.id}: {effect}" + (f" ({inside})" if inside else "") + f". {entry.summary}"
+    return f"{text} {entry.way_out}".strip()

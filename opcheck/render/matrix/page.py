@@ -1,0 +1,95 @@
+"""The coverage of all releases as one HTML page: no network, its data inside."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from opcheck import __version__
+from opcheck.lookup.matrix import STATES
+from opcheck.lookup.plain_call import COMMON_DTYPES
+from opcheck.render.html.markup import embedded
+from opcheck.render.matrix.plot import plot
+from opcheck.render.matrix.tables import LABELS
+
+if TYPE_CHECKING:
+    from opcheck.lookup.coverage import Coverage, Run
+
+
+def render(found: Coverage, torch: str) -> str:
+    """The page, opened at that release.
+
+    Raises:
+        OSError: the template is not in the package.
+    """
+    template = files("opcheck.render.matrix") / "template"
+    parts = {
+        "style": (template / "page.css").read_text(encoding="utf-8"),
+        "script": (template / "page.js").read_text(encoding="utf-8"),
+        "data": embedded(_data(found, torch)),
+        "plot": plot(found.counts, found.macos),
+        "macos": escape(found.macos),
+        "digest": escape(found.digest),
+        "version": escape(__version__),
+    }
+    page = (template / "page.html").read_text(encoding="utf-8")
+    for name, text in parts.items():
+        page = page.replace(f"<!--{name}-->", text)
+    return page
+
+
+class _Pool:
+    """Texts that occur often, by number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self.numbers.setdefault(text, len(self.numbers))
+
+    @property
+    def texts(self) -> list[str]:
+        return list(self.numbers)
+
+
+def _data(found: Coverage, torch: str) -> dict[str, Any]:
+    lines = [release.line for release in found.releases]
+    reasons, systems, states = _Pool(), _Pool(), _Pool()
+    notes = {name: number for number, name in enumerate(found.notes)}
+
+    def run(one: Run) -> list[Any]:
+        """[release, states, default dtype, reason, systems, notes]; [release]: it is removed."""
+        place = lines.index(one.torch)
+        if not one.exists:
+            return [place]
+        spans = ", ".join(f"{macos}+ {LABELS[state]}" for macos, state in one.systems.items())
+        row: list[Any] = [
+            place,
+            states("".join(map(str, one.states))),
+            one.default,
+            reasons(one.because),
+            systems(spans),
+        ]
+        return [*row, [notes[name] for name in one.notes]] if one.notes else row
+
+    operators = [[name, *map(run, runs)] for name, runs in found.operators.items()]
+    return {
+        "torch": torch,
+        "macos": found.macos,
+        "releases": [
+            {"line": r.line, "torch": r.torch, "built": r.built.isoformat(), "min": r.minimum_macos}
+            for r in found.releases
+        ],
+        "states": [[state, LABELS[state]] for state in STATES],
+        "dtypes": list(COMMON_DTYPES),
+        "sets": states.texts,
+        "reasons": reasons.texts,
+        "systems": systems.texts,
+        "notes": [
+            [name, *msgspec.to_builtins(about).values()] for name, about in found.notes.items()
+        ],
+        "ops": operators,
+    }

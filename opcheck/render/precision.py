@@ -1,0 +1,140 @@
+"""The runs beside float64 as tables and sentences, for the formats for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.common.text import filesize, plural
+from opcheck.model.records import GroupLocation, Precision, PrecisionEvent, PrecisionModule
+from opcheck.render import summary
+from opcheck.render.memory import Rows
+
+#: rows of the table of lines, and of that of modules
+_LINES, _MODULES = 6, 8
+_NAMED = 3
+
+#: What each kind of event comes to, in words.
+_EVENTS = {
+    "overflow": "infinite where float64 is not",
+    "nan": "not a number where float64 has one",
+    "underflow": "all zero where float64 is not",
+    "flips": "come out otherwise than in float64",
+}
+
+
+def title(run: Precision) -> str:
+    """The heading of one run."""
+    return f"Precision: {run.dtype} beside float64, on this machine's CPU"
+
+
+def sentences(run: Precision) -> Iterator[str]:
+    """What was found beside the verdict, the most important first."""
+    for event in run.events:
+        yield _event(event)
+    if run.outputs:
+        yield f"results: {_errors(run.outputs)}"
+    if run.gradients:
+        yield f"gradients of {run.loss}, the worst: {_errors(run.gradients)}"
+    elif run.loss:
+        yield f"gradients: {run.loss}"
+    for module in at_fault(run):
+        yield (
+            f"{module.name} needs care ({plural(module.at_fault, 'call')} in it): kept on the CPU, in float64, "
+            f"{filesize(module.bytes_in)} go there and {filesize(module.bytes_out)} come back in each run"
+        )
+    yield from run.notes
+
+
+def verdict(run: Precision) -> str:
+    """The answer: where digits are lost first, or that nothing needs float64."""
+    if run.divergence:
+        line = run.divergence
+        return (
+            f"the first call that loses digits by itself: {line.op} {summary.place(line.place)}: relative error "
+            f"{_number(line.local)}, where the limit is {_number(run.limit)}; what it read was off by "
+            f"{_number(line.inherited)}"
+        )
+    if run.crossing:
+        line = run.crossing
+        return (
+            f"no single call loses more than {_number(run.limit)}, but what is lost adds up to "
+            f"{_number(line.total)} at {line.op} {summary.place(line.place)}"
+        )
+    found = f"none of {plural(run.calls, 'call')} is off by more than {_number(run.limit)}"
+    if not run.complete:
+        return f"could not tell: the run broke off; until then {found}"
+    return f"{run.dtype} is enough here: {found}"
+
+
+def lines(run: Precision) -> Rows:
+    """The lines whose calls lose most by themselves."""
+    return Rows(
+        ("operator", "line", "own error", "of what it read", "of its result"),
+        tuple(
+            (
+                line.op,
+                _short(line.place),
+                _number(line.local),
+                _number(line.inherited),
+                _number(line.total),
+            )
+            for line in run.lines[:_LINES]
+        ),
+        ("left", "left", "right", "right", "right"),
+    )
+
+
+def modules(run: Precision) -> Rows:
+    """The modules in which the error grows most, in the order of the run."""
+    growing = sorted(run.modules, key=_growth, reverse=True)[:_MODULES]
+    return Rows(
+        ("module", "kind", "error in", "error out", "bytes in", "bytes out"),
+        tuple(
+            (
+                module.name,
+                module.kind,
+                _number(module.inherited),
+                _number(module.total),
+                filesize(module.bytes_in),
+                filesize(module.bytes_out),
+            )
+            for module in run.modules
+            if module in growing
+        ),
+        ("left", "left", "right", "right", "right", "right"),
+    )
+
+
+def at_fault(run: Precision) -> list[PrecisionModule]:
+    """The modules that make a call which loses more than the limit, the first of them."""
+    return [module for module in run.modules if module.at_fault][:_NAMED]
+
+
+def _short(place: GroupLocation) -> str:
+    """The line and the module, in few columns."""
+    parts = [
+        str(place.location) if place.location else "",
+        f"({place.module})" if place.module else "",
+    ]
+    backward = "backward of" if place.phase == "backward" else ""
+    return " ".join(part for part in (backward, *parts) if part)
+
+
+def _event(event: PrecisionEvent) -> str:
+    return (
+        f"{event.kind}: {event.op} {summary.place(event.place)}: {event.elements:,} of "
+        f"{plural(event.of, 'element')} {_EVENTS[event.kind]}"
+    )
+
+
+def _growth(module: PrecisionModule) -> tuple[bool, float]:
+    return bool(module.at_fault), module.total / max(module.inherited, 1e-8)
+
+
+def _errors(entries: tuple[tuple[str, float], ...]) -> str:
+    shown = ", ".join(f"{name} {_number(error)}" for name, error in entries[:_NAMED])
+    return shown + (f" and {len(entries) - _NAMED} more" if len(entries) > _NAMED else "")
+
+
+def _number(error: float) -> str:
+    return f"{error:.1e}" if error else "0"

@@ -1,0 +1,87 @@
+"""Where each page is: a path within the site, and how one page names another."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import PurePosixPath
+
+from opcheck.render.site.records import (
+    Home,
+    Model,
+    Models,
+    Operator,
+    Operators,
+    Release,
+    Releases,
+    Rule,
+    Rules,
+    Statements,
+)
+
+Page = Home | Operator | Operators | Release | Releases | Statements | Rule | Rules | Model | Models
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
+#: Sorts of pages of which there is one.
+_SINGLE: dict[type, str] = {
+    Home: "index",
+    Operators: "operators",
+    Releases: "releases",
+    Rules: "rules",
+    Models: "models",
+}
+
+
+def page_of(page: Page) -> str:
+    """The path of a page without its suffix, as ``op/aten/nonzero``."""
+    if isinstance(page, Operator):
+        return operator(page.name)
+    if isinstance(page, Release):
+        return release(page.torch)
+    if isinstance(page, Rule):
+        return rule(page.id)
+    if isinstance(page, Model):
+        return model(page.name)
+    if isinstance(page, Statements):
+        return {"limitation": "limitations", "advisory": "advisories"}[page.sort]
+    return _SINGLE[type(page)]
+
+
+def operator(name: str) -> str:
+    """Of an operator or an overload: ``aten::add.Tensor`` is on the page of ``aten::add``."""
+    namespace, _, base = name.partition(".")[0].partition("::")
+    return f"op/{namespace}/{base}"
+
+
+def release(line: str) -> str:
+    """Of a release line."""
+    return f"release/{line}"
+
+
+def rule(name: str) -> str:
+    """Of a finding or a remedy."""
+    return f"rule/{name}"
+
+
+def statement(name: str, sort: str) -> str:
+    """Of a limitation or an advisory: a place on the page of all."""
+    return f"{'limitations' if sort == 'limitation' else 'advisories'}.html#{name}"
+
+
+def model(name: str) -> str:
+    """Of a model, however it is called: what no file's name can hold becomes a dash and a digest."""
+    prefix, _, rest = name.partition(":")
+    parts = [prefix, rest] if rest else [prefix]
+    return "/".join(("model", *map(_file_name, parts)))
+
+
+def _file_name(text: str) -> str:
+    if _PLAIN.fullmatch(text) and not text.startswith("."):
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-") + f"-{digest}"
+
+
+def to_top(path: str) -> str:
+    """What leads from a page to the site's top: ``../../``, empty at the top."""
+    return "../" * (len(PurePosixPath(path).parts) - 1)

@@ -1,0 +1,42 @@
+"""The whole site: the lists are asked, the pages written, the folder put in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from opcheck.data.registrations import OpLists, load
+from opcheck.lookup.plain_call import Asker
+from opcheck.render.site import folder, render, sweep
+from opcheck.render.site.addresses import Page
+from opcheck.render.site.pages import pages
+
+
+def build(
+    output: Path,
+    swept: Path | None = None,
+    *,
+    lists: OpLists | None = None,
+    only: Collection[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Page, ...]:
+    """Write the site into a folder, and return its pages.  The same lists give the same bytes.
+
+    Args:
+        output: a folder that does not exist, is empty, or holds an earlier site, which it replaces.
+        swept: the folder of a sweep, for the pages of models.  None: there are none.
+        lists: the op lists; those that opcheck ships.
+        only: the operators to write pages of.  Empty: all.
+        progress: is told what is done now.
+
+    Raises:
+        UsageError: the folder is not to be written to; the sweep cannot be read; Jinja2 is missing.
+        OpListError: the lists are damaged.
+    """
+    folder.check(output)
+    render.environment()
+    found = pages(
+        Asker(lists or load()), sweep.read(swept) if swept else None, only=only, progress=progress
+    )
+    folder.write(output, render.files(found, progress))
+    return found

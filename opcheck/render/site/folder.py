@@ -1,0 +1,118 @@
+"""A folder that is written whole or not at all: beside its place first, then moved there."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from opcheck.common import documents
+from opcheck.common.documents import DocumentError
+from opcheck.common.errors import UsageError
+
+#: By this file an earlier site is known, and by what it lists, that nobody put anything else there.
+MARKER = "opcheck-site.json"
+SCHEMA = "opcheck-site-files/1"
+
+
+class _Files(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str
+    files: tuple[str, ...]
+
+
+def check(output: Path) -> None:
+    """Whether a site may be written there: a folder that is not there yet, empty, or an earlier site.
+
+    Raises:
+        UsageError: it may not.
+    """
+    try:
+        if not output.exists():
+            return
+        if not output.is_dir():
+            raise _refused("not a folder", output)
+        present = {
+            path.relative_to(output).as_posix()
+            for path in output.rglob("*")
+            if path.is_symlink() or not path.is_dir()
+        }
+        if not present:
+            return
+        if MARKER not in present:
+            raise _refused("the folder is not empty, and no earlier site", output)
+        ours = documents.from_json(documents.read(output / MARKER), _Files)
+    except (OSError, DocumentError) as error:
+        raise _refused(f"the folder cannot be read: {error}", output) from error
+    others = sorted(present - {*ours.files, MARKER})
+    if ours.schema != SCHEMA or others:
+        named = ", ".join(others[:3]) if others else MARKER
+        raise _refused(f"the folder holds what is of no earlier site: {named}", output)
+
+
+def write(output: Path, files: Mapping[str, str]) -> None:
+    """Put the files there, in place of an earlier site, which stays as it is if that fails.
+
+    Args:
+        output: the folder; a link to one is followed.
+        files: texts by their paths within it.
+
+    Raises:
+        UsageError: it is not to be written to (``check``), or cannot be: no room, no permission.
+    """
+    check(output)
+    place = output.resolve()
+    token = secrets.token_hex(6)
+    beside = place.with_name(f".{place.name}.{token}.new")
+    earlier = place.with_name(f".{place.name}.{token}.old")
+    try:
+        with _removed(beside):
+            _fill(beside, files)
+            _exchange(beside, place, earlier)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the site: {error.strerror or error}",
+            context=str(output),
+            hint="name a folder on a disk with room for it, where you may write; what was there is as it was",
+        ) from error
+    shutil.rmtree(earlier, ignore_errors=True)
+
+
+def _fill(folder: Path, files: Mapping[str, str]) -> None:
+    folder.mkdir(parents=True)
+    marker = msgspec.json.encode(_Files(schema=SCHEMA, files=tuple(sorted(files)))).decode()
+    for name, text in {**files, MARKER: f"{marker}\n"}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _exchange(new: Path, place: Path, earlier: Path) -> None:
+    if place.exists():
+        place.rename(earlier)
+    try:
+        new.rename(place)
+    except BaseException:
+        if earlier.exists():
+            earlier.rename(place)
+        raise
+
+
+@contextlib.contextmanager
+def _removed(folder: Path) -> Iterator[None]:
+    """However it ends, also by Ctrl-C, nothing half-written stays."""
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _refused(message: str, output: Path) -> UsageError:
+    return UsageError(
+        message,
+        context=str(output),
+        hint="name a new or an empty folder, or that of an earlier site",
+    )

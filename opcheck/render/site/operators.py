@@ -1,0 +1,222 @@
+"""The pages of the operators: each with all of its overloads, over all releases and macOS versions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
+
+import msgspec
+
+from opcheck.common.errors import UsageError
+from opcheck.data import composites, regressions
+from opcheck.data.files import Release
+from opcheck.data.registrations import data_directory
+from opcheck.lookup.answer import TRACKING, cells
+from opcheck.lookup.coverage import without_release
+from opcheck.lookup.history import steps
+from opcheck.lookup.matrix import short
+from opcheck.lookup.notes import notes
+from opcheck.lookup.past import first_native, since
+from opcheck.lookup.plain_call import Asker, target
+from opcheck.lookup.query import resolve, usual
+from opcheck.lookup.records import Cell, State
+from opcheck.lookup.targets import macos_of
+from opcheck.render.answers.wording import runs
+from opcheck.render.site.records import About, Change, Lost, Macos, Operator, Overload, Standing
+
+#: Cells by release line, where the release has the overload.
+_Found = dict[str, tuple[Cell, ...]]
+
+
+def operators(asker: Asker, only: Collection[str] = ()) -> Iterator[Operator]:
+    """A page for every operator of torch and of the extension libraries, in the order of their names.
+
+    Args:
+        asker: whom to ask.
+        only: the operators, as ``aten::nonzero``.  Empty: all.
+
+    Raises:
+        OpListError: the lists are damaged.
+    """
+    python = _python(asker)
+    lost: dict[str, list[Lost]] = {}
+    for entry in regressions.listed(data_directory()):
+        base = entry.op.partition(".")[0]
+        lost.setdefault(base, []).append(msgspec.convert(msgspec.to_builtins(entry), Lost))
+    for base, members in groupby(_overloads(asker), key=lambda op: op.partition(".")[0]):
+        if not only or base in only:
+            yield _operator(base, tuple(members), asker, python.get(base, ()), lost.get(base, []))
+
+
+def _overloads(asker: Asker) -> list[str]:
+    names = {*asker.lists.names()}
+    for library, releases in asker.lists.extensions.releases.items():
+        for release in releases:
+            names |= asker.lists.extensions.operators(library, release.line).keys()
+    return sorted(names, key=lambda op: (op.partition(".")[0], op))
+
+
+def _python(asker: Asker) -> Mapping[str, tuple[str, ...]]:
+    """The functions of Python that ``opcheck op`` answers by an operator, by its name.
+
+    Only those that are called much as it is: what a function does with several others is no name of theirs.
+    """
+    found: dict[str, list[str]] = {}
+    for function, called in composites.apis().items():
+        with contextlib.suppress(UsageError):
+            base = resolve(f"torch.{function}", asker.lists).main.partition(".")[0]
+            if len(called) == 1 or function.rpartition(".")[2] in base:
+                found.setdefault(base, []).append(f"torch.{function}")
+    return {base: tuple(sorted(functions)) for base, functions in found.items()}
+
+
+def _operator(
+    base: str,
+    members: tuple[str, ...],
+    asker: Asker,
+    python: tuple[str, ...],
+    lost: Iterable[Lost],
+) -> Operator:
+    found = {op: _cells(op, asker) for op in members}
+    newest = asker.lists.releases[-1].line
+    first = usual([op for op in members if newest in found[op]] or members)
+    ordered = sorted(members, key=lambda op: (op != first, newest not in found[op], op))
+    tables: dict[object, tuple[Standing, ...]] = {}
+    overloads = []
+    for op in ordered:
+        rows = tuple(_standings(op, found[op], asker))
+        # Why may differ in words: each overload has its own beside its name.
+        alike = msgspec.json.encode([msgspec.structs.replace(row, because="") for row in rows])
+        tables.setdefault(alike, rows)
+        overloads.append(_overload(op, found[op], asker, list(tables).index(alike)))
+    main = overloads[0]
+    line = main.torch
+    verdict = asker.verdict(first, target(line, _newest(asker)), _last(found[first], line).dtype)
+    limitations, advisories = (_about(sort, ordered, found, asker) for sort in _SORTS)
+    links = dict.fromkeys(
+        link for limitation in (*limitations, *advisories) for link in limitation.note.links
+    )
+    if base.startswith("aten::") and any(overload.state != "native" for overload in overloads):
+        links |= dict.fromkeys(TRACKING)
+    return Operator(
+        name=base,
+        python=python,
+        main=first,
+        torch=line,
+        macos=_newest(asker),
+        state=main.state,
+        because=verdict.because,
+        prints=verdict.prints if main.state != "native" else "",
+        since=main.since,
+        first_native=main.first_native,
+        overloads=tuple(overloads),
+        tables=tuple(tables.values()),
+        limitations=limitations,
+        advisories=advisories,
+        everywhere=tuple(statement.id for statement in asker.knowledge.everywhere(line)),
+        lost=tuple(lost),
+        history=tuple(
+            Change(
+                torch=step.torch,
+                state=short(State(status=step.status, kind=step.kind)),
+                change=step.change,
+                changed=step.changed,
+            )
+            for step in steps(first, _newest(asker), None, asker)
+        ),
+        links=tuple(links),
+    )
+
+
+_SORTS = ("limitation", "advisory")
+
+
+def _newest(asker: Asker) -> str:
+    return macos_of(None, asker.lists.releases[-1])
+
+
+def _cells(op: str, asker: Asker) -> _Found:
+    """By release; releases between which nothing differs for the overload are asked once."""
+    known: dict[object, tuple[Cell, ...]] = {}
+    found: _Found = {}
+    for release in asker.lists.releases:
+        line = release.line
+        if asker.knowledge.resolution(op, line).value is not None:
+            facts = (asker.knowledge.facts(op, line), release.minimum_macos)
+            if facts not in known:
+                known[facts] = cells(op, (release,), asker)
+            found[line] = tuple(msgspec.structs.replace(c, torch=line) for c in known[facts])
+    return found
+
+
+def _last(found: _Found, line: str) -> Cell:
+    """On the newest macOS."""
+    return found[line][-1]
+
+
+def _standings(op: str, found: _Found, asker: Asker) -> Iterator[Standing]:
+    for exists, releases in groupby(asker.lists.releases, key=lambda one: one.line in found):
+        if exists:
+            yield from _without_gap(
+                op, found, {release.line: release for release in releases}, asker
+            )
+
+
+def _without_gap(
+    op: str, found: _Found, releases: Mapping[str, Release], asker: Asker
+) -> Iterator[Standing]:
+    for lines, group in runs(cell for line in releases for cell in found[line]):
+        last = releases[lines[-1]]
+        for place, cell in enumerate(group):
+            until = group[place + 1].macos if place + 1 < len(group) else None
+            own = State(status=cell.status, kind=cell.kind)
+            # The last release of a span may start on a newer macOS than the first.
+            system = found[last.line][place].macos
+            because = asker.verdict(op, target(last.line, system), cell.dtype).because
+            yield Standing(
+                torch=(lines[0], lines[-1]),
+                macos=Macos(since=cell.macos if place else None, until=until),
+                state=short(own),
+                dtype=cell.dtype,
+                dtypes={name: short(state) for name, state in cell.dtypes.items() if state != own},
+                because=without_release(because, last.torch),
+            )
+
+
+def _overload(op: str, found: _Found, asker: Asker, table: int) -> Overload:
+    states = {
+        line: State(status=group[-1].status, kind=group[-1].kind) for line, group in found.items()
+    }
+    line = list(found)[-1]
+    cell = _last(found, line)
+    verdict = asker.verdict(op, target(line, _newest(asker)), cell.dtype)
+    release = asker.lists.release(line)
+    return Overload(
+        name=op,
+        torch=line,
+        state=short(states[line]),
+        because=without_release(verdict.because, release.torch),
+        since=since(states, tuple(states)),
+        first_native=first_native(states, tuple(states)),
+        registration=asker.lists.operators(line).get(op)
+        or asker.knowledge.resolution(op, line).value
+        or "",
+        evidence=verdict.evidence,
+        table=table,
+    )
+
+
+def _about(
+    sort: str, ordered: Iterable[str], found: Mapping[str, _Found], asker: Asker
+) -> tuple[About, ...]:
+    """The statements on some overload in some release, the worst effect first."""
+    speaking: dict[str, list[str]] = {}
+    for op in ordered:
+        ids = {statement.id for line in found[op] for statement in asker.knowledge.about(op, line)}
+        for name in ids:
+            speaking.setdefault(name, []).append(op)
+    statements = [asker.lists.statements.by_id[name] for name in speaking]
+    return tuple(
+        About(note=note, overloads=tuple(speaking[note.id])) for note in notes(statements, sort)
+    )

@@ -1,0 +1,137 @@
+"""All pages of a site, from the op lists and, where there is one, a sweep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Literal, get_args
+
+import msgspec
+
+from opcheck import __version__
+from opcheck.lookup.diff import CHANGES
+from opcheck.lookup.matrix import STATES
+from opcheck.lookup.plain_call import Asker
+from opcheck.lookup.targets import macos_of
+from opcheck.render.site import explained
+from opcheck.render.site.addresses import Page
+from opcheck.render.site.operators import operators
+from opcheck.render.site.records import (
+    Home,
+    Listed,
+    ListedRelease,
+    Operator,
+    Operators,
+    Release,
+    Releases,
+    Rules,
+)
+from opcheck.render.site.releases import releases
+from opcheck.render.site.sweep import Sweep
+
+_Sort = Literal["limitation", "advisory"]
+
+
+def pages(
+    asker: Asker,
+    sweep: Sweep | None = None,
+    *,
+    only: Collection[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Page, ...]:
+    """Every page, in a fixed order: the front page first.
+
+    Args:
+        asker: whom to ask.
+        sweep: the models.  None: there are none.
+        only: the operators.  Empty: all.
+        progress: is told what is done now.
+
+    Raises:
+        OpListError: the lists are damaged.
+    """
+    say = progress or (lambda _: None)
+    found = []
+    for operator in operators(asker, only):
+        say(f"operator {operator.name}")
+        found.append(_with_models(operator, sweep) if sweep else operator)
+    say("releases")
+    lines = tuple(releases(asker, sweep))
+    system = macos_of(None, asker.lists.releases[-1])
+    rules = tuple(explained.rules())
+    models = tuple(sweep.models()) if sweep else ()
+    statements = [explained.statements(sort, asker.lists, found) for sort in get_args(_Sort)]
+    return (
+        _home(asker, found, lines, len(models)),
+        _listed(found, lines[-1], system),
+        *found,
+        _releases(lines, system),
+        *lines,
+        *statements,
+        Rules(rules=rules),
+        *rules,
+        *((sweep.listed(models),) if sweep else ()),
+        *models,
+    )
+
+
+def _with_models(operator: Operator, sweep: Sweep) -> Operator:
+    names = [overload.name for overload in operator.overloads]
+    return msgspec.structs.replace(
+        operator, not_native=sweep.not_native(names), used_by=sweep.users(names)
+    )
+
+
+def _home(
+    asker: Asker, found: Collection[Operator], lines: tuple[Release, ...], models: int
+) -> Home:
+    newest = lines[-1]
+    states = Counter(operator.state for operator in found if operator.torch == newest.torch)
+    return Home(
+        tool=f"opcheck {__version__}",
+        op_lists=asker.lists.digest,
+        torch=newest.torch,
+        macos=newest.macos,
+        operators=len(found),
+        models=models,
+        counts={line.torch: line.counts for line in lines},
+        states={state: states[state] for state in STATES},
+        stops=next((line.stops for line in reversed(lines) if line.models), ()),
+        advisories=sum(
+            statement.sort == "advisory" for statement in asker.lists.statements.by_id.values()
+        ),
+    )
+
+
+def _releases(lines: tuple[Release, ...], system: str) -> Releases:
+    listed = []
+    for line in lines:
+        changes = Counter(differ.change for differ in line.differs)
+        listed.append(
+            ListedRelease(
+                torch=line.torch,
+                release=line.release,
+                minimum_macos=line.minimum_macos,
+                counts=line.counts,
+                changes={name: changes[name] for name in CHANGES} if line.before else {},
+            )
+        )
+    return Releases(macos=system, releases=tuple(listed))
+
+
+def _listed(found: Collection[Operator], newest: Release, system: str) -> Operators:
+    return Operators(
+        torch=newest.torch,
+        macos=system,
+        operators=tuple(
+            Listed(
+                name=operator.name,
+                state=operator.state,
+                torch=operator.torch,
+                since=operator.since,
+                overloads=len(operator.overloads),
+                notes=len(operator.limitations) + len(operator.advisories),
+            )
+            for operator in found
+        ),
+    )

@@ -1,0 +1,355 @@
+"""What the pages say.  Each page is one record, and the JSON beside it is that record: ``docs/site.md``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from opcheck.lookup.records import Note
+from opcheck.model.records import Evidence, Record
+
+#: Of every JSON of a site.  Keys are only ever added; else the number goes up.
+VERSION = 1
+
+
+class Macos(Record, frozen=True, kw_only=True):
+    """macOS versions: from ``since`` on, before ``until``; null: open."""
+
+    since: str | None = None
+    until: str | None = None
+
+
+class Standing(Record, frozen=True, kw_only=True):
+    """What some neighbouring releases do with a plain call, on some macOS versions."""
+
+    #: the first and the last release line of the span.
+    torch: tuple[str, str]
+    macos: Macos
+    #: ``native``, ``fallback_env`` ...: status and kind in one word.
+    state: str
+    #: the dtype that it is of: the first usual one that does best.
+    dtype: str
+    #: the dtypes that fare differently.
+    dtypes: dict[str, str]
+    #: why, in the last release of the span.
+    because: str
+
+
+class Overload(Record, frozen=True, kw_only=True):
+    """One overload, in the newest release that has it, on the newest macOS."""
+
+    name: str
+    #: that release line.
+    torch: str
+    state: str
+    because: str
+    #: first line from which on the state has been the same; ``≤2.13``: or longer.
+    since: str
+    first_native: str | None
+    #: what the library registers (op_lists/README.md).
+    registration: str
+    evidence: tuple[Evidence, ...]
+    #: place in ``tables``.
+    table: int
+
+
+class About(Record, frozen=True, kw_only=True):
+    """A limitation or an advisory, and the overloads of the page that it speaks of."""
+
+    note: Note
+    overloads: tuple[str, ...]
+
+
+class Change(Record, frozen=True, kw_only=True):
+    """A release in which the main overload changed on the newest macOS, and what changed it."""
+
+    torch: str
+    state: str
+    change: str
+    changed: tuple[str, ...]
+
+
+class Lost(Record, frozen=True, kw_only=True):
+    """What a release took away (op_lists/regressions.yaml)."""
+
+    op: str
+    torch: str
+    before: str
+    after: str
+    what: str
+
+
+class ModelOf(Record, frozen=True, kw_only=True):
+    """A model for which calls of the operator are not native, and on which targets."""
+
+    model: str
+    mode: str
+    state: str
+    #: on the target with most of them.
+    calls: int
+    #: by torch release line, the macOS versions.
+    targets: dict[str, tuple[str, ...]]
+
+
+class Operator(Record, frozen=True, kw_only=True):
+    """The page of an operator, with all of its overloads."""
+
+    schema: str = f"opcheck-site-operator/{VERSION}"
+    name: str
+    #: functions of Python that end in it.
+    python: tuple[str, ...]
+    #: what answers at the head of the page.
+    main: str
+    torch: str
+    macos: str
+    state: str
+    because: str
+    prints: str
+    since: str
+    first_native: str | None
+    overloads: tuple[Overload, ...]
+    #: what the releases do: overloads with one ``table`` share it.
+    tables: tuple[tuple[Standing, ...], ...]
+    limitations: tuple[About, ...]
+    advisories: tuple[About, ...]
+    #: statements on every operator, by id.
+    everywhere: tuple[str, ...]
+    lost: tuple[Lost, ...]
+    history: tuple[Change, ...]
+    links: tuple[str, ...]
+    #: models of the sweep for which it is not native somewhere; by mode, all that call it.
+    not_native: tuple[ModelOf, ...] = ()
+    used_by: dict[str, tuple[str, ...]] = {}
+
+
+class Listed(Record, frozen=True, kw_only=True):
+    """An operator in the list of all."""
+
+    name: str
+    state: str
+    torch: str
+    since: str
+    overloads: int
+    notes: int
+
+
+class Operators(Record, frozen=True, kw_only=True):
+    """The page of all operators."""
+
+    schema: str = f"opcheck-site-operators/{VERSION}"
+    torch: str
+    macos: str
+    operators: tuple[Listed, ...]
+
+
+class Variable(Record, frozen=True, kw_only=True):
+    """An environment variable that a release reads."""
+
+    name: str
+    meaning: str
+    values: str
+    default: str
+    read: str
+    #: ``new`` with this release, else empty.
+    change: str = ""
+
+
+class Differs(Record, frozen=True, kw_only=True):
+    """An overload that fares differently than in the release before."""
+
+    name: str
+    change: str
+    before: str | None
+    after: str | None
+    because: str
+    #: dtype: state before and after.
+    dtypes: dict[str, tuple[str, str]]
+
+
+class StatementRef(Record, frozen=True, kw_only=True):
+    """A statement that begins or ends to hold."""
+
+    id: str
+    sort: str
+    summary: str
+
+
+class Release(Record, frozen=True, kw_only=True):
+    """The page of a release."""
+
+    schema: str = f"opcheck-site-release/{VERSION}"
+    torch: str
+    release: str
+    wheel: str
+    sha256: str
+    commit: str
+    built: str
+    minimum_macos: str
+    #: what it prints on an older macOS.
+    minimum_macos_text: str
+    macos: str
+    before: str | None
+    after: str | None
+    #: overloads that are no composites, by state, on the newest macOS.
+    counts: dict[str, int]
+    environment: tuple[Variable, ...]
+    lost: tuple[Lost, ...]
+    differs: tuple[Differs, ...]
+    begins: tuple[StatementRef, ...]
+    ends: tuple[StatementRef, ...]
+    #: torchvision and torchaudio that go with it.
+    libraries: tuple[str, ...]
+    #: models of the sweep by headline, on the release's newest target.
+    models: dict[str, int] = {}
+    #: operator, and the models that it stops there, most of them first.
+    stops: tuple[tuple[str, int], ...] = ()
+
+
+class ListedRelease(Record, frozen=True, kw_only=True):
+    """A release in the list of all."""
+
+    torch: str
+    release: str
+    minimum_macos: str
+    counts: dict[str, int]
+    #: overloads by how they fare against the release before; empty: there is none.
+    changes: dict[str, int]
+
+
+class Releases(Record, frozen=True, kw_only=True):
+    """The page of all releases, the oldest first."""
+
+    schema: str = f"opcheck-site-releases/{VERSION}"
+    macos: str
+    releases: tuple[ListedRelease, ...]
+
+
+class Statement(Record, frozen=True, kw_only=True):
+    """A limitation or advisory, and the operators whose pages tell of it."""
+
+    note: Note
+    operators: tuple[str, ...]
+
+
+class Statements(Record, frozen=True, kw_only=True):
+    """The page of all limitations, or of all advisories."""
+
+    schema: str = f"opcheck-site-statements/{VERSION}"
+    sort: Literal["limitation", "advisory"]
+    statements: tuple[Statement, ...]
+
+
+class Rule(Record, frozen=True, kw_only=True):
+    """The page of a finding or a remedy, as ``opcheck explain`` has it."""
+
+    schema: str = f"opcheck-site-rule/{VERSION}"
+    sort: Literal["finding", "remedy"]
+    id: str
+    title: str
+    #: of a finding: what finds it, and how bad it is; a remedy has neither.
+    found_by: str = ""
+    severity: str = ""
+    #: Markdown.
+    page: str
+
+
+class Rules(Record, frozen=True, kw_only=True):
+    """The page of all of them."""
+
+    schema: str = f"opcheck-site-rules/{VERSION}"
+    rules: tuple[Rule, ...]
+
+
+class Outcome(Record, frozen=True, kw_only=True):
+    """A model on some targets that fare alike."""
+
+    mode: str
+    #: by torch release line, the macOS versions.
+    targets: dict[str, tuple[str, ...]]
+    fallback: bool
+    headline: str
+    complete: bool
+    calls: int
+    #: calls by state, those that are not native.
+    not_native: dict[str, int]
+
+
+class NotNative(Record, frozen=True, kw_only=True):
+    """An operator that is not native for a model, and where."""
+
+    op: str
+    mode: str
+    state: str
+    calls: int
+    targets: dict[str, tuple[str, ...]]
+    fallback: bool
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """Why there is no verdict."""
+
+    mode: str
+    targets: dict[str, tuple[str, ...]]
+    stage: str
+    message: str
+    where: str
+    owner: str
+    why: str
+
+
+class Model(Record, frozen=True, kw_only=True):
+    """The page of a model."""
+
+    schema: str = f"opcheck-site-model/{VERSION}"
+    name: str
+    library: str
+    family: str
+    #: the settings that made it small; empty: none.
+    config: str
+    #: on the newest target of the sweep, by mode.
+    headlines: dict[str, str]
+    torch: tuple[str, ...]
+    macos: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]
+    not_native: tuple[NotNative, ...]
+    failures: tuple[Failure, ...]
+    #: every operator that it calls: calls by mode.
+    uses: dict[str, dict[str, int]]
+
+
+class ListedModel(Record, frozen=True, kw_only=True):
+    """A model in the list of all."""
+
+    name: str
+    library: str
+    headlines: dict[str, str]
+
+
+class Models(Record, frozen=True, kw_only=True):
+    """The page of all models: what the sweep was of."""
+
+    schema: str = f"opcheck-site-models/{VERSION}"
+    torch: tuple[str, ...]
+    macos: tuple[str, ...]
+    modes: tuple[str, ...]
+    packages: dict[str, str]
+    digest: str
+    models: tuple[ListedModel, ...]
+
+
+class Home(Record, frozen=True, kw_only=True):
+    """The front page: what there is."""
+
+    schema: str = f"opcheck-site/{VERSION}"
+    tool: str
+    op_lists: str
+    torch: str
+    macos: str
+    operators: int
+    models: int
+    #: overloads that are no composites, by release line and state, on that macOS.
+    counts: dict[str, dict[str, int]]
+    #: operators by state.
+    states: dict[str, int]
+    #: the operators that stop most models on the newest target.
+    stops: tuple[tuple[str, int], ...]
+    advisories: int

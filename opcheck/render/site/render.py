@@ -1,0 +1,171 @@
+"""Pages -> files: HTML by Jinja2, and beside each page its record as JSON."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Collection, Iterable
+from importlib.resources import files as package
+from typing import TYPE_CHECKING, get_args
+
+import msgspec
+
+from opcheck.common.errors import UsageError
+from opcheck.model.visible import shown
+from opcheck.render.matrix.plot import plot
+from opcheck.render.site import addresses, search
+from opcheck.render.site.addresses import Page
+from opcheck.render.site.records import (
+    Home,
+    Model,
+    Models,
+    Operator,
+    Operators,
+    Release,
+    Releases,
+    Rule,
+    Rules,
+    Statements,
+)
+from opcheck.render.site.words import MEANINGS
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+#: What is in the menu: the page, its name, and the pages that stand below it.
+_NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (
+    ("Operators", "operators", (Operators, Operator)),
+    ("Models", "models", (Models, Model)),
+    ("Releases", "releases", (Releases, Release)),
+    ("Advisories", "advisories", ()),
+    ("Limits", "limitations", ()),
+    ("Findings", "rules", (Rules, Rule)),
+)
+
+
+@functools.cache
+def environment() -> Environment:
+    """The templates.
+
+    Raises:
+        UsageError: Jinja2 or markdown-it-py is not installed.
+    """
+    try:
+        import markdown_it  # noqa: F401, PLC0415  (an extra)
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (an extra)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"building the site needs {error.name}, which is not installed",
+            context="opcheck site build",
+            hint="pip install 'opcheck[site]'",
+        ) from error
+    return Environment(
+        loader=PackageLoader("opcheck.render.site", "template"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def files(pages: Collection[Page], progress: Callable[[str], None] | None = None) -> dict[str, str]:
+    """The texts of all files of the site, by their paths.
+
+    Args:
+        pages: the front page first.
+        progress: is told what is done now.
+
+    Raises:
+        UsageError: Jinja2 is not installed.
+        OSError: a template is not in the package.
+    """
+    from opcheck.render.site.filters import filters  # noqa: PLC0415  (needs the extra)
+
+    home = next(page for page in pages if isinstance(page, Home))
+    templates = environment().overlay()
+    folder = package("opcheck.render.site") / "template"
+    found = {
+        ".nojekyll": "",  # GitHub Pages would leave files out whose names begin with _
+        "style.css": (folder / "style.css").read_text(encoding="utf-8"),
+        "search.js": (folder / "search.js").read_text(encoding="utf-8"),
+        "search-index.js": search.index(pages),
+        "schema.json": schema(),
+        "coverage.svg": plot(home.counts, home.macos),
+    }
+    own = {addresses.page_of(page) for page in pages}
+    for page in pages:
+        path = addresses.page_of(page)
+        if progress is not None:
+            progress(path)
+        templates.filters = {**environment().filters, **filters(path, own)}
+        found[f"{path}.html"] = _html(templates, page, path, home, own)
+        found[f"{path}.json"] = f"{msgspec.json.encode(page).decode()}\n"
+    return found
+
+
+def schema() -> str:
+    """The JSON schema of what stands beside the pages: a record for each sort of page."""
+    kinds = get_args(Page)
+    references, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    for kind in kinds:
+        default = next(f.default for f in msgspec.structs.fields(kind) if f.name == "schema")
+        components[kind.__name__]["properties"]["schema"] = {"const": default}
+        components[kind.__name__]["required"] = ["schema", *components[kind.__name__]["required"]]
+    content = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The JSON beside each page of a site of opcheck",
+        "anyOf": references,
+        "$defs": components,
+    }
+    return f"{json.dumps(content, indent=1)}\n"
+
+
+def _html(templates: Environment, page: Page, path: str, home: Home, own: Collection[str]) -> str:
+    title, description = _about(page)
+    html = templates.get_template(f"{type(page).__name__.lower()}.html").render(
+        page=page,
+        home=home,
+        home_page=isinstance(page, Home),
+        title=title,
+        description=description,
+        top=addresses.to_top(path),
+        json=f"{path.rpartition('/')[2]}.json",
+        nav=list(_navigation(page, path, own)),
+        lines=tuple(home.counts),
+        meanings=MEANINGS,
+    )
+    # A model's name and what it says are other people's text.
+    return shown(html)
+
+
+def _navigation(page: Page, path: str, own: Collection[str]) -> Iterable[tuple[str, str, str]]:
+    """Name, address, and ``page`` or ``true`` where the reader is there or below it."""
+    for name, address, below in _NAVIGATION:
+        if address in own:
+            here = "page" if path == address else "true" if isinstance(page, below) else ""
+            yield name, address, here
+
+
+def _about(page: Page) -> tuple[str, str]:
+    """Title and description."""
+    if isinstance(page, Operator):
+        return f"{page.name} on MPS", f"What PyTorch's releases do with {page.name} on Apple's GPU"
+    if isinstance(page, Release):
+        return f"torch {page.torch} on MPS", f"What torch {page.torch} brought and broke on MPS"
+    if isinstance(page, Rule):
+        return f"{page.id}: {page.title}", page.title
+    if isinstance(page, Model):
+        return f"{page.name} on MPS", f"What PyTorch's releases do with {page.name} on Apple's GPU"
+    if isinstance(page, Statements):
+        words = {"limitation": "Limits of MPS kernels", "advisory": "Advisories"}
+        return words[page.sort], f"All that the op lists hold: {words[page.sort].lower()}"
+    return _TITLES[type(page)]
+
+
+_TITLES: dict[type, tuple[str, str]] = {
+    Home: ("PyTorch on Apple's GPU", "What PyTorch does on Apple's GPU, operator by operator"),
+    Operators: ("All operators on MPS", "Every operator of PyTorch, and what becomes of it on MPS"),
+    Releases: ("All releases", "What each release of PyTorch brought and broke on MPS"),
+    Rules: ("Findings and ways out", "Everything that opcheck finds, and tested ways out"),
+    Models: ("All models", "Models of the libraries, and what becomes of them on MPS"),
+}

@@ -1,0 +1,43 @@
+"""The index of the search box: every page by its name and by the names that people have for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from opcheck.model.visible import shown
+from opcheck.render.site import addresses
+from opcheck.render.site.addresses import Page
+from opcheck.render.site.records import Model, Operator, Release, Rule
+
+#: What a page is, in the order in which equally good matches stand.
+KINDS = ("operator", "model", "release", "rule", "remedy")
+
+
+def index(pages: Iterable[Page]) -> str:
+    """A script, since a page that is opened as a file may not fetch one: ``opcheckIndex(...)``.
+
+    Each entry is [kind, name, address, what stands beside it, other names].
+    """
+    entries = [entry for page in pages if (entry := _entry(page))]
+    text = json.dumps([KINDS, entries], ensure_ascii=True, separators=(",", ":"))
+    return f"opcheckIndex({text});\n"
+
+
+def _entry(page: Page) -> list[object] | None:
+    address = f"{addresses.page_of(page)}.html"
+    if isinstance(page, Operator):
+        return [0, page.name, address, page.state, list(page.python)]
+    if isinstance(page, Model):
+        return [
+            1,
+            shown(page.name),
+            address,
+            next(iter(page.headlines.values()), "could not tell"),
+            [],
+        ]
+    if isinstance(page, Release):
+        return [2, f"torch {page.torch}", address, f"macOS {page.minimum_macos}+", [page.release]]
+    if isinstance(page, Rule):
+        return [4 if page.sort == "remedy" else 3, page.id, address, page.title, []]
+    return None

@@ -1,0 +1,138 @@
+"""How the pages say what their records hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from opcheck.render.matrix.tables import LABELS
+from opcheck.render.site.records import Macos, Model, Operator, Outcome
+
+#: The statuses, from best to worst, as the front page explains them.
+MEANINGS = (
+    ("native", "A kernel for MPS runs."),
+    ("fallback_internal", "A kernel for MPS is registered, and computes on the CPU inside."),
+    ("fallback_always", "It runs on the CPU: the release registers it so."),
+    (
+        "fallback_env",
+        "NotImplementedError; with PYTORCH_ENABLE_MPS_FALLBACK=1, set before torch is imported, it runs on the CPU.",
+    ),
+    (
+        "unknown",
+        "No data: a composite that nobody followed, an operator in no list. It may run or not.",
+    ),
+    ("unsupported", "It raises, with the variable, too."),
+)
+
+#: What a model's headline counts as, for its sign and colour; all others are unknown.
+_HEADLINES = {
+    "runs natively": "native",
+    "runs, partly on the CPU": "fallback_always",
+    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "fallback_env",
+    "fails": "unsupported",
+}
+
+#: Of a dtype, which stands beside others.
+_SHORT = {
+    "native": "native",
+    "fallback_internal": "CPU inside the kernel",
+    "fallback_always": "CPU always",
+    "fallback_env": "CPU with the variable",
+    "unknown": "unknown",
+    "unsupported": "refused",
+}
+
+
+def label(state: str) -> str:
+    """``fallback_env`` in words."""
+    return LABELS[state]
+
+
+def headline_state(headline: str) -> str:
+    """The state whose sign a headline takes."""
+    return _HEADLINES.get(headline, "unknown")
+
+
+def lines(span: Sequence[str]) -> str:
+    """``2.3`` or ``2.3 to 2.8``."""
+    first, last = span[0], span[-1]
+    return first if first == last else f"{first} to {last}"
+
+
+def macos(span: Macos) -> str:
+    """``any``, ``before 14.0``, ``14.0 to 15.0``, ``14.0+``."""
+    if span.since is None:
+        return "any" if span.until is None else f"before {span.until}"
+    return f"{span.since}+" if span.until is None else f"{span.since}, before {span.until}"
+
+
+def since(line: str) -> str:
+    """A release line; ``≤2.13`` in words."""
+    if not line.startswith("≤"):
+        return line
+    return f"{line.removeprefix('≤')} or earlier (nothing is known of the release before)"
+
+
+def dtypes(states: Mapping[str, str]) -> str:
+    """``refused: float64; CPU always: bool``."""
+    groups: dict[str, list[str]] = {}
+    for name, state in states.items():
+        groups.setdefault(_SHORT[state], []).append(name)
+    return "; ".join(f"{word}: {', '.join(names)}" for word, names in groups.items())
+
+
+def dtype_changes(changes: Mapping[str, tuple[str, str]]) -> str:
+    """``refused, now native: bfloat16``."""
+    groups: dict[str, list[str]] = {}
+    for name, (was, now) in changes.items():
+        groups.setdefault(f"{_SHORT[was]}, now {_SHORT[now]}", []).append(name)
+    return "; ".join(f"{word}: {', '.join(names)}" for word, names in groups.items())
+
+
+def targets(found: Mapping[str, Sequence[str]], every: Sequence[str]) -> str:
+    """``torch 2.8 to 2.13 on macOS 14.0, 15.0``: neighbours in ``every`` with the same macOS are one."""
+    parts = []
+    for systems, group in groupby(every, key=lambda line: tuple(found.get(line, ()))):
+        if systems:
+            parts.append(f"torch {lines(list(group))} on macOS {', '.join(systems)}")
+    return "; ".join(parts)
+
+
+def strip(page: Operator, every: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+    """The main overload on the newest macOS: release lines, state, and how many releases that is."""
+    states = dict.fromkeys(every, "absent")
+    for row in page.tables[page.overloads[0].table]:
+        if row.macos.until is None:
+            first, last = (every.index(line) for line in row.torch)
+            states |= dict.fromkeys(every[first : last + 1], row.state)
+    for state, group in groupby(every, key=states.__getitem__):
+        span = list(group)
+        yield lines(span), state, len(span)
+
+
+def kinds(outcomes: Iterable[Outcome]) -> list[tuple[str, bool]]:
+    """The modes of a model, each without the fallback variable first."""
+    return sorted({(outcome.mode, outcome.fallback) for outcome in outcomes})
+
+
+def grid(
+    page: Model,
+    mode: str,
+    fallback: bool,  # noqa: FBT001  (of the table's row)
+) -> Iterator[tuple[str, list[Outcome | None]]]:
+    """A row a release: the outcome on each macOS of the sweep; None: not asked."""
+    outcomes = {
+        (line, system): outcome
+        for outcome in page.outcomes
+        if (outcome.mode, outcome.fallback) == (mode, fallback)
+        for line, systems in outcome.targets.items()
+        for system in systems
+    }
+    for line in reversed(page.torch):
+        yield line, [outcomes.get((line, system)) for system in page.macos]
+
+
+def sentence(reason: str) -> str:
+    """With a capital, unless it begins with an operator's name, and a stop."""
+    first = reason.partition(" ")[0]
+    return f"{reason if '::' in first else reason[:1].upper() + reason[1:]}."

@@ -1,0 +1,172 @@
+"""The sentences that the formats for people share."""
+
+from __future__ import annotations
+
+import shlex
+
+from opcheck.common.text import filesize, plural
+from opcheck.judge.judge import OUTCOMES
+from opcheck.model.records import GroupLocation, Report
+from opcheck.model.visible import one_line
+
+
+def target(report: Report) -> str:
+    """``torch 2.13, macOS 15.0``, with the variable where it is set."""
+    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if report.target["cpu_fallback"] else ""
+    return f"torch {report.target['torch']}, macOS {report.target['macos']}{variable}"
+
+
+def headline(report: Report) -> str:
+    """A line that begins with words of ours, so that no model's name is taken for a command."""
+    return f"{report.headline}: {one_line(report.model)} on {target(report)}"
+
+
+def totals(report: Report) -> str:
+    """``12 calls of 3 operators: 11 native, 1 unknown``; no percentage without its denominator."""
+    numbers = report.totals
+    shares = [
+        f"{numbers[f'{status}_{kind}' if kind else status]:,} {row.label}"
+        for (status, kind), row in OUTCOMES.items()
+        if numbers[f"{status}_{kind}" if kind else status]
+    ]
+    return (
+        f"{plural(numbers['calls'], 'call')} of {plural(numbers['operators'], 'operator')}"
+        + (": " if shares else "")
+        + "; ".join(shares)
+    )
+
+
+#: What a program's run was, by its tracer.
+_RUNS = {
+    "emulator": "a run on an emulated Mac",
+    "log": "read in what a Mac printed",
+    "mac": "a run observed on this Mac",
+    "stand-in": "a run observed on an emulated Mac, to test the observation",
+}
+
+#: Tracers that know of copies what was printed of them.
+_UNCOUNTED = ("log", "mac", "stand-in")
+
+
+def capture(report: Report) -> str:
+    """How the calls were captured, and with what."""
+    facts = report.capture
+    size = f"{facts['parameters']:,} parameters"
+    inputs = facts["inputs"]
+    given = f", inputs {', '.join(map(str, inputs))}" if isinstance(inputs, list) and inputs else ""
+    given += f" ({facts['inputs_note']})" if facts["inputs_note"] else ""
+    end = "" if facts["complete"] else ", broke off before its end"
+    mode = ", ".join(
+        [str(facts["mode"])]
+        + [f"{name} {facts[name]}" for name in ("optimizer", "autocast") if facts[name]]
+        + ([f"loss: {facts['loss']}"] if facts["loss"] else [])
+    )
+    if facts["mode"] == "run":
+        how = _RUNS.get(str(facts["tracer"]), _RUNS["emulator"])
+        return (
+            how + (f", torch {facts['installed_torch']}" if facts["installed_torch"] else "") + end
+        )
+    return f"{mode}, tracer {facts['tracer']}, torch {facts['installed_torch']}, {size}{given}{end}"
+
+
+def transfers(report: Report) -> str:
+    """The copies of the fallbacks, or that there are none."""
+    partition = report.partition
+    if not partition.transfers_to_cpu + partition.transfers_to_mps:
+        counted = report.capture["tracer"] not in _UNCOUNTED
+        return (
+            "no copies by a CPU fallback"
+            if counted
+            else "what CPU fallbacks copied was not told apart"
+        )
+    regions = sum(region.side == "cpu" for region in partition.regions)
+    return (
+        f"{plural(partition.transfers_to_cpu, 'copy')} to the CPU "
+        f"({filesize(partition.bytes_to_cpu)}), "
+        f"{partition.transfers_to_mps:,} back ({filesize(partition.bytes_to_mps)})"
+        # Of a run that was counted, not kept, nobody knows how its calls hang together.
+        + (f", around {plural(regions, 'CPU region')}" if regions else "")
+    )
+
+
+def evidence(report: Report) -> str:
+    """The wheel that the registrations were read from, and the age of that data."""
+    lists = report.op_lists
+    return (
+        f"registrations of {lists['wheel']} (sha256 {str(lists['sha256'])[:12]}), "
+        f"built {lists['built']}; op lists {str(lists['digest'])[:12]}"
+    )
+
+
+def certain_statements(report: Report) -> frozenset[str]:
+    """The limitations and advisories that some call meets for certain."""
+    return frozenset(entry.detail for group in report.groups for entry in group.verdict.evidence)
+
+
+def statements(report: Report) -> list[tuple[str, str]]:
+    """A line for each limitation and advisory that operators meet or may meet: who, and what.
+
+    One that no call meets for certain says so.
+
+    One that the lists do not describe, such as a refusal of the capture, has its id alone.
+    """
+    met: dict[str, list[str]] = {}
+    for group in report.groups:
+        for name in (*group.verdict.limitations, *group.verdict.advisories):
+            met.setdefault(name, []).append(group.op)
+    certain = certain_statements(report)
+    lines = []
+    for name in sorted(met):
+        ops = sorted(set(met[name]))
+        who = ", ".join(ops[:3]) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
+        said = report.statements.get(name)
+        perhaps = "" if name in certain else " (perhaps)"
+        lines.append((name, f"{who}{perhaps}: {said['summary']}" if said else who))
+    return lines
+
+
+#: What makes a call that no line of the program does.
+_NOWHERE = {
+    "move": "as it is moved to mps",
+    "forward": "in forward",
+    "backward": "in backward",
+    "optimizer": "in the optimizer step",
+}
+
+
+def place(entry: GroupLocation) -> str:
+    """``file:line in function (module)``, with how often where that is more than once.
+
+    A call of backward has the line of the forward call that it belongs to, and says so.
+    """
+    where = entry.location
+    parts = [str(where) if where else f"(no line of the program: {_NOWHERE[entry.phase]})"]
+    # What a torch.autograd.Function does in its backward stands at its own line.
+    if where and entry.phase == "backward" and not where.function.endswith("backward"):
+        parts.insert(0, "in the backward of")
+    if where and where.function:
+        parts.append(f"in {where.function}")
+    if entry.module:
+        parts.append(f"({entry.module})")
+    if entry.count > 1:
+        parts.append(f"x{entry.count:,}")
+    return " ".join(parts)
+
+
+def next_command(report: Report) -> str:
+    """What to run now: the page of the worst finding, or the gate that keeps a good result."""
+    worst = next(iter(report.findings), None)
+    if worst is not None and worst.severity != "note":
+        return f"opcheck explain {worst.rule}"
+    flags = report.capture["flags"]
+    if report.capture["mode"] == "run" and report.capture["tracer"] != "emulator":
+        return (
+            "opcheck verify PREDICTION.json OBSERVATION.json, with an audit's report and this one"
+        )
+    if report.capture["mode"] == "run":
+        return (
+            "keep it so in CI: opcheck run --fail-on fallback, or the pytest fixture mps_emulated"
+        )
+    words = ["opcheck", "audit", report.model, *(flags if isinstance(flags, list) else [])]
+    words += ["--torch", str(report.target["torch"]), "--macos", str(report.target["macos"])]
+    return shlex.join([*words, "--fail-on", "fallback"])

@@ -1,0 +1,240 @@
+"""What a sweep came to, as Markdown or one HTML page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from opcheck.common.sanitize import finished, flat, for_html
+from opcheck.common.text import plural
+from opcheck.judge.pipeline import HEADLINES
+from opcheck.project.sweep.attribution import OWNERS
+from opcheck.project.sweep.folder import About, read
+from opcheck.project.sweep.summary import MOST, Brought, Summary
+from opcheck.render.answers.document import (
+    Block,
+    Bullets,
+    Document,
+    Heading,
+    Lines,
+    Table,
+    as_markdown,
+)
+
+#: names that are written out where a release brings more
+_NAMED = 8
+_WHOSE = {
+    "model": "the model's: it does not build or run without opcheck either, or needs a package that is not installed",
+    "pytorch": "PyTorch's: an operator has no rule for shapes without values, or the release refuses what the program asks for, on a Mac as well",
+    "opcheck": "opcheck's: everything else, so also a model for which no rule here makes inputs that it takes",
+}
+
+
+def render(folder: Path, format_name: str) -> str:
+    """The report of a sweep's folder.
+
+    Raises:
+        UsageError: there is no sweep in it, or another version wrote it.
+    """
+    about, results = read(folder)
+    document = tuple(_document(about, Summary(results, about.targets, about.modes)))
+    text = as_markdown(document) if format_name == "markdown" else as_html(document)
+    return finished(text, format_name)
+
+
+def _document(about: About, summary: Summary) -> Iterator[Block]:
+    models = len({model for model, _ in summary.headlines})
+    last = list(summary.newest.values())[-1]
+    packages = ", ".join(f"{name} {version}" for name, version in about.packages.items())
+    yield Heading(f"{plural(models, 'model')} on {plural(len(about.targets), 'target')}", 1)
+    yield Lines(
+        (
+            f"What {' and '.join(about.modes)} of each come to on each torch release and macOS, "
+            + ("in a small configuration of its own family. " if about.small else "")
+            + "Nothing was observed on a Mac: the verdicts follow from what the releases register.",
+            f"{packages}; op lists {about.op_lists}.",
+            _cost(summary),
+        )
+    )
+    yield Heading("Models by release")
+    for mode in summary.modes:
+        yield Lines((f"{mode}:",))
+        yield _by_target(summary, mode)
+    yield Heading(f"Libraries, on {_words(last)}")
+    yield _by_library(summary, last)
+    yield from _families(summary, last)
+    yield Heading("What each release brought")
+    yield from _brought(summary)
+    yield Heading("The most harmful operators of each release")
+    yield Lines(
+        (
+            "By models and modes that they stop where no variable is set, then by those that they send to the CPU.",
+        )
+    )
+    for target in reversed(summary.newest.values()):
+        yield from _harms(summary, target)
+    yield from _failures(summary)
+
+
+def _cost(summary: Summary) -> str:
+    each = summary.seconds / max(len(summary.headlines), 1)
+    return (
+        f"{plural(summary.captures, 'run')} of the models served all targets; they and the judging took "
+        f"{summary.seconds:,.0f} s, {each:.1f} s for a model and mode."
+    )
+
+
+def _by_target(summary: Summary, mode: str) -> Table:
+    rows = []
+    for target in reversed(summary.targets):
+        counts = summary.counts(target, mode)
+        rows.append((_words(target), *(str(counts[name]) for name in reversed(HEADLINES))))
+    return Table(("target", *reversed(HEADLINES)), tuple(rows))
+
+
+def _by_library(summary: Summary, target: str) -> Table:
+    rows = []
+    for library in summary.libraries():
+        for mode in summary.modes:
+            counts = summary.counts(target, mode, library)
+            rows.append(
+                (
+                    library,
+                    mode,
+                    str(counts.total()),
+                    *(str(counts[name]) for name in reversed(HEADLINES)),
+                )
+            )
+    return Table(("library", "mode", "models", *reversed(HEADLINES)), tuple(rows))
+
+
+def _families(summary: Summary, target: str) -> Iterator[Block]:
+    found = summary.families(target)
+    yield Heading(f"Families of which not every model runs natively, on {_words(target)}")
+    yield Lines(
+        (f"{len(found)} of {len(set(summary.homes.values()))} families; models and modes:",)
+    )
+    rows = tuple(
+        (library, family, *(str(counts[name] or "") for name in reversed(HEADLINES)))
+        for (library, family), counts in found.items()
+    )
+    if rows:
+        yield Table(("library", "family", *reversed(HEADLINES)), rows)
+
+
+def _brought(summary: Summary) -> Iterator[Block]:
+    targets = list(summary.newest.values())
+    if len(targets) == 1:
+        yield Lines(("One release was swept.",))
+    for before, target in reversed(list(pairwise(targets))):
+        brought = summary.brought(before, target)
+        yield Bullets((f"{_words(target)}: {_counted(brought)}", *(_names(brought))))
+
+
+def _counted(brought: Brought) -> str:
+    return (
+        f"{len(brought.runs)} run that did not, {len(brought.natively)} more run natively, "
+        f"{len(brought.lost)} run no more"
+    )
+
+
+def _names(brought: Brought) -> Iterator[str]:
+    for words, names in (("runs now", brought.runs), ("runs no more", brought.lost)):
+        if names:
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            yield f"{words}: {', '.join(names[:_NAMED])}{more}"
+
+
+def _harms(summary: Summary, target: str) -> Iterator[Block]:
+    rows = tuple(
+        (harm.op, ", ".join(harm.outcomes), str(harm.stopped), str(harm.slowed), str(harm.families))
+        for harm in summary.harms(target)[:MOST]
+    )
+    yield Heading(_words(target), 3)
+    if rows:
+        yield Table(
+            ("operator", "calls are", "stops", "sends to the CPU", "families"), rows, code=(0,)
+        )
+    else:
+        yield Lines(("None: every call of every model is native.",))
+
+
+def _failures(summary: Summary) -> Iterator[Block]:
+    owners = summary.owners()
+    yield Heading("Models without a verdict")
+    yield Bullets(
+        tuple(
+            f"{len({(r.model.spec, r.mode) for r, _, _ in owners.get(owner, ())})} models and modes: {_WHOSE[owner]}"
+            for owner in OWNERS
+        )
+    )
+    rows = tuple(
+        (result.model.spec, result.mode, owner, why, _short(failed.message))
+        for owner in OWNERS
+        for result, failed, why in owners.get(owner, ())
+    )
+    if rows:
+        yield Table(("model", "mode", "whose", "why", "what was said"), rows)
+
+
+def _short(text: str, limit: int = 160) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _words(target: str) -> str:
+    torch, _, macos = target.removesuffix("+").partition("/")
+    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if target.endswith("+") else ""
+    return f"torch {torch}, macOS {macos.removesuffix('.0')}{variable}"
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; color: #1b1b1b }}
+div {{ overflow-x: auto }}
+table {{ border-collapse: collapse; font-size: .9rem; margin: 1rem 0 }}
+th, td {{ border-bottom: 1px solid #ccc; padding: .25rem .6rem; text-align: left; vertical-align: top }}
+td {{ font-variant-numeric: tabular-nums }}
+</style>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def _escaped(text: str) -> str:
+    return for_html(html.escape(flat(text)))
+
+
+def as_html(document: Document) -> str:
+    """One page that stands alone."""
+    title = next(block.text for block in document if isinstance(block, Heading))
+    return _PAGE.format(title=_escaped(title), body="\n".join(map(_element, document)))
+
+
+def _element(block: Block) -> str:
+    if isinstance(block, Heading):
+        return f"<h{block.level}>{_escaped(block.text)}</h{block.level}>"
+    if isinstance(block, Lines):
+        return f"<p>{'<br>'.join(map(_escaped, block.lines))}</p>"
+    if isinstance(block, Bullets):
+        return f"<ul>{''.join(f'<li>{_escaped(item)}</li>' for item in block.items)}</ul>"
+    head = "".join(f'<th scope="col">{_escaped(cell)}</th>' for cell in block.headers)
+    rows = (
+        "".join(
+            f"<td><code>{_escaped(cell)}</code></td>"
+            if n in block.code
+            else f"<td>{_escaped(cell)}</td>"
+            for n, cell in enumerate(row)
+        )
+        for row in block.rows
+    )
+    body = "".join(f"<tr>{row}</tr>\n" for row in rows)
+    return f'<div tabindex="0" role="region" aria-label="table"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'

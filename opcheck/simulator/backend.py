@@ -1,0 +1,194 @@
+"""``torch.backends.mps``, ``torch.mps`` and ``torch.accelerator`` as on a Mac."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.optim import optimizer
+
+from opcheck.simulator import optimizers, python_visible_target
+from opcheck.simulator.events import AnyEvent
+from opcheck.simulator.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
+from opcheck.simulator.replacing import replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Self
+
+    from opcheck.common.versions import Target
+
+
+class _Replacement(NamedTuple):
+    place: Any
+    name: str
+    value: Any
+
+
+def _yes(*_args: Any, **_kwargs: Any) -> bool:
+    return True
+
+
+def _no(*_args: Any, **_kwargs: Any) -> bool:
+    return False
+
+
+def _one(*_args: Any, **_kwargs: Any) -> int:
+    return 1
+
+
+def _zero(*_args: Any, **_kwargs: Any) -> int:
+    return 0
+
+
+def _nothing(*_args: Any, **_kwargs: Any) -> None:
+    return None
+
+
+def _name() -> str:
+    return CHIP
+
+
+def _cores() -> int:
+    return GPU_CORES
+
+
+def _recommended() -> int:
+    return WORKING_SET
+
+
+def _stream(*_args: Any) -> torch.Stream:
+    # Optimizers of 2.15 ask it whether a graph is being captured (torch/optim/optimizer.py): none is.
+    return torch.Stream(device="cpu")
+
+
+def _mps(*_args: Any, **_kwargs: Any) -> torch.device:
+    return torch.device("mps")
+
+
+# The simulated device draws from the CPU's generator.  Functions of our own: torch._dynamo refuses one object under
+# two names (torch/_dynamo/trace_rules.py, get_torch_obj_rule_map).
+def _rng_state(*_args: Any) -> torch.Tensor:
+    return torch.get_rng_state()
+
+
+def _set_rng_state(state: torch.Tensor, *_args: Any) -> None:
+    torch.set_rng_state(state)
+
+
+def generator_state(state: torch.Tensor) -> torch.Tensor:
+    """The state of a generator, which is on the CPU whatever draws (ATen/Context.h, ``check_rng_state``).
+
+    Raises:
+        TypeError: it is not, as after ``torch.load(..., map_location="mps")``.
+    """
+    if state.device.type != "cpu":
+        raise TypeError("RNG state must be a torch.ByteTensor")
+    return state
+
+
+class _Generator(torch.Generator):
+    """Draws from the CPU, and says that it is where the program asked for it."""
+
+    _place: torch.device
+
+    def __new__(cls, device: Any = "cpu") -> Self:
+        """One more generator of the CPU."""
+        place = torch.device(device)
+        # Of a device that no Mac has C++ refuses to make one.
+        made = super().__new__(cls, "cpu" if place.type == "mps" else place)  # type: ignore[call-arg]  # the stub has __init__
+        made._place = place
+        return made
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]  # the stub has an attribute
+        """Where the program asked for it."""
+        return self._place
+
+    def set_state(self, new_state: torch.Tensor) -> Self:
+        """Take the state that ``get_state`` gave."""
+        super().set_state(generator_state(new_state))
+        return self
+
+
+_group_by_cpp_device = torch._C._group_tensors_by_device_and_dtype
+
+
+def _group(lists: Any, with_indices: Any = False) -> dict[Any, Any]:
+    """By the device that Python sees: C++ takes a simulated tensor for one of the CPU (torch/nn/utils/clip_grad.py)."""
+    return {
+        (next(t.device for t in group[0][0] if t is not None), dtype): group
+        for (_, dtype), group in _group_by_cpp_device(lists, with_indices).items()
+    }
+
+
+# torch.compiler reads __wrapped__ of is_available (torch/_dynamo/trace_rules.py, 2.15).
+_yes.__wrapped__ = _yes  # type: ignore[attr-defined]
+
+
+def _no_cuda() -> None:
+    """A build with CUDA would look for its driver here, and say that it found none (torch/cuda/__init__.py)."""
+    raise AssertionError("Torch not compiled with CUDA enabled")
+
+
+_ALWAYS = (
+    _Replacement(torch.cuda, "_lazy_init", _no_cuda),
+    _Replacement(torch.backends.mps, "is_available", _yes),
+    _Replacement(torch.backends.mps, "is_built", _yes),
+    _Replacement(torch._C, "_mps_is_available", _yes),
+    _Replacement(torch._C, "_has_mps", value=True),
+    _Replacement(torch, "Generator", _Generator),
+    _Replacement(torch, "Event", AnyEvent),
+    _Replacement(torch._C, "_group_tensors_by_device_and_dtype", _group),
+    _Replacement(torch.version, "cuda", None),
+    _Replacement(torch.backends.cuda, "is_built", _no),
+    _Replacement(torch.backends.mps, "get_name", _name),
+    _Replacement(torch.backends.mps, "get_core_count", _cores),
+    _Replacement(torch.mps, "recommended_max_memory", _recommended),
+    _Replacement(optimizer, "_get_fused_kernels_supported_devices", optimizers.fused_devices),
+    _Replacement(torch.mps, "is_available", _yes),
+    _Replacement(torch.mps, "device_count", _one),
+    _Replacement(torch.mps, "synchronize", _nothing),
+    _Replacement(torch.mps, "empty_cache", _nothing),
+    _Replacement(torch.mps, "manual_seed", _nothing),
+    _Replacement(torch.mps, "seed", _nothing),
+    _Replacement(torch.mps, "get_rng_state", _rng_state),
+    _Replacement(torch.mps, "set_rng_state", _set_rng_state),
+    _Replacement(torch.mps, "current_allocated_memory", _zero),
+    _Replacement(torch.mps, "driver_allocated_memory", _zero),
+    _Replacement(torch.accelerator, "is_available", _yes),
+    _Replacement(torch.accelerator, "device_count", _one),
+    _Replacement(torch.accelerator, "current_accelerator", _mps),
+    _Replacement(torch.accelerator, "current_stream", _stream),
+)
+
+
+@contextlib.contextmanager
+def mps_backend(target: Target) -> Iterator[None]:
+    """For the length of the block this process seems to run on that Mac.
+
+    transformers reads ``is_available`` once, at import (integrations/sdpa_attention.py): enter this before.
+    """
+
+    def newer(major: int, minor: int = 0) -> bool:
+        return python_visible_target.ask(python_visible_target.is_newer, major, minor)
+
+    def newer_than_13(minor: int = 0) -> bool:
+        return newer(13, minor)
+
+    replacements = (
+        *_ALWAYS,
+        _Replacement(torch.backends.mps, "is_macos_or_newer", newer),
+        _Replacement(torch.backends.mps, "is_macos13_or_newer", newer_than_13),
+        _Replacement(torch._C, "_mps_is_on_macos_or_newer", newer),
+    )
+    # A name that this torch lacks is one that its programs do not ask for.
+    present = [each for each in replacements if hasattr(each.place, each.name)]
+    with (
+        replaced(present),
+        python_visible_target.telling(target),
+        python_visible_target.environment_noted(),
+        mac_machine(),
+    ):
+        yield

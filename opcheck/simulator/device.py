@@ -1,0 +1,124 @@
+"""The ``mps`` device as Python sees it: moves, and which API call works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _device
+
+from opcheck.simulator import indexing, methods, optimizers, sparse
+from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.methods import as_device
+from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps
+
+_DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach_}
+_TO = torch.Tensor.to
+_PIN = torch.Tensor.pin_memory
+_REPLACED: dict[Any, Callable[..., Any]] = {
+    **methods.REPLACED,
+    indexing.GET: indexing.get,
+    indexing.SET: indexing.put,
+    **optimizers.REPLACED,
+    **sparse.REPLACED,
+}
+#: make a tensor of Python data, in which C++ would read the numbers of tensors below the simulation's key
+_FROM_DATA = {torch.tensor, torch.as_tensor}
+
+#: the level of torch.func's transforms; None outside of them
+_in_func_transform = torch._C._functorch.maybe_current_level
+
+Watcher = Callable[[Callable[..., Any], Any, Any, Any], None]
+
+
+class DeviceMode(TorchFunctionMode):
+    """Moves CPU tensors to ``mps`` and notes for each API call whether it works on MPS tensors.
+
+    C++ refuses ``.to("mps")`` on a build without MPS, and cannot see that a temporary belongs on MPS
+    (simulator/dispatcher.py, ``Flight``).
+    """
+
+    def __init__(self, on_cpu: Watcher | None = None) -> None:
+        super().__init__()
+        #: told each API call whose result stays on the CPU, with that result
+        self._on_cpu = on_cpu
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """See one API call."""
+        kwargs = kwargs or {}
+        if types and methods.hooks_run(types):
+            return self._handed_on(func, types, args, kwargs)
+        device = kwargs.get("device")
+        if device is None and as_device(_device.CURRENT_DEVICE) is MPS_DEVICE and _makes(func):
+            # torch.set_default_device: its mode is always below this one (torch/utils/_device.py).
+            device = MPS_DEVICE
+            kwargs = {**kwargs, "device": device}
+        if device is not None and func is not _TO:
+            # A string without an index is a device that C++ would initialize.
+            kwargs = {**kwargs, "device": as_device(device)}
+        if func is _PIN:
+            # Asks the accelerator of the build for its allocator; pages that are pinned change no operator call.
+            return args[0]
+        if func in _FROM_DATA and args:
+            args = (_read(args[0]), *args[1:])
+        before = (FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine)
+        FLIGHT.on_mps = device is None and (
+            _any_on_mps(args, kwargs)
+            or (_in_func_transform() is not None and methods.any_inside((*args, *kwargs.values())))
+        )
+        FLIGHT.engine = False
+        FLIGHT.detaches = func in _DETACH
+        generator = kwargs.get("generator")
+        if generator is not None:
+            FLIGHT.draws_on_cpu = generator.device.type == "cpu"
+            if (
+                not FLIGHT.draws_on_cpu
+                and not FLIGHT.on_mps
+                and as_device(device) is not MPS_DEVICE
+            ):
+                # ATen/core/Generator.h, check_generator, in a kernel of the CPU
+                FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine = before
+                raise RuntimeError("Expected a 'cpu' device type for generator but found 'mps'")
+        try:
+            result = _REPLACED.get(func, func)(*args, **kwargs)
+        finally:
+            FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine = before
+            FLIGHT.draws_on_cpu = False
+        if self._on_cpu is not None and type(result) is torch.Tensor and not is_on_mps(result):
+            self._on_cpu(func, args, kwargs, result)
+        return result
+
+    def _handed_on(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Let a subclass's own hook see the call first, as torch does; what that calls comes here again."""
+        with self:
+            for kind in types:
+                result = kind.__torch_function__(func, types, args, kwargs)
+                if result is not NotImplemented:
+                    return result
+        names = [kind.__name__ for kind in types]
+        message = f"no implementation found for '{func}' on types that implement __torch_function__: {names}"
+        raise TypeError(message)
+
+
+def _read(data: Any) -> Any:
+    """Nested data with the values of its tensors in place of them."""
+    if type(data) is not list and type(data) is not tuple:
+        return data
+    return [each.tolist() if is_on_mps(each) else _read(each) for each in data]
+
+
+def _makes(func: Any) -> bool:
+    return func in _device._device_constructors()
+
+
+def _any_on_mps(args: Any, kwargs: Any) -> bool:
+    for value in args:
+        kind = type(value)
+        if kind is list or kind is tuple:
+            if _any_on_mps(value, {}):
+                return True
+        elif isinstance(value, torch.Tensor) and value._mps is not None:  # type: ignore[attr-defined]
+            return True
+    return any(is_on_mps(value) for value in kwargs.values())

@@ -1,0 +1,45 @@
+"""Copies between the devices, with the gradients that come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opcheck.simulator.dispatch_context import FLIGHT
+
+
+class _Crossing(torch.autograd.Function):
+    """A copy to another device, whose gradient is copied back: to C++ both devices are one."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:
+        return torch.ops.aten._to_copy.default(tensor, **options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        del output
+        ctx.options = inputs[1]
+        ctx.origin = {"device": inputs[0].device, "dtype": inputs[0].dtype}
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return copied(grad, **ctx.origin), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor, _options: None) -> torch.Tensor:
+        return copied(tangent, **ctx.options)
+
+
+def copied(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
+    """``_to_copy`` by the user's wish, who says where to: what it makes is no temporary of C++'s."""
+    device = options.get("device")
+    crosses = device is not None and device.type != tensor.device.type
+    on_mps = (device or tensor.device).type == "mps"
+    with FLIGHT.set(on_mps=on_mps):
+        if crosses and tensor.requires_grad and torch.is_grad_enabled():
+            moved: torch.Tensor = _Crossing.apply(tensor, options)
+            return moved
+        return torch.ops.aten._to_copy.default(tensor, **options)

@@ -1,0 +1,601 @@
+"""The Mac's dispatcher on any machine: each operator call goes the way that the target's registrations say.
+
+Records nothing itself: every leaf call is handed to a sink, with its key (simulator/tensor_meta.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import torch
+from torch._C import DispatchKey
+from torch._ops import HigherOrderOperator
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opcheck.simulator import argument_repairs, bodies, higher, mismatch, shapes, unbacked_values
+from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.nodes import Nodes
+from opcheck.simulator.routes import Kind, Route, make_route, unwrapped
+from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.tensor import MPS_DEVICE, MPSTensor, detached, is_on_mps, placement, wrap
+from opcheck.simulator.tensor_meta import DICT, LIST, Spec, ambient, encode, spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from opcheck.simulator.target_queries import Questions
+
+#: values are kept for tensors of at most this many elements: a 128 x 128 attention mask fits.
+KEEP_ELEMENTS = 16_384
+#: ... and those of an expanded view, which takes no memory: a mask of tokens, seen at the width of their vectors.
+VIEWED = 1 << 24
+
+#: operators that take a CPU tensor beside MPS ones (TensorAdvancedIndexing.cpp, Copy.cpp, PackedSequence.cpp).
+_MIXES_DEVICES = frozenset(
+    {
+        "aten::copy_",
+        "aten::_copy_from",
+        "aten::_to_copy",
+        "aten::index.Tensor",
+        "aten::index_put_",
+        "aten::index_put",
+        "aten::_index_put_impl_",
+        "aten::_unsafe_index.Tensor",
+        "aten::_unsafe_index_put",
+        "aten::_pack_padded_sequence",
+        "aten::_pad_packed_sequence",
+        "aten::_pack_padded_sequence_backward",
+        "aten::set_.source_Tensor",
+        "aten::tensor_split.tensor_indices_or_sections",
+    }
+)
+
+#: results of these stay on the CPU (PackedSequence.cpp returns batch_sizes there).
+_CPU_RESULTS = {"aten::_pack_padded_sequence": frozenset({1})}
+
+#: ATen/core/Generator.h, check_generator.
+_CPU_GENERATOR = (
+    "generator_device",
+    "Expected a 'mps' device type for generator but found 'cpu'",
+)
+
+_CPU = torch.device("cpu")
+
+#: what C++ makes of a Python number has one of these dtypes, and no float64 is on MPS.
+_OF_NUMBERS = frozenset({torch.int64, torch.float64, torch.complex128, torch.bool})
+_ZERO = "aten::_efficientzerotensor"
+
+#: the mode in which make_fx, and so torch.func.linearize, writes a graph
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
+_mode_of = torch._C._get_dispatch_mode
+
+#: what C++ takes on MPS where it takes the wider one elsewhere (ATen/AccumulateType.h, toAccumulateType)
+_NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+
+#: nodes that compute in the device's accumulate type (FunctionsManual.cpp, renorm_backward, 1.13 to 2.15)
+_NARROWING_NODES = frozenset({"RenormBackward0"})
+
+
+class Call(NamedTuple):
+    """One leaf call, as the sink gets it."""
+
+    route: Route
+    #: the overload, the number of positional arguments, then these and name, value of the others
+    key: tuple[Any, ...]
+    inputs: tuple[torch.Tensor, ...]
+    outputs: tuple[torch.Tensor, ...]
+    #: overloads that a composite kernel calls; None where its body could not be followed
+    inner: tuple[str, ...] | None
+    #: why a Mac refuses, whatever is registered
+    refusal: tuple[str, str] | None
+
+
+class Sink(Protocol):
+    """Takes the calls as they happen."""
+
+    def record(self, call: Call) -> None:
+        """Take one leaf call."""
+
+    def asked(self, operator: str) -> int:
+        """How often ``operator`` has asked for unknown values at this place."""
+
+    def guess(self, operator: str, answer: Any) -> None:
+        """Take note that ``operator`` asked for unknown values and was answered ``answer``."""
+
+
+class Simulator(TorchDispatchMode):
+    """While it is entered, tensors on MPS go the target's way."""
+
+    #: torch/_ops.py, HigherOrderOperator.dispatch: these are handed to __torch_dispatch__, too.
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # The default wraps the method in torch._disable_dynamo, whose first call imports torch._dynamo: 1.5 s
+        # (torch/utils/_python_dispatch.py, 2.8 to 2.15).  Nothing is compiled under this mode.
+        return False
+
+    def __init__(
+        self,
+        registrations: Mapping[str, str],
+        twins: Mapping[str, Callable[..., Any]],
+        python_kernels: Mapping[str, Callable[..., Any]],
+        sink: Sink,
+        *,
+        questions: Questions,
+        keep: int = KEEP_ELEMENTS,
+    ) -> None:
+        super().__init__()
+        self.keep = keep
+        #: is given each leaf call before it is computed; it may raise what the Mac raises
+        self.ask: Callable[[Call], None] | None = None
+        #: overloads with a kernel on the target that the installed torch does not have
+        self.absent: tuple[str, ...] = ()
+        #: how many calls had nothing to do with MPS
+        self.elsewhere = 0
+        self._registrations = registrations
+        self._twins = twins
+        self._python_kernels = python_kernels
+        self._sink = sink
+        self._routes: dict[Any, Route] = {}
+        self._results: dict[tuple[Any, ...], Any] = {}
+        self._nodes = Nodes()
+        #: the overload that was recorded last
+        self._last = ""
+        self._unrunnable: set[Any] = set()
+        #: what asks the target
+        self.questions = questions
+        #: composites that the dispatcher took without asking this (simulator/same_dispatch.py)
+        self.passed: set[str] = set()
+        FLIGHT.guess = None
+        self._inner: dict[tuple[Any, ...], tuple[str, ...] | None] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Route one call."""
+        if types and any(_takes_itself_apart(kind) for kind in types):
+            # A tensor subclass takes itself apart first (NestedTensor, torchao's): its parts come here.
+            self._routes.get(func) or self._route(func)
+            return NotImplemented
+        proxy = _mode_of(_PROXY)
+        if proxy is not None:
+            return self._traced(proxy, func, types, args, kwargs)
+        return self._dispatch(func, args, kwargs or {})
+
+    def _traced(self, proxy: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Let make_fx see the call first: its mode comes after all others (TorchDispatchModeTLS.cpp, pop_stack)."""
+        torch._C._unset_dispatch_mode(_PROXY)
+        try:
+            with self:
+                return proxy.__torch_dispatch__(func, types, args, kwargs)
+        finally:
+            torch._C._set_dispatch_mode(proxy)
+
+    def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
+        route = self._routes.get(func) or self._route(func)
+        if kwargs and kwargs.get("dtype") in _NARROWER and self._narrows():
+            kwargs = {**kwargs, "dtype": _NARROWER[kwargs["dtype"]]}
+            if route.name == "aten::_to_copy" and args[0].dtype == kwargs["dtype"]:
+                return _alias(args[0])
+        if FLIGHT.guess is not None and route.name in argument_repairs.FIT:
+            args = self._fitted(route, args, kwargs)
+        found: list[torch.Tensor] = []
+        parts: list[Any] = [func, len(args)]
+        parts += [_encode(value, found) for value in args]
+        for name, value in kwargs.items():
+            parts.append(name)
+            parts.append(_encode(value, found))
+        on_mps: list[Any] = [t for t in found if t._mps is not None]  # type: ignore[attr-defined]
+        if not on_mps and not self._creates_on_mps(route, kwargs):
+            self.elsewhere += 1
+            self._nodes.note(on_mps=False)
+            return func(*args, **kwargs)
+        if route.name == _ZERO and not args[0] and kwargs.get("dtype") in _OF_NUMBERS:
+            # The tangent of a Python number, which is on the CPU as the number is (VariableType.cpp).
+            return torch.zeros((), dtype=kwargs["dtype"])
+        self._nodes.note(on_mps=True)
+        if route.kind is not Kind.LEAF:
+            return self._run_body(route, args, kwargs)
+        return self._leaf(route, tuple(parts), args, kwargs, found, on_mps)
+
+    def _leaf(
+        self,
+        route: Route,
+        key: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+        found: list[torch.Tensor],
+        on_mps: list[MPSTensor],
+    ) -> Any:
+        """Compute a call that no Python of ours takes apart, and hand it to the sink."""
+        result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
+        refusal = self._refusal(route, args, kwargs, found, on_mps)
+        inner = self._inner_calls(route, args, kwargs, found) if route.has_body else ()
+        if self.ask is not None:
+            self.ask(Call(route, key, tuple(found), (), inner, refusal))
+        try:
+            outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
+        except NotSimulatedError:
+            # It ends the run, and is a call of it all the same; a sparse factory's is none of the dense key.
+            if kwargs.get("layout") in (None, torch.strided):
+                self._sink.record(Call(route, key, tuple(found), (), inner, refusal))
+            raise
+        if route.name == "aten::detach":
+            if not FLIGHT.detaches:
+                return outputs
+            # Up to 2.9 at least, C++ detaches the result once more (VariableTypeUtils.h, as_view).
+            FLIGHT.detaches = False
+        if route.name in FLIGHT.hides:
+            return outputs
+        flat = _tensors(outputs)
+        self._sink.record(Call(route, key, tuple(found), flat, inner, refusal))
+        self._last = route.name
+        return outputs
+
+    def _refusal(
+        self,
+        route: Route,
+        args: Any,
+        kwargs: Any,
+        found: list[torch.Tensor],
+        on_mps: list[MPSTensor],
+    ) -> tuple[str, str] | None:
+        refusal = None
+        if on_mps and len(found) != len(on_mps):
+            refusal = _device_mismatch(route, found) or mismatch.misplaced_indices(route.name, args)
+        lengths = mismatch.misplaced_lengths(route.name, found) if on_mps else None
+        if lengths is not None:
+            refusal = ("indices_on_mps", lengths)
+        if refusal is None and FLIGHT.draws_on_cpu and kwargs.get("generator") is not None:
+            refusal = _CPU_GENERATOR
+        return refusal
+
+    def refuse(self, func: Any, args: Any, identity: str, text: str) -> None:
+        """Record that a Mac's composite refuses these arguments before it dispatches to anything."""
+        found: list[torch.Tensor] = []
+        key = (func, len(args), *(_encode(value, found) for value in args))
+        call = Call(self._route(func), key, tuple(found), (), None, (identity, text))
+        self._sink.record(call)
+
+    @property
+    def met(self) -> tuple[Route, ...]:
+        """The ways of all overloads that came here so far."""
+        return tuple(self._routes.values())
+
+    # -- which way ------------------------------------------------------------------------------------------
+
+    def _route(self, func: Any) -> Route:
+        route = self._routes[func] = (
+            higher.make_route(func)
+            if isinstance(func, HigherOrderOperator)
+            else make_route(func, self._registrations, self._twins, self._python_kernels)
+        )
+        return route
+
+    def _creates_on_mps(self, route: Route, kwargs: Mapping[str, Any]) -> bool:
+        device = kwargs.get("device")
+        if device is not None and device.type == "mps":
+            return True
+        return route.factory and route.has_device and self._in_flight()
+
+    def _leaves_mps(self, kwargs: Mapping[str, Any]) -> bool:
+        device = kwargs.get("device")
+        if device is None or device.type != "cpu":
+            return False
+        # In the engine only C++ gives one: AccumulateGrad copies a gradient with ``variable.options()``.
+        return not (FLIGHT.engine or self._in_flight())
+
+    def _in_flight(self) -> bool:
+        """Whether what C++ makes for itself now belongs on MPS."""
+        return FLIGHT.on_mps or (FLIGHT.engine and self._nodes.running_on_mps())
+
+    def _narrows(self) -> bool:
+        return FLIGHT.narrows or (FLIGHT.engine and self._nodes.name() in _NARROWING_NODES)
+
+    def _run_body(self, route: Route, args: Any, kwargs: Any) -> Any:
+        with self, FLIGHT.set(on_mps=True):
+            if route.body is not None:
+                return route.body(*args, **kwargs)
+            # Not OpOverload.decompose(): it prefers a Python decomposition to the C++ composite.
+            return route.func._op_dk(
+                DispatchKey.CompositeImplicitAutograd, *unwrapped(route, args), **kwargs
+            )
+
+    def _inner_calls(
+        self, route: Route, args: Any, kwargs: Any, found: list[torch.Tensor]
+    ) -> tuple[str, ...] | None:
+        known = bodies.CALLS.get(route.name)
+        if known is not None:
+            return known(args, kwargs)
+        if route.name in bodies.EARLIER:
+            calls = FLIGHT.ask(bodies.earlier, route.name)
+            if calls is not None:
+                return calls
+        if route.bodiless:
+            return None
+        kind = (route.func, ambient(), *(tensor.dtype for tensor in found), *kwargs)
+        if kind not in self._inner:
+            self._inner[kind] = None  # a body that calls itself is not followed twice
+            self._inner[kind] = bodies.follow(self, route, args, kwargs)
+        return self._inner[kind]
+
+    # -- results --------------------------------------------------------------------------------------------
+
+    def _compute(
+        self,
+        route: Route,
+        key: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+        on_mps: list[MPSTensor],
+        device: torch.device,
+    ) -> Any:
+        known = all(t._mps.payload is not None and t._mps.memory.known for t in on_mps)
+        known = known and route.func not in self._unrunnable
+        if not known:
+            return self._compute_unknown(route, key, args, kwargs, device)
+        if not (route.reads_data or route.reads_shape or route.name in shapes.ONLY_REAL):
+            result = self._result_of(route, key, args, kwargs)
+            if result.elements > (VIEWED if route.name == "aten::expand" else self.keep):
+                return self._compute_shapes(route, result, args, kwargs, device)
+        try:
+            return self._compute_real(route, args, kwargs, device)
+        except NotImplementedError:
+            # Only MPS has a kernel for it (_scaled_dot_product_attention_math_for_mps): no values then.
+            self._unrunnable.add(route.func)
+            return self._compute_unknown(route, key, args, kwargs, device)
+
+    def _compute_unknown(
+        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, device: torch.device
+    ) -> Any:
+        if route.reads_data:
+            times = self._sink.asked(route.name)
+            answer = unbacked_values.scalar(
+                route, args, times, checks=self._last in unbacked_values.CHECKS
+            )
+            self._told(route.name, answer)
+            return answer
+        guess = unbacked_values.tensors(route, args, kwargs, keep=self.keep)
+        if guess is not None:
+            self._tell(route, guess.assumed)
+            return self._wrap_guess(guess.results, device)
+        masks = (
+            unbacked_values.without_masks(args) if route.name in unbacked_values.INDEXED else None
+        )
+        if masks is None:
+            result = self._result_of(route, key, args, kwargs)
+        else:
+            # Not by its key: how much a mask selects may be known.
+            replaced, assumed = masks
+            self._tell(route, assumed)
+            result = shapes.result_of(route, replaced, kwargs)
+        return self._compute_shapes(route, result, args, kwargs, device)
+
+    def _result_of(
+        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any
+    ) -> shapes.Result:
+        # Factories without a dtype and divisions of integers take the default one.
+        kept = (torch.get_default_dtype(), key)
+        result = self._results.get(kept)
+        if result is None:
+            result = self._results[kept] = shapes.result_of(route, args, kwargs)
+        return result
+
+    def _tell(self, route: Route, assumed: str) -> None:
+        if assumed:
+            self._told(route.name, assumed)
+
+    def _told(self, operator: str, answer: Any) -> None:
+        # What does not fit from here on may be its fault (fitting.py, indexing.py).
+        FLIGHT.guess = self._told
+        self._sink.guess(operator, answer)
+
+    def _fitted(self, route: Route, args: Any, kwargs: Any) -> Any:
+        if not is_on_mps(args[0]):
+            return args
+        fitted = argument_repairs.FIT[route.name](args, kwargs)
+        if fitted is None:
+            return args
+        self._told(route.name, fitted[1])
+        return fitted[0]
+
+    def _wrap_guess(self, results: tuple[Spec | torch.Tensor, ...], device: torch.device) -> Any:
+        made = [
+            self._wrap_shape("new", result, None, device)
+            if isinstance(result, Spec)
+            else self._wrap_real("new", result, None, device)
+            for result in results
+        ]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _compute_real(self, route: Route, args: Any, kwargs: Any, device: torch.device) -> Any:
+        outputs = self._execute(route, unwrapped(route, _payloads(args)), _payloads(kwargs))
+        if route.name in shapes.ARBITRARY:
+            outputs.zero_()
+        elif route.name == "aten::_efficientzerotensor":
+            # Nothing is behind it: its key makes zeros where a kernel reads it (ATen/ZeroTensorFallback.cpp).
+            outputs = torch.zeros(outputs.shape, dtype=outputs.dtype)
+        for index in route.writes:
+            for written in _written(route, index, args, kwargs):
+                if is_on_mps(written) and written._mps.payload is not None:
+                    refresh(written, spec_of(written._mps.payload))
+        if not route.returns:
+            return outputs
+        if route.returns_list:
+            base = _argument(route, route.returns[0].argument, args, kwargs)
+            return [
+                self._wrap_real(route.returns[0].relation, out, base, device) for out in outputs
+            ]
+        if len(route.returns) == 1:
+            base = _argument(route, route.returns[0].argument, args, kwargs)
+            return self._wrap_real(route.returns[0].relation, outputs, base, device)
+        on_cpu = _CPU_RESULTS.get(route.name, frozenset())
+        return tuple(
+            self._wrap_real(
+                relation.relation,
+                out,
+                _argument(route, relation.argument, args, kwargs),
+                _CPU if index in on_cpu else device,
+            )
+            for index, (relation, out) in enumerate(zip(route.returns, outputs, strict=True))
+        )
+
+    def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return route.func(*args, **kwargs)
+
+    def _wrap_real(self, relation: str, value: Any, base: Any, device: torch.device) -> Any:
+        if relation == "argument":
+            return base
+        if not isinstance(value, torch.Tensor):
+            return (
+                [self._wrap_real(relation, v, base, device) for v in value]
+                if type(value) is list
+                else value
+            )
+        if device is _CPU:
+            return value
+        shapes.check_layout(value)
+        memory = base._mps.memory if relation == "view" and is_on_mps(base) else None
+        wrapped = wrap(spec_of(value), value, memory)
+        _set_bits(wrapped, conjugate=value.is_conj(), negative=value.is_neg())
+        return wrapped
+
+    def _compute_shapes(
+        self, route: Route, result: shapes.Result, args: Any, kwargs: Any, device: torch.device
+    ) -> Any:
+        for index, specs in zip(route.writes, result.written, strict=True):
+            for written, spec in zip(_written(route, index, args, kwargs), specs, strict=True):
+                if is_on_mps(written):
+                    if (route.name, index) not in shapes.UNWRITTEN:
+                        written._mps.memory.known = False
+                    if spec is not None and spec is not written._mps.spec:
+                        refresh(written, spec)
+                else:
+                    written.copy_(self._copied_to_host(spec_of(written)))
+        outputs: list[Any] = []
+        on_cpu = _CPU_RESULTS.get(route.name, frozenset())
+        for index, (relation, spec) in enumerate(zip(route.returns, result.specs, strict=True)):
+            base = _argument(route, relation.argument, args, kwargs)
+            place = _CPU if index in on_cpu else device
+            if relation.relation == "argument":
+                outputs.append(base)
+            elif type(spec) is list:
+                outputs.append([self._wrap_shape(relation.relation, s, base, place) for s in spec])
+            else:
+                outputs.append(self._wrap_shape(relation.relation, spec, base, place))
+            _keep_bits(route, relation.relation, base, outputs[-1])
+        if not outputs:
+            return None
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _wrap_shape(self, relation: str, spec: Any, base: Any, device: torch.device) -> Any:
+        if not isinstance(spec, Spec):
+            return spec
+        if device is _CPU:
+            return self._copied_to_host(spec)
+        memory = base._mps.memory if relation == "view" and is_on_mps(base) else None
+        return wrap(spec, None, memory)
+
+    def _copied_to_host(self, spec: Spec) -> torch.Tensor:
+        """Values that nobody knows: the program goes on with others, which is said."""
+        values, answer = unbacked_values.copied(spec, self._sink.asked("Tensor.cpu"))
+        self._told("Tensor.cpu", answer)
+        return values
+
+
+def _keep_bits(route: Route, relation: str, base: Any, views: Any) -> None:
+    """A view of a tensor that is to be read as conjugated, or negated, is so too (ATen/ConjugateFallback.cpp)."""
+    if relation != "view" or not is_on_mps(base):
+        return
+    conjugate = base.is_conj() is not (route.name == "aten::_conj")
+    negative = base.is_neg() is not (route.name == "aten::_neg_view")
+    if conjugate and route.name == "aten::view_as_real":
+        torch.view_as_real(torch.ones(1, dtype=base.dtype).conj())  # raises what it raises
+    if conjugate or negative:
+        for view in views if type(views) is list else (views,):
+            _set_bits(view, conjugate=conjugate, negative=negative)
+
+
+def _set_bits(tensor: MPSTensor, *, conjugate: bool, negative: bool) -> None:
+    if conjugate:
+        torch._C._set_conj(tensor, True)
+    if negative:
+        torch._C._set_neg(tensor, True)
+
+
+def _takes_itself_apart(kind: Any) -> bool:
+    # torch/_tensor.py: a Parameter, and any other class of which Tensor's own dispatch is good enough.
+    return kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+
+
+# -- arguments ----------------------------------------------------------------------------------------------
+
+
+def _encode(value: Any, found: list[torch.Tensor]) -> Any:
+    kind = type(value)
+    if kind is int or kind is str or value is None:
+        return value
+    if kind is list or kind is tuple:
+        return (LIST, *(_encode(item, found) for item in value))
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+        known = value._mps  # type: ignore[attr-defined]
+        return spec_of(value, "cpu") if known is None else known.spec
+    if kind is dict:
+        return (DICT, *((name, _encode(item, found)) for name, item in value.items()))
+    return encode(value)
+
+
+def _payloads(value: Any) -> Any:
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        known = placement(value)
+        return value if known is None else known.payload
+    if kind is list or kind is tuple:
+        return kind(_payloads(item) for item in value)
+    if kind is dict:
+        return {name: _payloads(item) for name, item in value.items()}
+    return _CPU if value == MPS_DEVICE and kind is torch.device else value
+
+
+def _tensors(value: Any) -> tuple[torch.Tensor, ...]:
+    if isinstance(value, torch.Tensor):
+        return (value,)
+    if type(value) in (list, tuple):
+        return tuple(tensor for item in value for tensor in _tensors(item))
+    return ()
+
+
+def _argument(route: Route, index: int, args: Any, kwargs: Any) -> Any:
+    if index < 0:
+        return None
+    return args[index] if index < len(args) else kwargs.get(route.arguments[index])
+
+
+def _written(route: Route, index: int, args: Any, kwargs: Any) -> tuple[torch.Tensor, ...]:
+    return _tensors(_argument(route, index, args, kwargs))
+
+
+def refresh(tensor: MPSTensor, spec: Spec) -> None:
+    """Give a tensor that was changed in place (``t_``, ``resize_``) its new metadata; its identity stays."""
+    known = tensor._mps
+    if spec is known.spec:
+        return
+    fresh = wrap(spec)
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        torch._C.TensorBase.data.__set__(tensor, fresh)  # type: ignore[attr-defined]  # a descriptor
+    known.spec = spec
+
+
+def _device_mismatch(route: Route, found: list[torch.Tensor]) -> tuple[str, str] | None:
+    if route.name in _MIXES_DEVICES:
+        return None
+    strangers = [t for t in found if not is_on_mps(t) and t.dim() > 0]
+    if not strangers:
+        return None
+    return "device_mismatch", mismatch.text_of(route.name, found)
+
+
+def _alias(tensor: MPSTensor) -> MPSTensor:
+    """The same values as a tensor of its own: autograd writes into what a call returns."""
+    known = tensor._mps
+    return wrap(known.spec, detached(known.payload), known.memory)

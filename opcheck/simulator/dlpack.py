@@ -1,0 +1,122 @@
+"""DLPack capsules of tensors on MPS: refused by C++ before 2.9, and of a Metal buffer since (ATen/DLConvertor.cpp).
+
+The capsule is one of the CPU's memory that says Metal, so that its memory is shared and NumPy refuses it by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.common.versions import Target, Version
+from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.replacing import replaced
+from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.tensor import Storage, is_on_mps, wrap
+from opcheck.simulator.tensor_meta import spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_CPU_TYPE, _METAL_TYPE = 1, 8
+_METAL = (_METAL_TYPE, 0)
+#: capsule -> where its struct has the device's type (aten/src/ATen/dlpack.h, DLManagedTensor and its Versioned form)
+_DEVICE_AT = {b"dltensor": 8, b"dltensor_versioned": 40}
+
+_core: Any = torch._C
+_DEVICE = torch.Tensor.__dlpack_device__
+_FROM = _core._from_dlpack
+#: 2.9 brought the second
+_TO = {name: getattr(_core, name, None) for name in ("_to_dlpack", "_to_dlpack_versioned")}
+
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.argtypes, _pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+
+#: where the struct of a capsule that nobody took yet lies -> the memory that it shares
+_exported: dict[int, Storage] = {}
+
+
+def _exports(target: Target) -> str:
+    """What a Mac makes of a tensor: nothing before 2.9; 2.9 leaves the offset of a view out (pull request 169272)."""
+    if target.torch < Version(2, 9):
+        return "nothing"
+    return "whole" if target.torch < Version(2, 10) else "any"
+
+
+def device(self: Any) -> Any:
+    """As torch.Tensor.__dlpack_device__, which knows no MPS before 2.9 (torch/_tensor.py)."""
+    if is_on_mps(self) and FLIGHT.ask(_exports) == "nothing":
+        message = "Unknown device type mps for Dlpack"
+        raise ValueError(message)
+    return _DEVICE(self)
+
+
+def _device_type(capsule: Any) -> tuple[int, ctypes.c_int32] | None:
+    """Where the struct of a capsule lies, and its device's type; None where it is none, or was taken."""
+    for name, offset in _DEVICE_AT.items():
+        if _is_valid(capsule, name):
+            address = _pointer(capsule, name)
+            return address, ctypes.c_int32.from_address(address + offset)
+    return None
+
+
+def _exporter(original: Callable[..., Any]) -> Callable[..., Any]:
+    def to_dlpack(tensor: Any, dl_device: Any = None, copy: Any = None) -> Any:
+        place = None if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+        there = is_on_mps(tensor)
+        if not there and place != _METAL:
+            return original(tensor, dl_device=dl_device, copy=copy)
+        exports = FLIGHT.ask(_exports)
+        if exports == "nothing":
+            raise RuntimeError("Cannot pack tensors on mps:0")
+        if place is not None and place != (_METAL if there else (_CPU_TYPE, 0)):
+            goal = "mps:0" if place == _METAL else "cpu"
+            if copy is False:
+                message = f"cannot move (i.e. copy=False) tensor from {tensor.device} to {goal} without copying."
+                raise ValueError(message)
+            tensor, copy = tensor.to(goal), None
+            if goal == "cpu":
+                return original(tensor)
+        known = (tensor.clone() if copy else tensor)._mps
+        if known.payload is None:
+            raise NotSimulatedError("a DLPack capsule has values, and the tensor has none here")
+        if exports == "whole" and known.spec.offset:
+            message = (
+                "torch 2.9 exports a view with an offset as an address that is no buffer of Metal"
+            )
+            raise NotSimulatedError(message)
+        capsule = original(known.payload)
+        struct = _device_type(capsule)
+        assert struct is not None
+        address, kind = struct
+        kind.value = _METAL_TYPE
+        _exported[address] = known.memory
+        return capsule
+
+    return to_dlpack
+
+
+def _from_dlpack(capsule: Any) -> Any:
+    struct = _device_type(capsule)
+    if struct is None or struct[1].value != _METAL_TYPE or struct[0] not in _exported:
+        return _FROM(capsule)
+    address, kind = struct
+    kind.value = _CPU_TYPE
+    payload = _FROM(capsule)
+    return wrap(spec_of(payload), payload, _exported.pop(address))
+
+
+@contextlib.contextmanager
+def dlpack_of_mac() -> Iterator[None]:
+    """For the length of the block capsules are made of tensors on MPS, too."""
+    ours = {name: _exporter(original) for name, original in _TO.items() if original is not None}
+    changes: list[tuple[Any, str, Any]] = [(_core, name, value) for name, value in ours.items()]
+    changes += [(place, "to_dlpack", ours["_to_dlpack"]) for place in (torch, torch.utils.dlpack)]
+    changes.append((_core, "_from_dlpack", _from_dlpack))
+    with replaced(changes):
+        yield

@@ -1,0 +1,93 @@
+"""Higher-order operators (cond, while_loop, flex_attention ...) in a program that compiles nothing.
+
+Their eager form is Python, so that a Mac runs the operators in it one by one, and so does the simulation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any
+
+from torch._C import DispatchKey
+
+from opcheck.common.versions import Target, Version
+from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.routes import Kind, Route
+from opcheck.simulator.shapes import NotSimulatedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch._ops import HigherOrderOperator
+
+_V2_6, _V2_7, _V2_13 = (Version(2, minor) for minor in (6, 7, 13))
+
+
+def make_route(func: HigherOrderOperator) -> Route:
+    """A higher-order operator is never a leaf: its eager form is run."""
+    return Route(
+        func=func,
+        name=f"higher_order::{func.name()}",
+        implicit=False,
+        kind=Kind.TWIN,
+        body=functools.partial(_run, func),
+        returns=(),
+        returns_list=False,
+        writes=(),
+        reshapes=False,
+        reads_data=False,
+        reads_shape=False,
+        factory=False,
+        has_device=False,
+        composite=None,
+        bodiless=False,
+        arguments=(),
+        takes_tensor=(),
+        registrations=(),
+    )
+
+
+def _run(func: HigherOrderOperator, *args: Any, **kwargs: Any) -> Any:
+    """Run the eager form; the simulation is on.
+
+    Raises:
+        NotSimulatedError: it has none.
+    """
+    kernel = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
+    if kernel is None:
+        message = (
+            f"the higher-order operator {func.name()} has no form that runs without a compiler"
+        )
+        raise NotSimulatedError(message)
+    if func.name() == "flex_attention" and (devices := FLIGHT.ask(_devices_of_flex)):
+        text = f"FlexAttention is only supported on {devices} devices. Found input tensors on mps device."
+        FLIGHT.refuse(func, args[:3], "flex_attention_device", text)
+    with _unseen(kernel.__globals__):
+        return kernel(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _unseen(names: dict[str, Any]) -> Iterator[None]:
+    """Some forms assert that no mode is on, which is how a compiler would trace them (cond.py, scan.py of 2.13)."""
+    asked = names.get("_get_current_dispatch_mode")
+    if asked is None:
+        yield
+        return
+    names["_get_current_dispatch_mode"] = lambda: None
+    try:
+        yield
+    finally:
+        names["_get_current_dispatch_mode"] = asked
+
+
+def _devices_of_flex(target: Target) -> str:
+    """Those that the Python function in front of the operator takes; empty: mps, too.
+
+    Source: torch/nn/attention/flex_attention.py, ``_validate_device`` (2.5 to 2.15).
+    """
+    if target.torch >= _V2_13:
+        return ""
+    if target.torch < _V2_6:
+        return "CUDA"
+    return "CUDA or CPU" if target.torch < _V2_7 else "CUDA, CPU or HPU"

@@ -1,0 +1,84 @@
+"""A simulated Mac for the length of a with block."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import torch
+
+from opcheck.data.registrations import load
+from opcheck.simulator.autocast import autocast_of
+from opcheck.simulator.backend import mps_backend
+from opcheck.simulator.device import DeviceMode, Watcher
+from opcheck.simulator.device_branches import PYTHON_KERNELS, twins_of
+from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatcher import KEEP_ELEMENTS, Simulator, Sink
+from opcheck.simulator.dlpack import dlpack_of_mac
+from opcheck.simulator.methods import methods_of_mac
+from opcheck.simulator.mps_registrations import Mirror, present_and_absent
+from opcheck.simulator.nodes import engine_seen_by
+from opcheck.simulator.same_dispatch import passing
+from opcheck.simulator.target_queries import Questions
+from opcheck.simulator.threads import followed_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from opcheck.common.versions import Target
+
+
+@contextlib.contextmanager
+def simulated_mac(
+    target: Target,
+    registrations: Mapping[str, str],
+    sink: Sink,
+    *,
+    keep: int = KEEP_ELEMENTS,
+    on_cpu: Watcher | None = None,
+    simulator_type: type[Simulator] = Simulator,
+) -> Iterator[Simulator]:
+    """Dispatch as the target does; ``registrations`` maps each overload to its value on MPS.
+
+    ``on_cpu`` is told each API call whose result is a tensor of the CPU.
+
+    The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.
+    """
+    ask = Questions(target)
+    twins = twins_of(target, ask)
+    simulator = simulator_type(registrations, twins, PYTHON_KERNELS, sink, questions=ask, keep=keep)
+    kernels, absent = present_and_absent(registrations)
+    mirror = Mirror(kernels, passing(registrations, twins, simulator.passed))
+    simulator.absent = tuple(absent)
+    refuse, FLIGHT.refuse = FLIGHT.refuse, simulator.refuse
+    FLIGHT.ask = ask
+    # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
+    # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
+    lifted = torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)
+    lists = load()
+    policies = lists.operators(str(target.torch), "AutocastMPS")
+    autocast = autocast_of(ask, policies, lists.names("AutocastMPS"))
+    try:
+        device = DeviceMode(on_cpu)
+        with (
+            mps_backend(target),
+            autocast,
+            methods_of_mac(),
+            dlpack_of_mac(),
+            simulator,
+            device,
+            engine_seen_by(device),
+            followed_threads(lambda: _modes(simulator, on_cpu)),
+        ):
+            yield simulator
+    finally:
+        FLIGHT.refuse = refuse
+        torch._C._set_only_lift_cpu_tensors(lifted)
+        mirror.remove()
+
+
+@contextlib.contextmanager
+def _modes(simulator: Simulator, on_cpu: Watcher | None) -> Iterator[None]:
+    with simulator, DeviceMode(on_cpu):
+        yield

@@ -1,0 +1,522 @@
+"""The methods and attributes of ``torch.Tensor`` that C++ would answer by the tensor's device, which it takes for ``cpu``.
+
+They stand on the class itself as long as a simulation runs, and not only in a function mode: torch's own Python calls
+them where modes are off (torch/overrides.py, ``handle_torch_function``).  A class with a hook of its own is asked
+first, as by C++ (``_is_hooked``); the mode then comes here (simulator/device.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.simulator import dlpack
+from opcheck.simulator.device_moves import copied
+from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.printing import printed
+from opcheck.simulator.storage import on_mps
+from opcheck.simulator.tensor import (
+    MPS_DEVICE,
+    MPS_KEYS,
+    exchange,
+    is_on_mps,
+    place,
+    placement,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_CPU = torch.device("cpu")
+_Tensor: Any = torch.Tensor
+_Base: Any = torch._C.TensorBase
+#: the devices that every build for a Mac has
+_BUILT = frozenset({"mps", "cpu", "meta"})
+_EXACT = frozenset({torch.Tensor, torch.nn.Parameter})
+_NO_HOOK = torch._C._disabled_torch_function_impl
+_NO_DISPATCH = torch.Tensor.__torch_dispatch__
+_MISSING = object()
+
+TO = _Tensor.to
+DATA_SET = _Base.data.__set__
+GRAD_SET = _Base.grad.__set__
+
+
+def is_hooked(kind: type) -> bool:
+    """Whether a class of tensors has a ``__torch_function__`` that C++ asks first."""
+    return kind not in _EXACT and kind.__torch_function__ is not _NO_HOOK  # type: ignore[attr-defined]
+
+
+def hooks_run(types: Iterable[type]) -> bool:
+    """Whether C++ asks a hook of these classes now."""
+    return any(map(is_hooked, types)) and torch._C._is_torch_function_enabled()
+
+
+def _asks_first(tensor: torch.Tensor) -> bool:
+    return is_hooked(type(tensor)) and torch._C._is_torch_function_enabled()
+
+
+# -- where it is ------------------------------------------------------------------------------------------------
+
+
+def is_outer(tensor: Any) -> bool:
+    """Whether C++ takes the tensor for one of the CPU although what it holds is on MPS.
+
+    So do a wrapper of the program's own (``make_wrapper``) and one of torch.func, which stands for the tensor inside.
+    """
+    if vars(tensor).get("_mps_outer"):
+        return True
+    functorch = torch._C._functorch
+    if functorch.maybe_current_level() is None:
+        return False
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+        if tensor._mps is not None:
+            return True
+    return False
+
+
+def any_inside(values: Any) -> bool:
+    """Whether any of these, or of what lists of them hold, stands for a tensor on MPS."""
+    return any(
+        any_inside(value)
+        if isinstance(value, (list, tuple))
+        else isinstance(value, torch.Tensor) and is_outer(value)
+        for value in values
+    )
+
+
+def _is_there(tensor: Any) -> bool:
+    return tensor._mps is not None or is_outer(tensor)
+
+
+def _device(self: Any) -> torch.device:
+    if _is_there(self):
+        return MPS_DEVICE
+    device: torch.device = _Base.device.__get__(self)
+    return device
+
+
+def _is_mps(self: Any) -> bool:
+    return _is_there(self)
+
+
+def _is_cpu(self: Any) -> bool:
+    return not _is_there(self) and bool(_Base.is_cpu.__get__(self))
+
+
+def _get_device(self: Any) -> int:
+    return 0 if _is_there(self) else int(_Base.get_device(self))
+
+
+# -- moves ------------------------------------------------------------------------------------------------------
+
+
+def as_device(device: Any) -> Any:
+    """Any ``mps``, and the index of an accelerator, as ``mps:0``; anything else as it is.
+
+    MPS has one device, and its allocator does not look at the index (MPSAllocator.mm; MPSGuardImpl.h, ``setDevice``).
+    """
+    kind = type(device)
+    if kind is torch.device:
+        return MPS_DEVICE if device.type == "mps" else device
+    if kind is int or (kind is str and device.partition(":")[0] == "mps"):
+        return MPS_DEVICE
+    return device
+
+
+def _names_mps(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return _is_there(value)
+    return as_device(value) is MPS_DEVICE
+
+
+def _is_another(device: Any) -> bool:
+    if type(device) is str and device.startswith("mps:"):
+        device = torch.device(device)
+    return type(device) is torch.device and device.type == "mps" and bool(device.index)
+
+
+def moved(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """As torch.Tensor.to: to C++ both devices are one."""
+    here = _is_there(self)
+    if not here and not any(_names_mps(value) for value in (*args, *kwargs.values())):
+        return TO(self, *args, **kwargs)
+    device, dtype, non_blocking, memory_format, copy = parse_to(
+        *(as_device(value) for value in args),
+        **{name: as_device(value) for name, value in kwargs.items()},
+    )
+    moves = device is not None and (device.type == "mps") is not here
+    if moves and device is not None and device.type not in _BUILT:
+        torch.empty(0, device=device)  # raises what a Mac raises: no build for one has the device
+    # To C++ mps:1 is not where the tensor is.
+    copy = copy or (here and any(_is_another(value) for value in (*args, *kwargs.values())))
+    same_dtype = dtype is None or dtype == self.dtype
+    same_format = memory_format is None or self.is_contiguous(memory_format=memory_format)
+    if same_dtype and same_format and not moves and not copy:
+        return self
+    options: dict[str, Any] = {"dtype": dtype, "non_blocking": non_blocking}
+    if moves:
+        options["device"] = device
+    if memory_format is not None:
+        options["memory_format"] = memory_format
+    return copied(self, **options)
+
+
+def parse_to(
+    *args: Any, **kwargs: Any
+) -> tuple[torch.device | None, torch.dtype | None, bool, torch.memory_format | None, bool]:
+    """The arguments of Tensor.to, by torch's own parser, which knows no ``copy``."""
+    other = kwargs.pop("other", None)
+    if other is None and args and isinstance(args[0], torch.Tensor):
+        other, args = args[0], args[1:]
+    if other is not None:
+        args = (other.device, other.dtype, *args)
+    copy = bool(kwargs.pop("copy", False))
+    flags = [index for index, value in enumerate(args) if isinstance(value, bool)]
+    if len(flags) == 2:  # non_blocking, copy
+        copy = bool(args[flags[1]])
+        args = args[: flags[1]]
+    return (*torch._C._nn._parse_to(*args, **kwargs), copy)
+
+
+def cpu(self: Any, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
+    """The values, on the CPU."""
+    if not _is_there(self):
+        return _Base.cpu(self, memory_format=memory_format)
+    return copied(self, device=_CPU, memory_format=memory_format)
+
+
+def numpy(self: Any, *, force: bool = False) -> Any:
+    """Raise as a Mac does unless ``force``."""
+    if not _is_there(self):
+        return _Base.numpy(self, force=force)
+    if not force:
+        # torch/csrc/utils/tensor_numpy.cpp
+        message = (
+            "can't convert mps:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
+            "to host memory first."
+        )
+        FLIGHT.refuse(torch.ops.aten._to_copy.default, (self,), "numpy", message)
+        raise TypeError(message)
+    return self.detach().cpu().resolve_conj().resolve_neg().numpy()
+
+
+def tolist(self: Any) -> Any:
+    """Read the values, which a Mac copies to the host first."""
+    return _Base.tolist(self.detach().cpu() if _is_there(self) else self)
+
+
+def type_as(self: Any, other: torch.Tensor) -> torch.Tensor:
+    """Of the other's dtype, on its device (TensorConversions.cpp: ``self.to(other.options())``)."""
+    return moved(self, other.device, other.dtype)
+
+
+def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+    """``torch.mps.FloatTensor``, or a conversion; no release takes that name back (tensor_types.cpp)."""
+    if not _is_there(self):
+        return _Base.type(self, dtype, non_blocking, **options)
+    if dtype is None:
+        kind = _Base.type(torch.empty(0, dtype=self.dtype, device=_CPU))
+        return kind.replace("torch.", "torch.mps.")
+    if isinstance(dtype, torch.dtype):
+        return moved(self, dtype, non_blocking=non_blocking, **options)
+    return _Base.type(cpu(self), dtype, non_blocking, **options)
+
+
+# -- new tensors beside it --------------------------------------------------------------------------------------
+
+
+def new_tensor(self: Any, data: Any, **options: Any) -> torch.Tensor:
+    """As torch.Tensor.new_tensor: C++ would put it on the CPU."""
+    if not _is_there(self):
+        return _Base.new_tensor(self, data, **options)
+    options = {"dtype": self.dtype, "device": MPS_DEVICE, **options}
+    if isinstance(data, torch.Tensor):
+        made = data.detach().clone().to(options["device"], options["dtype"])
+        return made.requires_grad_(options.get("requires_grad", False))
+    return torch.tensor(data, **options)
+
+
+def new(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """As torch.Tensor.new: of this dtype, on this device."""
+    if not _is_there(self):
+        return _Base.new(self, *args, **kwargs)
+    if len(args) == 1 and isinstance(args[0], torch.Tensor):
+        return args[0].detach()
+    if len(args) == 1 and isinstance(args[0], (list, tuple)) and type(args[0]) is not torch.Size:
+        return torch.tensor(args[0], dtype=self.dtype, device=MPS_DEVICE)
+    return torch.empty(*args or (0,), dtype=self.dtype, device=MPS_DEVICE)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> torch.Tensor:
+    """As torch.as_tensor, whose C++ sees no move between the devices."""
+    if not is_on_mps(data) or device is None:
+        return torch.as_tensor(data, dtype=dtype, device=device)
+    return moved(data, device, data.dtype if dtype is None else dtype)
+
+
+def as_array(obj: Any, **options: Any) -> torch.Tensor:
+    """As torch.asarray."""
+    if is_on_mps(obj) and options.get("device") is not None:
+        device = torch.device(options["device"])
+        if device.type != "mps" and options.get("copy") is False:
+            # torch/csrc/utils/tensor_new.cpp, asarray
+            message = f"can't alias tensor from device '{obj.device}' to '{device}'."
+            raise ValueError(message)
+        options.pop("device")
+        obj = moved(obj, device)
+    return torch.asarray(obj, **options)
+
+
+# -- its memory -------------------------------------------------------------------------------------------------
+
+
+def _data(self: Any) -> torch.Tensor:
+    known = self._mps
+    if known is None:
+        return _Base.data.__get__(self)
+    alias = known.alias()
+    made = wrap(alias.spec, alias.payload, alias.memory)
+    # An uninitialized parameter lets its own data be asked for, and nothing else.
+    with torch._C.DisableTorchFunction():
+        if self.is_conj():
+            torch._C._set_conj(made, True)
+        if self.is_neg():
+            torch._C._set_neg(made, True)
+    return made
+
+
+def set_data(self: Any, value: torch.Tensor) -> None:
+    """``tensor.data = value``, which C++ takes for tensors of one device."""
+    if self._mps is None and not is_on_mps(value):
+        DATA_SET(self, value)
+    else:
+        exchange(self, value)
+
+
+def set_grad(self: Any, value: Any) -> None:
+    """``tensor.grad = value``; python_variable.cpp, THPVariable_set_grad, compares the devices."""
+    if isinstance(value, torch.Tensor) and _is_there(self) is not _is_there(value):
+        message = (
+            f"attempting to assign a gradient with device type '{value.device.type}' to a tensor with "
+            f"device type '{self.device.type}'. Please ensure that the gradient and the tensor are on "
+            "the same device"
+        )
+        raise RuntimeError(message)
+    GRAD_SET(self, value)
+
+
+def untyped_storage(self: Any) -> torch.UntypedStorage:
+    """The memory behind it, which says ``mps`` where there is any."""
+    known = self._mps
+    if known is None:
+        return _Base.untyped_storage(self)
+    if known.payload is None:
+        return on_mps(known.memory.handle(known.spec))
+    return on_mps(known.payload.untyped_storage())
+
+
+def data_ptr(self: Any) -> int:
+    """Where the values are; 0 where there are none."""
+    known = self._mps
+    if known is None:
+        return int(_Base.data_ptr(self))
+    return 0 if known.payload is None else int(_Base.data_ptr(known.payload))
+
+
+# -- other classes ----------------------------------------------------------------------------------------------
+
+
+def as_subclass(self: Any, cls: type[torch.Tensor]) -> torch.Tensor:
+    """The same tensor as one of a subclass; C++ refuses what a dispatch mode has given a Python object already."""
+    if type(self).__torch_dispatch__ is not _NO_DISPATCH:
+        return _Base.as_subclass(self, cls)
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        made: torch.Tensor = _Base.as_subclass(self, cls)
+    return _placed(made, self)
+
+
+def make_subclass(*args: Any, **kwargs: Any) -> Any:
+    """As torch.Tensor._make_subclass, which detaches below all modes: Parameter calls it.
+
+    With these parameters, since torch._dynamo compares them with those of a function of its own
+    (torch/_dynamo/polyfills/tensor.py).
+    """
+    return _placed(_Base._make_subclass(*args, **kwargs), args[1] if args[1:] else kwargs["data"])
+
+
+def _placed(made: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    known = placement(source)
+    if known is not None:
+        place(made, known.alias())
+    return made
+
+
+def make_wrapper(*args: Any, **kwargs: Any) -> Any:
+    """As torch.Tensor._make_wrapper_subclass: a wrapper on MPS has its keys, and no device of C++'s."""
+    if as_device(kwargs.get("device")) is not MPS_DEVICE:
+        return _Base._make_wrapper_subclass(*args, **kwargs)
+    keys = kwargs.pop("_extra_dispatch_keys", None)
+    keys = MPS_KEYS if keys is None else MPS_KEYS | keys
+    options = {**kwargs, "device": _CPU, "_extra_dispatch_keys": keys}
+    made = _Base._make_wrapper_subclass(*args, **options)
+    made._mps_outer = True
+    return made
+
+
+def make_new(*args: Any, **kwargs: Any) -> Any:
+    """As ``Tensor(...)``; one of a subclass is an alias of what it is given (legacy_tensor_ctor)."""
+    cls = args[0]
+    if cls is torch.Tensor or cls.__torch_dispatch__ is not _NO_DISPATCH:
+        return _Base.__new__(*args, **kwargs)
+    return as_subclass(_Base.__new__(torch.Tensor, *args[1:], **kwargs), cls)
+
+
+def shown(self: Any, *, tensor_contents: Any = None) -> str:
+    """As a Mac prints it where the values are known, else the metadata."""
+    known = self._mps
+    if known is None:
+        return _Tensor.__repr__(self, tensor_contents=tensor_contents)
+    if known.payload is None or not known.memory.known:
+        return f"MPSTensor({known.spec!r})"
+    return printed(self, known.payload, tensor_contents)
+
+
+def any_output_is_alias(args: Any, kwargs: Any, outputs: Any) -> bool:
+    """As C++ compares storages for torch.library.custom_op; here those of one metadata are one to it."""
+    given = {id(t._mps.memory) for t in (*args, *kwargs.values()) if is_on_mps(t)}
+    made = [id(t._mps.memory) for t in outputs if is_on_mps(t)]
+    if len(given.union(made)) != len(given) + len(made):
+        return True
+    others = tuple(t for t in args if not is_on_mps(t))
+    named = {name: t for name, t in kwargs.items() if not is_on_mps(t)}
+    return bool(_IS_ALIAS(others, named, tuple(t for t in outputs if not is_on_mps(t))))
+
+
+def _state(tensor: Any) -> Any:
+    """What a tensor pickles beside its values, without what is ours."""
+    state = _STATE(tensor)
+    if type(state) is tuple:  # with slots
+        return (_without_ours(state[0]), *state[1:])
+    return _without_ours(state)
+
+
+def _without_ours(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {name: value for name, value in state.items() if name not in ("_mps", "_mps_outer")}
+    return state
+
+
+_STATE = torch._utils._get_obj_state
+#: torch/_library/utils.py, since 2.8
+_IS_ALIAS: Any = getattr(torch._C, "_any_output_is_alias_to_input_or_output", None)
+
+
+class _Method:
+    """A method of tensors on the simulated device; on the class torch's own, which hooks compare their ``func`` with."""
+
+    def __init__(self, base: Any, ours: Callable[..., Any], *, asks: bool = True) -> None:
+        self._base = base
+        self._ours = ours
+        self._asks = asks
+
+    def __get__(self, tensor: Any, owner: Any = None) -> Any:
+        """As a function in a class."""
+        if tensor is None:
+            return self._base
+        if self._asks and _asks_first(tensor):
+            return self._base.__get__(tensor, owner)
+        return MethodType(self._ours, tensor)
+
+
+class _Attribute:
+    """The same for an attribute."""
+
+    def __init__(
+        self, base: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None] | None = None
+    ) -> None:
+        self._base = base
+        self._read = read
+        self._write = write or base.__set__
+
+    def __get__(self, tensor: Any, owner: Any = None) -> Any:
+        """As a property."""
+        return self._base if tensor is None else self._read(tensor)
+
+    def __set__(self, tensor: Any, value: Any) -> None:
+        """As a property."""
+        self._write(tensor, value)
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    "get_device": _get_device,
+    "to": moved,
+    "cpu": cpu,
+    "numpy": numpy,
+    "tolist": tolist,
+    "type": type_,
+    "type_as": type_as,
+    "new_tensor": new_tensor,
+    "new": new,
+    "untyped_storage": untyped_storage,
+    "data_ptr": data_ptr,
+    "__repr__": shown,
+    "__dlpack_device__": dlpack.device,
+}
+
+#: name on torch.Tensor -> what stands there during a simulation.
+_INSTALLED: dict[str, Any] = {
+    **{name: _Method(getattr(torch.Tensor, name), ours) for name, ours in _METHODS.items()},
+    # C++ asks no hook for this (python_variable.cpp, THPVariable_as_subclass).
+    "as_subclass": _Method(_Base.as_subclass, as_subclass, asks=False),
+    "device": _Attribute(_Base.device, _device),
+    "is_mps": _Attribute(_Base.is_mps, _is_mps),
+    "is_cpu": _Attribute(_Base.is_cpu, _is_cpu),
+    "data": _Attribute(_Base.data, _data, set_data),
+    "_make_subclass": staticmethod(make_subclass),
+    "_make_wrapper_subclass": staticmethod(make_wrapper),
+    "__new__": staticmethod(make_new),
+}
+
+#: C++'s own, as the function mode sees them: those of a class with a hook, and what is called on the class.
+REPLACED: dict[Any, Callable[..., Any]] = {
+    **{getattr(torch.Tensor, name): ours for name, ours in _METHODS.items()},
+    _Base.device.__get__: _device,
+    _Base.is_mps.__get__: _is_mps,
+    _Base.is_cpu.__get__: _is_cpu,
+    _Base.data.__get__: _data,
+    torch.as_tensor: as_tensor,
+    torch.asarray: as_array,
+    DATA_SET: set_data,
+    GRAD_SET: set_grad,
+}
+
+
+@contextlib.contextmanager
+def methods_of_mac() -> Iterator[None]:
+    """For the length of the block, tensors know that they are on MPS."""
+    kind: Any = torch.Tensor
+    before = {name: vars(kind).get(name, _MISSING) for name in _INSTALLED}
+    utils: Any = torch._utils
+    core: Any = torch._C
+    try:
+        for name, value in _INSTALLED.items():
+            setattr(kind, name, value)
+        utils._get_obj_state = _state
+        if _IS_ALIAS is not None:
+            core._any_output_is_alias_to_input_or_output = any_output_is_alias
+        yield
+    finally:
+        if _IS_ALIAS is not None:
+            core._any_output_is_alias_to_input_or_output = _IS_ALIAS
+        utils._get_obj_state = _STATE
+        for name, value in before.items():
+            if value is _MISSING:
+                delattr(kind, name)
+            else:
+                setattr(kind, name, value)

@@ -1,0 +1,62 @@
+"""The target's MPS registrations, put into the dispatcher of the installed torch.
+
+With a kernel for MPS present the dispatcher takes the Mac's decisions: ``aten::linear`` stays whole, and the
+generated autograd kernel calls ``linear_backward``, because VariableType kernels are registered for the alias
+key Autograd.  The kernels themselves are never reached where the simulation's dispatch mode is on: its Python key comes first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.simulator.routes import KERNEL_VALUES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+#: torch registers these for MPS on every platform (torch/_refs/linalg/__init__.py, 2.10 to 2.13).
+_REGISTERED_EVERYWHERE = "MPS"
+
+
+def present_and_absent(registrations: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The overloads with a kernel on the target: those that the installed torch has, and those that it lacks."""
+    names = sorted(name for name, value in registrations.items() if value in KERNEL_VALUES)
+    present = [name for name in names if torch._C._dispatch_has_kernel(name)]
+    return present, sorted({*names} - {*present})
+
+
+class OutsideError(RuntimeError):
+    """A simulated tensor was used where no simulation is active."""
+
+
+class Mirror:
+    """The registrations while they are installed; ``remove`` leaves the dispatcher as it was."""
+
+    def __init__(self, kernels: Iterable[str], twins: dict[str, Callable[..., Any]]) -> None:
+        # A Library that is garbage-collected takes its registrations with it: keep both.
+        self._kernels = torch.library.Library("aten", "IMPL", "MPS")
+        self._twins = torch.library.Library("aten", "IMPL", "AutogradMPS")
+        for name in kernels:
+            if not torch._C._dispatch_has_kernel_for_dispatch_key(name, _REGISTERED_EVERYWHERE):
+                self._kernels.impl(name, _unreachable(name))
+        for name, twin in twins.items():
+            if torch._C._dispatch_has_kernel(name):
+                self._twins.impl(name, twin)
+
+    def remove(self) -> None:
+        """Take all registrations back."""
+        self._kernels._destroy()
+        self._twins._destroy()
+
+
+def _unreachable(name: str) -> Callable[..., Any]:
+    def kernel(*_args: Any, **_kwargs: Any) -> Any:
+        message = (
+            f"{name} was called on a tensor of a simulated Mac outside of the simulation: "
+            "in a thread that was started before it"
+        )
+        raise OutsideError(message)
+
+    return kernel

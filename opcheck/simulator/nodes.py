@@ -1,0 +1,75 @@
+"""Which nodes of autograd's graph are on MPS: what C++ makes for itself while one runs belongs there.
+
+The formulas (FunctionsManual.cpp, derivatives.yaml) make their temporaries with ``x.options()``, which says ``cpu``
+for a simulated tensor, and in backward there is no API call that would tell (simulator/dispatch_context.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import _get_current_function_mode_stack
+
+from opcheck.simulator.dispatch_context import FLIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.overrides import TorchFunctionMode
+
+_next_number = torch._C._autograd._get_sequence_nr
+_running_node = torch._C._current_autograd_node
+
+
+class Nodes:
+    """The nodes that calls on MPS made, by their sequence numbers.
+
+    A node takes the next number before its call reaches the dispatcher's Python key (VariableType.cpp), so that all
+    numbers since the call before are of this one: an operator in place makes two nodes, it saves a clone first.
+    """
+
+    def __init__(self) -> None:
+        self._noted = _next_number()
+        self._on_mps: set[int] = set()
+
+    def note(self, *, on_mps: bool) -> None:
+        """A call has reached the dispatcher."""
+        number = _next_number()
+        if number > self._noted:
+            if on_mps:
+                self._on_mps.update(range(self._noted, number))
+            self._noted = number
+
+    def running_on_mps(self) -> bool:
+        """Whether the node that autograd's engine runs now is on MPS."""
+        node: Any = _running_node()  # None where no node runs, which the stub does not say
+        return node is not None and node._sequence_nr() in self._on_mps
+
+    def name(self) -> str:
+        """Of the node that runs now; empty where none does."""
+        node: Any = _running_node()
+        return "" if node is None else str(node.name())
+
+
+@contextlib.contextmanager
+def engine_seen_by(mode: TorchFunctionMode) -> Iterator[None]:
+    """Keep ``mode`` on while autograd's engine runs, for what the program itself calls there.
+
+    Tensor.backward and torch.autograd.grad are API calls, for which the mode is off; hooks, custom functions and what
+    a checkpoint runs again are the program's.
+    """
+    autograd: Any = torch.autograd
+    run = autograd._engine_run_backward
+
+    def running(*args: Any, **kwargs: Any) -> Any:
+        on = any(each is mode for each in _get_current_function_mode_stack())
+        with FLIGHT.of_engine(), contextlib.nullcontext() if on else mode:
+            return run(*args, **kwargs)
+
+    autograd._engine_run_backward = running
+    try:
+        yield
+    finally:
+        autograd._engine_run_backward = run

@@ -1,0 +1,273 @@
+"""Names of torch's Python modules that the target lacks are not there for the program and its libraries.
+
+torch's own Python is that of the installed release and keeps all of its names: it would break without them
+(``torch.manual_seed`` calls ``torch.mps.manual_seed``, which 1.13 has not).  So each module that has names which are
+not in every release gets a class with a property for each of them, which decides by who asks.  The dictionary of the
+module stays: its own functions find their globals there.  Every such look-up of the program is a question
+(simulator/python_visible_target.py): a target with another answer needs a run of its own.
+
+Methods of classes and keyword arguments are those of the installed release.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import importlib
+import importlib.util
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from opcheck.data.python_names import PythonNames, python_names
+from opcheck.simulator import python_visible_target
+from opcheck.simulator.callers import caller
+from opcheck.simulator.replacing import replaced
+from opcheck.simulator.requirements import (
+    INSTALLED,
+    note_installed,
+    outdated,
+    sees_the_target,
+    version_of,
+)
+from opcheck.simulator.torch_version import (
+    SeenText,
+    SeenTorchVersion,
+    readers,
+    torch_version_property,
+    version_of_the_target,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from opcheck.common.versions import Target
+
+
+#: the modules that have torch's version
+_VERSIONS: dict[str, type[SeenText]] = {
+    "torch": SeenTorchVersion,
+    "torch.torch_version": SeenTorchVersion,
+    "torch.version": SeenText,
+}
+
+
+def has_name(target: Target, module: str, name: str) -> bool:
+    """Whether the target's module has a name that is not in every release."""
+    return _names().has(str(target.torch), module, name)
+
+
+@functools.cache
+def _names() -> PythonNames:
+    return python_names()
+
+
+def _lacks(module: str, name: str) -> bool:
+    """Whether the target's module is known to lack the name."""
+    return name in _names().modules.get(module, ()) and not python_visible_target.ask(
+        has_name, module, name
+    )
+
+
+def _decided(module_name: str, name: str) -> property:
+    """The name as an attribute: read from the module's dictionary, where the target has it or torch itself asks."""
+
+    def get(module: ModuleType) -> Any:
+        there = vars(module)
+        who = caller()
+        if who.kind != "own" and python_visible_target.is_telling():
+            dotted = f"{module_name}.{name}"
+            if not sees_the_target(who):
+                if not python_visible_target.now(
+                    functools.partial(has_name, module=module_name, name=name)
+                ):
+                    note_installed(who, dotted)
+            elif not python_visible_target.ask(has_name, module_name, name):
+                return _no_attribute(module, name)
+            elif name not in there:
+                python_visible_target.note(
+                    dotted, f"the installed torch has no {dotted}, and the program found none"
+                )
+        return there[name] if name in there else _no_attribute(module, name)
+
+    def put(module: ModuleType, value: Any) -> None:
+        vars(module)[name] = value
+
+    def remove(module: ModuleType) -> None:
+        del vars(module)[name]
+
+    return property(get, put, remove)
+
+
+def _no_attribute(module: ModuleType, name: str) -> Any:
+    message = f"module {module.__name__!r} has no attribute {name!r}"
+    raise AttributeError(message, name=name, obj=module)
+
+
+def _all(module: ModuleType) -> list[str]:
+    """What ``import *`` takes; of a module that lists nothing, all that has no underscore."""
+    there = vars(module)
+    whole = not sees_the_target(caller())
+    if "__all__" not in there and whole:
+        _no_attribute(module, "__all__")
+    listed = there.get("__all__") or [name for name in there if not name.startswith("_")]
+    if whole:
+        return list(listed)
+    return [name for name in listed if not _lacks(module.__name__, name)]
+
+
+def _class_for(module: ModuleType, names: Iterable[str]) -> type[ModuleType]:
+    """A class for the module with a property for each of the names; look-ups of others find the dictionary."""
+
+    def listed(module: ModuleType) -> list[str]:
+        names = [*ModuleType.__dir__(module)]
+        if not sees_the_target(caller()):
+            return names
+        return [name for name in names if not _lacks(module.__name__, name)]
+
+    properties = {name: _decided(module.__name__, name) for name in names}
+    if module.__name__ in _VERSIONS:
+        properties["__version__"] = torch_version_property(_VERSIONS[module.__name__])
+    return type(
+        "module", (ModuleType,), {**properties, "__all__": property(_all), "__dir__": listed}
+    )
+
+
+class _Names:
+    """All modules that are imported, each once."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, ModuleType] = {}
+        self._seen = 0
+
+    def take(self) -> None:
+        """Give those that were imported since a class that decides."""
+        if len(sys.modules) == self._seen:
+            return
+        self._seen = len(sys.modules)
+        for name in _names().modules.keys() | _VERSIONS.keys():
+            names = _names().modules.get(name, ())
+            module = sys.modules.get(name)
+            # Modules with a class of their own (torch.compiler.config) decide about attributes themselves.
+            if type(module) is ModuleType:
+                self._taken[name] = module
+                module.__class__ = _class_for(module, names)
+
+    def restore(self) -> None:
+        """All as they were."""
+        for module in self._taken.values():
+            module.__class__ = ModuleType
+
+
+def _refuse(name: str, fromlist: tuple[str, ...]) -> None:
+    """Raise what an import raises where the target lacks it.
+
+    Raises:
+        ModuleNotFoundError: the target has no such module.
+        ImportError: its module has no such name.
+    """
+    parts = name.split(".")
+    for end in range(2, len(parts) + 1):
+        if _lacks(".".join(parts[: end - 1]), parts[end - 1]):
+            missing = ".".join(parts[:end])
+            message = f"No module named {missing!r}"
+            raise ModuleNotFoundError(message, name=missing)
+    for attribute in fromlist:
+        if _lacks(name, attribute):
+            file = getattr(sys.modules.get(name), "__file__", None)
+            message = f"cannot import name {attribute!r} from {name!r} ({file})"
+            raise ImportError(message, name=name, path=file)
+
+
+def _again_as_installed(perform: Callable[[], Any]) -> Any:
+    """Import; where that fails after a library read the target's version, once more with the installed one."""
+    if not python_visible_target.is_telling() or python_visible_target.now(version_of) == INSTALLED:
+        return perform()
+    loaded, read = {*sys.modules}, readers()
+    try:
+        return perform()
+    except Exception:
+        suspects = readers() - read - outdated
+        if not suspects:
+            raise
+        outdated.update(suspects)
+        for name in {*sys.modules} - loaded:
+            if name.partition(".")[0] in suspects:
+                del sys.modules[name]
+        try:
+            return perform()
+        except Exception:  # noqa: BLE001 - of any library: what it raised first is told
+            outdated.difference_update(suspects)
+        raise
+
+
+def _is_torchs(name: object) -> bool:
+    return isinstance(name, str) and (name == "torch" or name.startswith("torch."))
+
+
+def _import_module(import_module: Callable[..., Any], names: _Names) -> Callable[..., Any]:
+    @functools.wraps(import_module)
+    def imported(name: str, package: str | None = None) -> Any:
+        if _is_torchs(name) and sees_the_target(caller()):
+            _refuse(name, ())
+        result = import_module(name, package)
+        names.take()
+        return result
+
+    return imported
+
+
+def _find_spec(find_spec: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(find_spec)
+    def found(name: str, package: str | None = None) -> Any:
+        if _is_torchs(name) and sees_the_target(caller()):
+            try:
+                _refuse(name, ())
+            except ModuleNotFoundError:
+                return None
+        return find_spec(name, package)
+
+    return found
+
+
+@contextlib.contextmanager
+def names_of_the_target() -> Iterator[None]:
+    """For the length of the block the program sees the names of the target's torch; enter it after all replacements."""
+    names = _Names()
+    imports = builtins.__import__
+
+    def imported(
+        name: str,
+        globals: Any = None,  # noqa: A002 - the names that __import__ has
+        locals: Any = None,  # noqa: A002
+        fromlist: Any = (),
+        level: int = 0,
+    ) -> Any:
+        def perform() -> Any:
+            return imports(name, globals, locals, fromlist, level)
+
+        if not level and name.partition(".")[0] not in sys.modules:
+            result = _again_as_installed(perform)
+            distributions.take()
+            return result
+        if level or not _is_torchs(name):
+            return perform()
+        if sees_the_target(caller()):
+            _refuse(name, tuple(fromlist or ()))
+        result = perform()
+        names.take()
+        return result
+
+    changes: list[tuple[Any, str, Callable[..., Any]]] = [
+        (builtins, "__import__", imported),
+        (importlib, "import_module", _import_module(importlib.import_module, names)),
+        (importlib.util, "find_spec", _find_spec(importlib.util.find_spec)),
+    ]
+    names.take()
+    with version_of_the_target() as distributions:
+        try:
+            with replaced(changes):
+                yield
+        finally:
+            names.restore()

@@ -1,0 +1,128 @@
+"""What Python was told of the target in this process: a library may keep it from its import on.
+
+Forks inherit it.  A capture in this process is true only for targets of which the same would have been told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from opcheck.common.versions import Target
+
+    Answer = TypeVar("Answer")
+
+FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
+
+#: the Mac that this process seems to be, the innermost last
+_targets: list[Target] = []
+_answers: dict[tuple[Callable[..., Any], tuple[Hashable, ...]], Any] = {}
+#: called before it is decided whether another target fits: questions that show only then
+SETTLE: list[Callable[[], None]] = []
+#: in which ways the program did not see what it would see on the target
+_notes: dict[str, str] = {}
+#: what the variable was read as
+_fallback: set[str | None] = set()
+
+
+@contextlib.contextmanager
+def telling(target: Target) -> Iterator[None]:
+    """For the length of the block it is this target that Python is told of."""
+    _targets.append(target)
+    try:
+        yield
+    finally:
+        _targets.pop()
+
+
+def is_telling() -> bool:
+    """Whether this process seems to be a Mac."""
+    return bool(_targets)
+
+
+def ask(decide: Callable[..., Answer], *details: Hashable) -> Answer:
+    """``decide(target, *details)``: a function at the top of a module, of these arguments alone."""
+    target = _targets[-1]
+    key = (decide, details)
+    answer: Answer = decide(target, *details)
+    # A fork for another target answers anew: that the answers are alike is what it was made for.
+    _answers.setdefault(key, answer)
+    return answer
+
+
+def now(decide: Callable[[Target], Answer]) -> Answer:
+    """What holds for the target, without a question: what is made of it asks."""
+    return decide(_targets[-1])
+
+
+def answered(decide: Callable[..., Answer], *details: Hashable, answer: Answer) -> None:
+    """Note an answer that was given before."""
+    _answers.setdefault((decide, details), answer)
+
+
+def note(what: str, text: str) -> None:
+    """Note, once for each ``what``, that the program did not see what it would see on the target."""
+    _notes.setdefault(what, text)
+
+
+def forget_notes() -> None:
+    """A new run begins in this process."""
+    _notes.clear()
+
+
+def notes() -> tuple[str, ...]:
+    """What was noted, in its order."""
+    return tuple(_notes.values())
+
+
+def is_newer(target: Target, major: int, minor: int) -> bool:
+    """What ``torch.backends.mps.is_macos_or_newer`` says on that Mac."""
+    return (target.macos.major, target.macos.minor) >= (major, minor)
+
+
+def fits(target: Target) -> bool:
+    """Whether the target would have been told of in the same words."""
+    for settle in SETTLE:
+        settle()
+    return _fallback <= {_value(target)} and all(
+        decide(target, *details) == answer for (decide, details), answer in list(_answers.items())
+    )
+
+
+def set_fallback(target: Target) -> None:
+    """Set the variable of this process as it is set for the target."""
+    os.environ[FALLBACK_VARIABLE] = _value(target)
+
+
+def _value(target: Target) -> str:
+    return "1" if target.cpu_fallback else "0"
+
+
+class _Noted(type(os.environ)):  # type: ignore[misc]  # a class without a public name
+    """The environment, which keeps what it said of the variable; copying it all reads it, too."""
+
+    def __getitem__(self, key: str) -> str:
+        try:
+            value: str | None = super().__getitem__(key)
+        except KeyError:
+            value = None
+        if key == FALLBACK_VARIABLE:
+            _fallback.add(value)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+
+@contextlib.contextmanager
+def environment_noted() -> Iterator[None]:
+    """For the length of the block it is noted that the program reads the variable."""
+    before = type(os.environ)
+    os.environ.__class__ = _Noted
+    try:
+        yield
+    finally:
+        os.environ.__class__ = before

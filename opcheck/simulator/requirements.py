@@ -1,0 +1,119 @@
+"""Which torch an installed library asks for: one that does not take the target's sees the installed torch.
+
+Beside the target's torch another version of the library would be installed, which nobody knows here.  transformers 5
+would turn its models off (utils/import_utils.py, is_torch_available), others fail to import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+from typing import TYPE_CHECKING
+
+import torch
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+
+from opcheck.common.versions import Version
+from opcheck.data.registrations import load
+from opcheck.simulator import python_visible_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opcheck.common.versions import Target
+    from opcheck.simulator.callers import Caller
+
+#: without what a build appends: +cpu, +cu126
+INSTALLED = str(torch.__version__).partition("+")[0]
+_INSTALLED_LINE = Version.parse(INSTALLED)
+
+
+def version_of(target: Target) -> str:
+    """``torch.__version__`` on the target: the newest patch release in the lists."""
+    if target.torch == _INSTALLED_LINE:
+        return INSTALLED
+    return load().release(str(target.torch)).torch
+
+
+def admits(target: Target, package: str) -> bool:
+    """Whether the library may be installed beside the target's torch."""
+    return _requirement(package).contains(version_of(target), prereleases=True)
+
+
+_libraries = False
+
+#: libraries whose import failed with the target's version, and that were imported with the installed one
+outdated: set[str] = set()
+
+
+@contextlib.contextmanager
+def libraries_see_the_target() -> Iterator[None]:
+    """For the length of the block installed libraries see the target's torch, as the program always does.
+
+    ``opcheck run`` has one target and enters this.  A capture does not: libraries choose by release when they are
+    imported, and one import would no longer serve more than one release (17 imports of transformers for BertModel).
+    """
+    global _libraries  # noqa: PLW0603 - one Mac at a time
+    before, _libraries = _libraries, True
+    try:
+        yield
+    finally:
+        _libraries = before
+
+
+def sees_the_target(who: Caller) -> bool:
+    """Whether that code sees the Python of the target's torch."""
+    if who.kind != "library":
+        return who.kind == "program"
+    return (
+        _libraries
+        and who.package not in outdated
+        and python_visible_target.ask(admits, who.package)
+    )
+
+
+def note_installed(who: Caller, what: str) -> None:
+    """Note that a library saw the installed torch where the target's differs."""
+    if not _libraries:
+        return  # the report says it of all libraries at once
+    package = who.package
+    why = (
+        "cannot be imported with the target's version"
+        if package in outdated
+        else f"requires torch{_requirement(package)}"
+    )
+    python_visible_target.note(
+        package,
+        f"{_described(package)} {why}: it ran as with torch {INSTALLED}, first at {who.place} ({what})",
+    )
+
+
+@functools.cache
+def _requirement(package: str) -> SpecifierSet:
+    """What the distribution of a top-level package asks of torch, extras included."""
+    distribution = _distribution(package) if package else None
+    found = SpecifierSet()
+    for line in distribution.requires or () if distribution else ():
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        if requirement.name == "torch":
+            found &= requirement.specifier
+    return found
+
+
+def _described(package: str) -> str:
+    distribution = _distribution(package)
+    return f"{package} {distribution.version}" if distribution else package
+
+
+@functools.cache
+def _distribution(package: str) -> importlib.metadata.Distribution | None:
+    try:
+        return importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        names = importlib.metadata.packages_distributions().get(package, ())
+        return importlib.metadata.distribution(names[0]) if names else None

@@ -1,0 +1,275 @@
+"""What the target's dispatcher does with each overload, decided once an overload."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch._C import DispatchKey
+
+from opcheck.data.extensions import LIBRARIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Mapping
+
+    from torch._ops import OpOverload
+
+#: registrations with which the dispatcher stops at the MPS key (op_lists/README.md).
+KERNEL_VALUES = frozenset({"kernel", "cpu_fallback", "error_stub"})
+
+_COMPOSITE_VALUES = frozenset({"composite_explicit", "composite_implicit"})
+
+#: In the dispatcher's order (c10/core/DispatchKeySet.cpp and OperatorEntry.cpp, computeDispatchTableEntry).
+_COMPOSITES = (
+    DispatchKey.CompositeExplicitAutogradNonFunctional,
+    DispatchKey.CompositeExplicitAutograd,
+)
+
+#: what an operator of another namespace is registered for: what a Mac could do with it.
+_TELLING_KEYS = (
+    "MPS",
+    "CPU",
+    "CUDA",
+    "CompositeImplicitAutograd",
+    "CompositeExplicitAutograd",
+    "Meta",
+    "Autograd",
+)
+
+#: namespaces that the op lists describe: their composites are judged as calls.
+_DESCRIBED = frozenset({"aten", *LIBRARIES})
+
+_NUMBERS = frozenset({int, float, bool, complex})
+
+
+class Kind(enum.Enum):
+    """The ways a call can go."""
+
+    LEAF = "leaf"
+    #: CompositeImplicit without a kernel on the target: its C++ body runs on the simulated tensors.
+    DECOMPOSE = "decompose"
+    #: a Python function stands for a branch that C++ takes only on a Mac.
+    TWIN = "twin"
+
+
+class Return(NamedTuple):
+    """How one result relates to the arguments: ``new``, ``view`` of or the very ``argument``."""
+
+    relation: str
+    argument: int = -1
+
+
+class Route(NamedTuple):
+    """One overload's way through the simulated dispatcher."""
+
+    #: in ``simulator/higher.py``, a higher-order operator
+    func: Any
+    name: str
+    #: the installed torch has a CompositeImplicitAutograd kernel for it
+    implicit: bool
+    kind: Kind
+    body: Callable[..., Any] | None
+    returns: tuple[Return, ...]
+    #: the single result is a list of tensors
+    returns_list: bool
+    #: positions in the schema of arguments that are written
+    writes: tuple[int, ...]
+    #: the metadata of a written argument can change (``t_``, ``resize_``, ``out=``)
+    reshapes: bool
+    #: the result is not known without the values (``item``, ``equal``), or its shape may not be (``nonzero``)
+    reads_data: bool
+    reads_shape: bool
+    factory: bool
+    has_device: bool
+    #: the composite kernel below autograd, for overloads that the target has no kernel for
+    composite: DispatchKey | None
+    #: a composite on the target and none in the installed torch: its body is not here
+    bodiless: bool
+    arguments: tuple[str, ...]
+    #: positions that take a tensor and no number: a number there was a wrapped one to C++
+    takes_tensor: tuple[int, ...]
+    #: dispatch keys with a kernel, for namespaces that the lists do not describe
+    registrations: tuple[str, ...]
+
+    @property
+    def has_body(self) -> bool:
+        """Whether what it calls decides on the target: a composite that is recorded as a call."""
+        return self.composite is not None or self.bodiless
+
+
+def is_implicit(name: str) -> bool:
+    """Whether the installed torch has a CompositeImplicitAutograd kernel for an overload, in C++.
+
+    ``OpOverload.has_kernel_for_dispatch_key`` counts Python decompositions, too (upsample_nearest3d), which
+    ``_op_dk`` does not reach: it ends the process.
+    """
+    return torch._C._dispatch_has_kernel(name) and torch._C._dispatch_has_kernel_for_dispatch_key(
+        name, "CompositeImplicitAutograd"
+    )
+
+
+def registered_way(
+    name: str,
+    *,
+    implicit: bool,
+    registrations: Mapping[str, str],
+    twins: Container[str],
+    python_kernels: Container[str],
+) -> str:
+    """Which way the target's registrations and twins send an overload: all that they decide of its route.
+
+    Args:
+        name: the overload.
+        implicit: whether the installed torch has a CompositeImplicitAutograd kernel for it.
+        registrations: the target's value of every overload.
+        twins: the overloads that have one on the target.
+        python_kernels: those whose kernel a Mac registers from Python.
+    """
+    if name in twins:
+        return "twin"
+    value = registrations.get(name)
+    end = end_of(value, registrations)
+    if end == "python_kernel" and name in python_kernels:
+        return "python"
+    if implicit and value not in KERNEL_VALUES:
+        return "decompose"
+    return "composite" if end in _COMPOSITE_VALUES else "leaf"
+
+
+def make_route(
+    func: OpOverload,
+    registrations: Mapping[str, str],
+    twins: Mapping[str, Callable[..., Any]],
+    python_kernels: Mapping[str, Callable[..., Any]],
+) -> Route:
+    """Decide for ``func``, given the target's value of every overload (op_lists/README.md)."""
+    name: str = func.name()
+    implicit = is_implicit(name)
+    way = registered_way(
+        name,
+        implicit=implicit,
+        registrations=registrations,
+        twins=twins,
+        python_kernels=python_kernels,
+    )
+    kind = Kind.TWIN
+    bodies = {"twin": twins, "python": python_kernels}
+    body: Callable[..., Any] | None = bodies[way][name] if way in bodies else None
+    if body is None and func.namespace == "prims":
+        # What a kernel written in Python with torch._refs runs: the prim's aten form (torch/_prims/__init__.py).
+        body = getattr(func, "impl_aten", None)
+    if body is None and not implicit and func.namespace not in _DESCRIBED:
+        body = _own_body(func)
+    if body is None:
+        kind = Kind.DECOMPOSE if way == "decompose" else Kind.LEAF
+    schema = func._schema
+    composite = None
+    # torch 2.9 knows aten::dim, which jagged tensors call, only in Python.
+    known = torch._C._dispatch_has_kernel(name)
+    if known and kind is Kind.LEAF and (func.namespace in LIBRARIES or way == "composite"):
+        composite = next(
+            (
+                key
+                for key in _COMPOSITES
+                if torch._C._dispatch_has_kernel_for_dispatch_key(name, key.name)
+            ),
+            None,
+        )
+    writes = tuple(
+        index
+        for index, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+    returns = tuple(_relation(name, result, schema.arguments) for result in schema.returns)
+    return Route(
+        func=func,
+        name=name,
+        implicit=implicit,
+        kind=kind,
+        body=body,
+        returns=returns,
+        returns_list=len(schema.returns) == 1 and str(schema.returns[0].type).startswith("List"),
+        writes=writes,
+        reshapes=bool(writes)
+        and (
+            torch.Tag.inplace_view in func.tags
+            or any(schema.arguments[index].kwarg_only for index in writes)
+            or name.startswith(("aten::resize", "aten::set_", "aten::_resize"))
+        ),
+        reads_data=torch.Tag.data_dependent_output in func.tags,
+        reads_shape=torch.Tag.dynamic_output_shape in func.tags,
+        factory=not any("Tensor" in str(argument.type) for argument in schema.arguments),
+        has_device=any(argument.name == "device" for argument in schema.arguments),
+        composite=composite,
+        bodiless=kind is Kind.LEAF and way == "composite" and composite is None,
+        arguments=tuple(argument.name for argument in schema.arguments),
+        takes_tensor=()
+        if torch._C._should_allow_numbers_as_tensors(func._schema.name.partition("::")[2])
+        else tuple(
+            index
+            for index, argument in enumerate(schema.arguments)
+            if str(argument.type) in ("Tensor", "Optional[Tensor]")
+        ),
+        registrations=() if func.namespace == "aten" else _registrations(name),
+    )
+
+
+def _own_body(func: OpOverload) -> Callable[..., Any] | None:
+    """What a Mac runs for an operator of the program's own that has one body for all devices.
+
+    torch.library.custom_op registers its function so, unless told the device (torch/_library/custom_ops.py).
+    """
+    everywhere = DispatchKey.CompositeExplicitAutograd
+    if func.has_kernel_for_dispatch_key(DispatchKey.MPS):
+        return None
+    if not func.has_kernel_for_dispatch_key(everywhere):
+        return None
+    return functools.partial(func._op_dk, everywhere)
+
+
+def end_of(value: str | None, registrations: Mapping[str, str]) -> str | None:
+    """The value at the end of a chain of ``out:`` and ``wrapper:``."""
+    while value is not None and value.startswith(("out:", "wrapper:")):
+        value = registrations.get(value.partition(":")[2])
+    return value
+
+
+def _registrations(name: str) -> tuple[str, ...]:
+    return tuple(
+        key for key in _TELLING_KEYS if torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+    )
+
+
+#: share the memory of their first argument although their schemas do not say so (TensorShape.cpp: to autograd
+#: they are no views).
+_UNSAFE_VIEWS = frozenset(
+    {
+        "aten::_unsafe_view",
+        "aten::unsafe_split.Tensor",
+        "aten::unsafe_split_with_sizes",
+    }
+)
+
+
+def _relation(name: str, result: Any, arguments: Any) -> Return:
+    info = result.alias_info
+    if info is None:
+        return Return("view", 0) if name in _UNSAFE_VIEWS else Return("new")
+    for index, argument in enumerate(arguments):
+        alias = argument.alias_info
+        # A list of views (split, unbind) has no set of its own: its base is the argument marked "-> *".
+        if alias is not None and (alias.before_set & info.before_set or "*" in alias.after_set):
+            return Return("argument" if info.is_write else "view", index)
+    return Return("new")
+
+
+def unwrapped(route: Route, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with numbers as tensors where a call from Python would refuse a number."""
+    if not route.takes_tensor or not any(type(value) in _NUMBERS for value in args):
+        return args
+    return tuple(
+        torch.tensor(value) if type(value) in _NUMBERS and index in route.takes_tensor else value
+        for index, value in enumerate(args)
+    )

@@ -1,0 +1,98 @@
+"""Whether another target would have run the very calls of a run: decided without running anything.
+
+Of an overload that is called the target decides the way (``registered_way``).  What the dispatcher decides below
+Python it decides for the composites that some releases have a kernel or a twin for and others not: these tell that they
+are called, too.  A run that met none of those that differ between two targets ran as on the other.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opcheck.common.versions import Version
+from opcheck.data.registrations import load
+from opcheck.simulator import python_visible_target
+from opcheck.simulator.branches import composite
+from opcheck.simulator.device_branches import PYTHON_KERNELS, TWINS
+from opcheck.simulator.routes import KERNEL_VALUES, is_implicit, registered_way
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from opcheck.common.versions import Target
+    from opcheck.simulator.dispatcher import Simulator
+
+
+def serves(simulator: Simulator, target: Target, other: Target) -> bool:
+    """Whether the run that ``simulator`` saw on ``target`` is that of ``other``.
+
+    Beside this the trace names its target, and what of it the installed torch lacks (``absent``).
+
+    Raises:
+        OpListError: the lists hold no such torch release.
+    """
+    if not simulator.questions.answered_alike(other) or not python_visible_target.fits(other):
+        return False
+    met = {route.name: route.implicit for route in simulator.met}
+    met.update(dict.fromkeys(simulator.passed, True))
+    return _ways(met, target) == _ways(met, other)
+
+
+def passing(
+    registrations: Mapping[str, str], twins: Mapping[str, Callable[..., Any]], passed: set[str]
+) -> dict[str, Callable[..., Any]]:
+    """The target's twins, and the composites that another release has a kernel or a twin for: each tells of itself.
+
+    Args:
+        registrations: the target's value of every overload.
+        twins: those of the target.
+        passed: takes the names of what is called.
+    """
+    found = {name: _telling(name, twin, passed) for name, twin in twins.items()}
+    for name in _contested():
+        if name not in twins and registrations.get(name) not in KERNEL_VALUES:
+            packet, _, overload = name.removeprefix("aten::").partition(".")
+            op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+            found[name] = _telling(name, functools.partial(composite, op), passed)
+    return found
+
+
+def _telling(name: str, function: Callable[..., Any], passed: set[str]) -> Callable[..., Any]:
+    def told_of(*args: Any, **kwargs: Any) -> Any:
+        passed.add(name)
+        return function(*args, **kwargs)
+
+    return told_of
+
+
+@functools.cache
+def _contested() -> tuple[str, ...]:
+    """Composites of the installed torch that have a kernel, or a twin, in some releases only."""
+    lists = load()
+    columns = [lists.operators(release.line) for release in lists.releases]
+    names = {name for column in columns for name, value in column.items() if value in KERNEL_VALUES}
+    names = {name for name in names if not all(c.get(name) in KERNEL_VALUES for c in columns)}
+    names |= {
+        twin.op
+        for twin in TWINS
+        if not all(Version.parse(release.line) in twin.torch for release in lists.releases)
+    }
+    return tuple(sorted(name for name in names if is_implicit(name)))
+
+
+def _ways(met: Mapping[str, bool], target: Target) -> list[str]:
+    registrations = load().operators(str(target.torch))
+    twins = {twin.op for twin in TWINS if target.torch in twin.torch}
+    return [
+        registered_way(
+            name,
+            implicit=implicit,
+            registrations=registrations,
+            twins=twins,
+            python_kernels=PYTHON_KERNELS,
+        )
+        for name, implicit in met.items()
+    ]

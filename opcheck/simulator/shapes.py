@@ -1,0 +1,230 @@
+"""The metadata of results: from torch's meta kernels, from rules of our own where torch has none."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.simulator.routes import unwrapped
+from opcheck.simulator.rules import RULES
+from opcheck.simulator.tensor import MPSTensor, is_on_mps
+from opcheck.simulator.tensor_meta import META, Spec, spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opcheck.simulator.routes import Route
+
+#: a shape is read off a run on zeros where torch has no meta kernel and the tensors are no larger than this.
+_ZEROS_ELEMENTS = 4_194_304
+
+#: the values of these are arbitrary: zeros, so that two runs are the same and what is filled part by part is known.
+ARBITRARY = frozenset(
+    {
+        "aten::empty.memory_format",
+        "aten::empty_strided",
+        "aten::empty_like",
+        "aten::new_empty",
+        "aten::new_empty_strided",
+    }
+)
+
+#: the shape depends on values, which ``known`` arguments have.  repeat_interleave.self_Tensor is a composite today; torch
+#: 1.13 registers the CPU fallback for it.
+ONLY_REAL = frozenset(
+    {
+        "aten::_ctc_loss",
+        "aten::_ctc_loss.Tensor",
+        "aten::_pack_padded_sequence",
+        "aten::repeat_interleave.self_Tensor",
+    }
+)
+
+
+#: arguments, by their position, whose values stay as they are although others are not known: without values the
+#: gradients are taken to be finite, so that torch.amp.GradScaler takes the step (torch/amp/grad_scaler.py).
+UNWRITTEN = frozenset({("aten::_amp_foreach_non_finite_check_and_unscale_", 1)})
+
+
+class DataDependentError(RuntimeError):
+    """The program asks for values that a run on shapes does not have."""
+
+
+class NotSimulatedError(RuntimeError):
+    """No shape rule for this operator is known, and none could be derived."""
+
+
+class Result(NamedTuple):
+    """Metadata of the results and of the arguments that the call changed."""
+
+    #: a Spec, a list of Specs or a plain value for each return of the schema
+    specs: tuple[Any, ...]
+    #: for each written argument, the Spec that each of its tensors has afterwards (None: unchanged)
+    written: tuple[tuple[Spec | None, ...], ...]
+    #: elements of the largest result
+    elements: int
+
+
+def result_of(route: Route, args: Any, kwargs: Any) -> Result:
+    """The metadata that this call's results have.
+
+    Raises:
+        NotSimulatedError: torch has no meta kernel, there is no rule here, and no CPU kernel to try.
+        DataDependentError: the shape depends on values.
+    """
+    rule = RULES.get(route.name)
+    if rule is not None:
+        specs = rule(*args, **kwargs)
+        return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
+    convert = _fresh if route.reshapes else _shared
+    try:
+        return _run(route, convert, args, kwargs)
+    except NotImplementedError:
+        if route.reads_shape:
+            raise _depends_on_values(route) from None
+        return _run_without_meta(route, args, kwargs)
+    except RuntimeError as error:
+        # What torch.library.custom_op registers for Meta until it is told a rule (torch/_library/custom_ops.py).
+        if "There was no fake impl registered" not in str(error):
+            raise
+        return _run_without_meta(route, args, kwargs)
+
+
+def _run(
+    route: Route, convert: Callable[[MPSTensor], torch.Tensor], args: Any, kwargs: Any
+) -> Result:
+    meta_args = unwrapped(route, _convert(args, convert))
+    meta_kwargs = _convert(kwargs, convert)
+    if route.has_device and (route.factory or "device" in kwargs):
+        meta_kwargs["device"] = META
+    outputs = route.func(*meta_args, **meta_kwargs)
+    if not route.returns:
+        outputs = ()
+    elif len(route.returns) == 1:
+        outputs = (outputs,)
+    specs = tuple(_spec(output) for output in outputs)
+    written: tuple[tuple[Spec | None, ...], ...] = _unchanged(route, args, kwargs)
+    if route.reshapes:
+        written = tuple(
+            tuple(spec_of(t) for t in _flat(_at(route, index, meta_args, meta_kwargs)))
+            for index in route.writes
+        )
+    return Result(specs, written, _largest(specs))
+
+
+def _run_without_meta(route: Route, args: Any, kwargs: Any) -> Result:
+    if route.writes and all(relation.relation == "argument" for relation in route.returns):
+        # In place, and not one that reshapes: the results are the arguments.
+        specs = tuple(
+            _spec_of_argument(_at(route, r.argument, args, kwargs)) for r in route.returns
+        )
+        return Result(specs, _unchanged(route, args, kwargs), 0)
+    sizes = sum(t.numel() for t in _flat((args, list(kwargs.values()))))
+    if sizes <= _ZEROS_ELEMENTS:
+        try:
+            return _run_on_zeros(route, args, kwargs)
+        except NotImplementedError:
+            pass
+    whose = f"torch {torch.__version__}" if route.name.startswith("aten::") else "its library"
+    message = f"{route.name} has no shape rule: {whose} has no meta kernel for it"
+    raise NotSimulatedError(message)
+
+
+def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> Result:
+    def zeros(tensor: MPSTensor) -> torch.Tensor:
+        return torch.zeros(tensor._mps.spec.shape, dtype=tensor._mps.spec.dtype)
+
+    real_kwargs = _convert(kwargs, zeros, to_meta=False)
+    if "device" in real_kwargs:
+        real_kwargs["device"] = torch.device("cpu")
+    outputs = route.func(*unwrapped(route, _convert(args, zeros, to_meta=False)), **real_kwargs)
+    outputs = outputs if len(route.returns) > 1 else (outputs,)
+    specs = tuple(_spec(output) for output in outputs) if route.returns else ()
+    return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
+
+
+def _depends_on_values(route: Route) -> DataDependentError:
+    return DataDependentError(
+        f"{route.name} makes a tensor whose shape depends on values, and these are not known "
+        "in a run on shapes"
+    )
+
+
+# -- conversion ---------------------------------------------------------------------------------------------
+
+
+def _shared(tensor: MPSTensor) -> torch.Tensor:
+    return tensor._mps.spec.meta()
+
+
+def _fresh(tensor: MPSTensor) -> torch.Tensor:
+    return tensor._mps.spec.fresh_meta()
+
+
+def _convert(
+    value: Any, convert: Callable[[MPSTensor], torch.Tensor], *, to_meta: bool = True
+) -> Any:
+    kind = type(value)
+    if is_on_mps(value):
+        return convert(value)
+    if kind is list or kind is tuple:
+        return kind(_convert(item, convert, to_meta=to_meta) for item in value)
+    if kind is dict:
+        return {name: _convert(item, convert, to_meta=to_meta) for name, item in value.items()}
+    if to_meta and kind is torch.Tensor and value.dim() > 0 and value.device is not META:
+        return value.to(META)
+    return value
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if type(value) in (list, tuple):
+        return [tensor for item in value for tensor in _flat(item)]
+    return []
+
+
+def _at(route: Route, index: int, args: Any, kwargs: Any) -> Any:
+    return args[index] if index < len(args) else kwargs.get(route.arguments[index])
+
+
+def _unchanged(route: Route, args: Any, kwargs: Any) -> tuple[tuple[Spec | None, ...], ...]:
+    return tuple((None,) * len(_flat(_at(route, index, args, kwargs))) for index in route.writes)
+
+
+def _spec(output: Any) -> Any:
+    if isinstance(output, torch.Tensor):
+        check_layout(output)
+        return spec_of(output)
+    if type(output) in (list, tuple):
+        return [_spec(item) for item in output]
+    return output
+
+
+def check_layout(tensor: torch.Tensor) -> None:
+    """Raise NotSimulatedError for a layout, or a sort of dtype, that the simulated tensor cannot have."""
+    if tensor.is_nested:
+        message = (
+            "nested tensors of strided layout on MPS are not simulated: MPS has no kernels for them"
+        )
+        raise NotSimulatedError(message)
+    if tensor.is_quantized:
+        message = f"quantized tensors ({tensor.dtype}) are not simulated: MPS has none"
+        raise NotSimulatedError(message)
+    if tensor.layout not in (torch.strided, torch.sparse_coo):
+        message = f"tensors of layout {tensor.layout} on MPS are not simulated"
+        raise NotSimulatedError(message)
+
+
+def _spec_of_argument(argument: Any) -> Any:
+    return argument._mps.spec if is_on_mps(argument) else argument
+
+
+def _largest(specs: Any) -> int:
+    if isinstance(specs, Spec):
+        return math.prod(specs.shape)
+    if type(specs) in (list, tuple):
+        return max((_largest(spec) for spec in specs), default=0)
+    return 0

@@ -1,0 +1,218 @@
+"""The tensor that dispatches as one on MPS, on any machine.
+
+It is an ordinary ``torch.Tensor`` (or Parameter, or a subclass of the program's): its C++ device stays ``cpu``, and
+it carries the MPS dispatch keys besides, so that the dispatcher picks the MPS column while autograd's device guard
+stays the CPU's.  Its attribute ``_mps`` is what the simulation knows of it.  The class is torch's own because
+libraries ask for it (``type(x) is torch.Tensor``) and because Module.to, ``.data =`` and Parameter treat a class of
+another name differently from what a Mac has (torch/nn/parameter.py, torch/nn/modules/module.py ``_apply``).
+
+There are three payloads: none (shapes only, for audits), a small real CPU tensor (for control flow on data), a real
+CPU tensor of any size (for emulation).
+
+Tried on torch 2.13.0; the keys and ``_extra_dispatch_keys`` are the same in 2.9.1 and 2.15.0.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import torch
+from torch._C import DispatchKey, DispatchKeySet
+
+from opcheck.simulator.tensor_meta import Spec, spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MPS_KEYS = (
+    DispatchKeySet(DispatchKey.MPS)
+    | DispatchKeySet(DispatchKey.AutogradMPS)
+    | DispatchKeySet(DispatchKey.AutocastMPS)  # type: ignore[attr-defined]  # the stub lacks it
+)
+SPARSE_KEYS = MPS_KEYS | DispatchKeySet(DispatchKey.SparseMPS)
+MPS_DEVICE = torch.device("mps", 0)
+_CPU = torch.device("cpu")
+_make_wrapper = torch.Tensor._make_wrapper_subclass
+_make_subclass = torch.Tensor._make_subclass
+#: C++ that takes the tensor for a CPU tensor with data (ldexp's kernel in 2.13 to 2.15) raises then, and does not
+#: end the process.
+_refuse_data_access = torch._C._set_throw_on_mutable_data_ptr
+_set_data = torch._C.TensorBase.data.__set__  # type: ignore[attr-defined]  # a descriptor
+#: ``detach`` shares its version counter (VariableTypeManual.cpp, ADInplaceOrView); a new tensor has its own.
+_OWN_VERSION = DispatchKeySet(DispatchKey.ADInplaceOrView)
+_excluding = torch._C._ExcludeDispatchKeyGuard
+_numbers = itertools.count(1)
+
+# What every other tensor has: an attribute is read faster than it is missed.
+torch.Tensor._mps = None  # type: ignore[attr-defined]
+
+
+class Storage:
+    """The memory that aliases share: whether its values are known, and who is told when it is given back.
+
+    It lives as long as a tensor that shares it: where autograd alone holds one, C++ keeps the Python object too
+    (torch/csrc/autograd/python_variable.cpp).
+    """
+
+    __slots__ = ("_handle", "known", "number", "watcher")
+
+    def __init__(self, *, known: bool) -> None:
+        self._handle: torch.UntypedStorage | None = None
+        self.number = next(_numbers)
+        self.known = known
+        #: called with the number once nothing shares the memory any more
+        self.watcher: Callable[[int], None] | None = None
+
+    def handle(self, spec: Spec) -> torch.UntypedStorage:
+        """What Python compares to know whether two tensors without values share memory: no memory itself."""
+        if self._handle is None:
+            self._handle = spec.fresh_meta().untyped_storage()
+        return self._handle
+
+    def __del__(self) -> None:
+        """Tell the watcher."""
+        if self.watcher is not None:
+            self.watcher(self.number)
+
+
+class Placement:
+    """What the simulation knows of one tensor on ``mps:0``."""
+
+    __slots__ = ("memory", "number", "payload", "spec")
+
+    def __init__(self, spec: Spec, payload: torch.Tensor | None, memory: Storage | None) -> None:
+        self.spec = spec
+        #: the values, where they are known
+        self.payload = payload
+        self.memory = memory if memory is not None else Storage(known=payload is not None)
+        self.number = next(_numbers)
+
+    def alias(self) -> Placement:
+        """The same memory, for another tensor."""
+        return Placement(self.spec, detached(self.payload), self.memory)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Placement:
+        """For Tensor.__deepcopy__, which gives its clone a copy of the ``__dict__``."""
+        payload = None if self.payload is None else detached(self.payload.clone())
+        copied = Placement(self.spec if payload is None else spec_of(payload), payload, None)
+        copied.memory.known = self.memory.known
+        return copied
+
+
+class MPSTensor(torch.Tensor):
+    """The type of a tensor on the simulated ``mps:0``, for annotations: no object is of this class."""
+
+    _mps: Placement
+
+
+class _Wrapper(torch.Tensor):
+    """What a template is made from: torch makes no wrapper of a class without this method."""
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]  # the stub has no func
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Never reached: no such tensor leaves ``_template``."""
+        raise NotImplementedError
+
+
+def is_on_mps(value: Any) -> TypeGuard[MPSTensor]:
+    """Whether it is a tensor on the simulated device."""
+    return isinstance(value, torch.Tensor) and value._mps is not None  # type: ignore[attr-defined]
+
+
+def placement(tensor: torch.Tensor) -> Placement | None:
+    """What the simulation knows of a tensor; None for one that is not on its device."""
+    known: Placement | None = tensor._mps  # type: ignore[attr-defined]
+    return known
+
+
+def place(tensor: torch.Tensor, known: Placement | None) -> None:
+    """Note what is known of a tensor whose keys C++ has set already."""
+    if known is not None:
+        tensor._mps = known  # type: ignore[attr-defined]
+    else:
+        vars(tensor).pop("_mps", None)
+
+
+def detached(tensor: Any) -> Any:
+    """Another plain CPU tensor with the same memory, unseen by modes; None where there is none."""
+    return None if tensor is None else _make_subclass(torch.Tensor, tensor)
+
+
+def _template(spec: Spec) -> torch.Tensor:
+    """A tensor of this metadata with the MPS keys and no data, of which all others of it are copies."""
+    if spec.template is None:
+        sparse = spec.layout is not torch.strided
+        with (
+            torch.inference_mode(mode=False),
+            torch._C.DisableTorchFunction(),
+            torch._C._DisableTorchDispatch(),
+        ):
+            wrapper = _make_wrapper(
+                _Wrapper,
+                spec.shape,
+                strides=None if sparse else spec.stride,
+                storage_offset=None if sparse else spec.offset,
+                dtype=spec.dtype,
+                device=_CPU,
+                # C++ takes a tensor for a sparse one by its keys (c10/core/TensorImpl.h, is_sparse).
+                _extra_dispatch_keys=SPARSE_KEYS if sparse else MPS_KEYS,
+            )
+            _refuse_data_access(wrapper)
+            template = torch.empty(0, device=_CPU)
+            # Takes all but the Python key, which C++ keeps for each object (TensorImpl::copy_tensor_metadata):
+            # a tensor without it is a plain one wherever no mode is on.
+            _set_data(template, wrapper)
+        spec.template = template
+    return spec.template
+
+
+def wrap(
+    spec: Spec,
+    payload: torch.Tensor | None = None,
+    memory: Storage | None = None,
+    *,
+    requires_grad: bool = False,
+) -> MPSTensor:
+    """A tensor of this metadata; ``payload`` holds its values where they are known.
+
+    ``memory`` is given for views, which share that of their base.  What is made in inference mode is a normal tensor,
+    as a view of one is there (VariableTypeUtils.h, as_view).
+    """
+    template = spec.template if spec.template is not None else _template(spec)
+    with _excluding(_OWN_VERSION):
+        tensor: Any = _make_subclass(torch.Tensor, template, requires_grad)
+    tensor._mps = Placement(spec, payload, memory)
+    typed: MPSTensor = tensor
+    return typed
+
+
+def exchange(tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """``tensor.data = other`` as C++ does it, whatever device either is on: the object stays, with its history."""
+    known = placement(other)
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        _set_data(tensor, other)
+    place(tensor, None if known is None else known.alias())
+
+
+def to_mps(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
+    """A CPU or meta tensor as it is after a move: the values stay known up to ``keep`` elements."""
+    known = tensor.device.type != "meta" and tensor.numel() <= keep
+    return wrap(spec_of(tensor), detached(tensor) if known else None)
+
+
+def parameter_to_mps(parameter: torch.Tensor, *, keep: int) -> MPSTensor:
+    """A parameter after Module.to: the very object, of any class, with other data (Module._apply)."""
+    values = to_mps(parameter.data, keep=keep)
+    moved: Any = parameter
+    if parameter.device.type == "meta":
+        # Built without memory (capture/build.py); C++ makes none of another device of it.
+        moved = _make_subclass(type(parameter), values, parameter.requires_grad)
+        vars(moved).update(vars(parameter))
+        place(moved, values._mps)
+    else:
+        exchange(parameter, values)
+    typed: MPSTensor = moved
+    return typed

@@ -1,0 +1,101 @@
+"""Findings that were there before: a file of fingerprints, and a report without them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from opcheck.common import documents
+from opcheck.common.catalogue import SEVERITIES
+from opcheck.common.documents import DocumentError, brief
+from opcheck.common.errors import UsageError
+from opcheck.model.fingerprint import VERSION, fingerprints
+from opcheck.model.records import Record
+from opcheck.source.records import ScanReport
+
+SCHEMA = "opcheck-scan-baseline/1"
+
+_AGAIN = "write it again: opcheck scan --baseline FILE --update-baseline"
+
+
+class _Known(Record, frozen=True, kw_only=True):
+    """One finding, told as a person reviews it; only its fingerprint is read back."""
+
+    fingerprint: str
+    rule: str
+    file: str
+    text: str
+
+
+class _Baseline(Record, frozen=True, kw_only=True):
+    schema: str
+    #: of what fingerprints are made (fingerprint.py)
+    fingerprints: str
+    findings: tuple[_Known, ...]
+
+
+def text(report: ScanReport) -> str:
+    """The findings of a report as a baseline: JSON, sorted by file, without line numbers."""
+    known = [
+        _Known(
+            fingerprint=own[0],
+            rule=finding.rule,
+            file=place.location.file if place.location else "",
+            text=place.location.text if place.location else "",
+        )
+        for finding, own in zip(report.findings, fingerprints(report.findings), strict=True)
+        for place in finding.locations[:1]
+    ]
+    baseline = _Baseline(
+        schema=SCHEMA,
+        fingerprints=VERSION,
+        findings=tuple(sorted(known, key=lambda one: (one.file, one.rule, one.fingerprint))),
+    )
+    return msgspec.json.format(msgspec.json.encode(baseline)).decode() + "\n"
+
+
+def read(path: Path) -> frozenset[str]:
+    """The fingerprints of a baseline.
+
+    Raises:
+        UsageError: it cannot be read, is damaged, or of another version.
+    """
+    try:
+        content = documents.read(path)
+    except DocumentError as error:
+        raise UsageError(
+            f"cannot read the baseline: {error}",
+            context=str(path),
+            hint="make it with --update-baseline",
+        ) from error
+    try:
+        baseline = documents.from_json(content, _Baseline)
+    except DocumentError as error:
+        raise UsageError(f"a damaged baseline: {error}", context=str(path), hint=_AGAIN) from error
+    if (baseline.schema, baseline.fingerprints) != (SCHEMA, VERSION):
+        raise UsageError(
+            f"a baseline of another version: {brief(baseline.schema)}, fingerprints {brief(baseline.fingerprints)}",
+            context=f"{path}; this opcheck reads {SCHEMA}, fingerprints {VERSION}",
+            hint=_AGAIN,
+        )
+    return frozenset(finding.fingerprint for finding in baseline.findings)
+
+
+def without(report: ScanReport, known: frozenset[str]) -> ScanReport:
+    """The report with what is new alone."""
+    new = tuple(
+        finding
+        for finding, own in zip(report.findings, fingerprints(report.findings), strict=True)
+        if own[0] not in known
+    )
+    by_severity = Counter(finding.severity for finding in new)
+    by_rule = Counter(finding.rule for finding in new)
+    return msgspec.structs.replace(
+        report,
+        findings=new,
+        known=len(report.findings) - len(new),
+        totals={name: by_severity[name] for name in SEVERITIES},
+        by_rule=dict(sorted(by_rule.items())),
+    )

@@ -1,0 +1,317 @@
+"""Paths -> a report: every file read once, its findings, what was ignored and what was not read."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import gc
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from opcheck import __version__
+from opcheck.common.catalogue import SEVERITIES
+from opcheck.common.errors import UsageError
+from opcheck.common.python_source import split_lines
+from opcheck.common.versions import Target
+from opcheck.model.ignores import Comment, Entry, Ignores, Silencers, of_lines, of_python
+from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
+from opcheck.source import requirements, source
+from opcheck.source.mac import Mac
+from opcheck.source.program import Program
+from opcheck.source.records import ScanReport
+from opcheck.source.rule import Hit, Scanned, ScanRule
+from opcheck.source.rules import BY_ID, RULES
+from opcheck.source.source import Found, Source, UnreadableError
+
+NOT_CHECKED = (
+    "Names that another file gives a value, and code that is made at run time, were not followed.",
+    "What the operators of the model do on MPS is the audit's to say: opcheck audit.",
+    "Nothing was run, and nothing was observed on a Mac.",
+)
+#: More places of use than these say no more.
+_MOST_USES = 10
+_EXCLUDED = "files that --exclude names"
+
+
+def scan(
+    paths: list[str],
+    target: Target,
+    *,
+    exclude: Sequence[str] = (),
+    select: Sequence[str] = (),
+    ignores: Sequence[Entry] = (),
+    today: date | None = None,
+) -> ScanReport:
+    """Read all that is below the paths.
+
+    Args:
+        paths: files and directories.
+        target: the Mac that the source is read for.
+        exclude: leave out files that such a pattern fits (``tests/*``), or that are below such a directory.
+        select: the codes of rules, or their beginnings (``OC21``); none: all.
+        ignores: entries of the configuration, of which those of these rules count.
+        today: the day by which entries expire; None: today.
+
+    Raises:
+        UsageError: a path does not exist, there is nothing to read, or no rule is so called.
+        OpListError: the data that the rules read is damaged.
+    """
+    chosen = _chosen(select)
+    entries = [entry for entry in ignores if entry.rule in chosen]
+    reader = _Reader(target, chosen, Ignores(entries, today=today or date.today()))  # noqa: DTZ011  (the user's day)
+    with _without_collector():
+        for found in source.find(paths, reader.skipped, reader.problems):
+            if _excluded(found, exclude):
+                reader.skipped[_EXCLUDED] += 1
+            else:
+                reader.read(found)
+    if not reader.counts and not reader.problems and not reader.skipped[_EXCLUDED]:
+        raise UsageError(
+            "there is no Python source below these paths",
+            context=f"opcheck scan {' '.join(paths)}",
+            hint="give files or directories that hold .py, .ipynb, requirements*.txt, pyproject.toml",
+        )
+    findings = tuple(reader.findings)
+    by_severity = Counter(finding.severity for finding in findings)
+    by_rule = Counter(finding.rule for finding in findings)
+    return ScanReport(
+        tool=f"opcheck {__version__}",
+        target={"torch": str(target.torch), "macos": str(target.macos)},
+        paths=tuple(paths),
+        read=dict(sorted(reader.counts.items())),
+        totals={name: by_severity[name] for name in SEVERITIES},
+        by_rule=dict(sorted(by_rule.items())),
+        findings=findings,
+        ignored=reader.ignored,
+        notes=(*reader.ignores.expired(), *reader.ignores.unused("OC2")),
+        problems=tuple(reader.problems),
+        skipped=dict(sorted(reader.skipped.items())),
+        not_checked=NOT_CHECKED,
+    )
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """No search for cycles: syntax trees have none, and the search takes half of the time of a large file."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _chosen(select: Sequence[str]) -> frozenset[str]:
+    """The codes of the rules that look."""
+    for text in select:
+        if not any(code.startswith(text.upper()) for code in BY_ID):
+            raise UsageError(
+                f"no rule of the scan is called so: {text!r}",
+                context="--select",
+                hint=f"known: {', '.join(BY_ID)}, or the beginning of some: OC21",
+            )
+    beginnings = tuple(text.upper() for text in select) or ("",)
+    return frozenset(code for code in BY_ID if code.startswith(beginnings))
+
+
+def _excluded(found: Found, patterns: Sequence[str]) -> bool:
+    """Whether a pattern fits the path, as given or below the directory that was asked about, or one of its folders."""
+    path, below = found.path, found.path.relative_to(found.root)
+    names = {parent.as_posix() for parent in (path, *path.parents, below, *below.parents)}
+    return any(fnmatchcase(name, pattern.rstrip("/")) for pattern in patterns for name in names)
+
+
+class _Reader:
+    """Reads one file after the other."""
+
+    def __init__(self, target: Target, chosen: frozenset[str], ignores: Ignores) -> None:
+        self.target = target
+        self.chosen = chosen
+        self.ignores = ignores
+        self.counts: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
+        self.findings: list[Finding] = []
+        self.problems: list[Problem] = []
+        self.ignored = 0
+
+    def read(self, found: Found) -> None:
+        shown = found.path.as_posix()
+        try:
+            content = source.read_bytes(found.path, shown)
+            if found.kind == "requirements":
+                self._requirements(content, found, shown)
+            elif found.kind == "notebook":
+                parsed = source.notebook(content, shown, self.problems)
+                self._program(parsed, found, shown)
+            else:
+                self._program(source.python(content, shown), found, shown)
+        except UnreadableError as error:
+            self.problems.append(error.problem)
+        except (RecursionError, MemoryError):  # an expression of thousands of terms
+            self.problems.append(source.problem("too_deep", "nested too deeply", shown))
+        except Exception as error:  # noqa: BLE001  (the other files are read, and the exit code says it)
+            reason = (
+                f"opcheck failed at this file, please report it: {type(error).__name__}: {error}"
+            )
+            self.problems.append(source.problem("failed", reason, shown))
+        else:
+            self.counts[found.kind] += 1
+
+    def _requirements(self, content: bytes, found: Found, shown: str) -> None:
+        try:
+            text = content.decode("utf-8-sig")
+            is_toml = found.path.suffix == ".toml"
+            check = requirements.check_pyproject if is_toml else _lines
+            hits = list(check(text))
+        except UnicodeDecodeError as error:
+            raise UnreadableError(source.problem("undecodable", str(error), shown)) from error
+        except ValueError as error:
+            raise UnreadableError(source.problem("syntax_error", str(error), shown)) from error
+        # The lines of a requirements.txt are those that pip sees (pip 25.3, req/req_file.py, preprocess).
+        lines = split_lines(text) if is_toml else text.splitlines()
+        comments = of_lines(lines, shown)
+        self._add([(requirements.RULE, hit) for hit in hits], comments, lines, [], None, shown)
+
+    def _program(self, parsed: Source, found: Found, shown: str) -> None:
+        self.counts["lines"] += len(parsed.lines)
+        program = Program(parsed.tree)
+        scanned = Scanned(
+            program=program,
+            mac=Mac(program, str(self.target.torch)),
+            target=self.target,
+            path=found.path,
+            root=found.root,
+        )
+        text = "\n".join(parsed.lines) + "\n"
+        comments = of_python(text, shown)
+        hits = list(_hits(scanned, _rules_for(text)))
+        self._add(hits, comments, parsed.lines, parsed.places, program, shown)
+
+    def _add(
+        self,
+        hits: list[tuple[ScanRule, Hit]],
+        comments: Sequence[Comment],
+        lines: list[str],
+        places: list[tuple[str, int]],
+        program: Program | None,
+        shown: str,
+    ) -> None:
+        def place(line: int, function: str = "") -> GroupLocation:
+            file, number = places[line - 1] if places else (shown, line)
+            location = SourceLocation(file=file, line=number, function=function, text=quoted(line))
+            return GroupLocation(location=location, module="", count=1)
+
+        @functools.cache
+        def quoted(line: int) -> str:
+            # Once a line: 100,000 findings may be in one line of a million characters.
+            return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else ""
+
+        pairs: list[tuple[int, Finding]] = []
+        silencers = Silencers(comments)
+        for (rule, hit), uses in _joined(hits):
+            if rule.id not in self.chosen:
+                continue
+            line = getattr(hit.node, "lineno", 1)
+            last = getattr(hit.node, "end_lineno", None) or line
+            if (
+                silencers.silence(rule.id, line, last)
+                or self.ignores.reason(rule.id, file=shown) is not None
+            ):
+                self.ignored += 1
+                continue
+            function = program.function(hit.node) if program else ""
+            others = sorted(set(_lines_of(uses, line)))[:_MOST_USES]
+            finding = Finding(
+                rule=rule.id,
+                severity=hit.severity or rule.severity,
+                message=hit.message,
+                hint=hit.hint,
+                prints=hit.prints,
+                locations=(place(line, function), *(place(other) for other in others)),
+                count=max(1, len(uses)),
+            )
+            pairs.append((line, finding))
+        for number, comment in enumerate(comments):
+            for finding in self._about(comment, silencers.unused(number)):
+                located = msgspec.structs.replace(finding, locations=(place(comment.line),))
+                pairs.append((comment.line, located))
+        self.findings += [finding for _, finding in sorted(pairs, key=lambda pair: pair[0])]
+
+    def _about(self, comment: Comment, without_use: Iterable[str]) -> Iterator[Finding]:
+        """The findings about a comment itself."""
+        # What is not looked for is not unused: rules that were not chosen, and those of the audit.
+        unused = [
+            code
+            for code in without_use
+            if not code.startswith("OC1") and (code in self.chosen or code not in BY_ID)
+        ]
+        if "OC221" in self.chosen and (unused or not comment.codes):
+            yield Finding(
+                rule="OC221",
+                severity=BY_ID["OC221"].severity,
+                message=f"ignores {', '.join(unused) or 'nothing'}, which is not found on this line",
+                hint="remove it, or correct the code",
+            )
+        if "OC220" in self.chosen and not comment.reason:
+            yield Finding(
+                rule="OC220",
+                severity=BY_ID["OC220"].severity,
+                message=f"ignores {', '.join(comment.codes) or 'nothing'} without a reason",
+                hint="write the reason behind the bracket",
+            )
+
+
+def _lines_of(uses: Iterable[object], line: int) -> Iterator[int]:
+    """The lines of the uses that are elsewhere than in the line itself."""
+    for use in uses:
+        first = getattr(use, "lineno", line)
+        if not first <= line <= getattr(use, "end_lineno", first):
+            yield first
+
+
+def _lines(text: str) -> Iterator[Hit]:
+    return requirements.check_lines(text.splitlines())
+
+
+def _rules_for(text: str) -> dict[type[ast.AST], tuple[ScanRule, ...]]:
+    """Return the rules that may fire in a source, by the kinds of node that they check."""
+    # Python reads letters beyond ASCII, such as bold ones, as the plain letters in a name (PEP 3131).
+    ascii_only = text.isascii()
+    rules = [
+        rule
+        for rule in RULES
+        if not (rule.words and ascii_only) or any(word in text for word in rule.words)
+    ]
+    kinds = {kind for rule in rules for kind in rule.nodes}
+    return {kind: tuple(rule for rule in rules if kind in rule.nodes) for kind in kinds}
+
+
+def _hits(
+    scanned: Scanned, rules: Mapping[type[ast.AST], tuple[ScanRule, ...]]
+) -> Iterator[tuple[ScanRule, Hit]]:
+    """Everything that the rules name where a Mac comes to it."""
+    for node in scanned.program.nodes:
+        for rule in rules.get(type(node), ()):
+            for hit in rule.check(node, scanned):
+                places = (hit.node,) if hit.use is None else (hit.use, hit.node)
+                if all(map(scanned.mac.reached, places)):
+                    yield rule, hit
+
+
+def _joined(
+    hits: Iterable[tuple[ScanRule, Hit]],
+) -> Iterator[tuple[tuple[ScanRule, Hit], list[object]]]:
+    """Hits on one place by one rule are one finding, with all the places that use it."""
+    together: dict[tuple[str, int, str], tuple[tuple[ScanRule, Hit], list[object]]] = {}
+    for rule, hit in hits:
+        key = (rule.id, id(hit.node), hit.message)
+        entry = together.setdefault(key, ((rule, hit), []))
+        if hit.use is not None:
+            entry[1].append(hit.use)
+    yield from together.values()

@@ -1,0 +1,392 @@
+"""What an expression comes to on a Mac, and whether a line is reached there.
+
+Guards are read as the Mac would take them: ``torch.cuda.is_available()`` is false there, ``device.type == "mps"`` true.
+What cannot be told is unknown, and keeps the lines behind it in sight.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from opcheck.data.packages import packages
+from opcheck.source import tables
+from opcheck.source.program import Binding, Place, Program
+from opcheck.source.words import (
+    UNKNOWN,
+    begins,
+    by_name,
+    caught,
+    device_compared,
+    is_cuda,
+    last,
+    leaves,
+    names,
+)
+
+Answer = TypeVar("Answer")
+Part = TypeVar("Part", bound=ast.AST)
+
+#: The fields of a statement, a handler or a case that hold statements, one after the other.
+_BLOCKS = ("body", "orelse", "handlers", "finalbody")
+
+
+class Value(NamedTuple):
+    """A constant that an expression may come to, and where it is written."""
+
+    constant: object
+    origin: ast.AST
+
+
+_COMPARE: dict[type[ast.cmpop], Callable[[object, object], object]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda one, other: operator.contains(other, one),  # type: ignore[arg-type]
+    ast.NotIn: lambda one, other: not operator.contains(other, one),  # type: ignore[arg-type]
+    ast.Lt: lambda one, other: one < other,  # type: ignore[operator]
+    ast.LtE: lambda one, other: one <= other,  # type: ignore[operator]
+    ast.Gt: lambda one, other: one > other,  # type: ignore[operator]
+    ast.GtE: lambda one, other: one >= other,  # type: ignore[operator]
+}
+#: More values than these are as good as unknown.
+_MOST = 8
+#: A handler around more lines than these is there for other errors.
+_SHORT_TRY = 12
+#: An expression that hangs on as many others in a row is not known; each takes about eight of Python's 1000 frames.
+_DEEPEST = 60
+
+
+class Mac:
+    """The answers for one file; each is found once.
+
+    Where an answer hangs on itself (``n = n + 1``), a provisional answer is used until the final one is found.
+    An answer that used a provisional one is not kept, unless it is the one that the cycle began with.
+    """
+
+    def __init__(self, program: Program, torch: str) -> None:
+        self.program = program
+        self._known: dict[str, object] = {"torch.__version__": f"{torch}.0", **tables.ON_A_MAC}
+        self._values: dict[ast.AST, tuple[Value, ...]] = {}
+        self._reached: dict[tuple[ast.AST, bool], bool] = {}
+        #: the questions whose answers are provisional, and how often such an answer was used
+        self._open: set[object] = set()
+        self._provisional = 0
+        #: the answers that used no provisional one, by question
+        self._settled: dict[tuple[object, ...], object] = {}
+        #: by block, or by expression: how many of its parts are known not to stop the program
+        self._passed: dict[tuple[ast.AST, str], int] = {}
+
+    def _once(
+        self, question: tuple[object, ...], find: Callable[..., Answer], *given: object
+    ) -> Answer:
+        """The answer, looked for once unless it used a provisional one."""
+        if question in self._settled:
+            return self._settled[question]  # type: ignore[return-value]  # what find returned
+        before = self._provisional
+        answer = find(*given)
+        if self._provisional == before:
+            self._settled[question] = answer
+        return answer
+
+    # What an expression comes to
+
+    def values(self, node: ast.expr) -> tuple[Value, ...]:
+        """What it may come to on a Mac; UNKNOWN is among them where the source does not tell all."""
+        if node in self._values:
+            self._provisional += node in self._open
+            return self._values[node]
+        unknown = (Value(UNKNOWN, node),)
+        if len(self._open) >= _DEEPEST:
+            self._provisional += 1
+            return unknown
+        # What depends on itself (``n = n + 1``) is not known.
+        self._values[node] = unknown
+        self._open.add(node)
+        values = self._find(node)
+        self._open.discard(node)
+        self._values[node] = values if len(values) <= _MOST else unknown
+        return self._values[node]
+
+    def constant(self, node: ast.expr) -> object:
+        """The one constant that it comes to, or UNKNOWN."""
+        # With the type, because 1, 1.0 and True are equal; not by repr, which refuses a number of 5,000 digits.
+        found = {
+            (type(value.constant), value.constant): value.constant for value in self.values(node)
+        }
+        return next(iter(found.values())) if len(found) == 1 else UNKNOWN
+
+    def cuda(self, node: ast.expr | None) -> Value | None:
+        """The text ``cuda...`` that it may come to."""
+        values = self.values(node) if node is not None else ()
+        return next((value for value in values if is_cuda(value.constant)), None)
+
+    def _find(self, node: ast.expr) -> tuple[Value, ...]:
+        if isinstance(node, ast.Constant):
+            return (Value(node.value, node),)
+        if (known := self._known.get(self._called(node), UNKNOWN)) is not UNKNOWN:
+            return (Value(known, node),)
+        if isinstance(node, ast.IfExp):
+            truth = self.truth(node.test)
+            sides = [node.body] * (truth is not False) + [node.orelse] * (truth is not True)
+            return tuple(value for side in sides for value in self.values(side))
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return self._bound(node)
+        if isinstance(node, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+            if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+                return self._either(node)
+            truth = self.truth(node)
+            number = isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)
+            return (Value(UNKNOWN if truth is None or number else truth, node),)
+        if begins(node).startswith("cuda"):
+            return (Value("cuda:?", node),)
+        return (Value(UNKNOWN, node),)
+
+    def _called(self, node: ast.expr) -> str:
+        """The dotted name, with ``()`` where it is called."""
+        if isinstance(node, ast.Call):
+            return f"{self.program.dotted(node.func)}()"
+        return self.program.dotted(node)
+
+    def _bound(self, node: ast.expr) -> tuple[Value, ...]:
+        bindings = self.program.bindings(node)
+        if not bindings:
+            return (Value(UNKNOWN, node),)
+        values = self._once(("bound", id(bindings)), self._bound_to, bindings)
+        return values or (Value(UNKNOWN, node),)
+
+    def _bound_to(self, bindings: Sequence[Binding]) -> tuple[Value, ...]:
+        """The values of the bindings that a Mac reaches; of too many, only so many that they count as unknown."""
+        values: list[Value] = []
+        for binding in bindings:
+            if len(values) > _MOST:
+                break
+            if binding.value is None:
+                values.append(Value(UNKNOWN, binding.node))
+            elif self.reached(binding.node, tries=False):
+                values.extend(self.values(binding.value))
+        return tuple(values)
+
+    def _either(self, node: ast.BoolOp) -> tuple[Value, ...]:
+        values: list[Value] = []
+        for part in node.values:
+            truth = self.truth(part)
+            if truth is not False:
+                values.extend(self.values(part))
+            if truth:
+                break
+        return tuple(values) or (Value(constant=False, origin=node),)
+
+    # Whether a condition holds
+
+    def truth(self, node: ast.expr) -> bool | None:
+        """Whether it holds on a Mac; None: it cannot be told."""
+        return self._once(("truth", node), self._truth, node)
+
+    def _truth(self, node: ast.expr) -> bool | None:
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self.truth(node.operand)
+            return None if inner is None else not inner
+        if isinstance(node, ast.BoolOp):
+            return self._joined(node)
+        if isinstance(node, ast.Compare):
+            return self._compared(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            asked = self._startswith(node)
+            if asked is not None:
+                return asked
+        known = {bool(v.constant) for v in self.values(node) if v.constant is not UNKNOWN}
+        if all(value.constant is not UNKNOWN for value in self.values(node)) and len(known) == 1:
+            return known.pop()
+        return by_name(node) if not known else None
+
+    def _joined(self, node: ast.BoolOp) -> bool | None:
+        decides = isinstance(node.op, ast.Or)
+        parts = [self.truth(part) for part in node.values]
+        if decides in parts:
+            return decides
+        return None if None in parts else not decides
+
+    def _compared(self, node: ast.Compare) -> bool | None:
+        if len(node.ops) != 1:
+            return None
+        ones, others = self._side(node.left), self._side(node.comparators[0])
+        kind = type(node.ops[0])
+        if len(others) == 1 and is_cuda(others[0]) and all(map(is_cuda, ones)):
+            # A device that is written down once is a finding there; here it is what it is ported to.
+            ones = [UNKNOWN]
+        elif len(ones) == 1 and is_cuda(ones[0]) and all(map(is_cuda, others)):
+            others = [UNKNOWN]
+        if UNKNOWN in ones or UNKNOWN in others:
+            return device_compared(kind, ones, others)
+        try:
+            answers = {bool(_COMPARE[kind](one, other)) for one in ones for other in others}
+        except TypeError:
+            return None
+        return answers.pop() if len(answers) == 1 else None
+
+    def _side(self, node: ast.expr) -> list[object]:
+        """What a side of a comparison may be; a device is its text."""
+        if (
+            isinstance(node, ast.Call)
+            and node.args
+            and self.program.dotted(node.func) in {"torch.device", "str"}
+        ):
+            return self._side(node.args[0])
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            parts = [part.value for part in node.elts if isinstance(part, ast.Constant)]
+            return [tuple(parts) if len(parts) == len(node.elts) else UNKNOWN]
+        return [value.constant for value in self.values(node)]
+
+    def _startswith(self, node: ast.Call) -> bool | None:
+        if not (isinstance(node.func, ast.Attribute) and len(node.args) == 1):
+            return None
+        text, part = self.constant(node.func.value), self.constant(node.args[0])
+        if node.func.attr != "startswith" or not isinstance(part, str):
+            return None
+        if isinstance(text, str):
+            return text.startswith(part)
+        return False if part in {"cuda", "cuda:"} else {"mps": True}.get(part)
+
+    # Whether a line is reached
+
+    def reached(self, node: ast.AST, *, tries: bool = True) -> bool:
+        """Whether a Mac may come to it; with ``tries``, what fails in a short try counts as not reached."""
+        key = (node, tries)
+        if key in self._reached:
+            self._provisional += key in self._open
+            return self._reached[key]
+        if len(self._open) >= _DEEPEST:
+            self._provisional += 1
+            return True
+        self._reached[key] = True
+        self._open.add(key)
+        self._reached[key] = self._comes_to(node, tries=tries)
+        self._open.discard(key)
+        return self._reached[key]
+
+    def _comes_to(self, node: ast.AST, *, tries: bool) -> bool:
+        """The answer, and that of the nodes around it up to what decides."""
+        before, answer = self._provisional, True
+        inside: list[tuple[object, ...]] = []
+        for child, place in self.program.ancestors(node):
+            question = ("reached", child, tries)
+            if question in self._settled:
+                answer = bool(self._settled[question])
+                break
+            inside.append(question)
+            if self._bars(place, tries=tries):
+                answer = False
+                break
+        if self._provisional == before:
+            self._settled |= dict.fromkeys(inside, answer)
+        return answer
+
+    def _bars(self, place: Place, *, tries: bool) -> bool:
+        """Whether what holds a node keeps a Mac from it."""
+        parent, field = place.parent, place.field
+        if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
+            truth = self.truth(parent.test) if field != "test" else None
+            if (field == "body" and truth is False) or (field == "orelse" and truth is True):
+                return True
+        elif isinstance(parent, ast.BoolOp):
+            stops = isinstance(parent.op, ast.Or)
+            return self._before(place, parent.values, lambda part: self.truth(part) is stops)
+        elif isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+            return self._once(("filtered", parent), self._filters_all, parent.generators)
+        elif isinstance(parent, ast.Try) and field == "body":
+            return self._once(("tried", parent, tries), self._tried, parent, tries)
+        elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if field == "decorator_list":
+                return False
+            if self._once(("skipped", parent), self._skipped, parent.decorator_list):
+                return True
+            if not isinstance(parent, ast.ClassDef) and self._once(
+                ("guarded", parent.name), self._called_under_guards, parent.name
+            ):
+                return True
+        return self._left_before(place)
+
+    def _left_before(self, place: Place) -> bool:
+        """Whether a statement before the child, such as a guarded return, leaves the block."""
+        block = getattr(place.parent, place.field)
+        if place.field not in _BLOCKS or not isinstance(block, list):
+            return False
+        return self._before(place, block, self._leaves)
+
+    def _leaves(self, statement: ast.AST) -> bool:
+        if not isinstance(statement, ast.If):
+            return False
+        truth = self.truth(statement.test)
+        return truth is not None and leaves(statement.body if truth else statement.orelse)
+
+    def _before(self, place: Place, parts: Sequence[Part], stops: Callable[[Part], bool]) -> bool:
+        """Whether a part before the child stops the program from coming to it; each part is asked once."""
+        block = (place.parent, place.field)
+        keeps = True
+        for number in range(self._passed.get(block, 0), place.position):
+            before = self._provisional
+            if stops(parts[number]):
+                return True
+            keeps = keeps and self._provisional == before
+            if keeps:
+                self._passed[block] = max(self._passed.get(block, 0), number + 1)
+        return False
+
+    def _filters_all(self, generators: Sequence[ast.comprehension]) -> bool:
+        return any(self.truth(test) is False for part in generators for test in part.ifs)
+
+    def _tried(self, node: ast.Try, tries: bool) -> bool:  # noqa: FBT001  (handed on by _once)
+        for handler in node.handlers:
+            kinds = caught(handler)
+            if any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
+                continue
+            if kinds & tables.IMPORT_ERRORS and any(map(self._fails_to_import, node.body)):
+                return True
+            lines = (node.body[-1].end_lineno or 0) - node.body[0].lineno
+            if tries and lines < _SHORT_TRY and kinds & tables.CUDA_ERRORS:
+                return True
+        return False
+
+    def _fails_to_import(self, statement: ast.stmt) -> bool:
+        modules: list[str] = []
+        if isinstance(statement, ast.Import):
+            modules = [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom) and not statement.level:
+            modules = [statement.module or ""]
+        return any(name.partition(".")[0] in packages().by_import for name in modules)
+
+    def _skipped(self, decorators: Sequence[ast.expr]) -> bool:
+        return any(map(self._skips, decorators))
+
+    def _skips(self, decorator: ast.expr) -> bool:
+        """Whether a decorator skips a test where there is no CUDA."""
+        call = decorator if isinstance(decorator, ast.Call) else None
+        name = last(call.func if call else decorator).lower()
+        if "skip" in name and call and call.args and "unless" not in name:
+            return self.truth(call.args[0]) is True
+        if "skipunless" in name and call and call.args:
+            return self.truth(call.args[0]) is False
+        wanted = any(word in name for word in ("require", "skip", "only", "need"))
+        return wanted and any(word in name for word in ("cuda", "gpu", "nccl"))
+
+    def _called_under_guards(self, name: str) -> bool:
+        """Whether the file itself calls or hands on the function, and each time behind a guard."""
+        if not (name.startswith("_") or self._once(("script",), self._is_script)):
+            return False
+        uses = self.program.uses.get(name, [])
+        return (
+            name[:2] != "__"
+            and bool(uses)
+            and not any(self.reached(use, tries=False) for use in uses)
+        )
+
+    def _is_script(self) -> bool:
+        return any(
+            isinstance(statement, ast.If)
+            and any(names(part, "__name__") for part in ast.walk(statement.test))
+            for statement in self.program.tree.body
+        )

@@ -1,0 +1,127 @@
+"""Requirement files: packages that pip does not find for a Mac."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from opcheck.common.documents import from_toml
+from opcheck.common.python_source import split_lines
+from opcheck.data.packages import packages
+from opcheck.source.rule import Hit
+from opcheck.source.rules.oc214_package_without_macos import RULE, describe
+
+#: What a marker asks about on a Mac; what is not here is as on this machine.
+_MAC = {
+    "sys_platform": "darwin",
+    "platform_system": "Darwin",
+    "platform_machine": "arm64",
+    "os_name": "posix",
+}
+#: The libraries of CUDA, one package each.
+_NVIDIA = re.compile(r"nvidia-[a-z-]+-cu\d+")
+#: A text in quotes, in double ones with escapes.  One that does not end goes on to the end of its line: read again
+#: from each quote in it, a comment of a million quotes would take hours.
+_QUOTED = re.compile(r"""\"((?:[^"\\]|\\.)*)(?:\"|\\?$)|'([^']*)(?:'|$)""")
+_COMMENT = re.compile(r"(^|\s)#.*$")
+
+
+def check_lines(lines: list[str]) -> Iterator[Hit]:
+    """The findings in a requirements.txt."""
+    for wanted in in_lines(lines):
+        yield from judge(*wanted)
+
+
+def check_pyproject(text: str) -> Iterator[Hit]:
+    """The findings in a pyproject.toml; extras are named as warnings.
+
+    Raises:
+        ValueError: it is not TOML.
+    """
+    for wanted in in_pyproject(text):
+        yield from judge(*wanted)
+
+
+def in_lines(lines: list[str]) -> Iterator[tuple[str, int, str]]:
+    """What a requirements.txt asks for: the requirement, its line, how severe its absence is."""
+    for number, line in enumerate(lines, 1):
+        text = _COMMENT.sub("", line).strip()
+        if text and not text.startswith("-"):
+            yield text.split(" --")[0], number, "error"
+
+
+def in_pyproject(text: str) -> Iterator[tuple[str, int, str]]:
+    """The same of a pyproject.toml; without an extra the program still runs.
+
+    Raises:
+        ValueError: it is not TOML, or its dependencies are not what they should be.
+    """
+    project = from_toml(text).get("project", {})
+    _expect(project, dict, "project is not a table")
+    extras = project.get("optional-dependencies", {})
+    _expect(extras, dict, "project.optional-dependencies is not a table")
+    lines = _quoted(text)
+    listed = [("dependencies", project.get("dependencies", []), "error")]
+    listed += [(f"optional-dependencies.{extra}", extras[extra], "warning") for extra in extras]
+    for key, wanted, severity in listed:
+        _expect(wanted, list, f"project.{key} is not a list")
+        for requirement in wanted:
+            _expect(requirement, str, f"project.{key} does not hold texts alone")
+            yield requirement, lines.get(requirement, 1), severity
+
+
+def _expect(value: object, kind: type, message: str) -> None:
+    if not isinstance(value, kind):
+        raise ValueError(message)  # noqa: TRY004  (of a file, like all that this reader raises)
+
+
+def _quoted(text: str) -> dict[str, int]:
+    """The first line of each text in quotes."""
+    lines: dict[str, int] = {}
+    for number, line in enumerate(split_lines(text), 1):
+        for double, single in _QUOTED.findall(line):
+            lines.setdefault(double.replace('\\"', '"') or single, number)
+    return lines
+
+
+def judge(text: str, line: int, severity: str) -> Iterator[Hit]:
+    """The finding about one requirement, where a Mac installs it and has no wheel of it."""
+    try:
+        yield from _judge(text, line, severity)
+    except (ValueError, RecursionError):
+        # An address, a name of pip's own syntax, or a version of 5,000 digits: nothing is claimed.
+        return
+
+
+def _judge(text: str, line: int, severity: str) -> Iterator[Hit]:
+    wanted = Requirement(text)
+    name = canonicalize_name(wanted.name)
+    package = packages().by_name.get(name)
+    if package is None and not _NVIDIA.fullmatch(name):
+        return
+    if wanted.marker is not None and not wanted.marker.evaluate(_MAC):
+        return
+    if package is not None and package.since and _may_be(wanted, package.since):
+        return
+    where = ast.Pass(lineno=line, end_lineno=line, col_offset=0)
+    said = describe(name, package) if package else f"{name} is a library of CUDA"
+    instead = f"; instead: {package.instead}" if package else ""
+    yield Hit(
+        node=where,
+        severity=severity,
+        message=f"{said}: pip does not install it on a Mac",
+        hint=f'for other machines only: {wanted.name}; sys_platform == "linux"{instead}',
+    )
+
+
+def _may_be(wanted: Requirement, since: str) -> bool:
+    """Whether pip may choose a version that has a wheel: it takes the newest that is allowed."""
+    newer = (since, f"{since}.1", f"{since}.999", "999")
+    return any(wanted.specifier.contains(version) for version in newer)
+
+
+__all__ = ["RULE", "check_lines", "check_pyproject", "in_lines", "in_pyproject", "judge"]

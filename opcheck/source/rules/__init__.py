@@ -1,0 +1,9 @@
+"""The rules of ``opcheck scan``; a file ``ocNNN_slug.py`` in this folder is one."""
+
+from __future__ import annotations
+
+from opcheck.common.catalogue import discover
+from opcheck.source.rule import ScanRule
+
+RULES = discover(__name__, ScanRule)
+BY_ID: dict[str, ScanRule] = {rule.id: rule for rule in RULES}

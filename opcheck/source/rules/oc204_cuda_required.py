@@ -1,0 +1,61 @@
+"""OC204: the program refuses to go on without CUDA."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.source.rule import Hit, Scanned, ScanRule
+
+_EXITS = {"sys.exit", "exit", "quit", "os._exit"}
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """``assert`` of CUDA, and ``if not CUDA: raise``."""
+    if isinstance(node, ast.Assert):
+        refuses = _is_about_cuda(node.test) and scanned.mac.truth(node.test) is False
+    elif isinstance(node, ast.If):
+        refuses = (
+            _is_about_cuda(node.test)
+            and scanned.mac.truth(node.test) is True
+            and bool(node.body)
+            and _ends(node.body[-1], scanned)
+        )
+    else:
+        return
+    if refuses:
+        yield Hit(
+            node=node.test,
+            message="without CUDA the program ends here: the condition fails on a Mac",
+            hint="ask for what is needed, not for CUDA: x.device.type in {...}, or drop the check",
+        )
+
+
+def _is_about_cuda(test: ast.expr) -> bool:
+    words = (_word(part).lower() for part in ast.walk(test))
+    return any("cuda" in word or "nccl" in word for word in words)
+
+
+def _word(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value) if isinstance(node.value, (str, bytes)) else ""
+    return getattr(node, "id", "") or getattr(node, "attr", "")
+
+
+def _ends(statement: ast.stmt, scanned: Scanned) -> bool:
+    if isinstance(statement, ast.Raise):
+        raised = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
+        return raised is None or "skip" not in ast.unparse(raised).lower()
+    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
+        return False
+    called = statement.value.func
+    name = scanned.dotted(called) or (called.id if isinstance(called, ast.Name) else "")
+    return name in _EXITS
+
+
+RULE = ScanRule(
+    id="OC204",
+    severity="error",
+    nodes=(ast.Assert, ast.If),
+    check=check,
+)

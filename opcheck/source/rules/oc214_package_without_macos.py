@@ -1,0 +1,110 @@
+"""OC214: a package that has no wheel for macOS."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from opcheck.data.packages import Package, packages
+from opcheck.source.rule import Hit, Scanned, ScanRule
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """Imports of such a package that nothing guards; all of one package are one finding."""
+    for name in dict.fromkeys(_lacking(node, scanned)):
+        first = scanned.once(("first without a wheel",), _first, scanned)[name]
+        lazy = scanned.program.scope(first) is not scanned.program.tree
+        when = "when the function runs" if lazy else "when the file is imported"
+        yield Hit(
+            node=first,
+            use=node,
+            severity="warning" if lazy or packages().by_name[name].since else "error",
+            message=f"{describe(name, packages().by_name[name])}: the import fails {when}",
+            hint=f"instead: {packages().by_name[name].instead}",
+        )
+
+
+def _first(scanned: Scanned) -> dict[str, ast.AST]:
+    """The first import of each distribution."""
+    first: dict[str, ast.AST] = {}
+    for node in scanned.program.nodes:
+        for name in _lacking(node, scanned):
+            first.setdefault(name, node)
+    return first
+
+
+def _lacking(node: ast.AST, scanned: Scanned) -> list[str]:
+    """The distributions that an import needs and a Mac has not."""
+    if isinstance(node, ast.Import):
+        modules = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and not node.level:
+        modules = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    else:
+        return []
+    pairs = [(module, _distribution(module)) for module in modules]
+    return [
+        name
+        for module, name in pairs
+        if name
+        and not scanned.once(("beside", module.partition(".")[0]), _is_beside, module, scanned)
+        and not _is_asked_before(node, scanned)
+    ]
+
+
+def describe(name: str, package: Package) -> str:
+    """``triton has no wheel for macOS``, with the version that brought one."""
+    before = f" before {package.since}" if package.since else ""
+    return f"{name} has no wheel for macOS{before}"
+
+
+def _distribution(module: str) -> str:
+    """The distribution of a dotted module, by its longest name that the table has."""
+    by_import = packages().by_import
+    parts = module.split(".")
+    names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((by_import[name] for name in names if name in by_import), "")
+
+
+def _is_beside(module: str, scanned: Scanned) -> bool:
+    """Whether the project has a module of that name itself, beside the file or above it."""
+    if scanned.path is None or scanned.root is None:
+        return False
+    top = module.partition(".")[0]
+    for directory in scanned.path.parents:
+        if (directory / top).is_dir() or (directory / f"{top}.py").is_file():
+            return True
+        if directory == scanned.root:
+            return directory.name == top
+    return False
+
+
+def _is_asked_before(node: ast.AST, scanned: Scanned) -> bool:
+    """Whether it stands in a try for its absence, or under a condition that nobody knows."""
+    for _, (parent, field, _, _) in scanned.program.ancestors(node):
+        if isinstance(parent, ast.If) and field != "test":
+            return True
+        tried = isinstance(parent, ast.Try) and field == "body"
+        if tried and scanned.once(("goes on", parent), _goes_on, parent):
+            return True
+    return False
+
+
+def _goes_on(node: ast.Try) -> bool:
+    return any(
+        not any(isinstance(part, ast.Raise) for part in ast.walk(handler))
+        for handler in node.handlers
+    )
+
+
+def requirement(path: Path) -> bool:
+    """Whether a file lists requirements, one a line."""
+    return path.suffix in {".txt", ".in"} and "requirements" in path.name.lower()
+
+
+RULE = ScanRule(
+    id="OC214",
+    severity="error",
+    nodes=(ast.Import, ast.ImportFrom),
+    check=check,
+)

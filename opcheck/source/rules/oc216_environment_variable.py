@@ -1,0 +1,110 @@
+"""OC216: an environment variable that does not do what was meant."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.data.environment import NAME, Variable, load_environment, number
+from opcheck.source.rule import Hit, Scanned, ScanRule, argument
+from opcheck.source.words import UNKNOWN, quoted
+
+#: Importing these imports torch.
+_TORCH = {"torch", "torchvision", "torchaudio", "timm", "accelerate", "diffusers", "lightning"}
+_SETTERS = {"os.environ.setdefault", "os.putenv"}
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """Variables with MPS in their names that the program sets for itself."""
+    for name_node, value in _set(node, scanned):
+        name = scanned.mac.constant(name_node)
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            continue
+        known = load_environment().explain(name, str(scanned.target.torch))
+        if known.status != "read":
+            yield Hit(
+                node=node,
+                message=known.text.partition(". ")[0].rstrip("."),
+                hint=known.text.partition(". ")[2],
+                severity="error" if known.status == "invented" else "",
+            )
+        elif known.variable is not None:
+            yield from _misused(node, known.variable, value, scanned)
+
+
+def _set(node: ast.AST, scanned: Scanned) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The names and values that a statement or a call puts into the environment."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and scanned.dotted(target.value) == "os.environ":
+                yield target.slice, node.value
+    elif isinstance(node, ast.Call):
+        name = scanned.dotted(node.func)
+        if name in _SETTERS and len(node.args) == 2:
+            yield node.args[0], node.args[1]
+        elif name == "os.environ.update":
+            yield from _updated(node)
+
+
+def _updated(node: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
+    given = argument(node, 0)
+    if isinstance(given, ast.Dict):
+        for key, value in zip(given.keys, given.values, strict=True):
+            if key is not None:
+                yield key, value
+    for keyword in node.keywords:
+        if keyword.arg:
+            yield ast.Constant(keyword.arg), keyword.value
+
+
+def _misused(node: ast.AST, variable: Variable, value: ast.expr, scanned: Scanned) -> Iterator[Hit]:
+    constant = scanned.mac.constant(value)
+    if constant is not UNKNOWN and not isinstance(constant, str):
+        yield Hit(
+            node=node,
+            severity="error",
+            message=f"{variable.name} is set to {quoted(constant)}, which is no text: Python raises TypeError",
+            hint=f'write it in quotes: "{quoted(constant)}"',
+        )
+    elif isinstance(constant, str) and number(constant) is None:
+        yield Hit(
+            node=node,
+            severity="error",
+            message=f"{variable.name} is set to {quoted(constant)}, which is no number",
+            hint=f"it takes {variable.values}",
+        )
+    first = _torch_import(node, scanned)
+    if first is not None and "imported" in variable.read:
+        yield Hit(
+            node=node,
+            message=f"{variable.name} is set after line {first.lineno} imported torch: too late",
+            hint="set it before, or in the shell: it is read once, while torch is imported",
+        )
+
+
+def _torch_import(node: ast.AST, scanned: Scanned) -> ast.stmt | None:
+    """The statement at the file's top level, before the node, that imports torch."""
+    first = scanned.once(("imports torch",), _first_import, scanned.program.tree)
+    return first if first and first.lineno < getattr(node, "lineno", 0) else None
+
+
+def _first_import(tree: ast.Module) -> ast.stmt | None:
+    for statement in tree.body:
+        if isinstance(statement, ast.Import):
+            names = [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom) and not statement.level:
+            names = [statement.module or ""]
+        else:
+            continue
+        if any(name.partition(".")[0] in _TORCH for name in names):
+            return statement
+    return None
+
+
+RULE = ScanRule(
+    id="OC216",
+    severity="warning",
+    nodes=(ast.Assign, ast.Call),
+    words=("environ", "putenv"),
+    check=check,
+)

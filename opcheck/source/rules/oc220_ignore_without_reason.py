@@ -1,0 +1,10 @@
+"""OC220: a finding is ignored, and nobody says why."""
+
+from __future__ import annotations
+
+from opcheck.source.rule import ScanRule
+
+RULE = ScanRule(
+    id="OC220",
+    severity="warning",
+)

@@ -1,0 +1,10 @@
+"""OC221: an ignore that ignores nothing."""
+
+from __future__ import annotations
+
+from opcheck.source.rule import ScanRule
+
+RULE = ScanRule(
+    id="OC221",
+    severity="warning",
+)

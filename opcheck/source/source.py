@@ -1,0 +1,250 @@
+"""Paths -> the files to read, and files -> source that parses."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import stat
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from opcheck.common import documents
+from opcheck.common.errors import UsageError
+from opcheck.common.python_source import decode, split_lines
+from opcheck.model.records import Problem, SourceLocation
+from opcheck.source.rules.oc214_package_without_macos import requirement
+
+_LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"}
+#: Larger files are data: bytes.
+_LARGEST = {".py": 2_000_000, ".ipynb": 50_000_000}
+_LARGEST_OTHER = 1_000_000
+_PYTHON_2 = ("Missing parentheses in call to", "multiple exception types must be parenthesized")
+
+
+class Found(NamedTuple):
+    """A file to read, and the directory that was asked about."""
+
+    path: Path
+    root: Path
+
+    @property
+    def kind(self) -> str:
+        """python, notebook or requirements."""
+        return {".py": "python", ".ipynb": "notebook"}.get(self.path.suffix, "requirements")
+
+
+class Source(NamedTuple):
+    """Source that parses; ``places`` says of each line where it is written."""
+
+    tree: ast.Module
+    lines: list[str]
+    #: (file, line) of each line; empty: the file's own lines
+    places: list[tuple[str, int]]
+
+
+class UnreadableError(Exception):
+    """A file that cannot be read; the problem says why."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+def find(paths: list[str], skipped: Counter[str], problems: list[Problem]) -> Iterator[Found]:
+    """The files below the paths, in order; links inside are not followed.
+
+    Args:
+        paths: files and directories.
+        skipped: counts what was left out, by why.
+        problems: takes the directories that cannot be listed.
+
+    Raises:
+        UsageError: a path does not exist.
+    """
+    for name in paths:
+        path = Path(name)
+        try:
+            is_directory = stat.S_ISDIR(path.stat().st_mode)
+        except (OSError, ValueError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
+            raise UsageError(
+                f"no such file or directory: {name}" if missing else f"{reason}: {name}",
+                context="opcheck scan",
+                hint="give a path",
+            ) from error
+        if is_directory:
+            yield from _below(path, skipped, problems)
+        else:
+            yield Found(path, path.parent)
+
+
+def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterator[Found]:
+    # Not os.walk: it hides the directories that it cannot list, and recurses (Python 3.11, Lib/os.py).
+    waiting = [root]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            with os.scandir(directory) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            problems.append(problem("unreadable", reason, directory.as_posix()))
+            continue
+        below = []
+        for entry in entries:
+            path = Path(directory, entry.name)
+            if not _is_directory(entry):
+                if _is_source(path):
+                    yield Found(path, root)
+            elif entry.is_symlink():
+                skipped["links to directories"] += 1
+            elif entry.name in _LEFT_OUT or entry.name.startswith("."):
+                skipped["hidden, built or installed directories"] += 1
+            else:
+                below.append(path)
+        waiting.extend(reversed(below))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself, or through what may not be read
+        return False
+
+
+def _is_source(path: Path) -> bool:
+    return path.suffix in {".py", ".ipynb"} or requirement(path) or path.name == "pyproject.toml"
+
+
+def read_bytes(path: Path, shown: str) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        UnreadableError: it is too large, no file, or may not be read.
+    """
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableError(problem("not_a_file", "not a regular file", shown))
+        limit = _LARGEST.get(path.suffix, _LARGEST_OTHER)
+        if status.st_size > limit:
+            raise UnreadableError(
+                problem("too_large", f"{status.st_size:,} bytes: more than {limit:,}", shown)
+            )
+        # With a limit again: a file of /proc has no size, and the file may be another one by now.
+        return documents.read(path, limit)
+    except FileNotFoundError as error:  # a link to nothing, or a file that has just been removed
+        raise UnreadableError(problem("not_a_file", "not a regular file", shown)) from error
+    except OSError as error:
+        text = error.strerror or str(error)
+        raise UnreadableError(problem("unreadable", text, shown)) from error
+    except documents.DocumentError as error:
+        raise UnreadableError(problem("unreadable", str(error), shown)) from error
+
+
+def python(content: bytes, shown: str) -> Source:
+    """The tree of a Python file.
+
+    Raises:
+        UnreadableError: it does not decode or parse.
+    """
+    try:
+        text = decode(content)
+    except ValueError as error:
+        message = f"cannot be decoded: {error}"
+        raise UnreadableError(problem("undecodable", message, shown)) from error
+    return Source(parse(text, shown), split_lines(text), [])
+
+
+def parse(text: str, shown: str) -> ast.Module:
+    """The tree of a text, ``await`` outside of functions allowed as notebooks have it.
+
+    Raises:
+        UnreadableError: it does not parse.
+    """
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes in other people's texts
+            tree = compile(text, shown, "exec", flags=flags, dont_inherit=True)
+    except SyntaxError as error:
+        kind = "python2" if (error.msg or "").startswith(_PYTHON_2) else "syntax_error"
+        message = f"{'Python 2: ' * (kind == 'python2')}{error.msg}"
+        raise UnreadableError(problem(kind, message, shown, error.lineno or 0)) from error
+    except (ValueError, MemoryError, RecursionError) as error:
+        message = str(error) or type(error).__name__
+        raise UnreadableError(problem("syntax_error", message, shown)) from error
+    assert isinstance(tree, ast.Module)
+    return tree
+
+
+def notebook(content: bytes, shown: str, problems: list[Problem]) -> Source:
+    """The code cells of a notebook as one program; a cell that does not parse is left out, and named.
+
+    Raises:
+        UnreadableError: it is no notebook.
+    """
+    try:
+        # Not documents.from_json: outputs of cells hold NaN, which is no JSON, and which Jupyter writes.
+        cells = list(_cells(json.loads(content)))
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
+        message = f"not a notebook: {error}"
+        raise UnreadableError(problem("damaged_notebook", message, shown)) from error
+    lines: list[str] = []
+    places: list[tuple[str, int]] = []
+    for number, text in cells:
+        name = f"{shown}#cell-{number}"
+        cell = _without_magics(text)
+        try:
+            parse("\n".join(cell), name)
+        except UnreadableError as error:
+            problems.append(error.problem)
+            continue
+        lines += cell
+        places += [(name, line) for line in range(1, len(cell) + 1)]
+    return Source(parse("\n".join(lines), shown), lines, places)
+
+
+def _cells(content: Any) -> Iterator[tuple[int, str]]:
+    sheets = content.get("worksheets", [content])  # the form before version 4
+    number = 0
+    for sheet in sheets:
+        for cell in sheet["cells"]:
+            number += 1
+            if cell["cell_type"] == "code":
+                text = cell.get("source", cell.get("input", ""))
+                yield number, text if isinstance(text, str) else "".join(text)
+
+
+def _without_magics(text: str) -> list[str]:
+    """The lines of a cell; what only IPython understands becomes ``pass``."""
+    lines = split_lines(text)
+    first = next((line for line in lines if line.strip()), "")
+    if first.startswith("%%") and not first.startswith(("%%time", "%%capture", "%%prun")):
+        return [""] * len(lines)
+    plain, continues = [], False
+    for line in lines:
+        # A shell command may go on in the next lines.
+        plain.append("" if continues else _plain(line))
+        is_command = continues or plain[-1] != line
+        continues = is_command and line.endswith("\\")
+    return plain
+
+
+def _plain(line: str) -> str:
+    code = line.lstrip()
+    is_magic = code.startswith(("%", "!", "?")) or code.rstrip().endswith("?")
+    return f"{line[: len(line) - len(code)]}pass" if is_magic and not code.startswith("#") else line
+
+
+def problem(kind: str, message: str, file: str, line: int = 0) -> Problem:
+    """The problem of a file, or of a line of it."""
+    return Problem(
+        kind=kind, message=message, location=SourceLocation(file=file, line=line) if line else None,
+        module=file,
+    )  # fmt: skip

@@ -1,0 +1,78 @@
+"""A file is written whole or not at all; what is no file stays what it is."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from opcheck.common.errors import UsageError
+from opcheck.common.files import is_file, write_text
+
+
+def test_a_file_is_written_and_nothing_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "report.yaml"
+    write_text(file, "one\n")
+    write_text(file, "two\n")
+    assert file.read_text() == "two\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    file, link, circle = tmp_path / "file", tmp_path / "link", tmp_path / "circle"
+    file.write_text("old")
+    link.symlink_to(file)
+    circle.symlink_to(circle)
+    for path in (link, circle):
+        write_text(path, "new")
+        assert not path.is_symlink()
+        assert path.read_text() == "new"
+    assert file.read_text() == "old"
+
+
+def test_a_link_to_a_pipe_is_written_to(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    link = tmp_path / "stdout"
+    link.symlink_to(f"/dev/fd/{writing}")
+    write_text(link, "text")
+    os.close(writing)
+    assert os.read(reading, 10) == b"text"
+    os.close(reading)
+
+
+def test_half_a_character_is_written_as_its_number(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "\udcff")
+    assert (tmp_path / "file").read_text() == "\\udcff"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 5000, "\ud800"])
+def test_a_name_that_the_system_refuses_is_a_usage_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        write_text(tmp_path / name, "text")
+    assert not is_file(tmp_path / name)
+
+
+def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    write_text(pipe, "text")
+    reader.join(timeout=600)
+    assert read == ["text"]
+    assert pipe.is_fifo()
+
+
+def test_a_directory_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        write_text(tmp_path / "no" / "file", "text")
+    assert "directory" in caught.value.hint
+
+
+def test_a_directory_is_not_written_over(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        write_text(tmp_path, "text")
+    assert tmp_path.is_dir()

@@ -1,0 +1,206 @@
+"""What Inductor generates for mps on this machine, program by program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from opcheck.compiler import inductor_metal
+from opcheck.compiler.lint import BUFFERS, lint
+from tests.compiler.side import externs, failures, kernels, side
+
+HERE = Path(__file__).name
+
+pytestmark = [
+    pytest.mark.skipif(
+        not torch.__version__.startswith("2.13."), reason="what 2.13 generates is written down"
+    ),
+    # torch's own, where its compiler is first imported
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU())
+        self.heads = nn.ModuleDict({"a": nn.Linear(8, 2)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.heads["a"](self.body(x))
+
+
+def test_a_network_is_metal_with_its_products_outside() -> None:
+    (graph,) = side(Block(), torch.randn(4, 8))
+    assert (graph.phase, graph.failures) == ("inference", ())
+    assert externs([graph]) == {"aten::addmm.out"}
+    (kernel,) = graph.kernels
+    assert kernel.name == "generated_kernel_0"
+    assert "kernel void generated_kernel_0(" in kernel.source
+    assert "#include" not in kernel.source
+    assert kernel.buffers == 4
+    assert {"aten::var_mean.correction", "aten::erf"} <= {node.op for node in kernel.nodes}
+
+
+def test_layers_of_a_library_are_named_by_their_module() -> None:
+    forward, backward = side(Block(), torch.randn(4, 8), train=True)
+    assert (forward.phase, backward.phase) == ("forward", "backward")
+    assert {extern.module for extern in forward.externs} == {"body.0", "heads.a"}
+    for graph in (forward, backward):
+        modules = {node.module for kernel in graph.kernels for node in kernel.nodes}
+        assert {"body.1", "body.2"} <= modules
+
+
+def test_convolutions_train() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+    graphs = side(model, torch.randn(2, 3, 8, 8), train=True)
+    assert failures(graphs) == []
+    assert {"aten::convolution", "aten::convolution_backward"} <= externs(graphs)
+    assert any("welford" in kernel.source for graph in graphs for kernel in graph.kernels)
+
+
+def _attention(x: Tensor) -> Tensor:
+    return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def test_attention_runs_the_kernel_of_mps_without_grad_and_its_formula_with() -> None:
+    query = torch.randn(1, 2, 8, 16)
+    assert externs(side(_attention, query)) == {"aten::_scaled_dot_product_attention_math_for_mps"}
+    graphs = side(_attention, query.requires_grad_(), train=True)
+    assert failures(graphs) == []
+    assert not any("attention" in name for name in externs(graphs))
+    assert kernels(graphs) > 2
+
+
+def _cond(x: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos() - 1, (x,))
+
+
+def test_kernels_of_branches_share_a_name() -> None:
+    (graph,) = side(_cond, torch.randn(4, 8))
+    assert graph.failures == ()
+    (found,) = lint(graph)
+    assert found.op == "generated_kernel_0"
+    assert found.location is not None
+    assert (found.location.file.rpartition("/")[2], found.location.function) == (HERE, "_cond")
+
+
+def _many(*tensors: Tensor) -> Tensor:
+    total = tensors[0].sin()
+    for tensor in tensors[1:]:
+        total = total + tensor.sin()
+    return total
+
+
+def test_forty_inputs_are_more_buffers_than_metal_binds() -> None:
+    (graph,) = side(_many, *torch.randn(40, 4, 8).unbind())
+    (found,) = lint(graph)
+    assert graph.kernels[0].buffers == 41 > BUFFERS
+    assert found.message.startswith("generated_kernel_0 takes 41 buffers")
+    assert found.location is not None
+    assert found.location.function == "_many"
+
+
+def _double(x: Tensor) -> Tensor:
+    return x.double() * 2
+
+
+def _sinh(x: Tensor) -> Tensor:
+    return x.sinh()
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "said", "op"),
+    [
+        (_double, "dtype", "no float64", "prims::convert_element_type"),
+        (_sinh, "operator", "does not implement sinh", "aten::sinh"),
+    ],
+)
+def test_a_refusal_names_the_operator_and_the_line(
+    program: Callable[..., Any], kind: str, said: str, op: str
+) -> None:
+    (found,) = failures(side(program, torch.randn(4, 8)))
+    assert (found.kind, found.ours) == (kind, False)
+    assert said in found.message
+    assert found.op.startswith(op)
+    assert found.location is not None
+    assert found.location.function == program.__name__
+
+
+def _spectrum(x: Tensor) -> Tensor:
+    return torch.fft.irfft(torch.fft.rfft(x) * 2).relu()
+
+
+def _drop(x: Tensor) -> Tensor:
+    return nn.functional.dropout(x, 0.5, training=True)
+
+
+_TABLE = torch.arange(8.0)
+
+
+def _constants(x: Tensor) -> Tensor:
+    return x * _TABLE + torch.tensor([1.0, 2.0] * 4)
+
+
+def _sorted(x: Tensor) -> Tensor:
+    values, places = x.sort()
+    return values.scatter(1, places, x.cumsum(1)) + x.topk(8).values
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (_spectrum, {"aten::_fft_r2c", "aten::_fft_c2r"}),
+        (_drop, {"aten::randint.low_out"}),
+        (_constants, set()),
+        (_sorted, {"aten::sort.stable", "aten::cumsum", "aten::topk"}),
+    ],
+)
+def test_what_stays_eager(program: Callable[..., Any], expected: set[str]) -> None:
+    graphs = side(program, torch.randn(4, 8))
+    assert failures(graphs) == []
+    assert expected <= externs(graphs)
+    assert kernels(graphs) > 0
+
+
+def test_an_optimizer_step_is_compiled() -> None:
+    layer = nn.Linear(4, 4)
+    optimizer = torch.optim.AdamW(layer.parameters())
+    layer(torch.randn(2, 4)).sum().backward()
+    graphs = side(optimizer.step)
+    assert failures(graphs) == []
+    assert kernels(graphs) >= 1
+
+
+def _nearer(score: Tensor, batch: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    return score + (row - column)
+
+
+def _flexible(x: Tensor) -> Tensor:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    found = flex_attention(x, x, x, score_mod=_nearer)
+    assert isinstance(found, Tensor)
+    return found
+
+
+def test_the_template_of_flex_attention_is_a_kernel() -> None:
+    (graph,) = side(_flexible, torch.randn(1, 2, 128, 32))
+    assert graph.failures == ()
+    assert "metal_flex_attention" in {kernel.name for kernel in graph.kernels}
+
+
+def test_what_cannot_be_done_without_a_mac_is_ours() -> None:
+    (found,) = failures(side(torch.geqrf, torch.randn(4, 4)))
+    assert (found.kind, found.ours) == ("harness", True)
+
+
+def test_a_missing_name_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert inductor_metal.missing() == ""
+    monkeypatch.delattr("torch._inductor.compile_fx.compile_fx_inner")
+    assert inductor_metal.missing() == "torch._inductor.compile_fx.compile_fx_inner"

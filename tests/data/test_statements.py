@@ -1,0 +1,274 @@
+"""The reader of the curated statements: what it keeps, what it refuses, and how quick it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from opcheck.common.errors import OpListError
+from opcheck.common.versions import Span, Version
+from opcheck.data.registrations import data_directory
+from opcheck.data.statement_files import read_statements
+from opcheck.data.statement_model import Argument, StatementEvidence
+from opcheck.data.statements import (
+    INDEX,
+    INDEX_SCHEMA,
+    Index,
+    Statements,
+    dump_index,
+    fingerprint,
+    forget,
+    load_statements,
+    read_index,
+)
+from tests.made import make_statement
+
+ROOT = Path(__file__).parents[2]
+
+WHOLE = """\
+schema: 1
+limitations:
+  - id: mm-whole
+    ops: ["aten::mm", "aten::add.*"]
+    effect: raises
+    torch: {since: "2.5", until: null}
+    macos: {until: "15.1"}
+    dtypes: [float16, bfloat16]
+    dtypes_of: [self]
+    condition: >
+      self.dim == 5
+      and transposed
+    when: the indices repeat
+    error: {type: NotImplementedError, text: "No {n} channels."}
+    summary: It has limits.
+    way_out: Use another.
+    links: ["https://example.org/1"]
+    evidence:
+      - {kind: source, torch: "2.10", where: "Made.mm", line: 841}
+      - {kind: binary, torch: "2.5", detail: "present 2.5.1 to 2.15.0"}
+"""
+
+
+def write(directory: Path, text: str, name: str = "limitations/made.yaml") -> Path:
+    path = directory / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    forget()
+    return directory
+
+
+def problems(directory: Path) -> list[str]:
+    with pytest.raises(OpListError) as caught:
+        load_statements(directory)
+    head, *lines = caught.value.message.splitlines()
+    assert head.startswith("the op lists hold")
+    return [line.strip() for line in lines]
+
+
+def test_every_field_is_kept(tmp_path: Path) -> None:
+    (made,) = load_statements(write(tmp_path, WHOLE)).limitations
+    assert made.ops == ("aten::mm", "aten::add.*")
+    assert made.torch == Span(since=Version(2, 5))
+    assert made.macos == Span(until=Version(15, 1))
+    assert made.dtypes == ("float16", "bfloat16")
+    assert made.condition == "self.dim == 5 and transposed"
+    assert made.error is not None
+    assert made.error.text == "No {n} channels."
+    assert made.evidence[0] == StatementEvidence(
+        kind="source", torch="2.10", where="Made.mm", line=841
+    )
+    assert (made.sort, made.when, made.links) == (
+        "limitation",
+        "the indices repeat",
+        ("https://example.org/1",),
+    )
+
+
+def test_advisories_are_told_apart(tmp_path: Path) -> None:
+    text = WHOLE.replace("limitations:", "advisories:").replace("mm-whole", "mm-wrong")
+    text = text.replace("    summary:", '    fixed: "2.10"\n    fixed_basis: pr\n    summary:')
+    write(tmp_path, WHOLE)
+    found = load_statements(write(tmp_path, text, "advisories/made.yaml"))
+    assert [one.id for one in found.advisories] == ["mm-wrong"]
+    assert [one.id for one in found.limitations] == ["mm-whole"]
+    assert (found.advisories[0].fixed, found.advisories[0].fixed_basis) == ("2.10", "pr")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            '{since: "2.5", until: null}',
+            "{since: 2.10}",
+            "6 limitations.0.torch.since: quote it, YAML reads 2.10 as 2.1: 2.1",
+        ),
+        (
+            '{until: "15.1"}',
+            "{until: 15}",
+            "7 limitations.0.macos.until: quote it, YAML reads 2.10 as 2.1: 15",
+        ),
+        (
+            'torch: "2.10", where',
+            "torch: 2.10, where",
+            "19 limitations.0.evidence.0.torch: quote it, YAML reads 2.10 as 2.1: 2.1",
+        ),
+        (
+            '{since: "2.5", until: null}',
+            '{since: "2.5.1"}',
+            "6 limitations.0.torch.since: not a release line such as 2.13: '2.5.1'",
+        ),
+        (
+            '{since: "2.5", until: null}',
+            '{since: "2.5", until: "2.5"}',
+            "6 limitations.0.torch: an empty span: since 2.5, until 2.5",
+        ),
+        ("effect: raises", "effect: explodes", "5 limitations.0.effect: unknown: explodes;"),
+        ("[float16, bfloat16]", "[half]", "8 limitations.0.dtypes.0: unknown: half; known are"),
+        ("[float16, bfloat16]", "[int8, int8]", "8 limitations.0.dtypes.1: listed twice: int8"),
+        ("[float16, bfloat16]", "[]", "8 limitations.0.dtypes: an empty list"),
+        ("[float16, bfloat16]", "int8", "8 limitations.0.dtypes: Expected `array`, got `str`"),
+        ("aten::mm", "aten.mm.default", "4 limitations.0.ops.0: not an operator name:"),
+        ("aten::mm", "*::mm", "4 limitations.0.ops.0: not an operator name:"),
+        ("mm-whole", "MM_whole", "3 limitations.0.id: not kebab-case: 'MM_whole'"),
+        ("    way_out:", "    remedy:", "16 limitations.0.remedy: unknown key; known are id, ops"),
+        ("    way_out:", "    fixed:", "16 limitations.0.fixed: unknown key"),
+        ("    summary: It has limits.\n", "", "3 limitations.0: the key summary is missing"),
+        (
+            "    summary: It",
+            "    id: again\n    summary: It",
+            "15 limitations.0.id: the key occurs",
+        ),
+        ("self.dim ==", "self.dim() ==", "10 limitations.0.condition: not a function of"),
+        ("kind: binary", "kind: hearsay", "20 limitations.0.evidence.1.kind: unknown: hearsay"),
+        ("kind: binary", "sort: binary", "20 limitations.0.evidence.1: Object missing required"),
+        ("line: 841", "lines: 841", "19 limitations.0.evidence.0.lines: unknown key; known are"),
+        ("    error: {type", "    links: []\n    eror: {type", "14 limitations.0.links: an empty"),
+        ("schema: 1", "schema: 2", "1 schema: the schema must be 1"),
+        ("schema: 1", "schema: 1\nmore: 2", "2 more: unknown key; known are schema, limitations"),
+        ("limitations:\n", "limitations: 3\nx:\n", "2 limitations: a list of statements is"),
+        ("schema: 1", "schema: [1", "2: not YAML: "),
+        ("It has limits.", "2024-01-02", "15 limitations.0.summary: quote it: YAML reads"),
+        ("It has limits.", "{a: 1}", "15 limitations.0.summary: Expected `str`, got `object`"),
+        ("It has limits.", "' '", "15 limitations.0.summary: empty"),
+    ],
+)
+def test_what_is_refused_has_its_line_and_key(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    assert old in WHOLE
+    found = problems(write(tmp_path, WHOLE.replace(old, new, 1)))
+    assert [line for line in found if line.startswith(f"limitations/made.yaml:{problem}")], found
+
+
+def test_what_raises_has_an_error_text(tmp_path: Path) -> None:
+    lines = [line for line in WHOLE.splitlines() if "error:" not in line]
+    (found,) = problems(write(tmp_path, "\n".join(lines)))
+    assert found.endswith("limitations.0: the key error is missing: what does it raise?")
+
+
+def test_all_problems_of_all_files_come_at_once(tmp_path: Path) -> None:
+    bad = WHOLE.replace("raises", "explodes").replace("float16, b", "half, b")
+    write(tmp_path, bad)
+    found = problems(write(tmp_path, bad, "limitations/other.yaml"))
+    assert len(found) == 4
+    assert found == sorted(found)
+
+
+def test_an_id_is_given_once(tmp_path: Path) -> None:
+    write(tmp_path, WHOLE)
+    (found,) = problems(write(tmp_path, WHOLE, "limitations/other.yaml"))
+    assert found == (
+        "limitations/other.yaml:3 limitations.0.id: "
+        "the id mm-whole is taken: limitations/made.yaml:3"
+    )
+
+
+def test_other_files_stand_beside_the_statements(tmp_path: Path) -> None:
+    write(tmp_path, WHOLE)
+    write(tmp_path, "rows: {C001: mm-whole}", "limitations/coverage-1.yaml")
+    assert len(load_statements(tmp_path).all) == 1
+
+
+def test_no_directory_holds_no_statements(tmp_path: Path) -> None:
+    assert load_statements(tmp_path).all == ()
+
+
+def test_the_statements_on_an_operator() -> None:
+    made = Statements(
+        [
+            make_statement("exact", ops=("aten::add.Tensor",)),
+            make_statement("all", ops=("*",)),
+            make_statement("glob", ops=("aten::add.*", "aten::add.Tensor")),
+            make_statement("old", ops=("aten::add.Tensor",), torch=Span(until=Version(2, 10))),
+        ]
+    )
+    ids = [one.id for one in made.for_op("aten::add.Tensor")]
+    assert ids == ["all", "exact", "glob", "old"]
+    assert [one.id for one in made.for_op("aten::add.Tensor", "2.10")] == ["all", "exact", "glob"]
+    assert [one.id for one in made.for_op("aten::add.Tensor", "2.9")] == ids
+    assert [one.id for one in made.for_op("aten::add.out")] == ["all", "glob"]
+    assert [one.id for one in made.for_op("aten::addmm")] == ["all"]
+
+
+def test_the_index_says_what_the_yaml_says(tmp_path: Path) -> None:
+    write(tmp_path, WHOLE)
+    statements = read_statements(tmp_path)
+    index = Index(
+        schema=INDEX_SCHEMA,
+        fingerprint=fingerprint(tmp_path),
+        statements=statements,
+        arguments={"aten::mm": {"self": Argument(), "k": Argument(optional=True, default=[1])}},
+    )
+    (tmp_path / INDEX).write_text(dump_index(index), encoding="utf-8")
+    assert read_index(tmp_path) == index
+    forget()
+    assert load_statements(tmp_path).all == statements
+
+
+def test_an_edit_counts_although_the_index_is_old(tmp_path: Path) -> None:
+    arguments = {"aten::mm": {"self": Argument()}}
+    index = Index(schema=INDEX_SCHEMA, fingerprint="", statements=(), arguments=arguments)
+    (tmp_path / INDEX).write_text(dump_index(index), encoding="utf-8")
+    found = load_statements(write(tmp_path, WHOLE))
+    assert [one.id for one in found.all] == ["mm-whole"]
+    assert found.arguments == arguments
+
+
+@pytest.mark.parametrize("content", ["{", '{"schema": 99}', "[]"])
+def test_a_damaged_index_is_not_used(tmp_path: Path, content: str) -> None:
+    (tmp_path / INDEX).write_text(content, encoding="utf-8")
+    assert len(load_statements(write(tmp_path, WHOLE)).all) == 1
+
+
+def test_the_digest_follows_every_byte(tmp_path: Path) -> None:
+    before = load_statements(write(tmp_path, WHOLE)).digest
+    assert len(before) == 12
+    assert load_statements(write(tmp_path, WHOLE + "# a word\n")).digest != before
+
+
+@pytest.mark.skipif(
+    not version("torch").startswith("2.13."), reason="the index has the defaults of 2.13's schemas"
+)
+def test_the_committed_index_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/compile_statements.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_committed_index_holds_what_the_files_hold() -> None:
+    index = read_index(data_directory())
+    assert index is not None
+    assert index.statements == tuple(
+        sorted(read_statements(data_directory()), key=lambda one: one.id)
+    )
+    assert msgspec.json.decode(dump_index(index).encode(), type=Index) == index

@@ -1,0 +1,52 @@
+"""Runs programs as ``opcheck run`` does, each in a fork of one process that has imported torch.
+
+Reads a line of JSON for each program from stdin, and answers with a line when it has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    os.environ["PYTORCH_JIT"] = "0"
+    # Each program would import them again: torch, and what torch itself imports at the first composite.
+    import torch._dynamo  # noqa: F401
+
+    from opcheck.device.emulator import child, session  # noqa: F401
+
+    for line in sys.stdin:
+        job = json.loads(line)
+        process = os.fork()
+        if not process:
+            _run(job, child.main)
+        _, status = os.waitpid(process, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def _run(job: dict[str, str], child: Callable[[], int]) -> None:
+    code = 70
+    try:
+        os.chdir(job["cwd"])
+        file = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.argv = ["child", job["request"]]
+        code = child()
+    except BaseException:  # noqa: BLE001 - the fork must not go on as the server
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""How a program ends: on what no Mac has, by opcheck's own limit, by its own error, or without having used mps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import opcheck
+from opcheck.capture import endings
+from opcheck.data import messages
+from opcheck.simulator.shapes import NotSimulatedError
+
+_NO_CUDA = "Torch not compiled with CUDA enabled"
+
+
+class Ended:
+    def __init__(self, ended: subprocess.CompletedProcess[str], file: Path) -> None:
+        self.code = ended.returncode
+        self.err = ended.stderr
+        self.report: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+
+    @property
+    def rules(self) -> list[str]:
+        return [finding["rule"] for finding in self.report["findings"]]
+
+    @property
+    def first(self) -> dict[str, Any]:
+        finding: dict[str, Any] = self.report["findings"][0]
+        return finding
+
+
+def opcheck_on(tmp_path: Path, verb: str, text: str, *words: str, of: str = "") -> Ended:
+    (tmp_path / "program.py").write_text(text, encoding="utf-8")
+    file = tmp_path / "report.json"
+    command = [sys.executable, "-m", "opcheck", verb, "--torch=2.13", "--macos=15", "-o", str(file)]
+    words = (f"program.py{of}", *words)
+    ended = subprocess.run(
+        [*command, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    return Ended(ended, file)
+
+
+def test_a_program_that_asks_for_cuda_is_a_finding_at_its_line(tmp_path: Path) -> None:
+    text = "import torch\nx = torch.ones(2, device='mps')\ny = x.to('cuda')\n"
+    ended = opcheck_on(tmp_path, "run", text)
+    assert ended.code == 1
+    assert ended.report["headline"] == "fails"
+    assert ended.rules == ["OC124"]
+    assert ended.first["prints"] == _NO_CUDA
+    assert ended.first["locations"][0]["line"] == "program.py:3"
+    assert "opcheck scan" in ended.first["hint"]
+    assert f"AssertionError: {_NO_CUDA}" in ended.err
+
+
+_CONSTRUCTOR = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(2, 2).cuda()
+    def forward(self, x):
+        return self.a(x)
+"""
+_FORWARD = """
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x):
+        y = x + 1
+        return y + torch.ones(2, device="cuda:0")
+"""
+_IMPORT = "import flash_attn\n" + _FORWARD
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [(_CONSTRUCTOR, 6), (_FORWARD, 6), (_IMPORT, 1)],
+    ids=["in the constructor", "in the forward", "in an import"],
+)
+def test_an_audited_model_that_asks_for_cuda_is_a_finding_at_its_line(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    ended = opcheck_on(tmp_path, "audit", text, "--input", "2x2", of=":Net")
+    assert ended.code == 1, ended.err
+    assert ended.report["headline"] == "fails"
+    assert ended.rules[0] == "OC124"
+    assert ended.first["locations"][0]["line"] == f"program.py:{line}"
+
+
+def raised(source: str) -> BaseException:
+    """What a statement raises on the emulated Mac."""
+    with opcheck.emulate(torch="2.13", macos="15"):
+        try:
+            exec(source, {"torch": torch})  # noqa: S102 - what a program would do
+        except BaseException as error:  # noqa: BLE001
+            return error
+    raise AssertionError(f"{source} raised nothing")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "torch.ones(2, device='cuda')",
+        "torch.ones(2).to('cuda:0')",
+        "torch.ones(2).cuda()",
+        "torch.ones(2, device='mps').cuda()",
+        "torch.ones(2, device='mps').to('cuda')",
+        "torch.nn.Linear(2, 2).to('mps').to('cuda')",
+        "torch.ones(2, device='mps').to('xpu')",
+        "torch.ones(2, device='xpu')",
+        "torch.ones(2, device='hpu')",
+        "torch.ones(2, device='xla')",
+        "torch.cuda.current_device()",
+        "torch.cuda.get_device_name(0)",
+        "torch.cuda.set_device(0)",
+        "torch.cuda.synchronize()",
+        "torch.cuda.Stream()",
+        "torch.cuda.Event()",
+        "torch.cuda.CUDAGraph()",
+        "torch.cuda.reset_peak_memory_stats()",
+        "torch.cuda.FloatTensor(2)",
+        "torch.cuda.nvtx.range_push('step')",
+        "torch.Generator('cuda')",
+        "torch.Generator(device='cuda:0')",
+        "import triton",
+        "import flash_attn_2_cuda",
+    ],
+)
+def test_what_no_mac_has_is_known_by_its_exception(source: str) -> None:
+    assert endings.kind_of(raised(source)) in {"needs_cuda", "needs_package"}
+
+
+def test_a_checkpoint_of_cuda_is_known_with_its_way_out() -> None:
+    text = (
+        "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. "
+        "If you are running on a CPU-only machine, please use torch.load with "
+        "map_location=torch.device('cpu') to map your storages to the CPU."
+    )
+    assert endings.kind_of(RuntimeError(text)) == "needs_cuda"
+    assert "map_location" in messages.without_cuda(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "package"),
+    [
+        ("FlashAttention2 has been toggled on, but the package flash_attn seems to be not installed", "flash-attn"),
+        ("this model requires xformers", "xformers"),
+        ("cannot import name 'Foo' from 'transformers'", ""),
+    ],
+)  # fmt: skip
+def test_a_library_that_misses_a_package_of_cuda_names_it(text: str, package: str) -> None:
+    assert endings.missing_package(ImportError(text)) == package
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "1 / 0",
+        "raise AssertionError('mine')",
+        "torch.ones(2, 3, device='mps') @ torch.ones(2, 3, device='mps')",
+        "torch.ones(2, device='mps').no_such_attribute",
+        "torch.ones(2, device='mps').sum(no_such_argument=3)",
+        "torch.ones(2, device='mps')[3]",
+        "torch.nn.Linear(2, 2)(torch.ones(2, 3))",
+        "torch.nn.Linear(2, 2).to('mps')(torch.ones(2, 3, device='mps'))",
+        "torch.nn.functional.linear('a', 'b')",
+        "torch.ones(2, device='mps').numpy()",
+        "torch.ones(2, device='mps') + torch.ones(2)",
+        "torch.ones(2, device='mps', dtype=torch.float64)",
+        "torch.ones(2, device='mps').view(3)",
+        "torch.ones(2, requires_grad=True, device='mps').backward()",
+        "import no_such_module",
+    ],
+)
+def test_the_programs_own_errors_and_the_macs_are_none_of_opchecks(source: str) -> None:
+    assert endings.kind_of(raised(source)) == ""
+
+
+def test_what_is_not_emulated_is_a_limit_of_opcheck(tmp_path: Path) -> None:
+    text = "import torch\nx = torch.ones(2, device='mps')\ntorch.mps.compile_shader('kernel')\n"
+    ended = opcheck_on(tmp_path, "run", text)
+    assert ended.code == 3
+    assert ended.report["headline"] == "could not tell"
+    assert ended.rules == ["OC125"]
+    assert "no error of the program's" in ended.first["message"]
+    assert ended.first["locations"][0]["line"] == "program.py:3"
+    assert "opcheck/device/emulator/surface.py" in ended.err  # the whole traceback, for a report
+
+
+def test_a_mistake_inside_of_opcheck_is_a_limit_of_opcheck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opcheck.simulator.dispatcher.make_route", lambda *_: None)
+    error = raised("torch.ones(2, device='mps')")
+    assert isinstance(error, AttributeError)
+    assert endings.kind_of(error) == "opcheck_limit"
+
+
+@pytest.mark.parametrize("place", ["check_layout", "RULES"])
+def test_an_audit_tells_opchecks_limit_from_the_models_error(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise NotSimulatedError("aten::add.Tensor has no shape rule")
+
+    broken = {"check_layout": refuse, "RULES": None}[place]
+
+    def compare(x: torch.Tensor) -> torch.Tensor:
+        monkeypatch.setattr(f"opcheck.simulator.shapes.{place}", broken)
+        return x + 1
+
+    report = opcheck.audit(compare, (torch.zeros(200, 200),), torch="2.13")
+    assert report.headline == "could not tell"
+    assert [finding.rule for finding in report.findings if finding.severity == "error"] == ["OC125"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "code"),
+    [
+        ("print(1)", "did not import torch", 3),
+        ("import torch\ntorch.nn.Linear(2, 2)(torch.ones(2))", "operator calls on the CPU", 3),
+        ("import torch\ndef main():\n    torch.ones(2)\n", "made no tensor at all", 3),
+        (
+            "import subprocess, sys, torch\nsubprocess.run([sys.executable, '-c', 'pass'])",
+            "other processes",
+            3,
+        ),
+        ("import torch\ntorch.nn.Linear(2, 2).to('mps')", "nothing was computed there", 0),
+    ],
+    ids=["no torch", "the CPU", "not called", "a process", "only moves"],
+)
+def test_a_run_without_a_call_on_mps_says_what_happened_instead(
+    tmp_path: Path, text: str, cause: str, code: int
+) -> None:
+    ended = opcheck_on(tmp_path, "run", text)
+    assert ended.code == code
+    assert ended.rules == ["OC120"]
+    assert cause in ended.first["message"]
+
+
+def test_a_missing_argument_is_told_as_the_programs_exit(tmp_path: Path) -> None:
+    text = "import sys, torch\nsys.exit(2)"
+    ended = opcheck_on(tmp_path, "run", text)
+    assert ended.code == 3
+    assert "exit code 2" in ended.first["message"]
+    assert "argument" in ended.first["hint"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "headline"),
+    [
+        ("import torch\nx = torch.ones(2, device='mps') + 1\n", 0, "runs natively"),
+        ("import torch\nx = torch.ones(2, device='mps').double()\n", 1, "fails"),
+    ],
+    ids=["nothing found", "an error"],
+)
+def test_a_quiet_run_writes_the_headline_alone(
+    tmp_path: Path, text: str, code: int, headline: str
+) -> None:
+    (tmp_path / "program.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "opcheck", "run", "-q", "--torch=2.13", "--macos=15"]
+    ended = subprocess.run(
+        [*command, "program.py"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert ended.returncode == code
+    ours = ended.stderr[ended.stderr.rfind("\n", 0, -1) + 1 :]
+    assert ours == f"{headline}: program.py on torch 2.13, macOS 15.0\n"
+    # The rest is the program's own traceback.
+    assert ended.stderr.removesuffix(ours) == "" if not code else ended.stderr.startswith("Trace")
+    assert "Evidence" not in ended.stderr

@@ -1,0 +1,209 @@
+"""A capture that serves several targets is, byte by byte, the capture that each of them would have had of its own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from opcheck.capture import run
+from opcheck.capture.forked import forked
+from opcheck.capture.parent import environment, of_each
+from opcheck.capture.protocol import Captures
+from opcheck.capture.request import CaptureRequest
+from opcheck.capture.shared import captures
+from opcheck.common.errors import CaptureError, OpcheckError
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import load
+from opcheck.model.records import Trace
+from opcheck.simulator import python_visible_target
+from tests.judge.audit_targets import models
+
+FILE = str(Path(models.__file__))
+MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("attention", {}),
+    ("attention", {"mode": "train"}),
+    ("attention", {"mode": "train", "autocast": "bfloat16"}),
+    ("images", {}),
+    ("images", {"mode": "train", "optimizer": "sgd"}),
+    ("recurrent", {"grad": True}),
+    ("transformed", {}),
+    ("wide", {}),
+    ("old", {"grad": True}),
+    ("asks_for_macos", {}),
+    ("asked_when_built", {}),
+    ("plain", {"mode": "train"}),
+)
+#: tried on a few targets always, as all are on all targets where there is time
+QUICK = [MODELS[n] for n in (0, 2, 3, 8, 9)]
+NAMES = [" ".join([name, *map(str, options.values())]) for name, options in MODELS]
+
+
+def _all() -> tuple[Target, ...]:
+    """Every release on every macOS that it starts on, with the variable and without."""
+    return tuple(
+        Target(torch=Version.parse(release.line), macos=Version(major, 0), cpu_fallback=fallback)
+        for release in load().releases
+        for major in (13, 14, 15, 26)
+        if Version(major, 0) >= Version.parse(release.minimum_macos)
+        for fallback in (False, True)
+    )
+
+
+ALL = _all()
+#: those whose torch.backends.mps knows is_macos_or_newer
+NEWER = [target for target in ALL if target.torch >= Version(2, 3)]
+#: a few of all, from both sides of most branches
+SPREAD = tuple(
+    Target(torch=Version.parse(release), macos=Version(major, 0), cpu_fallback=fallback)
+    for release, major, fallback in (
+        ("1.13", 13, False),
+        ("2.9", 14, True),
+        ("2.15", 26, False),
+    )
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imports() -> None:
+    """What the first capture imports late: the forks have it."""
+    run.run(_request("plain", mode="train"), _say)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests in this process have been on other Macs."""
+    monkeypatch.setattr(python_visible_target, "_answers", {})
+    monkeypatch.setattr(python_visible_target, "_fallback", set())
+
+
+def _say(text: str, *, seconds: float = 0.0) -> None:
+    """Nobody waits for it."""
+
+
+def _request(model: str, **options: Any) -> CaptureRequest:
+    request = CaptureRequest(model=f"{FILE}:{model}", torch="2.13", macos="15.0", time_limit=1200.0)
+    return msgspec.structs.replace(request, **options)
+
+
+def _forked(make: Callable[[], Any]) -> bytes:
+    """In a process of its own: the model is loaded there.  One line calls both kinds: it is in the traces."""
+
+    def work() -> bytes:
+        torch.set_num_threads(1)  # a pool of threads does not live on in a fork
+        made = make()
+        return msgspec.json.encode(made.trace if isinstance(made, run.Captured) else made)
+
+    return forked(work, 3600.0)
+
+
+def _shared(request: CaptureRequest, targets: Sequence[Target]) -> Captures:
+    made = _forked(functools.partial(captures, request, targets, _say))
+    return msgspec.json.decode(made, type=Captures)
+
+
+def _traces(request: CaptureRequest, targets: Sequence[Target]) -> list[Trace | OpcheckError]:
+    found: dict[int, Trace | OpcheckError] = {}
+    left = list(range(len(targets)))
+    while left:
+        asked = [targets[n] for n in left]
+        captured = _shared(request, asked)
+        for shared in captured.shared:
+            found.update((left[n], trace) for n, trace in of_each(shared, request, asked))
+        left = [left[n] for n in captured.left]
+    return [found[n] for n in range(len(targets))]
+
+
+def _own(request: CaptureRequest, target: Target, monkeypatch: pytest.MonkeyPatch) -> Trace:
+    asked = msgspec.structs.replace(
+        request,
+        torch=str(target.torch),
+        macos=str(target.macos),
+        cpu_fallback=target.cpu_fallback,
+    )
+    said = environment(asked)
+    monkeypatch.setenv(
+        python_visible_target.FALLBACK_VARIABLE, said[python_visible_target.FALLBACK_VARIABLE]
+    )
+    made = msgspec.json.decode(_forked(functools.partial(run.run, asked, _say)), type=Trace)
+    return msgspec.structs.replace(made, environment=said)
+
+
+def _check(
+    model: str,
+    options: dict[str, Any],
+    targets: Sequence[Target],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = _request(model, **options)
+    for target, trace in zip(targets, _traces(request, targets), strict=True):
+        assert isinstance(trace, Trace)
+        assert trace.calls or trace.problems, target
+        own = _own(request, target, monkeypatch)
+        assert msgspec.json.encode(trace) == msgspec.json.encode(own), target
+
+
+@pytest.mark.parametrize(
+    ("model", "options"), QUICK, ids=["inference", "autocast", "images", "old", "macos"]
+)
+def test_a_shared_capture_is_the_one_of_its_own(
+    model: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _check(model, options, SPREAD, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "options"), MODELS, ids=NAMES)
+def test_so_it_is_on_all_targets(
+    model: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _check(model, options, ALL, monkeypatch)
+
+
+def test_what_asks_nothing_is_captured_once() -> None:
+    (shared,) = _shared(_request("plain"), ALL).shared
+    assert sorted(shared.targets) == list(range(len(ALL)))
+
+
+def test_a_program_that_reads_the_variable_is_captured_with_and_without_it() -> None:
+    found = _shared(_request("asks_for_macos"), NEWER).shared
+    kinds = [
+        {(NEWER[n].macos >= Version(15, 0), NEWER[n].cpu_fallback) for n in one.targets}
+        for one in found
+    ]
+    # On macOS 15 it does not look at the variable.
+    assert sorted(map(sorted, kinds)) == [
+        [(False, False)],
+        [(False, True)],
+        [(True, False), (True, True)],
+    ]
+
+
+def test_what_was_asked_while_it_was_built_needs_another_process() -> None:
+    found = _shared(_request("asked_when_built"), NEWER)
+    assert {NEWER[n].macos.major for n in found.left} == {13}
+    assert {NEWER[n].macos.major for one in found.shared for n in one.targets} == {14, 15, 26}
+
+
+def test_one_class_that_dies_or_raises_is_not_the_others() -> None:
+    targets = [Target(torch=Version(2, 11), macos=Version(major, 0)) for major in (13, 14, 15)]
+    died, raised, ran = _traces(_request("raises"), targets)
+    assert isinstance(died, CaptureError)
+    assert "exited with code 7" in died.message
+    assert isinstance(raised, Trace)
+    assert isinstance(ran, Trace)
+    assert [problem.kind for problem in raised.problems] == ["model_raised"]
+    assert ran.complete
+
+
+def test_a_process_that_was_another_mac_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        python_visible_target, "_answers", {(python_visible_target.is_newer, (14, 0)): False}
+    )
+    with pytest.raises(CaptureError, match="told of another Mac"):
+        captures(_request("plain"), [ALL[-1]], _say)

@@ -1,0 +1,154 @@
+"""What the estimate makes of a made trace: columns, peaks, holders, Macs."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.judge.memory.allocations import taken
+from opcheck.judge.memory.estimate import estimate, peaks_as_recorded
+from opcheck.judge.memory.macs import asked, ratio, smallest
+from opcheck.model.records import Lifetime, Memory, Trace
+from tests.made import call, make_target, make_trace
+
+GIB = 1 << 30
+PHASES = ("forward", "forward", "backward", "backward", "optimizer", "optimizer")
+
+
+def life(first: int, freed: int | None, nbytes: int = GIB, kind: str = "result") -> Lifetime:
+    return Lifetime(storage=first + 100, nbytes=nbytes, first=first, freed=freed, kind=kind)
+
+
+def step(*lives: Lifetime, **others: object) -> Trace:
+    """A training step of two calls in each phase."""
+    calls = [call(f"aten::op{i}", i, phase=phase) for i, phase in enumerate(PHASES)]
+    return make_trace(*calls, lifetimes=lives, mode="train", **others)
+
+
+def made(trace: Trace, macos: str = "15.0", torch: str = "2.13", mac: int = 0) -> Memory:
+    memory = estimate(trace, make_target(torch, macos), asked=mac)
+    assert memory is not None
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("one", "kind"),
+    [
+        (life(0, None, kind="parameter"), "parameters"),
+        (life(0, None, kind="buffer"), "buffers"),
+        (life(0, 3, kind="input"), "inputs"),
+        (life(0, 3), "activations"),
+        (life(0, None), "activations"),
+        (life(2, 3), "activations"),  # used up within backward
+        (life(2, 4), "activations"),
+        (life(2, 5), "gradients"),
+        (life(3, None), "gradients"),
+        (life(4, 5), "activations"),  # a temporary of the step
+        (life(4, None), "optimizer"),
+    ],
+)
+def test_what_a_piece_is_follows_from_its_life(one: Lifetime, kind: str) -> None:
+    assert [piece.kind for piece in taken(step(one))] == [kind]
+
+
+def test_a_second_backward_has_gradients_of_its_own() -> None:
+    calls = [call("aten::mm", phase=phase) for phase in (*PHASES, *PHASES)]
+    lives = (life(2, 8), life(8, 12))
+    trace = make_trace(*calls, lifetimes=lives)
+    assert [piece.kind for piece in taken(trace)] == ["gradients", "gradients"]
+
+
+def test_peaks_are_of_what_lives_at_once() -> None:
+    trace = step(life(0, 1), life(0, 3), life(1, 3), life(3, None))
+    assert peaks_as_recorded(trace) == {
+        "forward": 2 * GIB,
+        "backward": 2 * GIB,
+        "optimizer": GIB,
+    }
+
+
+def test_the_optimizers_state_is_there_from_the_second_step_on() -> None:
+    weight = life(0, None, kind="parameter")
+    memory = made(step(weight, life(0, 3), life(4, None), life(4, None)))
+    totals = {peak.phase: (peak.total, peak.held["optimizer"]) for peak in memory.peaks}
+    assert totals == {
+        "move": (GIB, 0),
+        "forward": (4 * GIB, 2 * GIB),
+        "backward": (4 * GIB, 2 * GIB),
+        "optimizer": (3 * GIB, 2 * GIB),
+    }
+    assert any("second step" in note for note in memory.notes)
+
+
+def test_columns_add_up() -> None:
+    memory = made(step(life(0, None, 7, "buffer"), life(0, 5, 11), life(2, None, 13)))
+    for peak in memory.peaks:
+        assert sum(peak.held.values()) == peak.total
+
+
+def test_the_lines_that_hold_most_come_first_and_layers_are_one() -> None:
+    calls = [call("aten::mm", 3, module=f"layer.{i}") for i in range(3)]
+    lives = (life(0, None, 5, "parameter"), *(life(i, None, 10) for i in range(3)))
+    memory = made(make_trace(*calls, lifetimes=lives))
+    first, second = memory.holders
+    assert (first.nbytes, first.tensors, first.op, first.place.module) == (
+        30,
+        3,
+        "aten::mm",
+        "layer.*",
+    )
+    assert (second.kind, second.op) == ("parameters", "")
+
+
+def test_three_states_and_the_line() -> None:
+    memory = made(step(life(0, None, 7 * GIB, "parameter"), *(life(1, 3, GIB) for _ in range(4))))
+    states = {mac.memory: mac.state for mac in memory.macs}
+    assert states == {8: "raises", 16: "pressure", 24: "fits", 32: "fits", 64: "fits", 128: "fits"}
+    assert smallest(memory, "fits") == memory.macs[2]
+    # One parameter of 7 GiB is more than a buffer of a Mac of 8 GB may take: before any call.
+    assert memory.macs[0].prints == "Invalid buffer size: 7.00 GiB"
+    assert memory.macs[0].place is None
+
+
+def test_the_place_is_the_first_call_above_the_limit() -> None:
+    memory = made(step(*(life(i, None, 2 * GIB) for i in (0, 0, 1, 1, 2, 2))))
+    place = memory.macs[0].place
+    assert place is not None
+    assert place.location is not None
+    assert place.location.line == 2
+    assert "max allowed: 9.07 GiB" in memory.macs[0].prints
+
+
+@pytest.mark.parametrize(("torch", "unit"), [("1.13", "9.07 GB"), ("2.7", "GB"), ("2.8", "GiB")])
+def test_the_unit_is_that_of_the_release(torch: str, unit: str) -> None:
+    memory = made(step(*(life(0, None, 2 * GIB) for _ in range(6))), torch=torch)
+    assert f"{unit})" in memory.macs[0].prints
+
+
+def test_the_macos_decides_the_working_set() -> None:
+    trace = step(life(0, None, 11 * GIB))
+    assert made(trace, "15.0").macs[2].state == made(trace, "26.0").macs[2].state == "fits"
+    lives = [life(0, None, 3 * GIB) for _ in range(4)]
+    assert made(step(*lives[:3], life(0, None, 5 * GIB // 2)), "15.0").macs[1].state == "pressure"
+    assert made(step(*lives[:3], life(0, None, 5 * GIB // 2)), "26.0").macs[1].state == "fits"
+
+
+def test_the_mac_that_is_asked_about() -> None:
+    trace = step(life(0, None))
+    assert asked(made(trace)) is None
+    for size, known in ((4, 8), (8, 8), (36, 32), (48, 32), (192, 128)):
+        mac = asked(made(trace, mac=size))
+        assert mac is not None
+        assert mac.memory == known
+
+
+def test_nothing_is_estimated_without_lifetimes() -> None:
+    assert estimate(make_trace(call("aten::mm")), make_target()) is None
+
+
+def test_a_run_that_broke_off_says_so() -> None:
+    assert "broke off" in made(step(life(0, None), complete=False)).notes[0]
+    assert "broke off" not in "".join(made(step(life(0, None))).notes)
+
+
+def test_the_watermarks_are_those_of_the_environment() -> None:
+    assert (ratio("HIGH", make_target()), ratio("LOW", make_target())) == (1.7, 1.4)

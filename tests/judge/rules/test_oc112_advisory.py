@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from tests.judge.rules.found import found
+from tests.made import call, make_statement, spec
+
+WRONG = make_statement(
+    "mm-strided",
+    sort="advisory",
+    effect="wrong_result",
+    error=None,
+    condition="not self.contiguous",
+)
+STRIDED = call("aten::mm", inputs=(spec(1, argument="self", stride=(1, 2)),))
+PLAIN = call("aten::mm", inputs=(spec(1, argument="self", stride=(3, 1)),))
+
+
+def test_fires_on_a_call_that_meets_the_condition() -> None:
+    (finding,) = found("OC112", STRIDED, PLAIN, statements=(WRONG,))
+    assert finding.message == "aten::mm: The kernel refuses mm-strided (mm-strided)"
+    assert (finding.severity, finding.count) == ("warning", 1)
+
+
+def test_one_note_for_all_that_cannot_be_told() -> None:
+    other = make_statement("mm-values", sort="advisory", effect="wrong_result", when="duplicates")
+    (finding,) = found("OC112", call("aten::mm"), statements=(WRONG, other))
+    assert finding.severity == "note"
+    assert finding.message == (
+        "2 advisories may concern calls of this run, which do not tell: mm-strided, mm-values"
+    )
+
+
+def test_silent_on_calls_that_do_not_meet_it() -> None:
+    assert not found("OC112", PLAIN, statements=(WRONG,))
+    assert not found("OC112", call("aten::relu"), statements=(WRONG,))
+
+
+def test_an_advisory_that_decides_is_said_once() -> None:
+    ends = make_statement("mm-ends", sort="advisory", effect="aborts", error=None)
+    assert not found("OC112", call("aten::mm"), statements=(ends,))
+    assert found("OC106", call("aten::mm"), statements=(ends,))

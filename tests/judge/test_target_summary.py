@@ -1,0 +1,56 @@
+"""The short way to a headline says what the whole report says, for every target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opcheck.capture.parent import capture
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import OpLists
+from opcheck.judge.pipeline import report
+from opcheck.judge.target_summary import outcomes
+from opcheck.model.records import Trace
+from tests.judge.audit_targets import models
+from tests.made import call, make_trace
+
+
+def _targets(lists: OpLists) -> list[Target]:
+    return [
+        Target(torch=Version.parse(release.line), macos=Version(major, 0), cpu_fallback=fallback)
+        for release in lists.releases
+        for major in (13, 14, 15, 26)
+        for fallback in (False, True)
+    ]
+
+
+def _agree(trace: Trace, lists: OpLists) -> None:
+    targets = _targets(lists)
+    for target, told in zip(targets, outcomes(trace, targets, lists), strict=True):
+        whole = report(trace, target, lists)
+        assert told.target == target
+        assert told.headline == whole.headline, target
+        assert told.totals == whole.totals, target
+        counts: dict[tuple[str, str, str | None], int] = {}
+        for group in whole.groups:
+            if group.verdict.status != "native":
+                row = (group.op, group.verdict.status, group.verdict.kind)
+                counts[row] = counts.get(row, 0) + group.count
+        assert told.operators == tuple((*row, count) for row, count in counts.items()), target
+
+
+@pytest.mark.parametrize("model", ["old", "transformed"])
+def test_it_agrees_with_the_report_on_every_target(model: str, lists: OpLists) -> None:
+    request = CaptureRequest(model=f"{Path(models.__file__)}:{model}", torch="2.4", macos="14.0")
+    trace = capture(request)
+    assert trace.complete
+    _agree(trace, lists)
+
+
+def test_what_is_unknown_or_broke_off_or_empty(lists: OpLists) -> None:
+    _agree(make_trace(call("mylib::op"), call("aten::mm")), lists)
+    _agree(make_trace(call("aten::mm"), complete=False), lists)
+    _agree(make_trace(), lists)
+    assert outcomes(make_trace(), (), lists) == ()

@@ -1,0 +1,199 @@
+"""What the shipped lists answer: known facts about real operators, and the laws of an answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from opcheck.common.errors import NewerThanListsError, UnknownTargetError, UsageError
+from opcheck.common.versions import Target
+from opcheck.data.registrations import OpLists
+from opcheck.lookup.answer import answer
+from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
+from tests.made import make_lists
+
+#: (query, torch, macOS, dtype) -> status and kind.
+KNOWN = [
+    ("aten::_fft_r2c", "1.13", "14", "float32", "fallback", "always"),
+    ("aten::_fft_r2c", "2.0", "14", "float32", "fallback", "env"),
+    ("aten::_fft_r2c", "2.2", "14", "float32", "fallback", "env"),
+    ("aten::_fft_r2c", "2.3", "13", "float32", "unsupported", None),
+    ("aten::_fft_r2c", "2.3", "14", "float32", "native", None),
+    ("aten::_fft_r2c", "2.8", "13.3", "float32", "unsupported", None),
+    ("aten::_fft_r2c", "2.8", "14", "float32", "native", None),
+    ("aten::linalg_matrix_exp", "2.13", None, "float32", "fallback", "env"),
+    ("aten::linalg_matrix_exp", "2.14", None, "float32", "native", None),
+    ("aten::grid_sampler_2d_backward", "2.12", None, "float32", "fallback", "env"),
+    ("aten::grid_sampler_2d_backward", "2.13", None, "float32", "native", None),
+    ("aten::embedding_renorm_", "1.13", None, None, "fallback", "always"),
+    ("aten::embedding_renorm_", "2.15", None, None, "fallback", "always"),
+    ("aten::kaiser_window", "2.15", None, None, "unsupported", None),
+    ("aten::_slow_conv2d_forward", "2.15", None, None, "unsupported", None),
+    ("aten::nonzero", "2.5", "14", "float32", "native", None),
+    ("aten::nonzero", "2.5", "14", "complex64", "fallback", "internal"),
+    ("aten::nonzero", "2.13", "15", "complex64", "native", None),
+    ("aten::isin.Tensor_Tensor_out", "2.3", None, "float32", "fallback", "env"),
+    ("aten::isin.Tensor_Tensor_out", "2.4", None, "float32", "native", None),
+    ("aten::conv3d", "2.2", None, "float32", "unsupported", None),
+    ("aten::add.Tensor", "2.2", "13", "bfloat16", "unsupported", None),
+    ("aten::add.Tensor", "2.2", "14", "bfloat16", "unsupported", None),
+    ("aten::add.Tensor", "2.4", "13", "bfloat16", "unsupported", None),
+    ("aten::add.Tensor", "2.4", "14", "bfloat16", "native", None),
+    ("aten::add.Tensor", "2.15", None, "float64", "unsupported", None),
+    ("aten::linear", "2.15", None, "int64", "unsupported", None),
+    ("aten::linear", "2.15", None, "float32", "native", None),
+    ("Tensor.masked_fill_", "2.15", None, "float32", "native", None),
+    ("F.gelu", "2.15", None, "float32", "native", None),
+]
+
+
+@pytest.mark.parametrize(("query", "torch", "macos", "dtype", "status", "kind"), KNOWN)
+def test_known_answers(
+    query: str,
+    torch: str,
+    macos: str | None,
+    dtype: str | None,
+    status: str,
+    kind: str | None,
+    lists: OpLists,
+) -> None:
+    found = answer(query, torch, macos, dtype, lists=lists)
+    assert (found.status, found.kind) == (status, kind)
+    assert found.overloads[0].evidence
+
+
+def test_the_deciding_limitation_comes_first_and_says_so(lists: OpLists) -> None:
+    found = answer("aten::_fft_r2c", "2.4", "13.1", "float32", lists=lists).overloads[0]
+    assert found.limitations[0].decides
+    assert "macOS 14" in found.limitations[0].summary
+    assert found.prints == found.limitations[0].prints != ""
+    native = answer("aten::_fft_r2c", "2.4", "14", "float32", lists=lists).overloads[0]
+    assert not any(note.decides for note in native.limitations)
+
+
+def test_the_table_of_releases_is_that_of_single_answers(lists: OpLists) -> None:
+    found = answer("aten::nonzero", lists=lists)
+    cells = found.overloads[0].releases
+    assert {cell.torch for cell in cells} == {release.line for release in lists.releases}
+    for cell in cells:
+        for dtype in ("float32", "complex64"):
+            one = answer("aten::nonzero", cell.torch, cell.macos, dtype, lists=lists)
+            state = cell.dtypes[dtype]
+            assert (one.status, one.kind) == (state.status, state.kind), (cell.torch, cell.macos)
+
+
+def test_the_quick_state_is_the_judges(lists: OpLists) -> None:
+    """One operator answers for those that are registered alike: none of them differs."""
+    asker = Asker(lists)
+    for line, macos in (("1.13", "13.0"), ("2.3", "13.0"), ("2.15", "26.0")):
+        aim = target(line, macos)
+        for op in sorted(lists.operators(line))[::7]:
+            for dtype in ("float32", "bfloat16", "float64", "bool"):
+                state, verdict = asker.state(op, aim, dtype), asker.verdict(op, aim, dtype)
+                assert (state.status, state.kind) == (verdict.status, verdict.kind), (op, dtype)
+
+
+def _itself(op: str, target: Target, dtype: str) -> str:
+    return dtype
+
+
+def test_dtypes_taken_together_are_judged_alike(lists: OpLists) -> None:
+    aim = target("2.5", "13.0")
+    for op in ("aten::nonzero", "aten::linear", "aten::add.Tensor", "aten::sort.stable"):
+        together = Asker(lists)
+        alone = Asker(lists)
+        alone.knowledge.alike = _itself  # type: ignore[method-assign]
+        for dtype in COMMON_DTYPES:
+            one, other = together.verdict(op, aim, dtype), alone.verdict(op, aim, dtype)
+            assert (one.status, one.kind, one.because) == (other.status, other.kind, other.because)
+
+
+@pytest.mark.parametrize(
+    ("torch", "line", "words"),
+    [
+        ("2.4.1", "2.4", ""),
+        ("2.4.0", "2.4", "the list of torch 2.4.1 answers for 2.4.0"),
+        ("2.6.0.dev20241101", "2.6", "was built before 2.6.0"),
+        ("2.13.0+cpu", "2.13", "the list of torch 2.13.0 answers for 2.13.0+cpu"),
+    ],
+)
+def test_other_versions_are_answered_by_the_nearest_list(
+    torch: str, line: str, words: str, lists: OpLists
+) -> None:
+    found = answer("aten::nonzero", torch, lists=lists)
+    assert found.target["torch"] == line
+    assert (words in " ".join(found.notes)) if words else not found.notes
+
+
+def test_since_goes_back_as_far_as_the_status_is_the_same(lists: OpLists) -> None:
+    found = answer("aten::nonzero", lists=lists)
+    assert (found.overloads[0].since, found.first_native) == ("2.0", "2.0")
+    assert answer("aten::embedding_renorm_", lists=lists).first_native is None
+
+
+def test_a_macos_alone_asks_about_the_releases_that_start_there(lists: OpLists) -> None:
+    found = answer("aten::nonzero", macos="13.1", lists=lists)
+    assert found.target["torch"] == "2.8"
+    assert {cell.macos for cell in found.overloads[0].releases} == {"13.1"}
+    assert found.overloads[0].releases[-1].torch == "2.8"
+
+
+def test_tracking_issues_are_linked_where_something_is_missing(lists: OpLists) -> None:
+    assert any("141287" in link for link in answer("aten::embedding_renorm_", lists=lists).links)
+    native = answer("aten::relu", "2.15", "26", "float32", lists=lists)
+    assert not any("141287" in link for link in native.links)
+
+
+def test_what_nobody_knows_is_unknown(lists: OpLists) -> None:
+    assert answer("mylib::foo", lists=lists).status == "unknown"
+    # A composite of which no table says what it calls.
+    assert answer("aten::implied", lists=make_lists()).status == "unknown"
+
+
+def test_an_answer_is_plain_data(lists: OpLists) -> None:
+    content = msgspec.to_builtins(answer("isin", "2.4.1", "14.2", "complex64", lists=lists))
+    assert list(content) == [
+        "schema", "tool", "op", "target", "dtypes", "status", "kind", "overload", "because",
+        "overloads", "first_native", "notes", "links", "op_lists",
+    ]  # fmt: skip
+    assert content["schema"] == "opcheck-op/1"
+    assert list(content["dtypes"]) == ["complex64"]
+    assert set(content["overloads"][0]) >= {
+        "name", "status", "kind", "because", "dtypes", "limitations", "advisories", "evidence",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (("aten::nonzeros",), UsageError, "aten::nonzero"),
+        (("aten::add.Tensors",), UsageError, "Tensor"),
+        (("no such thing",), UsageError, "not the name of an operator"),
+        (("isin", "two"), UsageError, "--torch"),
+        (("isin", "2.4", "x"), UsageError, "--macos"),
+        (("isin", "2.4", "14", "float33"), UsageError, "--dtype"),
+        (("isin", "9.9"), NewerThanListsError, "newer than the op lists"),
+        (("isin", "2.15", "99"), NewerThanListsError, "newer than the op lists"),
+        (("isin", "1.12"), UnknownTargetError, "nearest"),
+        (("isin", "2.15", "14"), UnknownTargetError, "does not start"),
+    ],
+)
+def test_errors_name_what_is_wrong_and_what_to_do(
+    arguments: tuple[str, ...], error: type[Exception], words: str, lists: OpLists
+) -> None:
+    with pytest.raises(error) as caught:
+        answer(*arguments, lists=lists)
+    assert words in str(caught.value)
+    assert "help:" in str(caught.value)
+
+
+def test_asking_imports_no_torch() -> None:
+    code = (
+        "import sys; from opcheck.cli import run; assert run(['op', 'aten::nonzero']) == 0; "
+        "print('torch' in sys.modules, 'rich' in sys.modules, 'tabulate' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False False False"

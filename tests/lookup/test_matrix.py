@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+
+from opcheck.data.registrations import OpLists
+from opcheck.lookup.coverage import coverage
+from opcheck.lookup.matrix import STATES, matrix, short
+from opcheck.lookup.plain_call import Asker, target
+from tests.made import VALUES, make_lists
+
+MADE = {
+    "aten::grows": {"2.12": "cpu_only", "2.13": "kernel", "2.14": "kernel"},
+    "aten::goes": {"2.12": "kernel", "2.14": "cpu_only"},
+}
+
+
+def test_a_row_for_every_overload_of_the_release() -> None:
+    found = matrix("2.13", lists=make_lists(MADE))
+    assert [row.name for row in found.rows] == sorted([*VALUES, "aten::grows"])
+    rows = {row.name: row for row in found.rows}
+    assert (rows["aten::grows"].status, rows["aten::grows"].since) == ("native", "2.13")
+    assert rows["aten::svd"].because.startswith("it calls aten::svd.U")
+    assert rows["aten::comp"].status == "unknown"
+    assert found.counts["overloads"] == len(found.rows)
+    assert sum(found.counts[state] for state in STATES) == len(found.rows)
+
+
+def test_a_status_that_came_back_is_not_older_than_its_return() -> None:
+    lists = make_lists({"aten::back": {"2.12": "kernel", "2.13": "cpu_only", "2.14": "kernel"}})
+    row = next(row for row in matrix("2.14", lists=lists).rows if row.name == "aten::back")
+    assert (row.since, row.first_native) == ("2.14", "2.12")
+
+
+@pytest.mark.parametrize("torch", [pytest.param("2.3", marks=pytest.mark.slow), "2.15"])
+def test_rows_say_what_single_answers_say(torch: str, lists: OpLists) -> None:
+    asker = Asker(lists)
+    found = matrix(torch, asker=asker)
+    assert len(found.rows) == lists.release(torch).counts.overloads
+    for row in found.rows[::97]:
+        verdict = asker.verdict(row.name, target(torch, found.macos), row.dtype)
+        assert (row.status, row.kind, row.because) == (
+            verdict.status,
+            verdict.kind,
+            verdict.because,
+        )
+        assert {*row.limitations, *row.advisories} <= {*found.statements}
+        assert (row.status == "native") <= (row.first_native is not None)
+
+
+def test_the_runs_of_the_page_hold_in_every_release(lists: OpLists) -> None:
+    """A run is made anew only where something changes: in between it must still be true."""
+    asker = Asker(lists)
+    some = sorted(lists.names())[::60]
+    found = coverage(None, asker, some)
+    for op in some:
+        runs = found.operators[op]
+        for release in lists.releases:
+            before = [run for run in runs if _order(run.torch) <= _order(release.line)]
+            exists = op in lists.operators(release.line)
+            assert bool(before and before[-1].exists) == exists
+            if exists:
+                aim = target(release.line, found.macos)
+                state = asker.state(op, aim, "float32")
+                assert STATES[before[-1].states[0]] == short(state), (op, release.line)
+
+
+def _order(line: str) -> tuple[int, ...]:
+    return tuple(map(int, line.split(".")))
+
+
+def test_the_coverage_tells_how_far_it_is(lists: OpLists) -> None:
+    asker = Asker(lists)
+    told: list[str] = []
+    some = sorted(asker.lists.names())[:120]
+    found = coverage(None, asker, some, told.append)
+    assert told == [
+        f"{number} of 120 operator overloads, in all releases" for number in (0, 50, 100)
+    ]
+    assert found == coverage(None, asker, some)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from opcheck.lookup.past import first_native, since
+from opcheck.lookup.records import State
+
+LINES = ("2.11", "2.12", "2.13", "2.14")
+STATES = {
+    "n": State(status="native"),
+    "e": State(status="fallback", kind="env"),
+    "u": State(status="unknown"),
+}
+
+
+@pytest.mark.parametrize(
+    ("past", "when", "first"),
+    [
+        ("nnnn", "2.11", "2.11"),
+        ("eenn", "2.13", "2.13"),
+        ("nenn", "2.13", "2.11"),
+        (" nnn", "2.12", "2.12"),
+        ("uunn", "≤2.13", "≤2.13"),
+        ("uuuu", "2.11", None),
+        ("unne", "2.14", "≤2.12"),
+        ("eeee", "2.11", None),
+    ],
+)
+def test_since_when(past: str, when: str, first: str | None) -> None:
+    states = {
+        line: STATES[letter] for line, letter in zip(LINES, past, strict=True) if letter != " "
+    }
+    assert since(states, LINES) == when
+    assert first_native(states, LINES) == first

@@ -1,0 +1,117 @@
+"""Whole comparisons on the CPU: nothing wrong, a planted operator, a model that raises, one that hangs, no device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.errors import CaptureError, UsageError
+from opcheck.numerics.compare.parent import compare
+from opcheck.numerics.compare.records import SHOWS, Comparison, Plan
+from opcheck.render.answers import compared as page
+from opcheck.render.answers import write
+
+MODELS = Path(__file__).with_name("models.py")
+PLANTED = Path(__file__).parents[3] / "scripts" / "planted"
+
+
+def run(
+    attribute: str, plan: Plan, *, mode: str = "inference", limit: float = 1200.0
+) -> Comparison:
+    request = CaptureRequest(
+        model=f"{MODELS}:{attribute}", torch="2.13", macos="15.0", mode=mode, time_limit=limit
+    )
+    return compare(request, plan)
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    folder = tmp_path_factory.mktemp("planted") / "repro"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(PLANTED))
+        patch.setenv("OPCHECK_PLANTED", "CPU")
+        return run("net", Plan(device="cpu", repro=str(folder), times=1), mode="train")
+
+
+def test_the_planted_operator_alone_is_named_and_its_reproducer_shows_it(
+    planted: Comparison,
+) -> None:
+    assert [one.op for one in planted.wrong] == ["aten::gelu"]
+    first = planted.wrong[0]
+    assert first.place.location is not None
+    assert "gelu" in first.place.location.text
+    assert first.place.phase == "forward"
+    assert first.error is not None
+    assert first.error > 100
+    assert planted.reproducer is not None
+    assert planted.reproducer.state == SHOWS
+
+
+def test_what_draws_random_numbers_is_not_compared_and_says_so(planted: Comparison) -> None:
+    by_op = {one.op: one for one in planted.operators}
+    assert by_op["aten::bernoulli_.float"].outcomes == {"not compared": 1}
+    assert "random" in next(iter(by_op["aten::bernoulli_.float"].reasons))
+    assert by_op["aten::convolution_backward"].outcomes == {"agrees": 1}
+    assert planted.loss
+
+
+def test_times_are_of_the_compared_operators(planted: Comparison) -> None:
+    timed = {one.op for one in planted.times}
+    assert {"aten::gelu", "aten::convolution"} <= timed
+    assert "aten::bernoulli_.float" not in timed
+    assert all(one.device > 0 for one in planted.times)
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "json", "yaml"])
+def test_every_format_names_it(planted: Comparison, name: str) -> None:
+    text = write(planted, page.document(planted), name)
+    assert "gelu" in text
+    if name == "text":
+        assert max(map(len, text.splitlines())) <= 100
+    if name == "json":
+        jsonschema.validate(msgspec.json.decode(text), msgspec.json.schema(Comparison))
+        assert msgspec.json.decode(text, type=Comparison) == planted
+
+
+def test_the_cpus_own_kernels_are_right(tmp_path: Path) -> None:
+    found = run("net", Plan(device="cpu", repro=str(tmp_path / "repro")))
+    assert found.complete
+    assert not found.wrong
+    assert not (tmp_path / "repro").exists()
+    assert found.outcomes["agrees"] > 8
+
+
+def test_a_model_that_raises_gives_what_ran_before() -> None:
+    found = run("broken", Plan(device="cpu"))
+    assert not found.complete
+    assert "it does not like this" in found.problem
+    assert found.outcomes == {"agrees": 1}
+    assert "broke off" in write(found, page.document(found), "text")
+
+
+def test_a_model_that_hangs_is_ended() -> None:
+    # Importing torch counts: where that alone takes so long, the parent ends it.
+    for limit in (10, 40, 160, 640):
+        try:
+            found = run("endless", Plan(device="cpu"), limit=limit)
+            break
+        except CaptureError as error:
+            assert f"after {limit} s" in error.message  # noqa: PT017
+    assert not found.complete
+    assert f"not done after {limit} s" in found.problem
+
+
+@pytest.mark.parametrize("device", ["mps", "nonsense", "meta"])
+def test_a_device_that_is_not_there_is_said_in_three_lines(device: str) -> None:
+    from opcheck.numerics.compare import devices
+
+    with pytest.raises(UsageError) as raised:
+        devices.require(device)
+    lines = str(raised.value).splitlines()
+    assert len(lines) == 3
+    assert device in lines[0]
+    assert "cpu" in lines[2]

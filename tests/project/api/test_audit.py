@@ -1,0 +1,71 @@
+"""``opcheck.audit`` of what this process has: it stays as it is."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import opcheck
+from opcheck.common.errors import CaptureError, InputError, UnknownTargetError, UsageError
+from tests.judge.audit_targets import models
+
+
+def test_a_live_module_is_audited_and_stays_as_it_is() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5))
+    x = torch.rand(1, 3, 8, 8)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    drawn = torch.get_rng_state()
+    has_mps = torch.backends.mps.is_available()
+    report = opcheck.audit(model, (x,), torch="2.13", macos="15", mode="train")
+    assert report.headline == "runs natively"
+    assert report.capture["mode"] == "train"
+    assert {phase for group in report.groups for phase in group.phases} > {"backward"}
+    assert report.model == "torch.nn.modules.container.Sequential"
+    assert pickle.loads(pickle.dumps(report)) == report  # noqa: S301 - made here
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert torch.backends.mps.is_available() is has_mps
+
+
+def test_inputs_by_name_and_a_function() -> None:
+    def program(x: torch.Tensor, *, wide: bool) -> torch.Tensor:
+        return x.double() if wide else x
+
+    report = opcheck.audit(program, {"x": torch.rand(2), "wide": True}, torch="2.13", macos="15")
+    assert report.headline == "fails"
+    assert report.findings[0].locations[0].location is not None
+    assert report.findings[0].locations[0].location.file.endswith("test_audit.py")
+
+
+def test_a_run_that_ends_its_process_ends_a_fork() -> None:
+    with pytest.raises(CaptureError, match="exited with code 3"):
+        opcheck.audit(lambda _x: os._exit(3), torch.rand(2))
+
+
+def test_a_name_is_loaded_in_a_child_process() -> None:
+    report = opcheck.audit(f"{Path(models.__file__)}:plain", torch="2.13", macos="15")
+    assert report.headline == "runs natively"
+    assert report.totals["operators"] > 1
+
+
+def test_what_cannot_be_audited() -> None:
+    with pytest.raises(UsageError, match="int is no kind of model"):
+        opcheck.audit(3)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="no mode 'both'"):
+        opcheck.audit("timm:resnet18", mode="both")
+    with pytest.raises(UsageError, match="are texts"):
+        opcheck.audit("timm:resnet18", (torch.rand(1),))
+    with pytest.raises(UsageError, match="goes with a model's name"):
+        opcheck.audit(nn.Linear(2, 2), torch.rand(2), config={"a": 1})
+    with pytest.raises(UnknownTargetError):
+        opcheck.audit(nn.Linear(2, 2), torch.rand(2), torch="1.2")
+    with pytest.raises(InputError):
+        opcheck.audit(lambda first, second: first + second)

@@ -1,0 +1,174 @@
+"""What a target makes of compiled variants, without compiling any."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from opcheck.common.versions import Target, Version
+from opcheck.compiler.judged import CompileReport
+from opcheck.compiler.records import (
+    Compiled,
+    Extern,
+    Failure,
+    FusedNode,
+    Kernel,
+    SideGraph,
+    Tried,
+    Variant,
+)
+from opcheck.data.registrations import OpLists
+from opcheck.model.records import SourceLocation
+from opcheck.project.compiled import report
+
+LINE = SourceLocation(file="a.py", line=3, function="f", text="return x.sinh()")
+SINH = Failure(
+    kind="operator",
+    message="Inductor's Metal backend does not implement sinh",
+    op="aten::sinh",
+    location=LINE,
+)
+EAGER = Tried(variant=Variant(backend="eager"), outcome="works", graphs=1)
+AOT = Tried(variant=Variant(backend="aot_eager"), outcome="works", graphs=1)
+
+
+def kernel(name: str = "generated_kernel_0", source: str = "", *, buffers: int = 2) -> Kernel:
+    node = FusedNode(name="sin", op="aten::sin", location=LINE)
+    return Kernel(name=name, source=source, nodes=(node,), buffers=buffers)
+
+
+def metal(*graphs: SideGraph, dtype: str = "float32", again: tuple[SideGraph, ...] = ()) -> Tried:
+    failed = any(graph.failures for graph in graphs)
+    return Tried(
+        variant=Variant(backend="inductor", metal=True, dtype=dtype),
+        outcome="fails" if failed else "works",
+        graphs=len(graphs),
+        side=graphs,
+        side_again=again,
+    )
+
+
+def graph(*kernels: Kernel, failures: tuple[Failure, ...] = (), **fields: object) -> SideGraph:
+    made = SideGraph(phase="inference", nodes=1, kernels=kernels, failures=failures)
+    externs = fields.get("externs", ())
+    assert isinstance(externs, tuple)
+    return SideGraph(phase=made.phase, nodes=1, kernels=kernels, failures=failures, externs=externs)
+
+
+def told(lists: OpLists, *tried: Tried, torch: str = "2.13") -> CompileReport:
+    compiled = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=tried)
+    target = Target(torch=Version.parse(torch), macos=Version(15))
+    return report(compiled, target, lists, "opcheck 0")
+
+
+def outcomes(found: CompileReport) -> list[str]:
+    return [one.outcome for one in found.compiled.tried if one.variant.metal]
+
+
+def test_what_works_is_to_be_used(lists: OpLists) -> None:
+    found = told(lists, EAGER, metal(graph(kernel())), metal(graph(kernel()), dtype="float16"))
+    assert found.advice == "use inductor with float32 and float16"
+    assert found.rows[1].outcomes == {"float32": "works", "float16": "works"}
+
+
+def test_what_works_in_inference_alone_is_said_so(lists: OpLists) -> None:
+    trained = metal(graph(failures=(SINH,)))
+    variant = msgspec.structs.replace(trained.variant, training=True)
+    trained = msgspec.structs.replace(trained, variant=variant)
+    half = metal(graph(kernel()), dtype="float16")
+    found = told(lists, EAGER, metal(graph(kernel())), trained, half)
+    assert found.advice.startswith(
+        "use inductor with float32 in inference and float16; not with float32 in training: "
+    )
+
+
+@pytest.mark.parametrize(
+    ("torch", "outcome", "mended"),
+    [("2.13", "fails", ""), ("2.14", "fails", ""), ("2.15", "could not tell", "2.15")],
+)
+def test_what_the_target_has_mended_is_not_held_against_it(
+    torch: str, outcome: str, mended: str, lists: OpLists
+) -> None:
+    found = told(lists, AOT, EAGER, metal(graph(failures=(SINH,))), torch=torch)
+    assert outcomes(found) == [outcome]
+    assert found.failures[0].mended == mended
+    assert found.failures[0].links == ("https://github.com/pytorch/pytorch/pull/197403",)
+    assert found.advice.startswith("use backend='aot_eager': ")
+
+
+@pytest.mark.parametrize(("torch", "outcome"), [("2.13", "fails"), ("2.14", "works")])
+def test_kernels_of_one_name_fail_where_the_release_has_the_defect(
+    torch: str, outcome: str, lists: OpLists
+) -> None:
+    found = told(lists, metal(graph(kernel(), kernel())), torch=torch)
+    assert outcomes(found) == [outcome]
+    assert found.failures[0].line == "a.py:3"
+
+
+def test_a_kernel_with_too_many_buffers_fails(lists: OpLists) -> None:
+    found = told(lists, metal(graph(kernel(buffers=41))))
+    assert outcomes(found) == ["fails"]
+    assert "41 buffers" in found.failures[0].message
+
+
+def test_a_failure_with_another_shape_leaves_the_first(lists: OpLists) -> None:
+    found = told(lists, EAGER, metal(graph(kernel()), again=(graph(failures=(SINH,)),)))
+    assert outcomes(found) == ["one shape only"]
+    assert "sinh" in found.advice
+
+
+@pytest.mark.parametrize("torch", ["2.5", "2.6"])
+def test_a_release_without_the_backend_says_so(torch: str, lists: OpLists) -> None:
+    found = told(lists, AOT, metal(graph(kernel())), torch=torch)
+    assert outcomes(found) == ["no backend"]
+    assert (found.kernels, found.advisories) == (0, ())
+    assert found.advice.startswith(f"use backend='aot_eager': torch {torch} has no Metal backend")
+
+
+def test_the_prototype_is_called_one(lists: OpLists) -> None:
+    found = told(lists, metal(graph(kernel())), torch="2.7")
+    assert "a prototype in 2.7" in found.advice
+    assert [one.id for one in found.advisories] == ["prototype"]
+
+
+@pytest.mark.parametrize(("torch", "known"), [("2.12", ["welford-barrier"]), ("2.13", [])])
+def test_a_known_defect_is_shown_where_a_kernel_meets_it(
+    torch: str, known: list[str], lists: OpLists
+) -> None:
+    source = "c10::metal::threadgroup_welford_reduce(tmp_acc_0, 8)"
+    found = told(lists, metal(graph(kernel(source=source))), torch=torch)
+    assert [one.id for one in found.advisories] == known
+    assert [(one.kernels, one.line) for one in found.advisories] == [(1, "a.py:3")] * len(known)
+
+
+def test_extern_does_not_mean_supported(lists: OpLists) -> None:
+    externs = (
+        Extern(op="aten::mm.out", dtypes=("float32",), location=LINE),
+        Extern(op="aten::_linalg_eigh", dtypes=("float32",), module="body.0"),
+    )
+    found = told(lists, metal(graph(kernel(), externs=externs)))
+    assert [(one.op, one.status.split()[0]) for one in found.externs] == [
+        ("aten::_linalg_eigh", "fallback"),
+        ("aten::mm.out", "native"),
+    ]
+    assert found.externs[0].module == "body.0"
+    assert "it calls aten::_linalg_eigh eagerly, which is not native" in found.advice
+
+
+def test_identical_failures_are_told_once(lists: OpLists) -> None:
+    graphs = [graph(failures=(SINH,))]
+    found = told(lists, metal(*graphs), metal(*graphs, dtype="float16"))
+    (group,) = found.failures
+    assert len(group.variants) == 2
+
+
+def test_a_failure_of_ours_is_no_verdict(lists: OpLists) -> None:
+    ours = Failure(kind="harness", message="no mps", ours=True)
+    found = told(lists, AOT, metal(graph(failures=(ours,))))
+    assert outcomes(found) == ["could not tell"]
+
+
+def test_nothing_compiled_is_a_finding(lists: OpLists) -> None:
+    nothing = Tried(variant=Variant(backend="inductor", metal=True), outcome="nothing compiled")
+    found = told(lists, nothing)
+    assert found.advice == "torch.compile does nothing for this program: no graph was compiled"

@@ -1,0 +1,104 @@
+"""The published schema says what the reports hold, key by key."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+
+from opcheck.render import render, schema
+from opcheck.render.content import as_dict
+from tests.render.test_formats import REPORTS
+
+GOLDEN = Path(__file__).parent / "golden"
+VALIDATOR = Draft202012Validator(json.loads(schema.text()))
+
+
+def problems(content: Any) -> list[str]:
+    return [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(content)]
+
+
+def test_what_ships_is_what_the_table_makes(request: pytest.FixtureRequest) -> None:
+    made = json.dumps(schema.schema(), indent=2) + "\n"
+    if request.config.getoption("--update-golden"):
+        path = Path(schema.__file__).parent / schema.FILE
+        path.write_text(made, encoding="utf-8")
+    assert schema.text() == made
+
+
+def test_it_is_a_schema() -> None:
+    Draft202012Validator.check_schema(json.loads(schema.text()))
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.json")), ids=lambda path: str(path.name))
+def test_the_golden_reports_are_valid(path: Path) -> None:
+    if ".gitlab" not in path.name:
+        assert problems(json.loads(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_reports_are_valid(name: str) -> None:
+    assert problems(as_dict(REPORTS[name])) == []
+
+
+def objects(kind: Any) -> Iterator[dict[str, Any]]:
+    """All parts of a schema that have keys."""
+    if isinstance(kind, dict) and isinstance(kind.get("properties"), dict):
+        yield kind
+    for value in (
+        kind.values() if isinstance(kind, dict) else kind if isinstance(kind, list) else ()
+    ):
+        yield from objects(value)
+
+
+def test_every_object_is_closed_and_whole() -> None:
+    closed = list(objects(schema.schema()))
+    assert len(closed) > 15
+    for kind in closed:
+        assert kind["additionalProperties"] is False
+        assert kind["required"] == list(kind["properties"])
+
+
+@pytest.mark.parametrize(
+    "path", [("findings", 0), ("calls", 0, "locations", 0), ("partition",), ("capture",), ()]
+)
+def test_no_key_can_go_or_come_without_the_schema(path: tuple[str | int, ...]) -> None:
+    whole = as_dict(REPORTS["everything"])
+    content = json.loads(json.dumps(whole))
+    inside: Any = content
+    for step in path:
+        inside = inside[step]
+    inside["new"] = 1
+    assert "('new' was unexpected)" in problems(content)[0]
+    del inside["new"]
+    name, _ = inside.popitem()
+    assert f"{name!r} is a required property" in problems(content)[0]
+
+
+def test_a_number_that_json_cannot_write_is_a_word() -> None:
+    report = REPORTS["everything"]
+    run = msgspec.structs.replace(
+        report.precision[0], outputs=(("[0]", math.inf), ("[1]", math.nan))
+    )
+    broken = msgspec.structs.replace(report, precision=(run,))
+    content = json.loads(render(broken, "json"), parse_constant=pytest.fail)
+    assert content["precision"][0]["outputs"] == {"[0]": "inf", "[1]": "nan"}
+    assert problems(content) == []
+
+
+def test_explain_prints_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "opcheck", "explain", "schema"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout) == schema.schema()

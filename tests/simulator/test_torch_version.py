@@ -1,0 +1,171 @@
+"""The version of torch as a program and its libraries see it, and what of it is a question of the target."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import pickle
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version as PackagingVersion
+from packaging.version import parse
+
+import opcheck
+from opcheck.common.versions import Target, Version
+from opcheck.simulator import python_visible_target, torch_version
+from opcheck.simulator.backend import mps_backend
+from opcheck.simulator.public_names import names_of_the_target
+from opcheck.simulator.requirements import INSTALLED, libraries_see_the_target
+
+MACOS = Version(15)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_visible_target, "_answers", {})
+    monkeypatch.setattr(python_visible_target, "_fallback", set())
+    monkeypatch.setattr(torch_version, "_read", {})
+
+
+@pytest.fixture
+def old() -> Iterator[None]:
+    with mps_backend(target(2, 3)), libraries_see_the_target(), names_of_the_target():
+        yield
+
+
+def target(major: int, minor: int) -> Target:
+    return Target(torch=Version(major, minor), macos=MACOS)
+
+
+def value(file: str, expression: str) -> Any:
+    text = f"import importlib.metadata, torch\nx = {expression}\n"
+    module = types.ModuleType("asks")
+    exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102 - a line of this test's
+    return module.__dict__["x"]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "torch.__version__",
+        "torch.version.__version__",
+        "torch.torch_version.__version__",
+        "importlib.metadata.version('torch')",
+        "importlib.metadata.distribution('torch').version",
+    ],
+)
+@pytest.mark.usefixtures("old")
+def test_the_program_and_its_libraries_see_the_version_of_the_target(expression: str) -> None:
+    for file in (__file__, "/usr/lib/python3/site-packages/some_library/version.py"):
+        assert str(value(file, expression)) == "2.3.1"
+    assert str(value(torch.__file__, expression)) != "2.3.1"
+
+
+@pytest.mark.usefixtures("old")
+def test_the_backport_of_importlib_metadata_tells_of_the_target() -> None:
+    pytest.importorskip("importlib_metadata")
+    # Once it is imported, importlib.metadata gives distributions of its class.
+    for module in ("importlib.metadata", "importlib_metadata"):
+        assert (
+            value(__file__, f"__import__({module!r}, fromlist=['version']).version('torch')")
+            == "2.3.1"
+        )
+
+
+@pytest.mark.usefixtures("old")
+def test_every_use_of_the_text_gives_the_version_of_the_target() -> None:
+    seen: Any = torch.__version__
+    assert seen < "2.10"
+    assert seen >= (2, 3)
+    assert not seen > "2.3.1"
+    assert seen != "2.3"
+    assert [int(part) for part in seen.split(".")] == [2, 3, 1]
+    assert seen[:3] == "2.3"
+    assert seen.startswith("2.3")
+    assert f"{seen}" == str(seen) == "" + seen == "2.3.1"
+    assert {seen: 1}["2.3.1"] == 1
+    assert re.match(r"\d+\.\d+", seen).group() == "2.3"  # type: ignore[union-attr]
+    assert pickle.loads(pickle.dumps(seen)) == "2.3.1"  # noqa: S301 - made in this line
+    assert parse(seen) < parse("2.4") < PackagingVersion("2.10")
+    assert PackagingVersion("2.4") > parse(importlib.metadata.version("torch"))
+    assert parse(parse(seen).base_version).release == (2, 3, 1)
+    assert SpecifierSet(">=2.3,<2.4").contains(seen)
+    assert parse(seen).minor == 3
+    assert isinstance(seen, torch.torch_version.TorchVersion)
+
+
+def test_a_comparison_is_a_question_and_other_uses_ask_for_the_whole() -> None:
+    with mps_backend(target(2, 6)), names_of_the_target():
+        assert torch.__version__ >= "2.5"
+        assert parse(torch.__version__) < parse("2.9")
+    assert python_visible_target.fits(target(2, 8))
+    assert not python_visible_target.fits(target(2, 4))
+    assert not python_visible_target.fits(target(2, 9))
+    with mps_backend(target(2, 6)), names_of_the_target():
+        assert torch.__version__.split(".")[1] == "6"
+    assert python_visible_target.fits(target(2, 6))
+    assert not python_visible_target.fits(target(2, 8))
+
+
+def test_a_text_that_nothing_was_asked_of_may_have_been_matched() -> None:
+    with mps_backend(target(2, 6)), names_of_the_target():
+        re.match("2.6", torch.__version__)
+    assert python_visible_target.fits(target(2, 6))
+    assert not python_visible_target.fits(target(2, 7))
+
+
+def test_a_comparison_in_a_fork_for_another_target_is_that_targets() -> None:
+    with mps_backend(target(2, 8)), names_of_the_target():
+        seen = torch.__version__
+        assert seen >= "2.5"
+    with mps_backend(target(2, 6)), names_of_the_target():
+        assert not seen >= "2.7"
+        assert str(seen) == "2.6.0"
+
+
+def test_afterwards_all_is_as_before() -> None:
+    before = type(torch), PackagingVersion.__init__, importlib.metadata.Distribution.version
+    with mps_backend(target(2, 3)), names_of_the_target():
+        assert torch.__version__ == "2.3.1"
+    after = type(torch), PackagingVersion.__init__, importlib.metadata.Distribution.version
+    assert after == before
+    assert torch.__version__.partition("+")[0] == INSTALLED
+    assert importlib.metadata.version("torch").partition("+")[0] == INSTALLED
+
+
+def library(folder: Path, name: str, text: str) -> None:
+    package = folder / "site-packages" / name
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(text)
+
+
+def test_a_library_takes_the_branch_of_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library(tmp_path, "branches", "import torch\nold = torch.__version__ < '2.4'\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    with opcheck.emulate(torch="2.3", macos="15") as run:
+        assert value(__file__, "__import__('branches').old") is True
+    assert "OC123" not in {finding.rule for finding in run.report.findings}
+    del sys.modules["branches"]
+
+
+def test_a_library_that_breaks_on_the_way_of_the_target_is_imported_as_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import torch\nif torch.__version__ < '2.4':\n    from torch import gone_for_years\nnew = 1\n"
+    library(tmp_path, "breaks", text)
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    with opcheck.emulate(torch="2.3", macos="15") as run:
+        assert value(__file__, "__import__('breaks').new") == 1
+    (message,) = [one.message for one in run.report.findings if one.rule == "OC123"]
+    assert "breaks cannot be imported with the target's version" in message
+    assert "breaks/__init__.py:2 (torch.__version__)" in message
+    del sys.modules["breaks"]

@@ -1,0 +1,117 @@
+"""One program that each rule names, and one that it keeps silent about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import opcheck.source.rules
+from opcheck.common.catalogue import SEVERITIES
+from opcheck.common.versions import Target, Version
+from opcheck.source import engine
+from opcheck.source.rule import ScanRule
+from opcheck.source.rules import BY_ID, RULES
+from tests.source.reading import found
+
+OLD = Target(torch=Version(2, 2), macos=Version(14))
+
+#: (rule, a line that it names, a line that it does not)
+LINES = [
+    ("OC201", "x.cuda()", "x.cpu()"),
+    ("OC201", "model.half().cuda(0)", "cuda(x)"),
+    ("OC202", 'torch.device("cuda")', 'torch.device("cpu")'),
+    ("OC202", 'x.to("cuda:1")', 'x.to("mps")'),
+    ("OC202", 'torch.zeros(2, device="cuda")', "torch.zeros(2, device=device)"),
+    ("OC202", 'torch.load("f", map_location="cuda")', 'torch.load("f", map_location="cpu")'),
+    ("OC202", 'torch.load("f", f"cuda:{rank}")', 'torch.load("f", f"{kind}:{rank}")'),
+    ("OC202", 'x.to("cuda:%d" % rank)', 'x.to("cpu:%d" % rank)'),
+    ("OC202", "torch.cuda.FloatTensor(2)", "isinstance(x, torch.cuda.FloatTensor)"),
+    ("OC202", 'x.type("torch.cuda.LongTensor")', 'x.type("torch.LongTensor")'),
+    ("OC202", 'x.to(torch.device("cuda"))', 'x.device == torch.device("cuda")'),
+    ("OC203", 'parser.add_argument("--d", default="cuda")', 'parser.add_argument("--d", default="x")'),
+    ("OC203", 'def f(device="cuda"): pass', "def f(device=None): pass"),
+    ("OC203", 'def f(d=torch.device("cuda")): pass', 'def f(d=torch.device("cpu")): pass'),
+    ("OC203", 'class C:\n    device: str = "cuda"', 'class C:\n    name: str = "cuda"'),
+    ("OC204", "assert torch.cuda.is_available()", "assert torch.backends.mps.is_available()"),
+    ("OC204", "if not x.is_cuda:\n    raise ValueError", "if not x.is_cuda:\n    pass"),
+    ("OC205", "torch.cuda.synchronize()", "torch.mps.synchronize()"),
+    ("OC205", "torch.cuda.Stream()", "torch.cuda.device_count()"),
+    ("OC205", "torch.cuda.memory.reset_peak_memory_stats()", "torch.cuda.is_available()"),
+    ("OC206", "torch.cuda.empty_cache()", "torch.mps.empty_cache()"),
+    ("OC206", "torch.cuda.manual_seed_all(0)", "torch.manual_seed(0)"),
+    ("OC207", "torch.cuda.amp.autocast()", "torch.cuda.amp.autocast(enabled=False)"),
+    ("OC207", 'torch.autocast("cuda")', 'torch.autocast("mps")'),
+    ("OC207", "torch.amp.GradScaler()", 'torch.amp.GradScaler("mps")'),
+    ("OC208", 'torch.distributed.init_process_group("nccl")', 'torch.distributed.init_process_group("gloo")'),
+    ("OC208", 'parser.add_argument("--b", default="nccl")', 'parser.add_argument("--b", default="gloo")'),
+    ("OC209", 'torch.utils.cpp_extension.load("a", ["a.cu"])', 'torch.utils.cpp_extension.load("a", ["a.cpp"])'),
+    ("OC209", 'torch.utils.cpp_extension.CUDAExtension("a", [])', 'torch.utils.cpp_extension.CppExtension("a", [])'),
+    ("OC210", "x.double()", "x.cpu().double()"),
+    ("OC210", "x.to(torch.float64)", "x.to(torch.float32)"),
+    ("OC210", "torch.zeros(2, dtype=torch.double)", 'torch.zeros(2, dtype=torch.double, device="cpu")'),
+    ("OC210", 'x.type("torch.DoubleTensor")', 'x.type("torch.FloatTensor")'),
+    ("OC210", "x.to(dtype=torch.complex128)", "x.dtype == torch.complex128"),
+    ("OC211", "torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)"),
+    ("OC213", "DataLoader(data, pin_memory=True)", "DataLoader(data, pin_memory=torch.cuda.is_available())"),
+    ("OC213", "x.pin_memory()", "x.memory()"),
+    ("OC214", "from flash_attn import flash_attn_func", "from flash import attn"),
+    ("OC214", "import nvidia.dali.fn", "import nvidia"),
+    ("OC215", "torch.backends.cudnn.benchmark = True", "torch.backends.mps.flag = True"),
+    ("OC216", 'os.environ["PYTORCH_MPS_FALLBACK"] = "1"', 'os.environ["MY_MPS_FALLBACK"] = "1"'),
+    ("OC216", 'os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"', 'os.environ.get("PYTORCH_MPS_FALLBACK")'),
+    ("OC216", 'os.putenv("PYTORCH_MPS_FAST_MATH", "yes")', 'os.putenv("PYTORCH_MPS_FAST_MATH", "1")'),
+    ("OC216", 'os.environ.update({"PYTORCH_MPS_FAST_MATH": 1})', 'os.environ.update({"PYTORCH_MPS_FAST_MATH": "1"})'),
+    ("OC217", 'torch.compile(f, backend="mps")', 'torch.compile(f, backend="aot_eager")'),
+    ("OC218", "torch.has_mps", "torch.backends.mps.is_available()"),
+    ("OC218", 'getattr(torch, "has_mps", False)', 'getattr(torch, "has_cuda", False)'),
+    ("OC219", 'x.to("mps").numpy()', 'x.to("mps").cpu().numpy()'),
+    ("OC219", 'torch.ones(2, device="mps").exp().numpy()', "x.numpy()"),
+    ("OC220", "x.cuda()  # opcheck: ignore[OC201]", "x.cuda()  # opcheck: ignore[OC201] on the cluster"),
+    ("OC221", "x.cpu()  # opcheck: ignore[OC201] why", "x.cpu()  # opcheck: ignore[OC102] why"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "named", "silent"), LINES)
+def test_a_rule_names_one_line_and_not_the_other(
+    tmp_path: Path, rule: str, named: str, silent: str
+) -> None:
+    assert rule in [code for code, _ in found(tmp_path, named)]
+    assert rule not in [code for code, _ in found(tmp_path, silent)]
+
+
+def test_complex_numbers_depend_on_the_target(tmp_path: Path) -> None:
+    line = "y = torch.exp(1j * x)"
+    assert found(tmp_path, line, target=OLD) == [("OC212", 1)]
+    assert found(tmp_path, line) == []
+    assert found(tmp_path, "y = 1j * 2", target=OLD) == []
+    assert found(tmp_path, "torch.ones(2, dtype=torch.cfloat)", target=OLD) == [("OC212", 1)]
+
+
+def test_each_rule_has_lines() -> None:
+    assert {rule.id for rule in RULES} == {code for code, _, _ in LINES} | {"OC212"}
+
+
+def test_the_registry_holds_every_file_in_order() -> None:
+    files = sorted(Path(opcheck.source.rules.__file__).parent.glob("oc*.py"))
+    assert [f"{rule.id.lower()}_{rule.slug}" for rule in RULES] == [file.stem for file in files]
+    assert len(BY_ID) == len(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_every_rule_has_a_page_with_its_parts(rule: ScanRule) -> None:
+    names = ("What", "Why", "Before", "After", "Way out", "Evidence")
+    parts = [rule.page.index(f"**{name}.**") for name in names]
+    assert parts == sorted(parts)
+    assert rule.severity in SEVERITIES
+
+
+def test_a_rule_is_left_out_where_the_source_lacks_its_words() -> None:
+    def rules(text: str) -> set[str]:
+        return {rule.id for rules in engine._rules_for(text).values() for rule in rules}
+
+    assert "OC213" not in rules("x.cuda()\n")
+    assert "OC213" in rules("x.pin_memory()\n")
+    # Python reads these letters as pin_memory.
+    assert "OC213" in rules("x.\uff50in_memory()\n")
+    assert "OC201" in rules("")

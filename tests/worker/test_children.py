@@ -1,0 +1,190 @@
+"""Whatever a child does, its parent hears of it in time, in little memory, and leaves nothing of it behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opcheck.model.records import Record
+from opcheck.worker import children
+from opcheck.worker.children import (
+    Answers,
+    Child,
+    GarbledError,
+    LateError,
+    Lines,
+    how_it_ended,
+    python,
+)
+
+#: A process in a session of its own that holds all pipes open, and writes its number to the file of the argument.
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open(sys.argv[1] + ".part", "w").write(str(os.getpid()))
+        os.rename(sys.argv[1] + ".part", sys.argv[1])
+        time.sleep(600)
+    os._exit(0)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+"""
+#: seconds after which a test gives up: a loaded machine takes its time.
+PATIENCE = 120.0
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows environments")
+
+
+class Said(Record, frozen=True, kw_only=True, tag="said"):
+    text: str
+
+
+def is_there(number: int) -> bool:
+    try:
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def gone(number: int) -> bool:
+    """Whether a process ends, in as much time as a machine may need."""
+    ends = time.monotonic() + PATIENCE
+    while is_there(number) and time.monotonic() < ends:
+        time.sleep(0.05)
+    return not is_there(number)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Path]:
+    """Where a daemon leaves its number; it is ended after the test in any case."""
+    file = tmp_path / "daemon"
+    yield file
+    if file.exists() and is_there(int(file.read_text())):
+        os.kill(int(file.read_text()), signal.SIGKILL)
+
+
+def start(code: str, *arguments: str) -> Child:
+    return Child(python("-c", code, *arguments), os.environ, stdout=subprocess.PIPE)
+
+
+def lines_of(child: Child, most: int = children.MOST) -> Lines:
+    assert child.process.stdout is not None
+    return Lines(child.process.stdout.fileno(), lambda: child.alive, most)
+
+
+def soon() -> float:
+    return time.monotonic() + PATIENCE
+
+
+@ON_LINUX
+def test_a_daemon_that_holds_the_pipe_open_is_not_waited_for_and_is_ended(daemon: Path) -> None:
+    child = start("print('{}', flush=True)\n" + DAEMON, str(daemon))
+    try:
+        lines = lines_of(child)
+        assert lines.next(soon()) == b"{}"
+        assert lines.next(soon()) is None
+        assert is_there(int(daemon.read_text()))
+    finally:
+        assert child.end() == 0
+    assert gone(int(daemon.read_text()))
+
+
+def test_a_child_that_says_nothing_is_late() -> None:
+    child = start("import time; time.sleep(600)")
+    try:
+        with pytest.raises(LateError):
+            lines_of(child).next(time.monotonic() + 0.2)
+    finally:
+        assert child.end() == -signal.SIGKILL
+
+
+def test_a_line_may_not_be_longer_than_its_limit() -> None:
+    child = start("import os\nwhile True: os.write(1, b'x' * 65536)")
+    try:
+        with pytest.raises(GarbledError, match="more than 1 MiB"):
+            lines_of(child, 1 << 20).next(soon())
+    finally:
+        child.end()
+
+
+@pytest.mark.parametrize("line", ["hello", '{"type": "other"}', "[" * 50_000, "\\xff", ""])
+def test_a_line_that_is_no_answer_is_garbled(line: str) -> None:
+    child = start(f"import os; os.write(1, b'{line}' + bytes([10]))")
+    try:
+        with pytest.raises(GarbledError):
+            Answers[Said](lines_of(child), Said).next(soon())
+    finally:
+        child.end()
+
+
+def test_answers_come_in_their_order_and_end() -> None:
+    child = start("""print('{"type": "said", "text": "a"}\\n{"type": "said", "text": "b"}')""")
+    try:
+        answers = Answers[Said](lines_of(child), Said)
+        assert [answers.next(soon()) for _ in range(3)] == [Said(text="a"), Said(text="b"), None]
+    finally:
+        child.end()
+
+
+@ON_LINUX
+def test_a_program_is_run_to_its_end_and_nothing_of_it_stays(daemon: Path) -> None:
+    code = "import sys; print(sys.stdin.read())\n" + DAEMON + "\nsys.exit(3)"
+    done = children.run(python("-c", code, str(daemon)), PATIENCE, given=b"given")
+    assert (done.code, done.out.strip(), done.err, done.late) == (3, "given", "", False)
+    assert gone(int(daemon.read_text()))
+
+
+def test_a_program_that_takes_too_long_is_ended() -> None:
+    done = children.run(python("-c", "import time; time.sleep(600)"), 0.2)
+    assert done.late
+
+
+def test_of_what_is_printed_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "PRINTED", 1000)
+    done = children.run(python("-c", "print('x' * 1000000); print('last')"), PATIENCE)
+    assert len(done.out) == 1000
+    assert done.out.endswith("last\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, 35, 63])
+def test_any_signal_has_a_name(number: int) -> None:
+    code = f"import os, signal; os.kill(os.getpid(), {number})"
+    assert children.run(python("-c", code), PATIENCE).code == -number
+    assert how_it_ended(-number).endswith(("SIGKILL", f"signal {number}"))
+
+
+@pytest.mark.parametrize("arguments", [("-m", "timeit", "-n1"), ("-c", "import json")])
+def test_the_working_directory_is_not_imported_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    for name in ("json", "timeit", "getopt", "runpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from here')\n")
+    monkeypatch.chdir(tmp_path)
+    done = children.run(python(*arguments), PATIENCE)
+    assert (done.code, "imported from here" in done.err) == (0, False)
+
+
+@ON_LINUX
+def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
+    file = tmp_path / "child"
+    sleeps = (
+        "import os, time; from opcheck.worker.children import die_with_parent; die_with_parent(); "
+        f"open({str(file) + '.part'!r}, 'w').write(str(os.getpid())); "
+        f"os.rename({str(file) + '.part'!r}, {str(file)!r}); time.sleep(600)"
+    )
+    starts = (
+        "import os, signal, time; from opcheck.worker.children import Child, python\n"
+        f"Child(python('-c', {sleeps!r}), os.environ)\n"
+        f"while not os.path.exists({str(file)!r}): time.sleep(0.01)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run(python("-c", starts), check=False).returncode == -signal.SIGKILL
+    assert gone(int(file.read_text()))
