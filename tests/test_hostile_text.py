@@ -396,7 +396,7 @@ def test_an_error_is_text_on_stderr(
         raise OpcheckError(text, context=text, hint=text)
 
     monkeypatch.setattr(cli.opcheck, "main", fails)
-    assert cli.run([]) == 2
+    assert cli.invoke([]) == 2
     check_log(capfd.readouterr().err)
 
 
@@ -408,7 +408,7 @@ def test_a_bug_is_told_in_text(
         raise KeyError(text)
 
     monkeypatch.setattr(cli.opcheck, "main", fails)
-    assert cli.run([]) == 3
+    assert cli.invoke([]) == 3
     check_log(capfd.readouterr().err)
 
 
@@ -423,7 +423,7 @@ def test_an_argument_is_text_on_stderr(text: str, capfd: pytest.CaptureFixture[s
         ["explain", text],
         ["gate", "--config", text.replace("\0", "")],
     ):
-        cli.run(arguments)
+        cli.invoke(arguments)
         printed = capfd.readouterr()
         check_log(printed.err)
         check_log(printed.out)
@@ -486,26 +486,26 @@ def test_a_hostile_model_is_audited_in_every_format(
     (tmp_path / "m.py").write_text(source, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    cli.run(["audit", "m.py:Named", "--input", "1x3", "-f", "json", "-o", "r.json"])
+    cli.invoke(["audit", "m.py:Named", "--input", "1x3", "-f", "json", "-o", "r.json"])
     check_log(capfd.readouterr().err)
-    cli.run(["audit", "m.py:Named", "--input", "1x3", "-f", "github", "-q"])
+    cli.invoke(["audit", "m.py:Named", "--input", "1x3", "-f", "github", "-q"])
     printed = capfd.readouterr()
     check_annotations(printed.out)
     check_log(printed.err)
     check_markdown((tmp_path / "summary.md").read_text(encoding="utf-8"))
-    cli.run(["audit", "m.py:Named", "--input", "1x3", "-q"])
+    cli.invoke(["audit", "m.py:Named", "--input", "1x3", "-q"])
     printed = capfd.readouterr()
     assert "injected" in printed.out
     check_log(printed.out)
     check_log(printed.err)
-    cli.run(["audit", "m.py:Named", "--input", "1x3", "-v"])
+    cli.invoke(["audit", "m.py:Named", "--input", "1x3", "-v"])
     printed = capfd.readouterr()
     # Twice by the model, once by its warning, and no line of them is a command.
     assert printed.err.count("injected") >= 3
     check_log(printed.out)
     check_log(printed.err)
     for arguments in (["diff", "r.json", "r.json"], ["repro", "r.json"]):
-        cli.run(arguments)
+        cli.invoke(arguments)
         printed = capfd.readouterr()
         check_log(printed.out)
         check_log(printed.err)
@@ -527,12 +527,12 @@ def test_a_hostile_file_name_is_text_in_a_scan(
     monkeypatch.chdir(tmp_path)
     for kind in (*ANSWERS, *scan_report.FORMATS):
         monkeypatch.chdir("a")
-        assert cli.run(["scan", ".", os.fsdecode(name), "-f", kind]) == 1
+        assert cli.invoke(["scan", ".", os.fsdecode(name), "-f", kind]) == 1
         printed = capfdbinary.readouterr()
         CHECKS[kind](printed.out.decode())
         check_log(printed.err.decode())
         monkeypatch.chdir(tmp_path)
-        cli.run(["scan", ".", "-f", kind, "-o", "out"])
+        cli.invoke(["scan", ".", "-f", kind, "-o", "out"])
         CHECKS[kind]((tmp_path / "out").read_text(encoding="utf-8"))
         check_log(capfdbinary.readouterr().err.decode())
 

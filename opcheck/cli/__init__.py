@@ -61,9 +61,6 @@ _INTERRUPTED = 130
 #: The variable by which a shell asks for completions: click derives it from the program's name.
 _ASKED_BY_SHELL = "_OPCHECK_COMPLETE"
 
-#: A module named ``run`` would take the place of the function below.
-_MODULES = {"run": "program"}
-
 
 class _Verbs(click.Group):
     """A group that knows its commands' names and helps without importing them."""
@@ -74,8 +71,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in VERBS:
             return None
-        module = _MODULES.get(cmd_name, cmd_name)
-        command: click.Command = import_module(f"opcheck.cli.{module}").command
+        command: click.Command = import_module(f"opcheck.cli.{cmd_name}").command
         if _ASKED_BY_SHELL in os.environ:
             import_module("opcheck.cli.complete").attach(command)
         return command
@@ -115,10 +111,10 @@ def main(args: Sequence[str] | None = None) -> None:
 
     output.open_streams()
     children.heed_signals()
-    sys.exit(run(sys.argv[1:] if args is None else args))
+    sys.exit(invoke(sys.argv[1:] if args is None else args))
 
 
-def run(args: Sequence[str]) -> int:
+def invoke(args: Sequence[str]) -> int:
     """Run the command line; the exit code."""
     if _ASKED_BY_SHELL in os.environ:
         import_module("opcheck.cli.complete").install()

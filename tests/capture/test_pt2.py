@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 import opcheck
 from opcheck.capture import archive
 from opcheck.capture.load import load
-from opcheck.cli import run
+from opcheck.cli import invoke
 from opcheck.common.errors import ModelLoadError
 
 pytestmark = pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
@@ -191,7 +191,7 @@ def test_a_program_of_another_accelerator_is_read(net: Path) -> None:
 def test_training_a_file_exits_with_2(
     net: Path, verb: str, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([verb, str(net), *options]) == 2
+    assert invoke([verb, str(net), *options]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[-3] == "an exported program is audited for inference only, not for training"
     assert lines[-2] == f"  in: model {net}"
@@ -594,7 +594,7 @@ def test_damaged_archives_are_refused(
 
 def test_a_damaged_archive_exits_with_2(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _cut(net)
-    assert run(["audit", str(net)]) == 2
+    assert invoke(["audit", str(net)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 3
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.cli import run
+from opcheck.cli import invoke
 from opcheck.data.registrations import OpLists
 from opcheck.model.records import Report
 from tests.made import call, make_report
@@ -52,7 +52,7 @@ class CommandLine:
         return msgspec.structs.replace(self.report, model=request.model, target=target)
 
     def __call__(self, *args: str) -> Result:
-        code = run(args)
+        code = invoke(args)
         return Result(code, *self._capsys.readouterr())
 
 

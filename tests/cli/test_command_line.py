@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.cli import VERBS, run
+from opcheck.cli import VERBS, invoke
 
 _REPORT_MODULES = """
 import sys
 from pathlib import Path
-from opcheck.cli import run
-code = run(sys.argv[1:])
+from opcheck.cli import invoke
+code = invoke(sys.argv[1:])
 print(*sorted(sys.modules), file=sys.stderr)
 sys.exit(code)
 """
@@ -42,22 +42,22 @@ def test_help_loads_no_library_but_click() -> None:
 def test_each_verb_says_the_same_in_both_helps(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([verb, "--help"]) == 0
+    assert invoke([verb, "--help"]) == 0
     own = capsys.readouterr().out
-    assert run(["--help"]) == 0
+    assert invoke(["--help"]) == 0
     assert VERBS[verb] in " ".join(own.split())
     assert VERBS[verb] in " ".join(capsys.readouterr().out.split())
 
 
 def test_without_a_verb_the_help_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([]) == 2
+    assert invoke([]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "Commands:" in err
 
 
 def test_an_unknown_verb_is_three_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["adit"]) == 2
+    assert invoke(["adit"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("No such command 'adit'.")
     assert lines[1:] == ["  in: opcheck", "  help: opcheck --help"]
@@ -94,7 +94,7 @@ def test_an_error_that_knows_no_place_has_three_lines_all_the_same(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "opcheck.toml").write_text('torch = "newest?"')
     (tmp_path / "ci.log").touch()
-    assert run(["observe", "ci.log"]) == 2
+    assert invoke(["observe", "ci.log"]) == 2
     assert capsys.readouterr().err.splitlines()[1] == "  in: opcheck observe"
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.cli import VERBS, run
+from opcheck.cli import VERBS, invoke
 from opcheck.common.names import DTYPES
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def completed(
         monkeypatch.setenv("COMP_WORDS", line)
         monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
         monkeypatch.setenv("_OPCHECK_COMPLETE", "bash_complete")
-        assert run([]) == 0
+        assert invoke([]) == 0
         out, err = capsys.readouterr()
         assert err == ""
         found = [each.partition(",") for each in out.splitlines() if each]
@@ -142,11 +142,11 @@ def test_no_completion_imports_torch_or_a_library(tmp_path: Path) -> None:
     lines += ["opcheck op x", "opcheck explain x", "opcheck audit --dtype x", "opcheck gate x"]
     code = f"""
 import os, sys
-from opcheck.cli import run
+from opcheck.cli import invoke
 for line in {lines}:
     words = line.split()
     os.environ.update(COMP_WORDS=line, COMP_CWORD=str(len(words) - 1), _OPCHECK_COMPLETE="bash_complete")
-    run([])
+    invoke([])
     slow = {{"torch", "numpy", "transformers", "timm", "torchvision", "diffusers", "rich"}}
     assert not slow & set(sys.modules), (line, slow & set(sys.modules))
 """

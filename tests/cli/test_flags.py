@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from opcheck.cli import VERBS, opcheck, run
+from opcheck.cli import VERBS, invoke, opcheck
 from opcheck.common.errors import UsageError
 
 #: The parameters that mean the same in each verb.
@@ -63,13 +63,13 @@ def test_each_flag_has_a_help() -> None:
 
 
 def test_each_verb_is_in_one_group_and_has_its_module() -> None:
-    modules = {import_module(f"opcheck.cli.{verb.replace('run', 'program')}") for verb in VERBS}
+    modules = {import_module(f"opcheck.cli.{verb}") for verb in VERBS}
     assert len(modules) == len(VERBS)
 
 
 @pytest.mark.parametrize("verb", ["compile m.py:net", "probe --device cpu", "sweep m.py:net"])
 def test_no_time_is_refused(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*verb.split(), "--timeout", "0"]) == 2
+    assert invoke([*verb.split(), "--timeout", "0"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "the timeout must be more than nothing",
         "  in: --timeout",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.cli import run
+from opcheck.cli import invoke
 from opcheck.render.site import build, render
 from tests.render.site.made import lists, write_sweep
 
@@ -21,12 +21,12 @@ def test_a_site_is_built_and_built_again(
     monkeypatch.setattr(build, "load", lists)
     sweep = write_sweep(tmp_path / "sweep")
     output = tmp_path / "site"
-    assert run(["site", "build", "-o", str(output), "--sweep", str(sweep), "-q"]) == 0
+    assert invoke(["site", "build", "-o", str(output), "--sweep", str(sweep), "-q"]) == 0
     said = capsys.readouterr()
     assert said.out.endswith(f"open {output / 'index.html'}\n")
     assert said.err == ""
     assert (output / "model" / "timm" / "two.html").is_file()
-    assert run(["site", "build", "-o", str(output), "-q"]) == 0
+    assert invoke(["site", "build", "-o", str(output), "-q"]) == 0
     assert not (output / "model").exists()
     assert not (output / "models.html").exists()
 
@@ -49,7 +49,7 @@ def test_wrong_usage_is_said_in_three_lines(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years", encoding="utf-8")
-    assert run(["site", "build", *arguments]) == 2
+    assert invoke(["site", "build", *arguments]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert len(error.splitlines()) == 3
@@ -73,7 +73,7 @@ def no_jinja(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_jinja")
 def test_a_missing_extra_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["site", "build", "-o", str(tmp_path / "new")]) == 2
+    assert invoke(["site", "build", "-o", str(tmp_path / "new")]) == 2
     error = capsys.readouterr().err.splitlines()
     assert error[0] == "building the site needs jinja2, which is not installed"
     assert error[2] == "  help: pip install 'opcheck[site]'"

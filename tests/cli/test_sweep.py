@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.cli import run
+from opcheck.cli import invoke
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from opcheck.cli import run
 def test_what_cannot_be_swept_is_said_in_three_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    code = run(["sweep", "timm:x", "--folder", str(tmp_path / "new"), *arguments])
+    code = invoke(["sweep", "timm:x", "--folder", str(tmp_path / "new"), *arguments])
     error = capsys.readouterr().err
     assert code in {2, 3}
     assert said in error
@@ -31,7 +31,7 @@ def test_what_cannot_be_swept_is_said_in_three_lines(
 def test_a_folder_without_a_sweep_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["sweep", "report", str(tmp_path / "none")]) == 2
+    assert invoke(["sweep", "report", str(tmp_path / "none")]) == 2
     assert "there is no sweep in this folder" in capsys.readouterr().err
 
 
@@ -39,7 +39,7 @@ def test_a_list_without_a_model_leaves_no_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty.txt").touch()
-    code = run(["sweep", str(tmp_path / "empty.txt"), "--folder", str(tmp_path / "new")])
+    code = invoke(["sweep", str(tmp_path / "empty.txt"), "--folder", str(tmp_path / "new")])
     assert code == 2
     assert capsys.readouterr().err.startswith("there is no model to sweep\n")
     assert not (tmp_path / "new").exists()

@@ -54,12 +54,12 @@ def test_a_proposal_is_shown_and_then_applied(
     with monkeypatch.context() as patch:
         # Seconds; the second time it is the real one.
         patch.setattr(merging, "lint", lambda _: 0)
-        assert cli.run(["lists", "merge", *flags]) == 0
+        assert cli.invoke(["lists", "merge", *flags]) == 0
     shown = capsys.readouterr()
     assert "+  - id: seen-sin-raises" in shown.out
     assert "+  # what was seen" in shown.out
     assert not (directory / "limitations" / merging.FILE).exists()
-    assert cli.run(["lists", "merge", "--apply", *flags]) == 0
+    assert cli.invoke(["lists", "merge", "--apply", *flags]) == 0
     written, problems = read_written(directory)
     assert problems == []
     assert "seen-sin-raises" in {one.statement.id for one in written}

@@ -172,18 +172,18 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         encoding="utf-8",
     )
     observed = tmp_path / "observed.json"
-    assert cli.run(["observe", str(log), "-o", str(observed)]) == 0
+    assert cli.invoke(["observe", str(log), "-o", str(observed)]) == 0
     content = json.loads(observed.read_text())
     content["calls"][0].update(status="native", kind=None, confidence="registration")
     predicted = tmp_path / "predicted.json"
     predicted.write_text(json.dumps(content), encoding="utf-8")
     proposal = tmp_path / "proposal.yaml"
-    assert cli.run(["verify", str(predicted), str(observed), "--propose", str(proposal)]) == 1
+    assert cli.invoke(["verify", str(predicted), str(observed), "--propose", str(proposal)]) == 1
     shown = capsys.readouterr().out
     assert "1 contradiction" in shown
     assert "aten::mm at net.py:3: predicted native, observed fallback" in shown
     assert "falls_back" in proposal.read_text()
-    assert cli.run(["verify", str(observed), str(observed), "-f", "json"]) == 0
+    assert cli.invoke(["verify", str(observed), str(observed), "-f", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["rates"][0]["precision"] == 1.0
-    assert cli.run(["verify", str(log), str(observed)]) == 2
-    assert cli.run(["verify", str(predicted), str(predicted)]) == 2
+    assert cli.invoke(["verify", str(log), str(observed)]) == 2
+    assert cli.invoke(["verify", str(predicted), str(predicted)]) == 2

@@ -28,7 +28,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from opcheck.cli import run
+from opcheck.cli import invoke
 from opcheck.common.errors import CaptureError
 
 #: Seconds after which a run hangs; a run takes milliseconds, so that a loaded machine does not reach it.
@@ -82,7 +82,7 @@ class Trial:
             _surroundings(self._home, self._temporary, self.work),
             _ended_in_time(),
         ):
-            code = run(list(args))
+            code = invoke(list(args))
         return Run(code, _written(out), _written(err), self._files() - before)
 
     def _files(self) -> frozenset[str]:

@@ -192,7 +192,7 @@ def test_errors_name_what_is_wrong_and_what_to_do(
 
 def test_asking_imports_no_torch() -> None:
     code = (
-        "import sys; from opcheck.cli import run; assert run(['op', 'aten::nonzero']) == 0; "
+        "import sys; from opcheck.cli import invoke; assert invoke(['op', 'aten::nonzero']) == 0; "
         "print('torch' in sys.modules, 'rich' in sys.modules, 'tabulate' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -243,7 +243,7 @@ def test_a_module_is_run_as_python_does(tmp_path: Path) -> None:
 def test_a_wrong_use_is_three_lines(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    assert cli.run(["run", *arguments]) == 2
+    assert cli.invoke(["run", *arguments]) == 2
     said = capsys.readouterr().err
     assert said.startswith(message)
     assert len(said.splitlines()) == 3

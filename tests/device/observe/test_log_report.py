@@ -128,7 +128,7 @@ def test_a_log_of_nothing_could_not_be_told(
 ) -> None:
     log = tmp_path / "empty.log"
     log.write_bytes(b"\xff\xfe nothing here\n")
-    assert cli.run(["observe", str(log)]) == 3
+    assert cli.invoke(["observe", str(log)]) == 3
     shown = capsys.readouterr()
     assert "could not tell" in shown.out
     assert "read in what a Mac printed" in shown.out
@@ -138,14 +138,14 @@ def test_a_log_of_nothing_could_not_be_told(
 def test_bad_input_is_said_in_three_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["observe", str(tmp_path / "none.log")]) == 2
-    assert cli.run(["observe"]) == 2
+    assert cli.invoke(["observe", str(tmp_path / "none.log")]) == 2
+    assert cli.invoke(["observe"]) == 2
     log = tmp_path / "a.log"
     log.write_text(WARNING, encoding="utf-8")
-    assert cli.run(["observe", str(log), "--torch", "x"]) == 2
+    assert cli.invoke(["observe", str(log), "--torch", "x"]) == 2
     assert all(line for line in capsys.readouterr().err.splitlines())
-    assert cli.run(["observe", str(log), "--fail-on", "fallback"]) == 1
-    assert cli.run(["observe", str(log)]) == 0
+    assert cli.invoke(["observe", str(log), "--fail-on", "fallback"]) == 1
+    assert cli.invoke(["observe", str(log)]) == 0
 
 
 @pytest.mark.parametrize(

@@ -173,10 +173,10 @@ def test_on_a_mac_the_run_is_observed(
     process = Process(START, row(1, "aten::linalg_eig"), end({1: 1}), log=log)
     monkeypatch.setattr(parent, "_start", process)
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert cli.run(["run", "--fallback", str(script)]) == 0
-    assert cli.run(["run", "--fallback", "--fail-on", "fallback", str(script)]) == 1
-    assert cli.run(["run", "--fallback", "--strict", str(script)]) == 1
-    assert cli.run(["run", "--torch", "2.12", str(script)]) == 2
+    assert cli.invoke(["run", "--fallback", str(script)]) == 0
+    assert cli.invoke(["run", "--fallback", "--fail-on", "fallback", str(script)]) == 1
+    assert cli.invoke(["run", "--fallback", "--strict", str(script)]) == 1
+    assert cli.invoke(["run", "--torch", "2.12", str(script)]) == 2
     assert "add --emulate" in capsys.readouterr().err
 
 

@@ -9,7 +9,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from opcheck.cli import run
+from opcheck.cli import invoke
 from opcheck.common.errors import CaptureError, InputError, UsageError
 from opcheck.data import device_evidence
 from opcheck.data.device_evidence import Evidence, Settings
@@ -110,8 +110,8 @@ def test_a_bug_of_the_probe_is_no_result() -> None:
 
 
 def test_bad_input_is_said_in_three_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["probe", "--device", "cpu", "--dtype", "float31"]) == 2
-    assert run(["probe", "--device", "cpu", "--resume"]) == 2
+    assert invoke(["probe", "--device", "cpu", "--dtype", "float31"]) == 2
+    assert invoke(["probe", "--device", "cpu", "--resume"]) == 2
     err = capsys.readouterr().err
     assert "Traceback" not in err
     assert len(err.splitlines()) >= 5

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from opcheck.cli import run
+from opcheck.cli import invoke
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.versions import Target
 from opcheck.model.records import OpCall, Report
@@ -68,7 +68,7 @@ class Project:
         return Result(reports=tuple(made(calls, target) for target in job.targets))
 
     def __call__(self, *args: str) -> Printed:
-        code = run(["gate", "--jobs", "1", "--no-cache", *args])
+        code = invoke(["gate", "--jobs", "1", "--no-cache", *args])
         return Printed(code, *self._capsys.readouterr())
 
 

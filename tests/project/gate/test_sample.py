@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.cli import run
+from opcheck.cli import invoke
 
 SAMPLE = Path(__file__).with_name("sample")
 
 
 def gate(*args: str, cache: Path) -> int:
     """Exit code of a run in this process, whose report is written to out.json."""
-    return run(["gate", "-q", "--jobs", "1", "--cache-dir", str(cache), "-o", "out.json", *args])
+    return invoke(["gate", "-q", "--jobs", "1", "--cache-dir", str(cache), "-o", "out.json", *args])
 
 
 @pytest.fixture(scope="session")
