@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import json
 import subprocess
 import sys
@@ -177,6 +178,7 @@ def _opcheck(
     mover.module(model)
     args, kwargs = mover.value(args, "args"), mover.value(kwargs, "kwargs")
     recorder = Recorder()
+    gc.freeze()  # as opcheck/capture/run.py does
     with simulated_mac(target, registrations, recorder):
 
         def run() -> None:
