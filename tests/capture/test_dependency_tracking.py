@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-START = "from opcheck.capture import noting\nnoting.note_down('notes.jsonl')\n"
+START = "from opcheck.capture import dependency_tracking\ndependency_tracking.note_down('notes.jsonl')\n"
 
 
 @pytest.fixture

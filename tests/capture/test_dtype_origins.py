@@ -46,7 +46,7 @@ def test_the_line_and_the_kind(name: str) -> None:
     assert made is not None
     assert made.how == how
     assert made.location is not None
-    assert made.location.file.endswith("test_births.py")
+    assert made.location.file.endswith("test_dtype_origins.py")
 
 
 def test_a_default_dtype_is_born_where_it_was_set() -> None:

@@ -11,7 +11,7 @@ from tests.fuzz.documents import NASTY, TEXTS, bytes_mutated
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.trial import Trial
 
-CORPUS = Path(__file__).parent.parent / "observe" / "corpus"
+CORPUS = Path(__file__).parents[1] / "device" / "observe" / "corpus"
 PRINTED = [
     entry["printed"].encode()
     for path in sorted(CORPUS.glob("*.yaml"))

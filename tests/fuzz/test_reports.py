@@ -13,7 +13,7 @@ from tests.fuzz.documents import as_json, damaged
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.trial import Trial
 
-GOLDEN = Path(__file__).parent.parent / "report" / "golden"
+GOLDEN = Path(__file__).parents[1] / "render" / "golden"
 REPORTS = [
     json.loads((GOLDEN / f"{name}.json").read_text()) for name in ("native", "broken", "everything")
 ]

@@ -36,23 +36,16 @@ _PART, _RESULT = re.compile("[0-9a-f]{2}"), re.compile(r"[0-9a-f]{32}\.json")
 #: What a result follows from, within opcheck; a test holds it against the imports of ``project/sweep/measure.py``.
 SOURCES = (
     "capture",
-    "differences.py",
-    "flow.py",
-    "judge.py",
-    "limits.py",
-    "messages.py",
-    "model.py",
-    "names.py",
-    "oplists",
-    "outcomes.py",
-    "pipeline.py",
-    "simulate",
+    "common",
+    "data",
+    "judge",
+    "model",
     "project/sweep/measure.py",
     "project/sweep/prepare.py",
     "project/sweep/records.py",
     "project/sweep/shrink.py",
-    "traits.py",
-    "versions.py",
+    "simulator",
+    "worker",
 )
 
 

@@ -13,7 +13,7 @@ from tests.made import make_report
 
 
 def test_the_registry_holds_every_file_in_order() -> None:
-    files = sorted(Path(opcheck.rules.__file__).parent.glob("oc*.py"))
+    files = sorted(Path(opcheck.judge.rules.__file__).parent.glob("oc*.py"))
     assert [f"{rule.id.lower()}_{rule.slug}" for rule in RULES] == [file.stem for file in files]
     assert len(BY_ID) == len(RULES)
 

@@ -16,23 +16,7 @@ from tests.project.sweep.made import about, runs
 ROOT = Path(opcheck.__file__).parent
 #: Imported with the pipeline, of which a sweep takes the headline and the totals alone.
 WITHOUT_A_PART = {
-    "callgraph.py",
-    "catalogue.py",
-    "children.py",
-    "documents.py",
-    "errors.py",
-    "examples.py",
-    "files.py",
-    "fingerprint.py",
-    "ignores.py",
-    "memory",
-    "partition.py",
-    "precision",
-    "remedies",
-    "rules",
-    "sanitize.py",
-    "upgrade.py",
-    "wording.py",
+    "numerics",
 }
 MAC = Target(torch=Version(2, 13), macos=Version(15))
 
@@ -182,7 +166,7 @@ def test_whatever_decides_a_result_is_in_its_name(other: str) -> None:
 
 
 def test_the_sources_are_all_that_a_measurement_imports() -> None:
-    waiting, seen = [ROOT / "sweep" / "measure.py"], set[Path]()
+    waiting, seen = [ROOT / "project" / "sweep" / "measure.py"], set[Path]()
     while waiting:
         path = waiting.pop()
         if path in seen:
