@@ -92,7 +92,7 @@ def audited(model: str) -> Report:
 def _index(reports: Mapping[str, Report]) -> str:
     rows = [
         {
-            "model": f"[{model}]({model}.md)",
+            "model": f"[{model}]({model}.md) ([YAML]({model}.yaml))",
             "what it does on a Mac": report.headline,
             "calls": report.totals["calls"],
             "operators": report.totals["operators"],
