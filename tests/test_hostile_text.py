@@ -28,9 +28,15 @@ from opcheck.model.fingerprint import fingerprints
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
 from opcheck.project.gate.policy import COULD_NOT_TELL, FINDINGS, Judgement
 from opcheck.project.gate.records import Cell, Failed, GateReport, Known
-from opcheck.render import FORMATS, gate_report, github, render, scan_report, sweep_report, terminal
+from opcheck.render import (
+    FORMATS,
+    WITHOUT_PAGE,
+    render,
+    step_summary,
+    sweep_report,
+    terminal,
+)
 from opcheck.render.answers import FORMATS as ANSWERS
-from opcheck.render.answers import scan as scan_page
 from opcheck.render.answers import verified, write
 from opcheck.render.answers.document import Bullets, Document, Heading, Lines, Table
 from opcheck.source.records import ScanReport
@@ -317,16 +323,12 @@ def answered(text: str, kind: str) -> str:
 WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
     "audit": (lambda text, kind: render(hostile_report(text), kind), tuple(FORMATS)),
     "gate": (
-        lambda text, kind: gate_report.render(gate_of(text), kind),
-        tuple(gate_report.FORMATS),
+        lambda text, kind: render(gate_of(text), kind),
+        WITHOUT_PAGE,
     ),
     "scan": (
-        lambda text, kind: scan_report.render(scan_of(text), kind),
-        tuple(scan_report.FORMATS),
-    ),
-    "scan's page": (
-        lambda text, kind: write(scan_of(text), scan_page.document(scan_of(text)), kind),
-        ANSWERS,
+        lambda text, kind: render(scan_of(text), kind),
+        WITHOUT_PAGE,
     ),
     "answers": (answered, ANSWERS),
     "verify": (lambda text, kind: verified.FORMATS[kind](verification_of(text)), ("text", "json")),
@@ -334,7 +336,7 @@ WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
         lambda text, _: terminal.render(hostile_report(text), width=40, full=True),
         ("text",),
     ),
-    "summary": (lambda text, _: github.step_summary(hostile_report(text)), ("markdown",)),
+    "summary": (lambda text, _: step_summary(hostile_report(text)), ("markdown",)),
     "sweep": (lambda text, _: sweep_report.as_html(document_of(text)), ("html",)),
 }
 CASES = [(writer, kind) for writer, (_, kinds) in WRITERS.items() for kind in kinds]
@@ -525,7 +527,7 @@ def test_a_hostile_file_name_is_text_in_a_scan(
         with open(os.path.join(os.fsencode(tmp_path / folder), name), "wb") as file:  # noqa: PTH118, PTH123
             file.write(content)
     monkeypatch.chdir(tmp_path)
-    for kind in (*ANSWERS, *scan_report.FORMATS):
+    for kind in WITHOUT_PAGE:
         monkeypatch.chdir("a")
         assert cli.invoke(["scan", ".", os.fsdecode(name), "-f", kind]) == 1
         printed = capfdbinary.readouterr()

@@ -36,7 +36,7 @@ from opcheck.project.gate.settings import (
     settings,
 )
 from opcheck.project.gate.work import Job, Result, kept
-from opcheck.render.gate_report import FORMATS
+from opcheck.render import WITHOUT_PAGE, render, step_summary
 
 #: The code of a shell for what Ctrl-C ended.
 _INTERRUPTED = 130
@@ -92,7 +92,7 @@ _SAID = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVI
     metavar="FOLDER",
     help="Where they are kept.",
 )
-@flags.form(FORMATS)
+@flags.form(WITHOUT_PAGE)
 @flags.output()
 @click.pass_context
 def command(
@@ -110,7 +110,6 @@ def command(
     known = _baseline(given["baseline"], may_be_missing=update_baseline)
 
     from opcheck.project.gate import assemble
-    from opcheck.render.gate_report import render
 
     policies = _policies(ctx, given)
     whole = not names and not given["environment"] and not _own_targets(ctx)
@@ -137,13 +136,13 @@ def command(
         count = sum(map(len, known.models.values()))
         output.note(f"{plural(count, 'finding')} known now, in {given['baseline']}")
         report = assembled(known)
-    name = output_formats.chosen(given["format_name"], given["output_path"], FORMATS)
+    name = output_formats.chosen(given["format_name"], given["output_path"], WITHOUT_PAGE)
     if given["output_path"] in flags.STDOUT:
         output.emit(render(report, name))
     else:
         write_text(Path(given["output_path"]), render(report, name))
         output.note(f"the report is in {given['output_path']}")
-    output.add_to_summary(lambda: _step_summary(report), name)
+    output.add_to_summary(lambda: step_summary(report), name)
     return _INTERRUPTED if interrupted else report.code
 
 
@@ -295,9 +294,3 @@ def _baseline(file: str, *, may_be_missing: bool) -> Baseline | None:
     if not file or (may_be_missing and not Path(file).exists()):
         return None
     return baseline_file.read(Path(file))
-
-
-def _step_summary(report: GateReport) -> str:
-    from opcheck.render.gate_report import github
-
-    return github.step_summary(report)

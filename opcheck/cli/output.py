@@ -99,9 +99,9 @@ def step_summary(report: Report, format_name: str) -> None:
     """
 
     def text() -> str:
-        from opcheck.render import github
+        from opcheck.render import step_summary
 
-        return github.step_summary(report)
+        return step_summary(report)
 
     add_to_summary(text, format_name)
 

@@ -11,15 +11,11 @@ from opcheck.cli import VERBS, config, flags, output, output_formats
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
 from opcheck.common.text import plural
+from opcheck.render import WITHOUT_PAGE, render
 
 if TYPE_CHECKING:
     from opcheck.model.ignores import Entry
     from opcheck.source.records import ScanReport
-
-_FORMATS = (
-    *("text", "markdown", "json", "yaml"),
-    *("jsonl", "sarif", "junit", "github", "gitlab", "csv"),
-)
 
 
 class _Scan(flags.Configured):
@@ -61,7 +57,7 @@ class _Scan(flags.Configured):
 )
 @click.option("--update-baseline", is_flag=True, help="Write all findings to that file.")
 @flags.fail_on(flags.SEVERITIES, "error")
-@flags.form(_FORMATS)
+@flags.form(WITHOUT_PAGE)
 @flags.output()
 def command(
     *,
@@ -130,11 +126,5 @@ def _ignores() -> tuple[Entry, ...]:
 
 
 def _deliver(found: ScanReport, format_name: str | None, output_path: str) -> None:
-    from opcheck.render import scan_report
-    from opcheck.render.answers import scan as page
-
-    name = output_formats.chosen(format_name, output_path, _FORMATS)
-    if name in scan_report.FORMATS:
-        output_formats.put(scan_report.render(found, name), output_path)
-    else:
-        output_formats.deliver(found, page.document, name, output_path)
+    name = output_formats.chosen(format_name, output_path, WITHOUT_PAGE)
+    output_formats.put(render(found, name), output_path)

@@ -1,52 +1,85 @@
-"""Report -> text, one format a file; pure: the same report gives the same bytes."""
+"""Records -> text, one writer for each format; pure: the same record gives the same bytes."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any
+
+import msgspec
 
 from opcheck.common.sanitize import finished
-from opcheck.model.records import Report
+from opcheck.render import answers
 
-
-class Format(NamedTuple):
-    """A format: the module that has its ``render``, and the suffixes of its files."""
-
-    module: str
-    #: none: no suffix of a file asks for it.
-    suffixes: tuple[str, ...] = ()
-
-
-#: The formats by name.  Each module is imported when it renders: rich and tabulate are slow to load.
-FORMATS: dict[str, Format] = {
-    "text": Format("opcheck.render.terminal", (".txt",)),
-    "yaml": Format("opcheck.render.yaml", (".yaml", ".yml")),
-    "markdown": Format("opcheck.render.markdown", (".md",)),
-    "json": Format("opcheck.render.json", (".json",)),
-    "jsonl": Format("opcheck.render.jsonl", (".jsonl", ".ndjson")),
-    "sarif": Format("opcheck.render.sarif", (".sarif", ".sarif.json")),
-    "junit": Format("opcheck.render.junit", (".xml",)),
-    "github": Format("opcheck.render.github"),
-    "gitlab": Format("opcheck.render.gitlab", (".gitlab.json",)),
-    "csv": Format("opcheck.render.csv", (".csv",)),
-    "html": Format("opcheck.render.html", (".html", ".htm")),
+#: The formats of a report by name, each with the suffixes of its files.
+FORMATS: dict[str, tuple[str, ...]] = {
+    "text": (".txt",),
+    "yaml": (".yaml", ".yml"),
+    "markdown": (".md",),
+    "json": (".json",),
+    "jsonl": (".jsonl", ".ndjson"),
+    "sarif": (".sarif", ".sarif.json"),
+    "junit": (".xml",),
+    "github": (),
+    "gitlab": (".gitlab.json",),
+    "csv": (".csv",),
+    "html": (".html", ".htm"),
 }
 
+#: The formats of a gate's run and of a scan.
+WITHOUT_PAGE = tuple(name for name in FORMATS if name != "html")
 
-def render(report: Report, format_name: str) -> str:
-    """The report in the format of that name."""
-    text: str = import_module(FORMATS[format_name].module).render(report)
-    return finished(text, format_name)
+#: The module that knows what each record holds.
+_SOURCES = {
+    "Report": "opcheck.render.report",
+    "GateReport": "opcheck.render.gate",
+    "ScanReport": "opcheck.render.scan",
+}
+_PAGES = ("text", "markdown", "json", "yaml", "html")
+
+
+def render(record: msgspec.Struct, format_name: str) -> str:
+    """Write the report of an audit, of a gate's run or of a scan in the format of that name."""
+    name = type(record).__name__
+    source = import_module(_SOURCES[name])
+    if name == "Report" and format_name in _PAGES:
+        # Each module is imported when it renders: rich and tabulate are slow to load.
+        module = "terminal" if format_name == "text" else format_name
+        text: str = import_module(f"opcheck.render.{module}").render(record)
+        return finished(text, format_name)
+    if format_name in answers.FORMATS:
+        content = source.content(record) if format_name in {"json", "yaml"} else None
+        return answers.write(content, source.document(record), format_name)
+    return finished(_findings(source, record, format_name), format_name)
+
+
+def _findings(source: Any, record: msgspec.Struct, format_name: str) -> str:
+    from opcheck.render import findings  # noqa: PLC0415  (imports only what it renders)
+
+    if format_name == "jsonl":
+        return findings.json_lines(source.lines(record))
+    if format_name == "csv":
+        return findings.table(source.COLUMNS, source.rows(record))
+    if format_name == "junit":
+        return findings.junit(*source.suites(record))
+    write = {"sarif": findings.sarif, "github": findings.github, "gitlab": findings.gitlab}
+    return write[format_name](source.finding_log(record))
+
+
+def step_summary(record: msgspec.Struct) -> str:
+    """Write a record as Markdown that is short enough for the summary of a step at GitHub."""
+    from opcheck.render.findings import cut  # noqa: PLC0415  (imports only what it renders)
+
+    return cut(render(record, "markdown"))
 
 
 def format_of(path: str) -> str | None:
-    """The format that a file's suffix asks for, if it asks for one: the longest that fits."""
+    """Return the format of a file by its suffix, the longest that fits; None: there is none."""
     name = PurePath(path).name.lower()
     fitting = [
         (suffix, kind)
-        for kind, about in FORMATS.items()
-        for suffix in about.suffixes
+        for kind, suffixes in FORMATS.items()
+        for suffix in suffixes
         if name.endswith(suffix)
     ]
     return max(fitting, key=lambda entry: len(entry[0]), default=("", None))[1]

@@ -15,7 +15,7 @@ from opcheck.cli import output
 from opcheck.common.errors import UsageError
 from opcheck.judge.rules import BY_ID
 from opcheck.model.fingerprint import fingerprints
-from opcheck.render import github, render
+from opcheck.render import findings, render, step_summary
 from tests.made import call, make_report
 from tests.render.sarif_schema import LOG
 from tests.render.test_formats import REPORTS
@@ -126,10 +126,10 @@ def test_github_gets_the_first_place_of_each_finding_first() -> None:
 
 
 def test_a_summary_that_is_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = github.step_summary(EVERYTHING)
+    whole = step_summary(EVERYTHING)
     assert whole == render(EVERYTHING, "markdown")
-    monkeypatch.setattr(github, "SUMMARY_LIMIT", 1000)
-    cut = github.step_summary(EVERYTHING)
+    monkeypatch.setattr(findings, "SUMMARY_LIMIT", 1000)
+    cut = step_summary(EVERYTHING)
     assert len(cut.encode()) < 1000
     assert cut.endswith("(cut here: GitHub takes no longer summary)\n")
     assert whole.startswith(cut.partition("\n\n(cut here")[0])

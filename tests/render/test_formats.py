@@ -149,7 +149,7 @@ CASES = [(name, kind) for name in REPORTS for kind in FORMATS]
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_golden(name: str, kind: str, request: pytest.FixtureRequest) -> None:
-    path = GOLDEN / f"{name}{(*FORMATS[kind].suffixes, f'.{kind}')[0]}"
+    path = GOLDEN / f"{name}{(*FORMATS[kind], f'.{kind}')[0]}"
     # The page's style and script are no part of what it says.
     text = (
         _TEMPLATE.sub("", render(REPORTS[name], kind))

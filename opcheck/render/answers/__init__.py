@@ -14,7 +14,7 @@ from opcheck.render.answers.document import Document, as_markdown, as_text
 FORMATS = ("text", "markdown", "json", "yaml")
 
 
-def write(record: msgspec.Struct, document: Document, format_name: str) -> str:
+def write(record: object, document: Document, format_name: str) -> str:
     """An answer in the format of that name: the record for machines, the document for people."""
     if format_name in {"text", "markdown"}:
         return finished((as_text if format_name == "text" else as_markdown)(document), format_name)

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from opcheck.render import WITHOUT_PAGE as FORMATS
 from opcheck.render import schema
-from opcheck.render.gate_report import FORMATS
 from tests.project.gate.conftest import BROKEN, Project
 from tests.render.sarif_schema import LOG
 

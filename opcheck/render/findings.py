@@ -1,0 +1,503 @@
+"""Findings in the formats of CI services, whether an audit, a scan or a gate made them.
+
+A verb lists its findings as ``Occurrence`` records, one for each place. SARIF, GitHub and GitLab
+write that list; JUnit writes test cases, CSV writes rows, and JSON lines writes plain data.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Any, NamedTuple
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+import msgspec
+
+from opcheck.common.catalogue import Rule, by_id
+from opcheck.common.sanitize import cell, flat, one_line, shown
+from opcheck.model.fingerprint import fingerprints
+from opcheck.model.records import CallGroup, Finding, GroupLocation
+from opcheck.render import summary
+from opcheck.render.content import finding_content
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
+FINDING_SCHEMA = "opcheck-finding/1"
+_PARAGRAPHS = re.compile(r"\n\s*\n")
+_WHAT = "**What.** "
+_MODEL_FILE = re.compile(r"(?P<file>.+\.(?:py|pt2))(?::.*)?", re.DOTALL)
+
+#: Names of the severities at GitHub, and at GitLab, which knows info, minor, major, critical, blocker.
+_GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
+_GITLAB = {"error": "critical", "warning": "minor", "note": "info"}
+
+#: GitHub refuses a step's summary of more than 1 MiB.
+SUMMARY_LIMIT = 1 << 20
+_CUT = "\n\n(cut here: GitHub takes no longer summary)\n"
+
+
+class Occurrence(NamedTuple):
+    """A finding at one of its places."""
+
+    finding: Finding
+    #: None: the finding has no place.
+    place: GroupLocation | None
+    fingerprint: str
+    #: relative, with slashes; empty: neither a line nor a model in a file.
+    file: str
+    line: int
+    model: str
+    #: The calls that the finding is about; None: it is not about one operator.
+    group: CallGroup | None = None
+    #: What the finding is to a gate: new, known, ignored or allowed; empty: there is no gate.
+    state: str = ""
+    #: Where a gate found it, by name and in words.
+    models: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    scope: str = ""
+
+    @property
+    def notes(self) -> str:
+        """The gate's words on it: ``new: net; on all 6 targets``."""
+        return f"{self.state}: {self.scope}" if self.state else ""
+
+
+class FindingLog(NamedTuple):
+    """The findings of one run of a verb."""
+
+    tool: str
+    #: Tells the runs of several models or targets apart that one commit has in SARIF.
+    id: str
+    occurrences: tuple[Occurrence, ...]
+    #: What SARIF keeps about the run.
+    properties: Mapping[str, Any]
+    #: The lines that end GitHub's log.
+    summary: tuple[str, ...]
+    #: Models without a report, and why.
+    failed: tuple[tuple[str, str], ...] = ()
+    #: Of a gate: whether it was interrupted, its exit code, and whether it has a baseline.
+    interrupted: bool = False
+    exit_code: int | None = None
+    baseline: bool = False
+
+
+class Case(NamedTuple):
+    """A test case of JUnit."""
+
+    classname: str
+    name: str
+    #: The tag (failure, error, skipped), the attributes and the text of each result.
+    results: tuple[tuple[str, dict[str, str], str], ...] = ()
+    output: str = ""
+    attributes: Mapping[str, str] = {}
+
+
+class Suite(NamedTuple):
+    """A test suite of JUnit."""
+
+    name: str
+    cases: Iterable[Case]
+    properties: Mapping[str, str] = {}
+
+
+def occurrences(
+    findings: Sequence[Finding], model: str, groups: Sequence[CallGroup] = ()
+) -> Iterator[Occurrence]:
+    """List each finding at each of its places, in their order.
+
+    A finding without a line stands at the beginning of the model's file, if a file names the model.
+    """
+    for finding, own in zip(findings, fingerprints(findings), strict=True):
+        for place, fingerprint in zip(finding.locations or (None,), own, strict=True):
+            where = place.location if place else None
+            file = relative(where.file) if where else _model_file(model)
+            line = max(where.line, 1) if where else 1
+            group = next((group for group in groups if _is_about(finding, place, group)), None)
+            yield Occurrence(finding, place, fingerprint, file, line, model, group)
+
+
+def _is_about(finding: Finding, place: GroupLocation | None, group: CallGroup) -> bool:
+    return finding.op == group.op and (place is None or place in group.locations)
+
+
+def relative(file: str) -> str:
+    """Write a path with slashes and without the machine: of an absolute path the file's name alone."""
+    path = PureWindowsPath(file) if "\\" in file or file[1:2] == ":" else PurePosixPath(file)
+    return path.name if path.is_absolute() or path.drive else path.as_posix()
+
+
+def _model_file(model: str) -> str:
+    match = _MODEL_FILE.fullmatch(model)
+    return relative(match["file"]) if match else ""
+
+
+def details(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Name the further texts of a finding that it has, in the order in which they are read."""
+    for name, text in (
+        ("ignored", finding.ignored),
+        ("prints", finding.prints),
+        ("help", finding.hint),
+        ("try", finding.remedy),
+    ):
+        if text:
+            yield name, text
+
+
+# SARIF
+
+
+def sarif(log: FindingLog) -> str:
+    """Write SARIF 2.1.0 for code scanning: one run, with no times and no paths of a machine.
+
+    The format is https://docs.oasis-open.org/sarif/sarif/v2.1.0/. GitHub reads the first location
+    of a result alone, so that each place is a result of its own; of the fingerprints it reads
+    ``primaryLocationLineHash``.
+    """
+    names = {occurrence.finding.rule for occurrence in log.occurrences}
+    rules = [rule for name, rule in by_id().items() if name in names]
+    numbers = {rule.id: number for number, rule in enumerate(rules)}
+    name, _, version = log.tool.partition(" ")
+    driver = {
+        "name": name,
+        "version": version,
+        "semanticVersion": version,
+        "rules": [_sarif_rule(rule) for rule in rules],
+    }
+    run: dict[str, Any] = {"tool": {"driver": driver}, "automationDetails": {"id": log.id}}
+    if log.exit_code is not None:
+        run["invocations"] = [
+            {
+                "executionSuccessful": not log.failed and not log.interrupted,
+                "exitCode": log.exit_code,
+                "toolExecutionNotifications": [
+                    {"level": "error", "message": {"text": f"{model}: {message}"}}
+                    for model, message in log.failed
+                ],
+            }
+        ]
+    run |= {
+        "columnKind": "unicodeCodePoints",
+        "results": [
+            _sarif_result(occurrence, numbers[occurrence.finding.rule], log.baseline)
+            for occurrence in log.occurrences
+        ],
+        "properties": log.properties,
+    }
+    return as_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _sarif_rule(rule: Rule) -> dict[str, Any]:
+    """Write a rule as a reporting descriptor (3.49)."""
+    page = rule.page
+    what = " ".join(_PARAGRAPHS.split(page)[0].removeprefix(_WHAT).split())
+    return {
+        "id": rule.id,
+        "name": "".join(word.capitalize() for word in rule.slug.split("_")),
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": what.replace("`", "")},
+        "help": {
+            "text": page.replace("**", "").replace("`", ""),
+            "markdown": f"# {rule.id}: {rule.title}\n\n{page}\n",
+        },
+        "defaultConfiguration": {"level": rule.severity},
+        "properties": {"tags": ["mps", "pytorch"]},
+    }
+
+
+def _sarif_result(
+    occurrence: Occurrence,
+    rule_index: int,
+    baseline: bool,  # noqa: FBT001  (of the run)
+) -> dict[str, Any]:
+    """Write a finding at one of its places as a result (3.27)."""
+    finding = occurrence.finding
+    parts = (
+        finding.message,
+        f"Help: {finding.hint}" if finding.hint else "",
+        f"Try: {finding.remedy}" if finding.remedy else "",
+        f"For: {occurrence.scope}" if occurrence.scope else "",
+    )
+    location = _sarif_location(occurrence)
+    result = {
+        "ruleId": finding.rule,
+        "ruleIndex": rule_index,
+        "level": finding.severity,
+        # "[text](address)" in a message is a link (3.11.6).
+        "message": {"text": shown("\n".join(filter(None, parts))).replace("](", "] (")},
+        **({"locations": [location]} if location else {}),
+        "partialFingerprints": {
+            "primaryLocationLineHash": occurrence.fingerprint,
+            "opcheckFinding/v2": occurrence.fingerprint,
+        },
+    }
+    if finding.ignored:
+        # Viewers leave a suppressed result out of what is open (3.35).
+        result["suppressions"] = [{"kind": "external", "justification": finding.ignored}]
+    result["properties"] = _sarif_properties(occurrence)
+    if baseline and occurrence.state in {"new", "known"}:
+        # 3.27.24
+        result["baselineState"] = "unchanged" if occurrence.state == "known" else "new"
+    return result
+
+
+def _sarif_location(occurrence: Occurrence) -> dict[str, Any]:
+    place = occurrence.place
+    where = place.location if place else None
+    location: dict[str, Any] = {}
+    if occurrence.file:
+        region: dict[str, Any] = {"startLine": occurrence.line}
+        if where and where.text:
+            region["snippet"] = {"text": where.text}
+        uri = quote(occurrence.file, safe="/", errors="backslashreplace")
+        location["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": region}
+    names = (
+        (where.function if where else "", "function"),
+        (place.module if place else "", "module"),
+    )
+    logical = [{"fullyQualifiedName": name, "kind": kind} for name, kind in names if name]
+    return {**location, **({"logicalLocations": logical} if logical else {})}
+
+
+def _sarif_properties(occurrence: Occurrence) -> dict[str, Any]:
+    """Say what the verdict is, why it is believed, and which models and targets of a gate have it."""
+    finding, place, group = occurrence.finding, occurrence.place, occurrence.group
+    properties: dict[str, Any] = {
+        "operator": finding.op,
+        "prints": finding.prints,
+        "calls": place.count if place else finding.count,
+        "phase": place.phase if place else "",
+    }
+    if group is not None:
+        verdict = group.verdict
+        properties["verdict"] = {
+            "status": verdict.status,
+            "kind": verdict.kind,
+            "because": verdict.because,
+            "confidence": verdict.confidence,
+            "evidence": msgspec.to_builtins(verdict.evidence),
+            "limitations": verdict.limitations,
+            "advisories": verdict.advisories,
+        }
+        properties["dtypes"] = group.dtypes
+    if occurrence.state:
+        properties |= {
+            "gate": occurrence.state,
+            "models": occurrence.models,
+            "targets": occurrence.targets,
+        }
+    return properties
+
+
+# GitHub
+
+
+def github(log: FindingLog) -> str:
+    """Write the workflow commands that GitHub Actions shows as annotations, then lines of the log.
+
+    GitHub shows ten annotations of a kind: the first place of each finding comes before all others.
+    """
+    first: dict[int, Occurrence] = {}
+    for occurrence in log.occurrences:
+        first.setdefault(id(occurrence.finding), occurrence)
+    ordered = sorted(log.occurrences, key=lambda entry: first[id(entry.finding)] is not entry)
+    lines = (
+        *(f"::error::{_data(one_line(': '.join(failed)))}" for failed in log.failed),
+        *map(_annotation, ordered),
+        *log.summary,
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _annotation(occurrence: Occurrence) -> str:
+    finding, place = occurrence.finding, occurrence.place
+    properties = {"file": occurrence.file, "line": str(occurrence.line)} if occurrence.file else {}
+    properties["title"] = f"{finding.rule} {finding.op}".strip()
+    lines = (
+        finding.message,
+        place.location.text if place and place.location else "",
+        f"module: {place.module}" if place and place.module else "",
+        *(f"{name}: {text}" for name, text in details(finding)),
+        occurrence.notes,
+    )
+    if occurrence.state:
+        kind = "error" if occurrence.state == "new" else "notice"
+    else:
+        kind = "notice" if finding.ignored else _GITHUB[finding.severity]
+    written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{kind} {written}::{_data(chr(10).join(one_line(line) for line in lines if line))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(one_line(text)).replace(":", "%3A").replace(",", "%2C")
+
+
+def cut(markdown: str) -> str:
+    """Shorten Markdown to what GitHub takes as a step's summary."""
+    whole = markdown.encode("utf-8", "backslashreplace")
+    if len(whole) < SUMMARY_LIMIT:
+        return markdown
+    return whole[: SUMMARY_LIMIT - 100].decode("utf-8", "ignore") + _CUT
+
+
+# GitLab
+
+
+def gitlab(log: FindingLog) -> str:
+    """Write GitLab's code quality report: a JSON list with an entry for each finding and place."""
+    failed = [_gitlab_failure(*entry) for entry in log.failed]
+    return as_json([*failed, *map(_gitlab_finding, log.occurrences)])
+
+
+def _gitlab_failure(model: str, message: str) -> dict[str, object]:
+    digest = hashlib.sha256(f"gate {model} {message}".encode("utf-8", "backslashreplace"))
+    description = f"{model} could not be audited: {message}"
+    return _gitlab_entry(description, "gate", digest.hexdigest()[:32], "critical", model)
+
+
+def _gitlab_finding(occurrence: Occurrence) -> dict[str, object]:
+    finding = occurrence.finding
+    ignored = f"Ignored: {finding.ignored}" if finding.ignored else ""
+    parts = filter(None, (finding.message, finding.hint, ignored, occurrence.notes))
+    allowed = finding.ignored or occurrence.state not in {"", "new"}
+    return _gitlab_entry(
+        ". ".join(parts),
+        finding.rule,
+        occurrence.fingerprint,
+        "info" if allowed else _GITLAB[finding.severity],
+        # GitLab takes no entry without a path.
+        occurrence.file or occurrence.model,
+        occurrence.line,
+    )
+
+
+def _gitlab_entry(
+    description: str, rule: str, fingerprint: str, severity: str, path: str, line: int = 1
+) -> dict[str, object]:
+    return {
+        "description": one_line(description),
+        "check_name": rule,
+        "fingerprint": fingerprint,
+        "severity": severity,
+        "location": {"path": flat(path), "lines": {"begin": line}},
+    }
+
+
+# JUnit
+
+
+def junit(name: str, suites: Iterable[Suite]) -> str:
+    """Write JUnit XML for the test view of a CI service."""
+    root = ET.Element("testsuites", name=name)
+    for suite in suites:
+        element = ET.SubElement(root, "testsuite", name=one_line(suite.name))
+        if suite.properties:
+            properties = ET.SubElement(element, "properties")
+            for key, value in suite.properties.items():
+                ET.SubElement(properties, "property", name=key, value=value)
+        for case in suite.cases:
+            _junit_case(element, case)
+    for element in (*root, root):
+        for key, tag in (
+            ("tests", "testcase"),
+            ("failures", "failure"),
+            ("skipped", "skipped"),
+            ("errors", "error"),
+        ):
+            element.set(key, str(sum(1 for _ in element.iter(tag))))
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _junit_case(suite: ET.Element, case: Case) -> None:
+    element = ET.SubElement(
+        suite, "testcase", classname=one_line(case.classname), name=one_line(case.name)
+    )
+    for key, value in case.attributes.items():
+        element.set(key, one_line(value))
+    for tag, attributes, text in case.results:
+        result = ET.SubElement(element, tag)
+        for key, value in attributes.items():
+            result.set(key, one_line(value))
+        result.text = text or None
+    if case.output:
+        ET.SubElement(element, "system-out").text = case.output
+
+
+def finding_case(
+    classname: str,
+    name: str,
+    findings: Sequence[Finding],
+    attributes: Mapping[str, str] | None = None,
+    skipped: str = "",
+) -> Case:
+    """Make the test case of findings: errors are its failures, the others are what it printed."""
+    errors = [finding for finding in findings if is_failure(finding)]
+    others = [finding for finding in findings if not is_failure(finding)]
+    return Case(
+        classname,
+        name,
+        (
+            *([("skipped", {"message": skipped}, "")] if skipped else []),
+            *(
+                ("failure", {"type": finding.rule, "message": finding.message}, _whole(finding))
+                for finding in errors
+            ),
+        ),
+        "\n\n".join(map(_whole, others)),
+        attributes or {},
+    )
+
+
+def is_failure(finding: Finding) -> bool:
+    """Return whether a finding fails a test case."""
+    return finding.severity == "error" and not finding.ignored
+
+
+def _whole(finding: Finding) -> str:
+    """Write a finding with its places as lines."""
+    lines = [one_line(f"{finding.severity} {finding.rule} {finding.message}")]
+    for place in finding.locations:
+        lines.append(one_line(summary.place(place)))
+        if place.location and place.location.text:
+            lines.append(f"  {one_line(place.location.text)}")
+    lines += [one_line(f"{name}: {text}") for name, text in details(finding)]
+    return "\n".join(lines)
+
+
+# Rows
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write CSV with a header; no cell is a formula to a spreadsheet."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def lines(
+    tool: str, about: Mapping[str, object], findings: Sequence[Finding]
+) -> Iterator[dict[str, object]]:
+    """Make an object for each finding, its places with their fingerprints."""
+    for finding, own in zip(findings, fingerprints(findings), strict=True):
+        yield {"schema": FINDING_SCHEMA, "tool": tool, **about, **finding_content(finding, own)}
+
+
+def json_lines(records: Iterable[Mapping[str, object]]) -> str:
+    """Write an object on each line, complete by itself."""
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def as_json(content: object) -> str:
+    """Write one JSON document."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,158 @@
+"""The report of a scan as a document, and its findings in the formats of CI services."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from opcheck.common.sanitize import one_line
+from opcheck.common.text import plural
+from opcheck.render import findings
+from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.findings import Case, FindingLog, Suite
+from opcheck.source.rules import BY_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from opcheck.model.records import Finding, Problem
+    from opcheck.source.records import ScanReport
+
+#: The columns of CSV.
+COLUMNS = ("rule", "severity", "file", "line", "message", "hint", "text")
+_KINDS = {"python": "Python file", "notebook": "notebook", "requirements": "requirement file"}
+
+
+def document(report: ScanReport) -> Document:
+    """The page: the counts, the findings file by file, the ways out rule by rule, what was not read."""
+    return tuple(_blocks(report))
+
+
+def _blocks(report: ScanReport) -> Iterator[Block]:
+    target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
+    yield Heading(f"{', '.join(report.paths)} read for {target}", 1)
+    headline = _headline(report)
+    ignored = f"; {plural(report.ignored, 'finding')} ignored" if report.ignored else ""
+    known = f"; {plural(report.known, 'finding')} in the baseline" if report.known else ""
+    kinds = (
+        plural(report.read[kind], noun) for kind, noun in _KINDS.items() if kind in report.read
+    )
+    length = plural(report.read.get("lines", 0), "line")
+    read = f"Read: {', '.join(kinds) or 'nothing'} ({length})."
+    yield Lines((f"{headline[:1].upper()}{headline[1:]}{ignored}{known}.", read))
+    if report.notes:
+        yield Heading("Ignores")
+        yield Bullets(report.notes)
+    if report.by_rule:
+        yield Heading("By rule")
+        by_rule = ((code, str(count), BY_ID[code].title) for code, count in report.by_rule.items())
+        yield Table(("rule", "count", "what"), tuple(by_rule), code=(0,))
+    for file, in_file in groupby(report.findings, key=lambda finding: _where(finding)[0]):
+        yield Heading(file)
+        cells = ((_where(f)[1], f.severity, f.rule, _message(f)) for f in in_file)
+        yield Table(("line", "severity", "rule", "what"), tuple(cells), code=(2,))
+    if report.findings:
+        yield Heading("Ways out")
+        yield Bullets(tuple(_hints(report)))
+    if report.problems or report.skipped:
+        yield Heading("Not read")
+        left = (f"left out: {count} {what}" for what, count in report.skipped.items())
+        yield Bullets((*map(_problem, report.problems), *left))
+    yield Heading("Not checked")
+    yield Bullets(report.not_checked)
+
+
+def _message(finding: Finding) -> str:
+    uses = [place.location.line for place in finding.locations[1:] if place.location]
+    if not uses:
+        return finding.message
+    more = ", ..." if finding.count > len(uses) + 1 else ""
+    return f"{finding.message} (used in {', '.join(map(str, uses))}{more})"
+
+
+def _hints(report: ScanReport) -> Iterator[str]:
+    """One line a rule and hint; the page of the rule says more."""
+    hints: dict[str, dict[str, None]] = {}
+    for finding in report.findings:
+        hints.setdefault(finding.rule, {})[finding.hint] = None
+    for rule in sorted(hints):
+        for hint in hints[rule]:
+            if hint:
+                yield f"{rule}: {hint}"
+    yield "opcheck explain CODE says what each means"
+
+
+def _problem(problem: Problem) -> str:
+    where = str(problem.location) if problem.location else problem.module
+    return f"{where}: {problem.message} ({problem.kind})"
+
+
+def content(report: ScanReport) -> ScanReport:
+    """Return what JSON and YAML hold."""
+    return report
+
+
+def finding_log(report: ScanReport) -> FindingLog:
+    """List the findings at each of their places."""
+    model = ", ".join(report.paths)
+    target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
+    return FindingLog(
+        tool=report.tool,
+        id=f"opcheck/{model}/{target}",
+        occurrences=tuple(findings.occurrences(report.findings, model)),
+        properties={
+            "headline": _headline(report),
+            "model": model,
+            "target": {**report.target, "cpu_fallback": False},
+            "totals": report.totals,
+            "complete": not report.problems,
+            "opLists": {},
+            "notChecked": report.not_checked,
+        },
+        summary=(f"{_headline(report)}: {one_line(model)} on {target}",),
+    )
+
+
+def suites(report: ScanReport) -> tuple[str, Iterable[Suite]]:
+    """Make a test case for each finding; a file that was not read is skipped."""
+    return "opcheck", [Suite(f"opcheck scan {' '.join(report.paths)}", _cases(report))]
+
+
+def _cases(report: ScanReport) -> Iterator[Case]:
+    for finding in report.findings:
+        file, line, _ = _where(finding)
+        name = f"{finding.rule} {file}:{line} {finding.message}"
+        attributes = {"file": file, "line": line}
+        yield findings.finding_case("opcheck.scan", name, [finding], attributes)
+    for problem in report.problems:
+        skipped = (("skipped", {"message": problem.message}, ""),)
+        yield Case("opcheck.scan", f"{problem.module} was not read", skipped)
+
+
+def rows(report: ScanReport) -> Iterator[tuple[str, ...]]:
+    """Make a row of COLUMNS for each finding."""
+    for finding in report.findings:
+        file, line, text = _where(finding)
+        yield finding.rule, finding.severity, file, line, finding.message, finding.hint, text
+
+
+def lines(report: ScanReport) -> Iterator[dict[str, object]]:
+    """Make an object for each finding, with what it is about."""
+    about = {
+        "model": ", ".join(report.paths),
+        "target": {**report.target, "cpu_fallback": False},
+        "headline": _headline(report),
+    }
+    yield from findings.lines(report.tool, about, report.findings)
+
+
+def _headline(report: ScanReport) -> str:
+    return ", ".join(plural(count, name) for name, count in report.totals.items() if count) or (
+        "no findings"
+    )
+
+
+def _where(finding: Finding) -> tuple[str, str, str]:
+    """Return the file, the line and its text."""
+    where = finding.locations[0].location if finding.locations else None
+    return (where.file, str(where.line), where.text) if where else ("", "0", "")
