@@ -4,8 +4,9 @@ Needs the recordings that ``python -m scripts.run_opinfo_all`` leaves on this ma
 
     python -m scripts.agreement [--macos 15.0] [--without ci-] [--markdown FILE] [--list] [RELEASE-LINE ...]
 
-A pair is one OpInfo with one dtype.  We predict that its test fails where one of the recorded calls is unsupported,
-or runs on the CPU only with PYTORCH_ENABLE_MPS_FALLBACK=1 (the CI does not set it).  Skipped tests are no pairs; expected failures in which the CPU itself raises are not judged.
+A pair is one OpInfo with one dtype.  We predict that its test fails where one of the recorded calls
+is unsupported, or runs on the CPU only with PYTORCH_ENABLE_MPS_FALLBACK=1 (the CI does not set
+it).  Skipped tests are no pairs; expected failures in which the CPU itself raises are not judged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Times judging beside capturing: ``python scripts/bench_judge.py [--train] MODEL ...``, for all releases on three macOS versions.
+"""Time judging beside capturing, for all releases on three macOS versions.
+
+Usage: python scripts/bench_judge.py [--train] MODEL ...
 
 Prints for each model how many captures serve all targets, and the milliseconds a target takes to be judged, by the
 short way (opcheck/judge/target_summary.py) and as a whole report, with their ratio.

@@ -1,4 +1,6 @@
-"""Find composites whose body in an older release calls what the body that opcheck knows does not, where a verdict hangs on it.
+"""Find composites whose body in an older release calls other operators than the known body.
+
+Only differences on which a verdict depends count.
 
 python -m scripts.compare_bodies [--audit] [RELEASE ...]: reads the macOS wheels (from the cache, else downloaded) and
 prints a table; 1 if something is neither mended nor reviewed, or if op_lists/bodies.yaml contradicts a wheel.

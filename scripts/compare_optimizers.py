@@ -1,8 +1,9 @@
 """Find the steps of torch.optim that call other operators on a simulated Mac than the same step of an older release.
 
-python -m scripts.compare_optimizers [RELEASE ...]: reads ``torch/optim`` of the macOS wheels (from the cache, else
-downloaded), runs it and the installed one, as opcheck replaces it (simulator/optimizers.py), for that target, and prints what
-differs; 1 if an operator that is not native in the release is called by one of the two alone.
+python -m scripts.compare_optimizers [RELEASE ...]: reads ``torch/optim`` of the macOS wheels (from
+the cache, else downloaded), runs it and the installed one, as opcheck replaces it
+(simulator/optimizers.py), for that target, and prints what differs; 1 if an operator that is not
+native in the release is called by one of the two alone.
 """
 
 from __future__ import annotations

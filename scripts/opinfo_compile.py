@@ -2,9 +2,10 @@
 
     python -m scripts.opinfo_compile [--dtype DTYPE ...] [--only PATTERN] [--report]
 
-The first sample of every OpInfo that takes the dtype on the CPU goes through the side-compile of ``opcheck compile``, a
-few at a time in a fork with a time limit.  What is found is kept in ``build/opinfo_compile/DTYPE.json``; operators
-that stand there are not tried again unless ``--only`` names them.  ``--report`` writes ``reports/compile_opinfo.md`` from it.
+The first sample of every OpInfo that takes the dtype on the CPU goes through the side-compile of
+``opcheck compile``, a few at a time in a fork with a time limit.  What is found is kept in
+``build/opinfo_compile/DTYPE.json``; operators that stand there are not tried again unless
+``--only`` names them.  ``--report`` writes ``reports/compile_opinfo.md`` from it.
 """
 
 from __future__ import annotations
@@ -129,7 +130,8 @@ def _try(op: Any, dtype: torch.dtype) -> Row:
     try:
         torch.manual_seed(0)
         sample = next(iter(op.sample_inputs("cpu", dtype)))
-        compiled = torch.compile(lambda *args, **kwargs: op(*args, **kwargs), backend=side)  # noqa: PLW0108 - no function itself
+        program = lambda *args, **kwargs: op(*args, **kwargs)  # noqa: E731, PLW0108 - an OpInfo is no function
+        compiled = torch.compile(program, backend=side)
         with torch.no_grad():
             compiled(sample.input, *sample.args, **sample.kwargs)
     except Exception as error:  # noqa: BLE001 - whatever the operator or Dynamo raises
@@ -169,9 +171,12 @@ def _lines(found: dict[str, dict[str, Row]]) -> Iterator[str]:
     yield "# PyTorch's operators through Inductor's Metal backend"
     yield ""
     yield (
-        f"The first sample of every operator of PyTorch's operator database (torch {torch.__version__.partition('+')[0]}) that takes the "
-        "dtype on the CPU, compiled for Metal beside the CPU, as `scripts/opinfo_compile.py` counted it. One sample an operator "
-        "proves nothing about the others. Nothing was compiled by Metal, nothing ran on a Mac, and an eager operator needs a kernel of its own there."
+        "The first sample of every operator of PyTorch's operator database (torch "
+        f"{torch.__version__.partition('+')[0]}) that takes the "
+        "dtype on the CPU, compiled for Metal beside the CPU, as `scripts/opinfo_compile.py` "
+        "counted it. One sample an operator "
+        "proves nothing about the others. Nothing was compiled by Metal, nothing ran on a Mac, "
+        "and an eager operator needs a kernel of its own there."
     )
     yield ""
     rows = []

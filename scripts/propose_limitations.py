@@ -1,9 +1,12 @@
-"""Propose limitations from PyTorch's expected failures: python -m scripts.propose_limitations > op_lists/limitations/from_opinfo.yaml.
+"""Propose limitations from PyTorch's expected failures.
 
-An expected failure of a dtype is taken for a refusal where nothing else explains it: the OpInfo calls one operator
-besides views, copies and allocations; it is expected to pass with another dtype; the CI's own list is not one of
-mismatching results; the CPU, which the test compares with, does not raise with that dtype itself; and no OpInfo that the CI expects to pass calls that operator with that dtype in that argument
-in that release.
+Usage: python -m scripts.propose_limitations > op_lists/limitations/from_opinfo.yaml
+
+An expected failure of a dtype is taken for a refusal where nothing else explains it: the OpInfo
+calls one operator besides views, copies and allocations; it is expected to pass with another dtype;
+the CI's own list is not one of mismatching results; the CPU, which the test compares with, does not
+raise with that dtype itself; and no OpInfo that the CI expects to pass calls that operator with
+that dtype in that argument in that release.
 """
 
 from __future__ import annotations

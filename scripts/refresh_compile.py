@@ -181,7 +181,8 @@ def _index(rows: list[dict[str, object]]) -> str:
         "# Sample reports of opcheck compile\n\n"
         f"What torch.compile does with small programs and small configurations of library models, for torch {TORCH}, "
         f"macOS {MACOS}, as `scripts/refresh_compile.py` found it. The columns of dtypes are Inductor for Metal; "
-        "kernels are counted over all of them. Nothing was compiled by Metal and nothing here was observed on a Mac.\n\n"
+        "kernels are counted over all of them. Nothing was compiled by Metal and nothing here "
+        "was observed on a Mac.\n\n"
         f"{tabulate(rows, headers='keys', tablefmt='github')}\n"
     )
 

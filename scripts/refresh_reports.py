@@ -108,7 +108,8 @@ def _index(reports: Mapping[str, Report]) -> str:
     return (
         "# Sample reports\n\n"
         f"What the models of `scripts/zoo.py` do on torch {TORCH}, macOS {MACOS}, as "
-        "`scripts/refresh_reports.py` found it: in inference, where the name does not end in `_train`.\nNothing here was observed on a Mac. "
+        "`scripts/refresh_reports.py` found it: in inference, where the name does not end in "
+        "`_train`.\nNothing here was observed on a Mac. "
         "`matrix/` holds the coverage documentation of one release.\n\n"
         f"{tabulate(rows, headers='keys', tablefmt='github')}\n"
     )

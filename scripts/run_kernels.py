@@ -2,10 +2,10 @@
 
     python -m scripts.run_kernels [--limit N] [--only PATTERN] [--report]
 
-The first sample of every OpInfo in float32 is compiled for Metal; its kernels are checked by Clang and run on the CPU in
-Metal's place, a few operators at a time in a fork with a time limit.  What is found is kept in
-``build/run_kernels.json``; operators that stand there are not tried again unless ``--only`` names them.
-``--report`` writes ``reports/compile_kernels.md`` from it.
+The first sample of every OpInfo in float32 is compiled for Metal; its kernels are checked by Clang
+and run on the CPU in Metal's place, a few operators at a time in a fork with a time limit.  What is
+found is kept in ``build/run_kernels.json``; operators that stand there are not tried again unless
+``--only`` names them. ``--report`` writes ``reports/compile_kernels.md`` from it.
 """
 
 from __future__ import annotations
@@ -202,8 +202,10 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
     yield ""
     yield (
         f"The first sample of every operator of PyTorch's operator database (torch {version}) in float32, compiled by "
-        "Inductor for Metal, as `scripts/run_kernels.py` counted it: Clang reads the kernels beside opcheck's own Metal "
-        "header, and a C++ compiler makes them run on the CPU (experimental). One sample an operator proves nothing about the others."
+        "Inductor for Metal, as `scripts/run_kernels.py` counted it: Clang reads the kernels "
+        "beside opcheck's own Metal "
+        "header, and a C++ compiler makes them run on the CPU (experimental). One sample an "
+        "operator proves nothing about the others."
     )
     yield ""
     counts = Counter(row.result for row in rows)

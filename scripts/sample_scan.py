@@ -2,8 +2,9 @@
 
     python scripts/sample_scan.py --seed 1 --size 100 PATH...
 
-Prints each finding of the sample with its lines and those around them.  All findings of all paths are put in one list, in
-the order of the reports, and the sample is drawn from it without replacement.
+Prints each finding of the sample with its lines and those around them.  All findings of all paths
+are put in one list, in the order of the reports, and the sample is drawn from it without
+replacement.
 """
 
 from __future__ import annotations

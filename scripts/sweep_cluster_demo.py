@@ -31,7 +31,9 @@ models:
   - {model: "torch.nn:LSTM", config: {input_size: 4, hidden_size: 4}, inputs: ["2x3x4:float32"]}
   - {model: "torch.nn:GRU", config: {input_size: 4, hidden_size: 4}, inputs: ["2x3x4:float32"]}
   - {model: "torch.nn:TransformerEncoderLayer", config: {d_model: 8, nhead: 2}, inputs: ["2x4x8:float32"]}
-  - {model: "torch.nn:Bilinear", config: {in1_features: 4, in2_features: 4, out_features: 4}, inputs: ["2x4:float32", "2x4:float32"]}
+  - model: "torch.nn:Bilinear"
+    config: {in1_features: 4, in2_features: 4, out_features: 4}
+    inputs: ["2x4:float32", "2x4:float32"]
   - {model: "torch.nn:BatchNorm2d", config: {num_features: 3}, inputs: ["2x3x4x4:float32"]}
   - {model: "torch.nn:Embedding", config: {num_embeddings: 8, embedding_dim: 4}, inputs: ["2x3:int64"]}
   - {model: "torch.nn:AdaptiveMaxPool3d", config: {output_size: 2}, inputs: ["1x2x4x4x4:float32"]}

@@ -4,9 +4,10 @@ Needs the recordings that ``python -m scripts.run_opinfo_all`` leaves on this ma
 
     python -m scripts.verify_opinfo [RELEASE-LINE] [--macos 15.0] [--check] [--list]
 
-Without a release line it is 2.13.  An OpInfo with a dtype is one thing: it is predicted to raise where one of its recorded calls
-does (the CI does not set the fallback variable), and observed to where the CI expects a failure.  The two go through the
-comparison that ``opcheck verify`` makes of reports.  Writes reports/verify.md; each contradiction needs a reason in
+Without a release line it is 2.13.  An OpInfo with a dtype is one thing: it is predicted to raise
+where one of its recorded calls does (the CI does not set the fallback variable), and observed to
+where the CI expects a failure.  The two go through the comparison that ``opcheck verify`` makes of
+reports.  Writes reports/verify.md; each contradiction needs a reason in
 op_lists/opinfo/disagreements.yaml.
 """
 
@@ -121,9 +122,12 @@ def _page(
     yield f"# Predictions held against PyTorch's CI, torch {line}, macOS {macos}"
     yield ""
     yield (
-        "Written by `python -m scripts.verify_opinfo`. The observations are simulated: what PyTorch's own lists say that its "
-        "tests of MPS do on a Mac, an OpInfo with a dtype each. Nothing here was observed on a Mac by opcheck. The comparison "
-        "is that of `opcheck verify`. A prediction of `native` claims that no recorded call raises; `unsupported` that one does, the "
+        "Written by `python -m scripts.verify_opinfo`. The observations are simulated: what "
+        "PyTorch's own lists say that its "
+        "tests of MPS do on a Mac, an OpInfo with a dtype each. Nothing here was observed on a "
+        "Mac by opcheck. The comparison "
+        "is that of `opcheck verify`. A prediction of `native` claims that no recorded call "
+        "raises; `unsupported` that one does, the "
         "fallback variable not being set."
     )
     yield ""
@@ -139,8 +143,10 @@ def _page(
     unknown = sum(pair.predicted is None for pair in pairs)
     contradictions = sum(len(verification.contradictions) for verification in found.values())
     yield (
-        f"{len(pairs):,} pairs; of {unknown:,} the prediction knows nothing (no samples, or the CPU that MPS is compared with raises "
-        f"itself); {contradictions:,} contradictions, {len(apart) - len(_unexplained(pairs, explained)):,} of them with a reason in "
+        f"{len(pairs):,} pairs; of {unknown:,} the prediction knows nothing (no samples, or the "
+        "CPU that MPS is compared with raises "
+        f"itself); {contradictions:,} contradictions, "
+        f"{len(apart) - len(_unexplained(pairs, explained)):,} of them with a reason in "
         "`op_lists/opinfo/disagreements.yaml`."
     )
     yield ""
@@ -157,7 +163,7 @@ def _page(
 def _reasons(
     apart: Sequence[Pair], explained: Sequence[disagreements.Explanation]
 ) -> Iterator[tuple[str, int, str, str, str]]:
-    """Each reason that is used, the one with the most pairs first, with every OpInfo and dtype that it is the reason of."""
+    """Each reason that is used, with its pairs of OpInfo and dtype; the most frequent first."""
     counts: Counter[int] = Counter()
     members: dict[int, dict[str, set[str]]] = {}
     for pair in apart:

@@ -1,8 +1,9 @@
 """Files and texts from elsewhere, read with limits: whatever they hold, reading them ends, in little time and memory.
 
-Every reader of JSON, YAML or TOML that a user or a document names goes through here.  A file may be a device that never
-ends, a text may nest 50,000 levels deep (libyaml's composer then overflows the C stack and the process dies of a signal),
-an alias may stand for a million others, and ``int`` of 5,000 digits raises a ValueError of its own.
+Every reader of JSON, YAML or TOML that a user or a document names goes through here.  A file may be
+a device that never ends, a text may nest 50,000 levels deep (libyaml's composer then overflows the
+C stack and the process dies of a signal), an alias may stand for a million others, and ``int`` of
+5,000 digits raises a ValueError of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 r"""Text of other people's programs, made fit for where it is written: one function for each kind of place.
 
-Names of models, modules and files, source lines and messages come from whoever wrote the program.  An escape sequence in
-one would command the reader's terminal, a right-to-left mark would show a line as what it is not, a line that begins with
-``::error`` commands GitHub's runner, ``@name`` in Markdown calls a person, ``=1+1`` in a table is computed.
+Names of models, modules and files, source lines and messages come from whoever wrote the program.
+An escape sequence in one would command the reader's terminal, a right-to-left mark would show a
+line as what it is not, a line that begins with ``::error`` commands GitHub's runner, ``@name`` in
+Markdown calls a person, ``=1+1`` in a table is computed.
 
 Each writer of a format calls these functions for the texts that it puts in, or for the whole text when it is done, so
 that what collects the texts need not know where they go.

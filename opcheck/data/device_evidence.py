@@ -1,7 +1,8 @@
 """Evidence files, ``opcheck-evidence/1``: what a device really did with PyTorch's operator database.
 
-``opcheck probe`` writes them, as YAML or JSON; who proposes or checks statements of the op lists reads them.  A file speaks of
-one machine, one torch and one device; one of another machine never stands in for it.
+``opcheck probe`` writes them, as YAML or JSON; who proposes or checks statements of the op lists
+reads them.  A file speaks of one machine, one torch and one device; one of another machine never
+stands in for it.
 """
 
 from __future__ import annotations

@@ -23,8 +23,9 @@ def audit_many(
 ) -> tuple[Report, ...]:
     """The report of ``pipeline.audit`` for each target, in their order.
 
-    The model is built once, and run once for all targets that send it the same way (simulator/same_dispatch.py).  Where the
-    process of such a run dies, the reports of its targets say so (a problem ``process_died``); the others stand.
+    The model is built once, and run once for all targets that send it the same way
+    (simulator/same_dispatch.py).  Where the process of such a run dies, the reports of its targets
+    say so (a problem ``process_died``); the others stand.
 
     Args:
         request: the model and its inputs; its own target is not looked at.

@@ -46,7 +46,8 @@ def lists(macos: str) -> types.ModuleType:
     module = types.ModuleType("torch.testing._internal.common_mps_of_a_mac")
     module.__package__ = "torch.testing._internal"
     try:
-        exec(compile(source.replace(_GATE, "if True:"), str(path), "exec"), module.__dict__)  # noqa: S102 - torch's own file
+        code = compile(source.replace(_GATE, "if True:"), str(path), "exec")
+        exec(code, module.__dict__)  # noqa: S102 - torch's own file
     finally:
         common_utils.MACOS_VERSION = before
     return module

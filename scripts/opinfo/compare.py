@@ -62,7 +62,8 @@ def lists_without(prefix: str) -> OpLists:
         return lists
     kept = [statement for statement in lists.statements.all if not statement.id.startswith(prefix)]
     statements = Statements(kept, lists.statements.arguments, lists.statements.fingerprint)
-    return OpLists(lists.releases, lists._histories, lists.sha256, statements)  # noqa: SLF001 - the same lists with fewer statements
+    histories = lists._histories  # noqa: SLF001 - the same lists with fewer statements
+    return OpLists(lists.releases, histories, lists.sha256, statements)
 
 
 def compare(recording: Recording, macos: str, *, without: str = "") -> Iterator[Pair]:

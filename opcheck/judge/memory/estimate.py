@@ -41,7 +41,10 @@ NOTES = (
     ),
     "the working sets of Macs are reported ones or estimates (op_lists/macs.yaml)",
 )
-_TRAINING = "the optimizer's state is counted as from the second step on; gradients as freed before the next forward pass"
+_TRAINING = (
+    "the optimizer's state is counted as from the second step on; gradients as freed before the "
+    "next forward pass"
+)
 
 _BROKE_OFF = "the run broke off: what follows may take more"
 

@@ -88,7 +88,8 @@ COMPLEX = (
         "complex_normalize",
         "A complex layer norm on the two parts",
         ("complex/normalisation",),
-        "{z} = {z} - {z}.mean(-1, keepdim=True)\n{out} = {z} * torch.rsqrt({z}.abs().square().mean(-1, keepdim=True) + 1e-5)",
+        "{z} = {z} - {z}.mean(-1, keepdim=True)\n"
+        "{out} = {z} * torch.rsqrt({z}.abs().square().mean(-1, keepdim=True) + 1e-5)",
         "{out} = complex_normalize({z})  # [..., 2]: real, imaginary",
     ),
     _of(

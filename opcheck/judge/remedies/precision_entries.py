@@ -5,7 +5,10 @@ from __future__ import annotations
 from opcheck.judge.remedies.remedy import Remedy
 
 _CLOSE = 1e-6
-_EAGER = "Run it operator by operator: a compiler that reorders floating arithmetic may take the compensation out again."
+_EAGER = (
+    "Run it operator by operator: a compiler that reorders floating arithmetic may take the "
+    "compensation out again."
+)
 
 PRECISION = (
     Remedy(

@@ -1,4 +1,7 @@
-"""Fourier transforms by real matrices: no complex tensor, and no FFT kernel; n * n products where an FFT has n log n."""
+"""Fourier transforms by real matrices, without a complex tensor or an FFT kernel.
+
+They take n * n products where an FFT takes n log n.
+"""
 
 from __future__ import annotations
 
