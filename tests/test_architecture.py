@@ -24,6 +24,7 @@ LAYERS = (
     ("compiler",),
     ("capture",),
     ("simulator",),
+    ("tracing",),
     ("data",),
     ("worker",),
     ("model",),
@@ -33,6 +34,7 @@ LAYERS = (
 DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 #: Rooms in which user code and torch run, and their modules that the torch-free rooms import.
 WITH_TORCH = {
+    "tracing",
     "simulator",
     "capture",
     "compiler",

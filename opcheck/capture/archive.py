@@ -12,6 +12,7 @@ import torch
 
 from opcheck.capture.user_frame import one_line
 from opcheck.common.errors import ModelLoadError
+from opcheck.tracing.torch_private.export import RECONSTRUCT_FAKE_TENSOR, dtypes_by_number
 
 #: Bytes of a member that is parsed.  The graph of a program with 100,000 operators takes about 100 MB.
 TEXT_LIMIT = 256 << 20
@@ -107,9 +108,7 @@ class Archive:
         """
         content = self.read(member)
         Archive(content, f"{member} of {self.name}")
-        allowed = torch.serialization.safe_globals(
-            [(_fake_tensor, "torch._export.serde.serialize._reconstruct_fake_tensor")]
-        )
+        allowed = torch.serialization.safe_globals([(_fake_tensor, RECONSTRUCT_FAKE_TENSOR)])
         try:
             with allowed:
                 return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
@@ -223,12 +222,11 @@ def _named(content: bytes) -> str:
 def _fake_tensor(meta: bytes, is_parameter: bool) -> torch.Tensor:  # noqa: FBT001  (torch calls it)
     """A tensor without values (torch/_export/serde/serialize.py, ``_reduce_fake_tensor``)."""
     described = json.loads(meta)
-    from torch._export.serde.serialize import _SERIALIZE_TO_TORCH_DTYPE  # noqa: PLC0415
 
     tensor = torch.empty_strided(
         [size["as_int"] for size in described["sizes"]],
         [stride["as_int"] for stride in described["strides"]],
-        dtype=_SERIALIZE_TO_TORCH_DTYPE[described["dtype"]],
+        dtype=dtypes_by_number()[described["dtype"]],
         device="meta",
     )
     return torch.nn.Parameter(tensor, requires_grad=False) if is_parameter else tensor

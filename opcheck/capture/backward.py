@@ -10,7 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import torch
+from opcheck.tracing.torch_private.autograd import (
+    engine_code,
+    next_sequence_number,
+    running_node,
+    sequence_number_of,
+)
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -18,17 +23,7 @@ if TYPE_CHECKING:
 Place = TypeVar("Place")
 
 #: A call below this frame, with no line of the program in between, is one of autograd's own.
-ENGINE: CodeType = getattr(
-    torch.autograd.graph, "_engine_run_backward", torch.autograd.backward
-).__code__
-
-
-def _no_node() -> None:
-    """Stands in where torch does not say which node runs: no such release is known."""
-
-
-_next_number = torch._C._autograd._get_sequence_nr
-_running_node = getattr(torch._C, "_current_autograd_node", _no_node)
+ENGINE: CodeType = engine_code
 
 
 class Trail(Generic[Place]):
@@ -42,18 +37,18 @@ class Trail(Generic[Place]):
 
     def note(self, place: Place) -> None:
         """A forward call was made here; the first call after a node was made is the node's."""
-        number = _next_number()
+        number = next_sequence_number()
         if not self._numbers or number > self._numbers[-1]:
             self._numbers.append(number)
             self._places.append(place)
 
     def of_running_node(self) -> Place:
         """Where the forward call of the node that runs now was made."""
-        node = _running_node()
+        node = running_node()
         if node is not None:
             # A call that makes two nodes (an in-place operator saves a clone) was noted for the later one.
             # Nodes that gather gradients have the largest number there is: they stand with what came last.
-            index = bisect_left(self._numbers, node._sequence_nr() + 1)
+            index = bisect_left(self._numbers, sequence_number_of(node) + 1)
             if index < len(self._places):
                 self._last = self._places[index]
         return self._last

@@ -6,7 +6,6 @@ import traceback
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
 
 from opcheck.capture.inputs import Inputs
 from opcheck.capture.load import Loaded, load
@@ -16,6 +15,7 @@ from opcheck.capture.run import called_with
 from opcheck.capture.source_locations import display_path
 from opcheck.capture.train_loss import loss_of
 from opcheck.capture.user_frame import one_line
+from opcheck.tracing.torch_private.trees import tree_map_only
 
 #: Parameters up to which the model gets real weights.
 REAL = 150_000_000

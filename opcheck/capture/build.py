@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter, tree_map_only
 
 from opcheck.capture.imports import without_compiler
+from opcheck.tracing.torch_private.dispatch import DispatchMode, schema_of
+from opcheck.tracing.torch_private.trees import tree_iter, tree_map_only
 
 #: Elements up to which a tensor that only reserves memory is real.
 SMALL = 1 << 16
@@ -56,7 +56,7 @@ BLANK = {
 }
 
 
-class Building(TorchDispatchMode):
+class Building(DispatchMode):
     """Decides for each tensor that a constructor makes whether it gets memory.
 
     What is large and only reserves memory (a weight) goes to the meta device.  What is small, and
@@ -70,11 +70,6 @@ class Building(TorchDispatchMode):
         #: bytes that were never allocated; what a real construction would take on top.
         self.avoided = 0
         self._tables = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # What would be skipped is imported first; see imports.py.
-        return False
 
     def __torch_dispatch__(
         self,
@@ -200,7 +195,7 @@ def _elsewhere(tensors: list[torch.Tensor], device: Any) -> bool:
 
 
 def _aliases(func: Any) -> bool:
-    schema = func._schema
+    schema = schema_of(func)
     return any(argument.alias_info is not None for argument in schema.arguments)
 
 
@@ -221,7 +216,7 @@ def _on_meta(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
     tensors = []
-    for position, argument in enumerate(func._schema.arguments):
+    for position, argument in enumerate(schema_of(func).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             by_position = position < len(args) and not argument.kwarg_only
             value = args[position] if by_position else kwargs.get(argument.name)
@@ -230,7 +225,7 @@ def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]
 
 
 def _takes_device(func: Any) -> bool:
-    return any(argument.name == "device" for argument in func._schema.arguments)
+    return any(argument.name == "device" for argument in schema_of(func).arguments)
 
 
 def _to_meta(tensor: torch.Tensor) -> torch.Tensor:

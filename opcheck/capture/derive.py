@@ -12,6 +12,7 @@ from torch import nn
 from opcheck.capture.build import values
 from opcheck.capture.recipes import diffusers, transformers, vision
 from opcheck.common.errors import InputError
+from opcheck.tracing.torch_private.modules import BatchNorm
 
 Derived = tuple[tuple[Any, ...], dict[str, Any], str]
 
@@ -63,7 +64,7 @@ def normalizes_batches(model: Callable[..., Any]) -> bool:
     if not isinstance(model, nn.Module):
         return False
     # Also timm's and torchvision's layers of their own, which derive from these.
-    return any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in model.modules())
+    return any(isinstance(layer, BatchNorm) for layer in model.modules())
 
 
 def twice(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

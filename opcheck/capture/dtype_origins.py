@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from opcheck.capture.source_locations import is_user_code, locate
 from opcheck.model.records import Birth, SourceLocation
 from opcheck.model.tracked_dtypes import WATCHED
+from opcheck.tracing.torch_private.tensors import storage_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -190,7 +191,9 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+    return (
+        storage_address(tensor.untyped_storage()) if tensor.layout is torch.strided else id(tensor)
+    )
 
 
 def _same_trait(one: torch.dtype, other: torch.dtype) -> bool:

@@ -6,13 +6,15 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
 
 from opcheck.capture.build import values
 from opcheck.capture.modes import is_exported
 from opcheck.capture.user_frame import one_line
 from opcheck.common.errors import InputError
 from opcheck.simulator.tensor import MPS_DEVICE
+from opcheck.tracing.torch_private.export import INPUT_CHECK
+from opcheck.tracing.torch_private.modules import pre_hooks_of
+from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only, tree_unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 _HOST = frozenset({"cpu", "meta"})
 
 #: torch/export/_unlift.py, 2.8 to 2.15: compares what a program is called with to what it was exported for.
-_CHECK = "_check_input_constraints_pre_hook"
 
 
 def as_module(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
@@ -104,8 +105,8 @@ def check_inputs(
     """
     if not is_exported(model):
         return
-    for hook in model._forward_pre_hooks.values():
-        if getattr(hook, "__name__", "") != _CHECK:
+    for hook in pre_hooks_of(model).values():
+        if getattr(hook, "__name__", "") != INPUT_CHECK:
             continue
         try:
             hook(model, args, kwargs)

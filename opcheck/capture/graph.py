@@ -18,6 +18,7 @@ from torch import fx
 from opcheck.capture.source_locations import locate
 from opcheck.model.records import OpCall, SourceLocation, TensorSpec
 from opcheck.simulator.tensor_meta import Spec, decode
+from opcheck.tracing.torch_private.modules import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -102,7 +103,7 @@ class _Builder:
         self._names = names
         self._nodes: dict[int, fx.Node] = {}
         self._places: dict[object, tuple[SourceLocation | None, str]] = {}
-        self._last_placeholder: fx.Node = self.graph._root
+        self._last_placeholder: fx.Node = root_of(self.graph)
         self._placeholders: Counter[str] = Counter()
         self._numbers = numbers
         self._known_roles: dict[tuple[Any, ...], tuple[_Role, ...]] = {}

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
-from torch._compile import _disable_dynamo
+from opcheck.tracing.torch_private.dispatch import disable_dynamo
 
 #: What torch._disable_dynamo (torch/_compile.py, 2.8 to 2.15) looks for before it imports the compiler.
 _FLAG = "__dynamo_disable"
@@ -40,7 +40,7 @@ def without_compiler() -> Iterator[None]:
 @functools.cache
 def _wrapped() -> tuple[Callable[..., Any], ...]:
     """The functions that torch has wrapped in ``_disable_dynamo`` so far."""
-    code = getattr(_disable_dynamo(_wrapped), "__code__", None)
+    code = getattr(disable_dynamo(_wrapped), "__code__", None)
     if code is None or "fn" not in code.co_freevars:
         return ()
     position = code.co_freevars.index("fn")

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map_only
 
 from opcheck.capture import derive, input_files
 from opcheck.capture.build import values
@@ -17,6 +16,7 @@ from opcheck.capture.load import Arguments, Loaded
 from opcheck.common.documents import brief
 from opcheck.common.errors import InputError, UsageError
 from opcheck.common.names import parse_dtype
+from opcheck.tracing.torch_private.trees import tree_map_only
 
 GRAMMAR = "write 1x3x224x224:float32, name=1x128:int64, or scalar:float32"
 #: of a size: no 64-bit number has more.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import torch
-from torch.utils import _pytree as pytree
 
 from opcheck.capture import exported, installed, run, watchdog
 from opcheck.capture.forked import EndedError, forked
@@ -18,6 +17,8 @@ from opcheck.capture.parent import environment, error_of
 from opcheck.capture.protocol import Done, Failure, Message, failure_of
 from opcheck.common.errors import CaptureError, InputError
 from opcheck.simulator import python_visible_target
+from opcheck.tracing.torch_private.modules import uncompiled
+from opcheck.tracing.torch_private.trees import tree_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,9 +46,7 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
         CaptureError: the process of the run ended, or took too long.
     """
     installed.require()
-    model = getattr(
-        model, "_orig_mod", model
-    )  # torch.compile's wrapper: what it compiles runs as it is
+    model = uncompiled(model)
     arguments = None if inputs is None else _arguments(inputs)
     if isinstance(model, torch.export.ExportedProgram):
         arguments = arguments or exported.arguments(model)
@@ -115,7 +114,7 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _on_cpu(name: str, model: Any, arguments: Any) -> None:
     held = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
-    given = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    given = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
     for what, tensors in (("the model", held), ("an input", given)):
         for tensor in tensors:
             if tensor.device.type not in ("cpu", "meta"):

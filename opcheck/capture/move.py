@@ -13,6 +13,7 @@ from opcheck.common.errors import CaptureError
 from opcheck.model.records import Birth, OpCall, TensorSpec
 from opcheck.simulator.shapes import NotSimulatedError, check_layout
 from opcheck.simulator.tensor import MPSTensor, parameter_to_mps, to_mps
+from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 
 if TYPE_CHECKING:
     from opcheck.capture.dtype_origins import Births, Made
@@ -64,7 +65,10 @@ class Mover:
     def module(self, module: torch.nn.Module) -> None:
         """Move parameters and buffers; tied ones stay tied, other attributes stay where they were made."""
         for prefix, child in module.named_modules():
-            for tensors, kind in ((child._parameters, "parameter"), (child._buffers, "buffer")):
+            for tensors, kind in (
+                (parameters_of(child), "parameter"),
+                (buffers_of(child), "buffer"),
+            ):
                 for name, tensor in tensors.items():
                     if tensor is not None:
                         path = f"{prefix}.{name}" if prefix else name

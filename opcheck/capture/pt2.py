@@ -21,6 +21,7 @@ from opcheck.capture.archive import Archive, damaged, kind_of, refused
 from opcheck.capture.build import SMALL
 from opcheck.capture.user_frame import one_line
 from opcheck.common.errors import ModelLoadError, OpcheckError
+from opcheck.tracing.torch_private import dispatch, export
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,10 +151,8 @@ def _tensor(
             )
         loaded: torch.Tensor = archive.tensors(member)
         return loaded
-    from torch._export.serde.serialize import _SERIALIZE_TO_TORCH_DTYPE  # noqa: PLC0415
-
     meta = entry["tensor_meta"]
-    dtype = _SERIALIZE_TO_TORCH_DTYPE[meta["dtype"]]
+    dtype = export.dtypes_by_number()[meta["dtype"]]
     sizes, strides = ([_number(size) for size in meta[key]] for key in ("sizes", "strides"))
     if member not in stored:
         stored[member] = _storage(archive, member, dtype, sizes, strides, real=real)
@@ -196,12 +195,9 @@ def _number(value: dict[str, Any]) -> int:
 def _deserialized(
     document: dict[str, Any], state: dict[str, Any], constants: dict[str, Any], inputs: Any
 ) -> torch.export.ExportedProgram:
-    from torch._export.serde import schema, serialize  # noqa: PLC0415  (a second, and sympy)
-
-    described = serialize._dict_to_dataclass(schema.ExportedProgram, document)
     # Tuples and dicts are taken as they are; bytes would be unpickled.
     given = tuple(inputs) if inputs is not None else None
-    return serialize.ExportedProgramDeserializer().deserialize(described, state, constants, given)
+    return export.deserialized(document, state, constants, given)
 
 
 def _safe(document: Any) -> bool:
@@ -330,25 +326,21 @@ def _registered(value: str, names: list[str]) -> None:
             context="the program's graph calls it",
             hint="name the model as file.py:attribute, in a file that imports what registers it",
         )
-    if isinstance(target, torch._ops.OpOverload):
-        if any(argument.name in _PATHS for argument in target._schema.arguments):
+    if isinstance(target, dispatch.OpOverload):
+        if any(argument.name in _PATHS for argument in dispatch.schema_of(target).arguments):
             _unsafe("a call of an operator on files,", value)
-    elif not isinstance(target, torch._ops.HigherOrderOperator):
+    elif not isinstance(target, dispatch.HigherOrderOperator):
         _unsafe("a call of", value)
 
 
 def _arithmetic() -> set[str]:
-    from torch._export.serde.serialize import _SYM_OPS  # noqa: PLC0415
-
-    return {f"{function.__module__}.{function.__name__}" for function in _SYM_OPS}
+    return {f"{each.__module__}.{each.__name__}" for each in export.functions_of_sizes()}
 
 
 def _is_predispatch(value: str) -> bool:
     """Functions that torch.vmap and torch.func.grad leave in a graph (2.9 and newer)."""
     match = _PREDISPATCH.fullmatch(value)
-    module = getattr(torch._functorch, "predispatch", None)
-    function = getattr(module, match[1], None) if match else None
-    return getattr(function, "__module__", "") == "torch._functorch.predispatch"
+    return match is not None and export.is_predispatch_function(match[1])
 
 
 # -- expressions of sizes ----------------------------------------------------------------------------------------

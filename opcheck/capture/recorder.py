@@ -14,6 +14,7 @@ from opcheck.capture.source_locations import innermost, is_user_code, locate
 from opcheck.capture.tensor_log import KeptCall, Ledger
 from opcheck.model.records import Problem, SourceLocation
 from opcheck.simulator.tensor import is_on_mps
+from opcheck.tracing.torch_private.modules import Dropout, buffers_of, lines_of, parameters_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ MAX_GUESSES = 5_000
 #: calls that are kept: a loop that does not end makes more, and turning them into a trace takes time, too.
 MAX_CALLS = 200_000
 
-_IDLE = (torch.nn.modules.dropout._DropoutNd, torch.nn.Identity)
+_IDLE = (Dropout, torch.nn.Identity)
 
 
 class Recorded(NamedTuple):
@@ -117,7 +118,7 @@ class Recorder:
             return locate(entry.site), entry.module
         # torch/fx/graph.py: the lines of the generated code, counted from its def, by the nodes that they run.
         start = graph.code.partition("def ")[0].count("\n") + 1
-        index = (graph._lineno_map or {}).get(entry.site[1] - start)
+        index = (lines_of(graph) or {}).get(entry.site[1] - start)
         if index is None:
             return None, entry.module
         node = list(graph.graph.nodes)[index]
@@ -147,7 +148,7 @@ class Recorder:
         self._graphs = {
             type(module).forward.__code__: module
             for module in root.modules()
-            if isinstance(module, torch.fx.GraphModule) and hasattr(module, "_lineno_map")
+            if isinstance(module, torch.fx.GraphModule) and lines_of(module) is not None
         }
         stack, called = self._stack, self.called
         original = torch.nn.Module.__call__
@@ -186,7 +187,7 @@ class Recorder:
             and not isinstance(module, _IDLE)
             and not any(
                 is_on_mps(tensor) and tensor._mps.number in used
-                for tensor in (*module._parameters.values(), *module._buffers.values())
+                for tensor in (*parameters_of(module).values(), *buffers_of(module).values())
             )
         )
 

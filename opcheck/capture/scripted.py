@@ -10,6 +10,7 @@ import torch
 from opcheck.capture.user_frame import one_line
 from opcheck.common.errors import ModelLoadError
 from opcheck.simulator.tensor import MPS_DEVICE
+from opcheck.tracing.torch_private.modules import inline_calls, method_names
 
 
 def on_mps(model: torch.nn.Module, name: str) -> torch.nn.Module:
@@ -42,7 +43,7 @@ def _copied(script: Any, name: str) -> torch.nn.Module:
             context=f"model {name}",
             hint="audit it as it is before torch.jit.freeze, which is to be called after .to('mps')",
         )
-    if is_module and "forward" not in script._c._method_names():
+    if is_module and "forward" not in method_names(script):
         raise ModelLoadError(
             "this TorchScript module has no method forward that Python could call",
             context=f"model {name}",
@@ -67,7 +68,7 @@ def _copied(script: Any, name: str) -> torch.nn.Module:
 
 def _rewrite(module: Any) -> None:
     graph = module.forward.graph
-    torch._C._jit_pass_inline(graph)
+    inline_calls(graph)
     asked = graph.findAllNodes("prim::device")
     if not asked:
         return

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._pytree import tree_map_only
 
 from opcheck.capture import user_frame
 from opcheck.capture.exported import as_module, read_on_mps
 from opcheck.common.errors import CaptureError
+from opcheck.tracing.torch_private.export import FakeTensorMode
+from opcheck.tracing.torch_private.modules import buffers_of, parameters_of, with_other_tensors
+from opcheck.tracing.torch_private.trees import tree_map_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,15 +70,15 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
         for name, tensor in own.items()
     }
     args, kwargs = tree_map_only(torch.Tensor, fake, (args, kwargs))
-    with torch.nn.utils.stateless._reparametrize_module(model, state):
+    with with_other_tensors(model, state):
         exported = as_module(torch.export.export(model, args, kwargs, strict=False))
     for name, _ in list(_tensors(exported)):
         if name in own:
             path, _, leaf = name.rpartition(".")
             holder = exported.get_submodule(path)
-            for tensors in (holder._parameters, holder._buffers):
+            for tensors in (parameters_of(holder), buffers_of(holder)):
                 if leaf in tensors:
-                    tensors[leaf] = own[name]  # type: ignore[assignment]
+                    tensors[leaf] = own[name]
     return exported
 
 

@@ -77,3 +77,9 @@ class CaptureError(OpcheckError):
     """The model was loaded but could not be followed to its end."""
 
     exit_code = 3
+
+
+class UnsupportedTorchError(OpcheckError):
+    """The installed torch lacks a private name that opcheck uses."""
+
+    exit_code = 3

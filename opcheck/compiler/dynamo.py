@@ -1,7 +1,4 @@
-"""What Dynamo says of a compilation: graphs, breaks, guards that no longer held, frames that it left alone.
-
-Private: the counters, graph_break_reasons and compilation metrics of torch._dynamo.utils.  Tried on torch 2.13.0.
-"""
+"""What Dynamo says of a compilation: graphs, breaks, guards that no longer held, frames that it left alone."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import torch
 
 from opcheck.capture.source_locations import display_path, innermost, is_user_code
 from opcheck.compiler.records import Failure, GraphBreak, Recompile
 from opcheck.model.records import SourceLocation
+from opcheck.tracing.torch_private import compilation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,26 +24,23 @@ _KINDS = {"InvalidBackend": "backend", "Unsupported": "graph_break", "UserError"
 
 def forget() -> None:
     """Start counting anew; nothing that was compiled is used again."""
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    torch._dynamo.utils.graph_break_reasons.clear()
-    torch._dynamo.utils.clear_compilation_metrics()
+    compilation.reset_dynamo()
 
 
 def graphs() -> int:
     """How many graphs were compiled."""
-    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    return int(compilation.counters()["stats"]["unique_graphs"])
 
 
 def skipped() -> int:
     """How many frames Dynamo looked at and did not compile."""
-    frames = torch._dynamo.utils.counters["frames"]
+    frames = compilation.counters()["frames"]
     return max(0, int(frames["total"]) - int(frames["ok"]))
 
 
 def recompiles() -> tuple[Recompile, ...]:
     """The guards that no longer held."""
-    metrics = torch._dynamo.utils.get_compilation_metrics()
+    metrics = compilation.compilation_metrics()
     counted = Counter(_guard(metric) for metric in metrics)
     counted.pop("", None)
     return tuple(Recompile(guard=guard, count=count) for guard, count in counted.items())
@@ -63,7 +57,7 @@ def _guard(metric: Any) -> str:
 def breaks() -> tuple[GraphBreak, ...]:
     """Where the program left the graph."""
     counted: Counter[GraphBreak] = Counter()
-    for reason in torch._dynamo.utils.graph_break_reasons:
+    for reason in compilation.graph_breaks():
         found = GraphBreak(
             reason=reason.reason.splitlines()[0].strip(),
             id=_id(reason.reason),

@@ -1,10 +1,10 @@
-"""Inductor's Metal backend, run on any machine: the one file with its private names.
+"""Inductor's Metal backend, run on any machine.
 
 torch.compile runs the program for real on the CPU.  Each graph that reaches Inductor, after AOTAutograd and its
 partitioning, is copied, put on ``mps`` and compiled a second time: the backend is plain Python up to the call that
 hands the source to Metal, which is answered here.  Autograd never sees ``mps``.
 
-Tried on torch 2.13.0; where a name is missing, ``missing()`` says so and nothing is compiled.
+Where this torch lacks a name, ``compilation.missing_for_metal()`` says so and nothing is compiled.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import time
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from unittest import mock
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -27,62 +26,16 @@ from opcheck.compiler.failures import failure
 from opcheck.compiler.generated import extern_of, flex_kernel, kernel_of
 from opcheck.compiler.on_mps import fake_on_mps, on_mps, placeholder_values
 from opcheck.compiler.records import Extern, Failure, Kernel, SideGraph
+from opcheck.simulator.replacing import replaced
+from opcheck.tracing.torch_private import compilation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 #: The split of reductions asks for the number of GPU cores; what is generated is for a GPU of so many (an M1's is
 #: 7 or 8, an M4 Max's 40).
 CORES = 10
-
-
-class _Names(NamedTuple):
-    aot: Any
-    compile_fx: Any
-    mps: Any
-    runtime: Any
-    config: Any
-    ir: Any
-
-
-def missing() -> str:
-    """The first private name that this torch lacks; empty where all are there."""
-    try:
-        # The first import of Inductor warns of its own use of torch.jit.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            names = _names()
-    except (ImportError, AttributeError) as error:
-        return str(error)
-    wanted = (
-        (names.mps, "MetalScheduling"),
-        (names.aot, "make_boxed_func"),
-        (names.compile_fx, "compile_fx_inner"),
-        (names.runtime, "compile_mps_shader"),
-        (names.ir, "ExternKernel"),
-    )
-    lacking = [f"{place.__name__}.{name}" for place, name in wanted if not hasattr(place, name)]
-    return next(iter(lacking), "")
-
-
-def _names() -> _Names:
-    import torch._functorch.aot_autograd  # noqa: PLC0415
-    import torch._inductor.codegen.mps  # noqa: PLC0415
-    import torch._inductor.compile_fx  # noqa: PLC0415
-    import torch._inductor.config  # noqa: PLC0415
-    import torch._inductor.ir  # noqa: PLC0415
-    import torch._inductor.runtime.runtime_utils  # noqa: PLC0415
-
-    inductor = torch._inductor
-    return _Names(
-        torch._functorch.aot_autograd,
-        inductor.compile_fx,
-        inductor.codegen.mps,
-        inductor.runtime.runtime_utils,
-        inductor.config,
-        inductor.ir,
-    )
 
 
 def preload() -> None:
@@ -107,7 +60,7 @@ class SideCompiler:
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         """What torch.compile calls with each graph of Dynamo's."""
-        return _names().compile_fx.compile_fx(gm, example_inputs, inner_compile=self._inner)
+        return compilation.compile_graph(gm, example_inputs, self._inner)
 
     def _inner(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
         phase = "backward" if kwargs.get("is_backward") else "forward"
@@ -118,24 +71,23 @@ class SideCompiler:
         if not self._run_metal:
             _keep_fitting_strides(gm)
         call = callable_on_cpu(made[0], gm) if self._run_metal and made else gm.forward
-        return _names().aot.make_boxed_func(call)
+        return compilation.boxed(call)
 
 
 def _keep_fitting_strides(gm: torch.fx.GraphModule) -> None:
-    """Forget the strides that were told for results which on mps have another rank than here.
+    """Forget the strides that were promised for results whose rank on mps is another than here.
 
     AOTAutograd restrides what it saves for backward by them (_functorch/_aot_autograd/graph_compile.py, 2.13); the CPU
     saves the logsumexp of its attention where mps has the weights.
     """
-    context = torch._guards.TracingContext.try_get()
-    told = context.output_strides if context else None
-    if not told:
+    promised = compilation.result_strides()
+    if not promised:
         return
     results: Any = gm.graph.output_node().args[0]
-    for index, (result, strides) in enumerate(zip(results, told, strict=False)):
+    for index, (result, strides) in enumerate(zip(results, promised, strict=False)):
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else None
         if strides and isinstance(value, torch.Tensor) and value.dim() != len(strides):
-            told[index] = None
+            promised[index] = None
 
 
 def side_compile(
@@ -154,7 +106,7 @@ def side_compile(
         moved = on_mps(gm)
         inputs = [fake_on_mps(value) for value in placeholder_values(moved, example_inputs)]
         with _metal(seen):
-            made.append(_names().compile_fx.compile_fx_inner(moved, inputs, **_kept(kwargs)))
+            made.append(compilation.compile_inner(moved, inputs, **_kept(kwargs)))
     except Exception as error:  # noqa: BLE001 - anything that Inductor raises is what is looked for
         failures.append(failure(error, gm))
     return SideGraph(
@@ -190,55 +142,44 @@ class _Seen:
 @contextlib.contextmanager
 def _metal(seen: _Seen) -> Iterator[None]:
     """For the length of the block, Metal sources are taken, not compiled."""
-    names = _names()
-    define = names.mps.MetalScheduling.define_kernel
+    kernel_step, extern_step = compilation.define_kernel(), compilation.extern_comment()
+    define, comment = kernel_step.value(), extern_step.value()
 
     def define_kernel(self: Any, source: str, schedule: Any, kernel: Any) -> Any:
         # The same source is defined once, and called again by its name.
-        known = source in names.mps.V.graph.wrapper_code.src_to_kernel
+        known = source in compilation.defined_kernels()
         name = define(self, source, schedule, kernel)
         if not known:
             seen.kernels.append(kernel_of(str(name), source, schedule, kernel))
         return name
 
-    codegen = names.ir.ExternKernel.codegen_comment
-
     def codegen_comment(self: Any, *args: Any, **kwargs: Any) -> Any:
         seen.externs.append(extern_of(self))
-        return codegen(self, *args, **kwargs)
+        return comment(self, *args, **kwargs)
 
-    flex = _flex_node()
-    generate = getattr(flex, "codegen", None)
-
-    def flex_codegen(self: Any, *args: Any, **kwargs: Any) -> Any:
-        seen.kernels.append(flex_kernel(self))
-        return generate(self, *args, **kwargs)  # type: ignore[misc]  # it is there, or this is not
-
-    with contextlib.ExitStack() as stack:
-        if flex is not None:
-            stack.enter_context(mock.patch.object(flex, "codegen", flex_codegen))
-        stack.enter_context(
-            names.config.patch({"force_disable_caches": True, "compile_threads": 1})
-        )
-        for place, name, value in (
-            (names.mps.MetalScheduling, "define_kernel", define_kernel),
-            (names.ir.ExternKernel, "codegen_comment", codegen_comment),
-            (names.runtime, "compile_mps_shader", _Library),
-            (torch.backends.mps, "get_core_count", lambda: CORES),
-        ):
-            stack.enter_context(mock.patch.object(place, name, value))
-        stack.enter_context(_device_guard())
-        stack.enter_context(_quiet("torch._inductor", "torch._subclasses"))
+    changes: list[tuple[Any, str, Any]] = [
+        (*kernel_step, define_kernel),
+        (*extern_step, codegen_comment),
+        (*compilation.compile_shader(), _Library),
+        (torch.backends.mps, "get_core_count", lambda: CORES),
+    ]
+    if flex_step := compilation.flex_attention_shader():
+        changes.append((*flex_step, _flex_codegen(seen, flex_step.value())))
+    with (
+        replaced(changes),
+        compilation.inductor_config({"force_disable_caches": True, "compile_threads": 1}),
+        _device_guard(),
+        _quiet("torch._inductor", "torch._subclasses"),
+    ):
         yield
 
 
-def _flex_node() -> Any:
-    """Where flex_attention writes its shader, which is of a template and goes past define_kernel."""
-    try:
-        from torch._inductor.codegen import metal_flex_attention_template as template  # noqa: PLC0415
-    except ImportError:  # it came with 2.13
-        return None
-    return getattr(template, "MetalFlexAttentionNode", None)
+def _flex_codegen(seen: _Seen, generate: Callable[..., Any]) -> Callable[..., Any]:
+    def codegen(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.kernels.append(flex_kernel(self))
+        return generate(self, *args, **kwargs)
+
+    return codegen
 
 
 @contextlib.contextmanager

@@ -6,10 +6,11 @@ import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from opcheck.capture.modes import set_training
 from opcheck.compiler.records import Difference
+from opcheck.tracing.torch_private.modules import apply_to_tensors
+from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,7 @@ def placed(program: Program, dtype: torch.dtype, device: str) -> Program:
 
     module = copy.deepcopy(program.module)
     # Not Module.to(dtype): it makes complex weights real.
-    module._apply(place)
+    apply_to_tensors(module, place)
     args, kwargs = tree_map_only(torch.Tensor, place, (program.args, program.kwargs))
     return Program(module, args, kwargs)
 

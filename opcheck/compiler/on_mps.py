@@ -7,7 +7,9 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+
+from opcheck.tracing.torch_private.export import FakeTensor
+from opcheck.tracing.torch_private.trees import tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +22,7 @@ def on_mps(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     for node in moved.graph.nodes:
         node.meta = dict(node.meta)
         if "val" in node.meta:
-            node.meta["val"] = torch.utils._pytree.tree_map(fake_on_mps, node.meta["val"])
+            node.meta["val"] = tree_map(fake_on_mps, node.meta["val"])
         node.args = torch.fx.node.map_aggregate(node.args, _device_on_mps)
         node.kwargs = torch.fx.node.map_aggregate(node.kwargs, _device_on_mps)
         replacement = _ON_MPS.get(str(node.target))

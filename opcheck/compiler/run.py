@@ -18,6 +18,7 @@ from opcheck.compiler import inductor_metal, variants
 from opcheck.compiler.execute import NOT_PROVEN, compiler, inductor
 from opcheck.compiler.plan import PORTABLE, Plan
 from opcheck.compiler.records import Compiled, Failure, Tried, Variant
+from opcheck.tracing.torch_private import compilation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,8 +46,8 @@ def run(request: CaptureRequest, say: Say) -> Compiled:
     inputs = inputs_for(loaded, request.inputs, train=train)
     program = variants.Program(_module(loaded.model), inputs.args, inputs.kwargs)
     # Looking for the backends imports Dynamo, which every fork then has.
-    known = tuple(sorted(torch._dynamo.list_backends(exclude_tags=())))
-    lacking = inductor_metal.missing()
+    known = tuple(sorted(compilation.backends(exclude_tags=())))
+    lacking = compilation.missing_for_metal()
     if plan.device == "cpu" and not lacking:
         say("preparing Inductor")
         inductor_metal.preload()
@@ -111,7 +112,7 @@ def _refused(variant: Variant, known: Sequence[str], lacking: str) -> Tried | No
             "aot_eager runs eagerly"
         )
     usual = [name for name in PORTABLE if name in known]
-    names = ", ".join(dict.fromkeys([*usual, *torch._dynamo.list_backends()]))
+    names = ", ".join(dict.fromkeys([*usual, *compilation.backends()]))
     failure = Failure(kind="backend", message=f"{why}; it has {names}")
     return Tried(variant=variant, outcome="no such backend", failure=failure)
 

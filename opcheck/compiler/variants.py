@@ -15,6 +15,7 @@ from opcheck.compiler import dynamo
 from opcheck.compiler.inductor_metal import SideCompiler
 from opcheck.compiler.numerics import Program, Results, difference, larger, once, placed
 from opcheck.compiler.records import Failure, Tried, Variant
+from opcheck.tracing.torch_private import compilation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +65,7 @@ def _compiled(
     dynamo.forget()
     result = failure = again = None
     seconds = 0.0
-    with torch._inductor.config.patch(config):
+    with compilation.inductor_config(config):
         try:
             module: Any = torch.compile(there.module, **_arguments(variant, side))
             compiled = there._replace(module=module)

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from opcheck.compiler import inductor_metal
 from opcheck.compiler.lint import BUFFERS, lint
+from opcheck.tracing.torch_private import compilation
 from tests.compiler.side import externs, failures, kernels, side
 
 HERE = Path(__file__).name
@@ -201,6 +201,6 @@ def test_what_cannot_be_done_without_a_mac_is_ours() -> None:
 
 
 def test_a_missing_name_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert inductor_metal.missing() == ""
+    assert compilation.missing_for_metal() == ""
     monkeypatch.delattr("torch._inductor.compile_fx.compile_fx_inner")
-    assert inductor_metal.missing() == "torch._inductor.compile_fx.compile_fx_inner"
+    assert compilation.missing_for_metal() == "torch._inductor.compile_fx.compile_fx_inner"

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_iter
 
 from opcheck.capture.build import building, values
 from opcheck.capture.recipes.engine import CHOSEN, Scope, recipe_function
 from opcheck.common.errors import InputError
+from opcheck.tracing.torch_private.trees import tree_iter
 
 #: Tokens in a text: a sentence or two, where the model has positions for as many.
 TOKENS = 128

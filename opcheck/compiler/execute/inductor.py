@@ -1,19 +1,17 @@
-"""Inductor's graphs for mps, run on the CPU: its own wrapper, our kernels, and the CPU's operators between them.
-
-Private: ``GraphLowering._compile_to_module_lines`` and ``runtime_utils.compile_mps_shaders``.  Tried on torch 2.13.0.
-"""
+"""Inductor's graphs for mps, run on the CPU: its own wrapper, our kernels, and the CPU's operators between them."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import torch
 
 from opcheck.common.errors import UsageError
 from opcheck.compiler.execute.kernels import compile_kernels
+from opcheck.simulator.replacing import replaced
+from opcheck.tracing.torch_private import compilation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,9 +43,7 @@ def prepare() -> None:
     Raises:
         UsageError: ``compile_mps_shaders`` is not there (2.9 lacks it, 2.13 and 2.15 have it).
     """
-    import torch._inductor.runtime.runtime_utils as runtime  # noqa: PLC0415
-
-    if not hasattr(runtime, "compile_mps_shaders"):
+    if compilation.compile_shaders() is None:
         raise UsageError(
             "the kernels cannot be run: this torch's Inductor hands them to Metal in another way",
             context=f"torch {torch.__version__} has no torch._inductor...compile_mps_shaders",
@@ -58,25 +54,21 @@ def prepare() -> None:
 @contextlib.contextmanager
 def on_cpu() -> Iterator[None]:
     """For the length of the block, what Inductor compiles for mps can be called with tensors of the CPU."""
-    import torch._inductor.graph  # noqa: PLC0415
-    import torch._inductor.runtime.runtime_utils  # noqa: PLC0415
+    step = compilation.load_wrapper()
+    load = step.value()
 
-    lowering = torch._inductor.graph.GraphLowering
-    load = lowering._compile_to_module_lines
-
-    def retold(self: Any, wrapper: Any) -> Any:
-        wrapper.value = _PRELUDE + _told(wrapper.value)
+    def load_rewritten(self: Any, wrapper: Any) -> Any:
+        wrapper.value = _PRELUDE + _rewritten(wrapper.value)
         return load(self, wrapper)
 
-    runtime = torch._inductor.runtime.runtime_utils
-    with (
-        mock.patch.object(lowering, "_compile_to_module_lines", retold),
-        mock.patch.object(runtime, "compile_mps_shaders", compile_kernels),
-    ):
+    changes: list[tuple[Any, str, Any]] = [(*step, load_rewritten)]
+    if shaders := compilation.compile_shaders():
+        changes.append((*shaders, compile_kernels))
+    with replaced(changes):
         yield
 
 
-def _told(wrapper: str) -> str:
+def _rewritten(wrapper: str) -> str:
     for pattern, replacement in _ON_CPU:
         wrapper = pattern.sub(replacement, wrapper)
     return wrapper

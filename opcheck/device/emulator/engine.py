@@ -12,6 +12,7 @@ from opcheck.simulator import python_visible_target
 from opcheck.simulator.dispatcher import Simulator
 from opcheck.simulator.shapes import NotSimulatedError
 from opcheck.simulator.tensor import MPSTensor
+from opcheck.tracing.torch_private.dispatch import without_function_modes
 
 if TYPE_CHECKING:
     from opcheck.common.versions import Target, Version
@@ -42,7 +43,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
     def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         function = NUMBERS.get(route.name, route.func)
         try:
-            with torch._C.DisableTorchFunction():
+            with without_function_modes():
                 return function(*args, **kwargs)
         except RuntimeError as error:
             if route.name in _NOT_COMPUTED and isinstance(error, NotImplementedError):

@@ -10,12 +10,13 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import overrides
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
 
 from opcheck.simulator.replacing import replaced
 from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps, placement
+from opcheck.tracing.torch_private import backend, dispatch
+from opcheck.tracing.torch_private.export import with_tensors
+from opcheck.tracing.torch_private.modules import call_module
+from opcheck.tracing.torch_private.trees import tree_leaves, tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,23 +46,23 @@ def export_below() -> Iterator[None]:
 @contextlib.contextmanager
 def _below() -> Iterator[None]:
     """Without our modes: tensors of the CPU alone, and those that are fake, come to torch's own."""
-    call, torch.nn.Module.__call__ = torch.nn.Module.__call__, torch.nn.Module._wrapped_call_impl  # type: ignore[method-assign]
-    lifted = torch._C._only_lift_cpu_tensors()
+    call, torch.nn.Module.__call__ = torch.nn.Module.__call__, call_module  # type: ignore[method-assign]
+    lifted = backend.only_cpu_lifted()
     with contextlib.ExitStack() as left:
-        for _ in range(torch._C._len_torch_function_stack()):
-            left.enter_context(overrides._pop_mode_temporarily())
-        left.enter_context(_disable_current_modes())
-        torch._C._set_only_lift_cpu_tensors(False)  # noqa: FBT003 - torch takes it by position
+        for _ in range(dispatch.function_mode_depth()):
+            left.enter_context(dispatch.pop_function_mode())
+        left.enter_context(dispatch.disable_modes())
+        backend.set_only_cpu_lifted(False)
         try:
             yield
         finally:
-            torch._C._set_only_lift_cpu_tensors(lifted)
+            backend.set_only_cpu_lifted(lifted)
             torch.nn.Module.__call__ = call  # type: ignore[method-assign]
 
 
 def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
     def export(mod: Any, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
-        tensors = [*_of_module(mod), *pytree.tree_leaves((args, kwargs))]
+        tensors = [*_of_module(mod), *tree_leaves((args, kwargs))]
         moved = any(is_on_mps(tensor) for tensor in tensors)
         if moved:
             mod, args, kwargs = _module_on_cpu(mod), _on_cpu(args), _on_cpu(kwargs)
@@ -123,8 +124,8 @@ def _on_cpu(value: Any) -> Any:
             return torch.nn.Parameter(values, leaf.requires_grad)
         return values.requires_grad_(leaf.requires_grad)
 
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
-        return pytree.tree_map(one, value)
+    with dispatch.without_function_modes(), dispatch.disable_modes():
+        return tree_map(one, value)
 
 
 def _module_on_cpu(module: Any) -> Any:
@@ -135,7 +136,7 @@ def _module_on_cpu(module: Any) -> Any:
 
 def _is_on_mps(program: Any) -> bool:
     tensors = [*program.state_dict.values(), *program.constants.values()]
-    tensors += pytree.tree_leaves(program.example_inputs)
+    tensors += tree_leaves(program.example_inputs)
     return any(is_on_mps(tensor) for tensor in tensors)
 
 
@@ -154,20 +155,24 @@ def _to_mps(program: Any) -> Any:
             return torch.nn.Parameter(moved, value.requires_grad)
         return moved
 
-    return _placed(program, lambda values: pytree.tree_map(one, values), MPS_DEVICE)
+    return _placed(program, lambda values: tree_map(one, values), MPS_DEVICE)
 
 
 def _placed(program: Any, move: Callable[[Any], Any], device: torch.device) -> Any:
     """The same program with its tensors, and the devices that its graph names, on the other device."""
     made = copy.copy(program)
-    made._state_dict = {name: move(value) for name, value in program.state_dict.items()}
-    made._constants = {name: move(value) for name, value in program.constants.items()}
-    made._example_inputs = move(program.example_inputs)
-    made._graph_module = copy.copy(program.graph_module)
-    made._graph_module.graph = copy.deepcopy(program.graph_module.graph)
-    for node in made._graph_module.graph.nodes:
+    module = copy.copy(program.graph_module)
+    module.graph = copy.deepcopy(program.graph_module.graph)
+    for node in module.graph.nodes:
         named = node.kwargs.get("device")
         if named is not None and torch.device(named).type in ("cpu", "mps"):
             node.kwargs = {**node.kwargs, "device": device}
-    made._graph_module.recompile()
+    module.recompile()
+    with_tensors(
+        made,
+        state={name: move(value) for name, value in program.state_dict.items()},
+        constants={name: move(value) for name, value in program.constants.items()},
+        inputs=move(program.example_inputs),
+        graph=module,
+    )
     return made

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim import optimizer
 
+from opcheck.tracing.torch_private.autograd import running_node
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -26,7 +28,7 @@ class Modules(threading.local):
 
     def where(self) -> tuple[str, str]:
         """The module's name within the outermost one, and the phase."""
-        if torch._C._current_autograd_node() is not None:
+        if running_node() is not None:
             return self._module(), "backward"
         if self._stepping and not self._stack:
             return "", "optimizer"

@@ -10,9 +10,9 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch._C import DispatchKey
 
 from opcheck.common.versions import Version
+from opcheck.tracing.torch_private import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,9 +30,9 @@ _LSTM_STATES_KEPT = 256
 def _autograd() -> Iterator[None]:
     """Autograd of the CPU's own: a dispatch mode runs below it, and the function mode is not asked."""
     with (
-        torch._C.DisableTorchFunction(),
-        torch._C._SetExcludeDispatchKeyGuard(DispatchKey.AutogradFunctionality, False),  # noqa: FBT003
-        torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, False),  # noqa: FBT003
+        dispatch.without_function_modes(),
+        dispatch.set_key_excluded(dispatch.DispatchKey.AutogradFunctionality, False),  # noqa: FBT003
+        dispatch.set_key_excluded(dispatch.DispatchKey.ADInplaceOrView, False),  # noqa: FBT003
         torch.enable_grad(),
     ):
         yield

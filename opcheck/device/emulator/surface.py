@@ -7,7 +7,6 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.storage import _StorageBase
 
 from opcheck.common.versions import Target, Version
 from opcheck.simulator import python_visible_target
@@ -15,6 +14,7 @@ from opcheck.simulator.backend import generator_state
 from opcheck.simulator.events import MacEvent
 from opcheck.simulator.shapes import NotSimulatedError
 from opcheck.simulator.storage import to_mps
+from opcheck.tracing.torch_private.tensors import storage_base
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,7 +206,7 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
         (torch.accelerator, "current_stream", the_stream),
         (torch.accelerator, "set_stream", _nothing()),
         (torch.accelerator, "synchronize", _nothing()),
-        (_StorageBase, "mps", to_mps),
+        (storage_base, "mps", to_mps),
     ]
     changes += [
         (torch.accelerator, name, _unknown(f"torch.accelerator.{name}")) for name in _MEMORY

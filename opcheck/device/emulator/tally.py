@@ -23,6 +23,7 @@ from opcheck.model.records import (
     Verdict,
 )
 from opcheck.simulator.tensor import MPSTensor, is_on_mps
+from opcheck.tracing.torch_private.tensors import sparse_indices, sparse_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,7 +137,7 @@ class Tally:
         if payload.layout is torch.strided:
             size = payload.untyped_storage().nbytes()
         else:
-            size = payload._indices().nbytes + payload._values().nbytes
+            size = sparse_indices(payload).nbytes + sparse_values(payload).nbytes
         self._live[memory.number] = size
         self.allocated += size
         memory.watcher = self._freed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ import torch
 from opcheck.capture.source_locations import is_own_code
 from opcheck.simulator.replacing import replaced
 from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.tracing.torch_private import compilation
+from opcheck.tracing.torch_private.modules import is_scripting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ def uncompiled(tell: Tell) -> Iterator[None]:
     returns what it was given. Without that, it stays as it is.
     """
     changes: list[tuple[Any, str, Any]] = [(torch, "compile", _compiling(tell))]
-    if not torch.jit._state._enabled:
+    if not is_scripting():
         changes += [(torch.jit, name, _scripting(name, tell)) for name in ("script", "trace")]
         changes += [(torch.jit, name, _kept) for name in ("freeze", "optimize_for_inference")]
         changes += [(torch.jit, "save", _unwritten)]
@@ -49,7 +50,7 @@ def _compiling(tell: Tell) -> Callable[..., Any]:
 def _refuse_backend(name: object) -> None:
     """Raise what torch.compile raises of a backend that there is not, such as mps."""
     if isinstance(name, str) and name not in ("inductor", "eager", "aot_eager"):
-        importlib.import_module("torch._dynamo").lookup_backend(name)
+        compilation.backend(name)
 
 
 def _scripting(name: str, tell: Tell) -> Callable[..., Any]:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcheck.capture.backward import Trail
 from opcheck.capture.source_locations import is_user_code, locate
 from opcheck.device.emulator.modules import Modules
 from opcheck.device.observe.request import Row, Warned
+from opcheck.tracing.torch_private import dispatch
+from opcheck.tracing.torch_private.dispatch import DispatchMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ _TENSORS = 12
 _REMEMBERED = 1_000_000
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(DispatchMode):
     """Notes each call; its rows are written as they are first met, so that they outlive an abort."""
 
     def __init__(
@@ -113,8 +114,8 @@ class Recorder(TorchDispatchMode):
             return 0
         dtypes = tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors}))
         site, module, phase = self._where()
-        name = f"{func.namespace}::{func._schema.name.partition('::')[2]}"
-        overload = func._overloadname
+        name = f"{func.namespace}::{dispatch.schema_of(func).name.partition('::')[2]}"
+        overload = dispatch.overload_name_of(func)
         op = name if overload == "default" else f"{name}.{overload}"
         key = (op, dtypes, devices, site, module, phase)
         with self._lock:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcheck.numerics.compare import discrete, reference
 from opcheck.numerics.compare.closeness import Measured, judged, measure
@@ -18,6 +17,7 @@ from opcheck.numerics.compare.records import BEYOND, TIMES, Outcome
 from opcheck.numerics.compare.snapshot import Kept, keep, keep_all, keeps, map_kept
 from opcheck.numerics.precision import kernels
 from opcheck.numerics.precision.kernels import tensors
+from opcheck.tracing.torch_private.dispatch import DispatchMode
 
 aten = torch.ops.aten
 
@@ -46,7 +46,7 @@ class Judged(NamedTuple):
     kept: Any = ((), {})
 
 
-class Beside(TorchDispatchMode):
+class Beside(DispatchMode):
     """Runs each call as it is, and tells of it.
 
     Args:
@@ -73,10 +73,6 @@ class Beside(TorchDispatchMode):
         self._tell = tell
         self._after = after
         self._views = views
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(
         self, func: Any, _types: Any, args: Any = (), kwargs: dict[str, Any] | None = None

@@ -9,6 +9,7 @@ import torch
 
 from opcheck.common.errors import UsageError
 from opcheck.data.device_evidence import Machine
+from opcheck.tracing.torch_private.backend import private_backend_name
 
 #: The modules of torch that drive a device; a backend of another package is found by its name.
 _KNOWN = ("cuda", "mps", "xpu", "mtia", "hpu", "npu")
@@ -41,7 +42,7 @@ def require(name: str) -> torch.device:
 
 def available() -> tuple[str, ...]:
     """The types of devices that can be used here, the CPU first."""
-    others = {*_KNOWN, torch._C._get_privateuse1_backend_name()}
+    others = {*_KNOWN, private_backend_name()}
     return ("cpu", *sorted(name for name in others if _is_there(name)))
 
 

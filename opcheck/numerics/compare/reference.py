@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from opcheck.numerics.compare import stand_ins
 from opcheck.numerics.compare.snapshot import Kept, map_kept
 from opcheck.numerics.compare.stand_ins import arguments
 from opcheck.numerics.precision.kernels import PRODUCTS, tensors, written
 from opcheck.numerics.precision.shadows import WIDE
+from opcheck.tracing.torch_private.dispatch import schema_of
+from opcheck.tracing.torch_private.trees import tree_map
 
 #: What results are sums of, beside products.
 _SUMS = tuple(
@@ -49,7 +50,7 @@ def in_float64(
         Exception: whatever the CPU's kernel raises where it does not take them.
     """
     wide = WIDE.get(like.dtype) if like is not None else None
-    names = [argument.name for argument in func._schema.arguments]
+    names = [argument.name for argument in schema_of(func).arguments]
     if wide and "dtype" in names and names.index("dtype") >= len(args) and not kwargs.get("dtype"):
         kwargs = {**kwargs, "dtype": wide}
     return _run(func, args, kwargs, lambda dtype: WIDE.get(dtype, dtype))

@@ -20,6 +20,7 @@ from opcheck.numerics.compare.reference import in_float64
 from opcheck.numerics.compare.snapshot import Kept
 from opcheck.numerics.compare.stand_ins import STAND_INS
 from opcheck.numerics.precision.shadows import WIDE
+from opcheck.tracing.torch_private import dispatch
 
 SCRIPT, INPUTS = "repro.py", "inputs.pt"
 #: bytes of inputs that are written
@@ -139,7 +140,7 @@ def _script(judged: Judged, machine: Machine, tensors: dict[str, torch.Tensor]) 
     arguments = f"{_text(list(args), tensors)}, {_text(dict(kwargs), tensors)}"
     return _TEMPLATE.format(
         op=op,
-        call=f"{judged.func.namespace}.{judged.func._opname}.{judged.func._overloadname}",
+        call=f"{judged.func.namespace}.{dispatch.packet_name_of(judged.func)}.{dispatch.overload_name_of(judged.func)}",
         written=", ".join(_written(judged)),
         reference=_reference(judged, tensors),
         device=machine.device,
@@ -183,7 +184,7 @@ def _text(value: Any, tensors: dict[str, torch.Tensor]) -> str:
 def _written(judged: Judged) -> Iterator[str]:
     """The arguments that the operator writes to, as the script names them."""
     args, kwargs = judged.kept
-    for position, argument in enumerate(judged.func._schema.arguments):
+    for position, argument in enumerate(dispatch.schema_of(judged.func).arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
         if position < len(args) and not argument.kwarg_only:

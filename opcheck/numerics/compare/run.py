@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map_only
 
 from opcheck.capture.imports import without_compiler
 from opcheck.capture.run import raised_at, uncompiled
@@ -29,6 +28,7 @@ from opcheck.numerics.compare.records import (
 from opcheck.numerics.compare.tally import DevicePlaces, Tally
 from opcheck.numerics.compare.timing import Clock
 from opcheck.numerics.precision import real
+from opcheck.tracing.torch_private.trees import tree_map_only
 
 if TYPE_CHECKING:
     from opcheck.capture.protocol import Say

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_map, tree_map_only
+
+from opcheck.tracing.torch_private.tensors import negative_view
+from opcheck.tracing.torch_private.trees import tree_map, tree_map_only
 
 
 class Kept(NamedTuple):
@@ -35,7 +37,7 @@ def keep(tensor: torch.Tensor) -> Kept:
     plain = tensor.detach()
     conj, neg = plain.is_conj(), plain.is_neg()
     plain = plain.conj() if conj else plain
-    plain = torch._neg_view(plain) if neg else plain
+    plain = negative_view(plain) if neg else plain
     size, stride = tuple(plain.shape), tuple(plain.stride())
     span = 0
     if plain.numel():
@@ -48,7 +50,7 @@ def keep(tensor: torch.Tensor) -> Kept:
 def as_laid_out(memory: torch.Tensor, kept: Kept) -> torch.Tensor:
     """A view of memory as the kept tensor was one of its own."""
     view = memory.as_strided(kept.size, kept.stride)
-    view = torch._neg_view(view) if kept.neg else view
+    view = negative_view(view) if kept.neg else view
     return view.conj() if kept.conj else view
 
 

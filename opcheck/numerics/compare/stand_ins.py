@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from opcheck.tracing.torch_private.dispatch import schema_of
+
 aten = torch.ops.aten
 
 Given = Mapping[str, Any]
@@ -20,7 +22,7 @@ Given = Mapping[str, Any]
 
 def arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """The arguments of a call by their names, defaults included."""
-    declared = func._schema.arguments
+    declared = schema_of(func).arguments
     values = {one.name: one.default_value for one in declared if one.has_default_value()}
     return {**values, **dict(zip((one.name for one in declared), args, strict=False)), **kwargs}
 

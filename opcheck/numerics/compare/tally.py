@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from opcheck.capture.backward import _running_node
 from opcheck.capture.source_locations import locate
 from opcheck.common.text import any_layer
 from opcheck.model.records import GroupLocation
@@ -18,6 +17,7 @@ from opcheck.numerics.compare.compare_mode import Judged
 from opcheck.numerics.compare.records import Operator, Wrong
 from opcheck.numerics.compare.snapshot import Kept
 from opcheck.numerics.precision.shadow_mode import Places
+from opcheck.tracing.torch_private.autograd import running_node
 
 
 class DevicePlaces(Places):
@@ -26,7 +26,7 @@ class DevicePlaces(Places):
     def here(self) -> tuple[Any, str, str]:
         """Line, module and phase of the call that is being made."""
         found = self._where()
-        if found[0] is None and _running_node() is not None:
+        if found[0] is None and running_node() is not None:
             return (*self._trail.of_running_node(), "backward")
         return found
 

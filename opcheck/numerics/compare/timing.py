@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
 
 from opcheck.numerics.compare.devices import synchronize
 from opcheck.numerics.compare.records import Time
 from opcheck.numerics.compare.snapshot import Kept, map_kept, place
 from opcheck.numerics.compare.stand_ins import on_cpu
+from opcheck.tracing.torch_private.trees import tree_map_only
 
 #: runs that are not counted: the first ones load kernels and fill caches
 _WARM = 2

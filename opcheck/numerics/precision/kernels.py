@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_iter, tree_map
 
 from opcheck.numerics.precision.accumulators import WITHOUT_DOUBLE
 from opcheck.numerics.precision.shadows import WIDE, Shadows, followed
+from opcheck.tracing.torch_private.dispatch import schema_of
+from opcheck.tracing.torch_private.trees import tree_iter, tree_map
 
 aten = torch.ops.aten
 
@@ -66,7 +67,7 @@ def tensors(value: Any) -> list[torch.Tensor]:
 def written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors that the call writes to, in the order of the schema."""
     found: list[torch.Tensor] = []
-    for position, argument in enumerate(func._schema.arguments):
+    for position, argument in enumerate(schema_of(func).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = kwargs.get(argument.name)
             if position < len(args) and not argument.kwarg_only:
@@ -97,7 +98,7 @@ def as_run(func: Any, args: Any, kwargs: Any) -> Any:
         return kernel(*args, **kwargs)
     except RuntimeError as error:
         # "... not implemented for 'Half'": the CPU lacks it; as exact as float32, then rounded.
-        if "not implemented for 'Half'" not in str(error) or func._schema.is_mutable:
+        if "not implemented for 'Half'" not in str(error) or schema_of(func).is_mutable:
             raise
     result = func(*_each(args, torch.Tensor.float), **_each(kwargs, torch.Tensor.float))
     return _each(result, torch.Tensor.half)
@@ -115,7 +116,7 @@ def in_float64(
     func: Any, args: Any, kwargs: Any, shadows: Shadows, wide: torch.dtype | None
 ) -> list[torch.Tensor]:
     """What the call makes of float64's values, or makes them; ``wide``: the dtype of a floating result."""
-    mutable = func._schema.is_mutable
+    mutable = schema_of(func).is_mutable
 
     def widen(value: Any) -> Any:
         if isinstance(value, torch.dtype):
@@ -125,7 +126,7 @@ def in_float64(
         return value.clone() if mutable and isinstance(value, torch.Tensor) else value
 
     args, kwargs = tree_map(widen, (args, kwargs))
-    names = [argument.name for argument in func._schema.arguments]
+    names = [argument.name for argument in schema_of(func).arguments]
     if wide and "dtype" in names and names.index("dtype") >= len(args):
         kwargs = {**kwargs, "dtype": wide}
     result = func(*args, **kwargs)

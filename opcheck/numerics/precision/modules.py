@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
-from torch.utils._pytree import tree_iter
 
 from opcheck.model.records import PrecisionModule
 from opcheck.numerics.precision.shadows import Shadows, followed
 from opcheck.numerics.precision.tally import digits
+from opcheck.tracing.torch_private.trees import tree_iter
 
 
 class _Module:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
 
 from opcheck.capture.build import OnMps
 from opcheck.capture.imports import without_compiler
@@ -24,6 +23,8 @@ from opcheck.numerics.precision.modules import Modules
 from opcheck.numerics.precision.shadow_mode import Follow, Places
 from opcheck.numerics.precision.shadows import Shadows, followed
 from opcheck.numerics.precision.tally import Tally, digits
+from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
+from opcheck.tracing.torch_private.trees import keystr, tree_flatten_with_path, tree_map
 
 if TYPE_CHECKING:
     from opcheck.capture.protocol import Say
@@ -130,19 +131,19 @@ class _Run:
         before: list[tuple[dict[str, Any], str, torch.Tensor]] = []
         moved: dict[int, torch.Tensor] = {}
         for module in self.model.modules():
-            for table in (module._parameters, module._buffers):
+            for table in (parameters_of(module), buffers_of(module)):
                 for name, tensor in list(table.items()):
                     if tensor is None or not tensor.is_floating_point():
                         continue
                     if id(tensor) not in moved:
                         moved[id(tensor)] = self._weight(tensor)
                     before.append((table, name, tensor))
-                    table[name] = moved[id(tensor)]  # type: ignore[assignment]  # of its own kind
+                    table[name] = moved[id(tensor)]
         try:
             yield
         finally:
             for table, name, tensor in before:
-                table[name] = tensor  # type: ignore[assignment]
+                table[name] = tensor
 
     def _weight(self, tensor: torch.Tensor) -> torch.Tensor:
         cast = self._input(tensor.detach())

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 
 from opcheck.capture.recorder import Recorder
 from opcheck.capture.train_loss import NothingToTrainError, loss_of
@@ -16,6 +14,8 @@ from opcheck.numerics.precision.distance import Distance, distance, vanishes
 from opcheck.numerics.precision.kernels import tensors
 from opcheck.numerics.precision.shadows import WIDE, Shadows, followed, memory
 from opcheck.numerics.precision.tally import Seen, Tally
+from opcheck.tracing.torch_private.dispatch import DispatchMode
+from opcheck.tracing.torch_private.trees import tree_iter
 
 
 class Places(Recorder):
@@ -41,7 +41,7 @@ class Places(Recorder):
         torch.autograd.backward(loss.value)
 
 
-class Follow(TorchDispatchMode):
+class Follow(DispatchMode):
     """Runs each call as it is, and beside it in float64, and hands what differs to the tally.
 
     Whole numbers and truth values are this run's in both: a comparison that comes out otherwise is counted, and
@@ -53,10 +53,6 @@ class Follow(TorchDispatchMode):
         self._shadows = shadows
         self._places = places
         self._tally = tally
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(
         self, func: Any, _types: Any, args: Any = (), kwargs: dict[str, Any] | None = None

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from opcheck.tracing.torch_private import tensors
+
 #: The dtypes that are followed, and what their numbers are in float64.
 WIDE = {
     torch.float16: torch.float64,
@@ -35,7 +37,7 @@ _SWEEP = 64
 
 def memory(tensor: torch.Tensor) -> int:
     """Which memory is behind a tensor, while that exists."""
-    return tensor.untyped_storage()._cdata
+    return tensors.storage_address(tensor.untyped_storage())
 
 
 class _Beside:
@@ -69,7 +71,7 @@ class Shadows:
             numbers = torch.view_as_complex(numbers.view(-1, 2))
         view = numbers.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
         view = view.conj() if tensor.is_conj() else view
-        return torch._neg_view(view) if tensor.is_neg() else view
+        return tensors.negative_view(view) if tensor.is_neg() else view
 
     def error(self, tensor: torch.Tensor) -> float:
         """The relative error that was last seen in this memory."""
@@ -94,13 +96,13 @@ class Shadows:
                 del self._beside[key]
         storage = tensor.untyped_storage()
         part = _PARTS.get(tensor.dtype, tensor.dtype)
-        beside = self._beside.get(storage._cdata)
+        beside = self._beside.get(tensors.storage_address(storage))
         if (
             beside is None
             or beside.part != part
             or beside.numbers.numel() != storage.nbytes() // part.itemsize
         ):
-            beside = self._beside[storage._cdata] = _Beside(storage, part)
+            beside = self._beside[tensors.storage_address(storage)] = _Beside(storage, part)
         return beside
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from opcheck.data.device_evidence import Outcome, Result
 from opcheck.data.messages import fallback_warning
@@ -17,6 +16,7 @@ from opcheck.numerics.compare.run import full_precision
 from opcheck.numerics.compare.tally import digits, specs
 from opcheck.numerics.probe.records import Task
 from opcheck.numerics.probe.samples import Sample, on_device, samples_of
+from opcheck.tracing.torch_private.trees import tree_leaves
 
 #: What torch says when it computes on the CPU: for an operator without a kernel, and inside of a kernel.
 _FALLS_BACK = re.compile(re.escape(fallback_warning("@")).replace("@", "(?P<op>[^']+)", 1))

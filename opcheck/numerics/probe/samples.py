@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_map
 
 from opcheck.common.errors import CaptureError, UsageError
 from opcheck.numerics.compare.snapshot import place
 from opcheck.numerics.probe.records import Setup, Task
+from opcheck.tracing.torch_private.testing import operator_database
+from opcheck.tracing.torch_private.trees import tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,16 +35,14 @@ def database() -> dict[str, Any]:
         CaptureError: what the database needs beside torch is not installed.
     """
     try:
-        from torch.testing._internal import (  # noqa: PLC0415 - it takes seconds, and needs packages
-            common_methods_invocations,
-        )
+        ops = operator_database()
     except ImportError as error:
         raise CaptureError(
             f"PyTorch's operator database cannot be imported: {' '.join(str(error).split())}",
             context=f"torch.testing._internal of torch {torch.__version__}",
             hint="pip install 'opcheck[probe]'",
         ) from error
-    return {name(op): op for op in common_methods_invocations.op_db}
+    return {name(op): op for op in ops}
 
 
 def name(op: Any) -> str:

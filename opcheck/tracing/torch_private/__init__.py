@@ -1,0 +1,92 @@
+"""The private names of PyTorch that opcheck uses: this package is the only place that touches them.
+
+PyTorch has no public way to be a device that the machine does not have, to follow autograd, or to see what
+Inductor generates. Each module here binds the private names of one concern, and the docstring below a name says what
+the name is for and what happens in a release that lacks it:
+
+- ``Required``: importing the module (or calling the function, where the import is lazy) raises
+  ``UnsupportedTorchError``, which names the release and the missing name.
+- ``Optional``: the name is ``None``, or the function does nothing; the docstring says what degrades.
+
+All names were tried on 2.13.0 by ``tests/tracing/test_torch_private.py``, and on 2.9.1 and 2.15.0 by
+``scripts/test_installed_torch.py`` (2026-11-22); a docstring that names other releases says where the source was read.
+The names are bound once, at import: nothing here stands between the dispatcher and the simulator.
+
+- ``dispatch``: overloads, keys, kernels, dispatch modes, guards.
+- ``tensors``: wrapper tensors, their metadata, views, printing, pickling.
+- ``autograd``: the engine, its nodes and their numbers.
+- ``backend``: the attributes by which Python asks which devices there are; they are replaced for a while.
+- ``modules``: tables of ``torch.nn.Module``, graphs, TorchScript.
+- ``trees``: nested arguments.
+- ``export``: programs of ``torch.export``, fake tensors. Its imports are lazy.
+- ``compilation``: Dynamo and Inductor. Its imports are lazy, so that a capture imports no compiler.
+- ``testing``: PyTorch's operator database. Its import is lazy.
+
+Private in effect, although no name is underscored, and tested by the tests of their rooms: the layout of DLPack's
+capsules (``simulator/dlpack.py``), of ``.pt2`` archives (``capture/pt2.py``), of libc10's table of device guards
+(``compiler/inductor_metal.py``) and of ``c10::metal::ErrorMessages`` (``compiler/execute/kernels.py``);
+``HigherOrderOperator.py_kernels`` (``simulator/higher.py``); ``Module.__call__``, ``threading.Thread.run``,
+``autocast.__init__``, ``Tensor``'s methods and the constructors of ``torch``, which are replaced for a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pkgutil
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from opcheck.common.errors import UnsupportedTorchError
+
+
+@contextlib.contextmanager
+def required(feature: str) -> Iterator[None]:
+    """Report a private name that the block does not find as a torch release that opcheck does not support.
+
+    Args:
+        feature: what opcheck cannot do without the names, as a phrase: ``following autograd``.
+
+    Raises:
+        UnsupportedTorchError: the block raised ImportError or AttributeError.
+    """
+    try:
+        yield
+    except (ImportError, AttributeError) as error:
+        raise UnsupportedTorchError(
+            f"torch {torch.__version__} lacks a private name that opcheck uses: {error}",
+            context=feature,
+            hint="install a torch release from 2.8 to 2.15, or a newer opcheck",
+        ) from error
+
+
+class Place(NamedTuple):
+    """An attribute that is replaced for a while: ``replaced([(*place, value)])``."""
+
+    owner: Any
+    name: str
+
+    def value(self) -> Any:
+        """The attribute's value at this moment."""
+        return getattr(self.owner, self.name)
+
+
+def place(owner: Any, name: str) -> Place:
+    """The attribute of the owner.
+
+    Raises:
+        AttributeError: there is none of that name.
+    """
+    getattr(owner, name)
+    return Place(owner, name)
+
+
+def lazily(path: str, feature: str) -> Any:
+    """The object at ``package.module:attribute``, imported now.
+
+    Raises:
+        UnsupportedTorchError: there is no such module or attribute.
+    """
+    with required(feature):
+        return pkgutil.resolve_name(path)

@@ -1,0 +1,181 @@
+"""Dynamo and Inductor. Each function imports them when it is called: a capture imports no compiler."""
+
+from __future__ import annotations
+
+import pkgutil
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from opcheck.tracing.torch_private import Place, lazily, place, required
+
+_COUNTING = "counting what Dynamo compiled"
+_GENERATING = "compiling graphs for Metal"
+_RUNNING = "running kernels for Metal on the CPU"
+
+# -- Dynamo ----------------------------------------------------------------------------------------------------
+
+
+def reset_dynamo() -> None:
+    """Forget what was compiled, and all that was counted. Required."""
+    steps = [
+        lazily(path, _COUNTING)
+        for path in (
+            "torch._dynamo:reset",
+            "torch._dynamo.utils:counters.clear",
+            "torch._dynamo.utils:graph_break_reasons.clear",
+            "torch._dynamo.utils:clear_compilation_metrics",
+        )
+    ]
+    for step in steps:
+        step()
+
+
+def counters() -> Mapping[str, Mapping[str, int]]:
+    """What Dynamo counts, in two levels. Required."""
+    counted: Mapping[str, Mapping[str, int]] = lazily("torch._dynamo.utils:counters", _COUNTING)
+    return counted
+
+
+def graph_breaks() -> Iterable[Any]:
+    """Why Dynamo left a graph: records with ``reason`` and ``user_stack``. Required."""
+    reasons: Iterable[Any] = lazily("torch._dynamo.utils:graph_break_reasons", _COUNTING)
+    return reasons
+
+
+def compilation_metrics() -> Iterable[Any]:
+    """A record for each compilation, with ``recompile_reason``. Required."""
+    metrics: Iterable[Any] = lazily("torch._dynamo.utils:get_compilation_metrics", _COUNTING)()
+    return metrics
+
+
+def backends(**options: Any) -> list[str]:
+    """The names of the backends of torch.compile; ``exclude_tags=()`` lists those for debugging, too. Required."""
+    names: list[str] = lazily("torch._dynamo:list_backends", _COUNTING)(**options)
+    return names
+
+
+def backend(name: str) -> Any:
+    """The backend of this name; raises what torch.compile raises where there is none. Required."""
+    return lazily("torch._dynamo:lookup_backend", _COUNTING)(name)
+
+
+# -- Inductor --------------------------------------------------------------------------------------------------
+
+#: The names with which a graph is compiled for Metal, by what they are here. All are required for that.
+_METAL = {
+    "scheduling": "torch._inductor.codegen.mps:MetalScheduling",
+    "boxed": "torch._functorch.aot_autograd:make_boxed_func",
+    "inner": "torch._inductor.compile_fx:compile_fx_inner",
+    "outer": "torch._inductor.compile_fx:compile_fx",
+    "compile_shader": "torch._inductor.runtime.runtime_utils:compile_mps_shader",
+    "extern": "torch._inductor.ir:ExternKernel",
+}
+
+
+def missing_for_metal() -> str:
+    """The first name that compiling for Metal takes and this release lacks; empty where all are there.
+
+    Required to check what Inductor generates for Metal; nothing is compiled for Metal where it names one.
+    """
+    # The first import of Inductor warns of its own use of torch.jit.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lacking = (path for path in _METAL.values() if not _exists(path))
+        return next(lacking, "").replace(":", ".")
+
+
+def _exists(path: str) -> bool:
+    try:
+        pkgutil.resolve_name(path)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def inductor_config(changes: Mapping[str, Any]) -> AbstractContextManager[Any]:
+    """A context in which Inductor has other settings. Required."""
+    context: AbstractContextManager[Any] = lazily("torch._inductor.config:patch", _GENERATING)(
+        changes
+    )
+    return context
+
+
+def compile_graph(graph: torch.fx.GraphModule, inputs: Any, inner: Callable[..., Any]) -> Any:
+    """Run AOTAutograd and its partitioning on a graph of Dynamo's; ``inner`` compiles what comes. Required."""
+    return lazily(_METAL["outer"], _GENERATING)(graph, inputs, inner_compile=inner)
+
+
+def compile_inner(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:
+    """Compile a graph that AOTAutograd made. Required."""
+    return lazily(_METAL["inner"], _GENERATING)(graph, inputs, **options)
+
+
+def boxed(function: Callable[..., Any]) -> Any:
+    """The function as one that takes its arguments as a list. Required."""
+    return lazily(_METAL["boxed"], _GENERATING)(function)
+
+
+def define_kernel() -> Place:
+    """The step that names a kernel's source, as a place to replace. Required."""
+    return Place(lazily(_METAL["scheduling"], _GENERATING), "define_kernel")
+
+
+def defined_kernels() -> Mapping[str, Any]:
+    """The names of the kernels that the graph being compiled has so far, by their source. Required."""
+    kernels: Mapping[str, Any] = lazily(
+        "torch._inductor.virtualized:V.graph.wrapper_code.src_to_kernel", _GENERATING
+    )
+    return kernels
+
+
+def extern_comment() -> Place:
+    """The step that writes a comment before each call between kernels, as a place to replace. Required."""
+    return Place(lazily(_METAL["extern"], _GENERATING), "codegen_comment")
+
+
+def compile_shader() -> Place:
+    """The step that hands one kernel to Metal, as a place to replace. Required."""
+    return Place(lazily("torch._inductor.runtime:runtime_utils", _GENERATING), "compile_mps_shader")
+
+
+def compile_shaders() -> Place | None:
+    """The step that hands all kernels to Metal, as a place to replace (2.13 and 2.15 have it, 2.9 lacks it).
+
+    Optional: where it is missing, kernels cannot be run on the CPU (``--run-metal``).
+    """
+    runtime = lazily("torch._inductor.runtime:runtime_utils", _RUNNING)
+    name = "compile_mps_shaders"
+    return Place(runtime, name) if hasattr(runtime, name) else None
+
+
+def load_wrapper() -> Place:
+    """The step that loads the Python that Inductor wrote around the kernels, as a place to replace. Required."""
+    lowering = lazily("torch._inductor.graph:GraphLowering", _RUNNING)
+    with required(_RUNNING):
+        return place(lowering, "_compile_to_module_lines")
+
+
+def flex_attention_shader() -> Place | None:
+    """The step that writes flex_attention's shader, which goes past ``define_kernel``, as a place to replace.
+
+    Optional: it came with 2.13; without it, no kernel of flex_attention is checked.
+    """
+    path = "torch._inductor.codegen.metal_flex_attention_template:MetalFlexAttentionNode"
+    try:
+        return place(pkgutil.resolve_name(path), "codegen")
+    except (ImportError, AttributeError):
+        return None
+
+
+def result_strides() -> list[Any] | None:
+    """The strides that the inner compiler promised AOTAutograd for the results of this graph.
+
+    Optional: outside of AOTAutograd there are none.
+    """
+    with required(_GENERATING):
+        context = torch._guards.TracingContext.try_get()
+    return context.output_strides if context else None

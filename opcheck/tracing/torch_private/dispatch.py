@@ -1,0 +1,161 @@
+"""Operator overloads, dispatch keys, kernels, dispatch modes and guards."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opcheck.tracing.torch_private import required
+
+with required("dispatching operators as a Mac does"):
+    from torch._C import DispatchKey, DispatchKeySet, FunctionSchema
+    from torch._compile import _disable_dynamo
+    from torch._ops import HigherOrderOperator, OpOverload
+    from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+    # -- keys --------------------------------------------------------------------------------------------------
+
+    AUTOCAST_KEY: DispatchKey = DispatchKey.AutocastMPS  # type: ignore[attr-defined]  # the stub lacks it
+    """The key of ``torch.autocast("mps")``. Required."""
+
+    # -- overloads ---------------------------------------------------------------------------------------------
+
+    schema_of: Callable[[Any], FunctionSchema] = operator.attrgetter("_schema")
+    """The schema of an overload: which arguments are written or aliased. Required; there is no public name for it."""
+
+    packet_name_of: Callable[[Any], str] = operator.attrgetter("_opname")
+    """``add`` of ``aten::add.Tensor``. Required."""
+
+    overload_name_of: Callable[[Any], str] = operator.attrgetter("_overloadname")
+    """``Tensor`` of ``aten::add.Tensor``, ``default`` where the schema has none. Required."""
+
+    body_of: Callable[[Any], Callable[..., Any]] = operator.attrgetter("_op_dk")
+    """Runs an overload's kernel for one dispatch key: ``body_of(op)(key, *args)``.
+
+    This is how the C++ body of a composite is followed. Required. ``OpOverload.decompose`` does not replace it: it
+    prefers a Python decomposition to the C++ composite.
+    """
+
+    _sample = torch.ops.aten.add.Tensor
+    for _getter in (schema_of, packet_name_of, overload_name_of, body_of):
+        _getter(_sample)
+
+    # -- kernels -----------------------------------------------------------------------------------------------
+
+    has_schema = torch._C._dispatch_has_kernel
+    """Whether an operator of this name has any kernel. Required."""
+
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    """Whether an operator has a kernel for a key; raises for an unknown operator. Required.
+
+    ``OpOverload.has_kernel_for_dispatch_key`` does not replace it: it counts Python decompositions.
+    """
+
+    takes_numbers_as_tensors = torch._C._should_allow_numbers_as_tensors
+    """Whether an operator of this name accepts a number for a tensor, as ``torch.add(x, 1)`` does. Required."""
+
+    unregister: Callable[[torch.library.Library], None] = torch.library.Library._destroy
+    """Takes back what a library registered. Required."""
+
+    # -- Python kernels ----------------------------------------------------------------------------------------
+
+    group_norm_in_python: Callable[..., Any] = torch._refs.native_group_norm
+    """A kernel that a Mac registers from Python (torch/backends/mps/__init__.py, ``_init``). Required."""
+
+    group_norm_backward_in_python: Callable[..., Any] = (
+        torch._decomp.decompositions.native_group_norm_backward
+    )
+    """The same for its backward. Required."""
+
+    var_mean_in_python: Callable[..., Any] = torch._refs.var_mean
+    """The same for ``var_mean`` of complex numbers. Required."""
+
+    lu_solve_in_python: Callable[..., Any] | None = getattr(
+        torch._refs.linalg, "linalg_lu_solve_out_mps", None
+    )
+    """The same for ``linalg.lu_solve`` (torch/_refs/linalg/__init__.py of 2.10 to 2.13).
+
+    Optional: without it, a call of the operator on such a target is reported as not simulated.
+    """
+
+    # -- modes -------------------------------------------------------------------------------------------------
+
+    class DispatchMode(TorchDispatchMode):
+        """A ``TorchDispatchMode`` under which nothing is compiled. Required.
+
+        The base class wraps ``__torch_dispatch__`` in ``torch._disable_dynamo``, whose first call imports torch._dynamo
+        and takes 1.5 s (torch/utils/_python_dispatch.py, 2.8 to 2.15), unless ``_should_skip_dynamo`` is false. A
+        release that ignores the answer is slower by that import.
+        """
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False
+
+    disable_modes = _disable_current_modes
+    """A context without any dispatch mode. Required."""
+
+    PROXY_MODE: Any = torch._C._TorchDispatchModeKey.PROXY
+    """The slot of make_fx's mode, which runs after all others (TorchDispatchModeTLS.cpp, ``pop_stack``). Required."""
+
+    mode_in_slot = torch._C._get_dispatch_mode
+    """The mode in such a slot. Required."""
+
+    clear_slot = torch._C._unset_dispatch_mode
+    """Empties such a slot. Required."""
+
+    fill_slot = torch._C._set_dispatch_mode
+    """Puts a mode into its slot. Required."""
+
+    # -- guards ------------------------------------------------------------------------------------------------
+
+    without_function_modes = torch._C.DisableTorchFunction
+    """A context in which ``__torch_function__`` is not called. Required."""
+
+    without_dispatch_modes = torch._C._DisableTorchDispatch
+    """A context in which ``__torch_dispatch__`` is not called. Required."""
+
+    below_autograd = torch._C._AutoDispatchBelowAutograd
+    """A context that dispatches below autograd: a composite's body is followed in it. Required."""
+
+    excluding = torch._C._ExcludeDispatchKeyGuard
+    """A context in which the keys of a set are skipped. Required."""
+
+    set_key_excluded = torch._C._SetExcludeDispatchKeyGuard
+    """A context in which one key is skipped, or is not. Required."""
+
+    function_hooks_enabled = torch._C._is_torch_function_enabled
+    """Whether ``__torch_function__`` of a class would be called now. Required."""
+
+    no_function_hook = torch._C._disabled_torch_function_impl
+    """The ``__torch_function__`` of a class that has none. Required."""
+
+    function_mode_stack = torch.overrides._get_current_function_mode_stack
+    """The function modes that are active, the outer one first. Required."""
+
+    pop_function_mode = torch.overrides._pop_mode_temporarily
+    """A context without the innermost function mode. Required."""
+
+    function_mode_depth = torch._C._len_torch_function_stack
+    """How many function modes are active. Required."""
+
+    functorch_level = torch._C._functorch.maybe_current_level
+    """The level of the ``torch.func`` transforms that are active, or None. Required."""
+
+    is_functorch_wrapper = torch._C._functorch.is_functorch_wrapped_tensor
+    """Whether ``torch.func`` wraps the tensor in one of its own. Required."""
+
+    functorch_inner = torch._C._functorch.get_unwrapped
+    """The tensor that ``torch.func`` wrapped. Required."""
+
+    disable_dynamo = _disable_dynamo
+    """The decorator whose first call imports the compiler. Required.
+
+    It leaves a function alone that has the attribute ``__dynamo_disable`` (torch/_compile.py, 2.8 to 2.15); a release
+    that does not is slower by that import.
+    """
+
+__all__ = ["DispatchKey", "DispatchKeySet", "FunctionSchema", "HigherOrderOperator", "OpOverload"]

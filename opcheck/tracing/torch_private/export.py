@@ -1,0 +1,99 @@
+"""Programs of ``torch.export``, and fake tensors.
+
+Reading a program imports sympy and takes a second, so each import waits until it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+
+from opcheck.tracing.torch_private import lazily, required
+
+_READING = "reading a file of torch.export"
+_SERIALIZER = "torch._export.serde.serialize"
+
+RECONSTRUCT_FAKE_TENSOR = f"{_SERIALIZER}._reconstruct_fake_tensor"
+"""The name by which a pickle of ``torch.export`` rebuilds a tensor without values.
+
+Required to read one; read in 2.8, 2.9.1, 2.13 and 2.15.
+"""
+
+INPUT_CHECK = "_check_input_constraints_pre_hook"
+"""The name of the hook that compares inputs with those of the export (torch/export/_unlift.py).
+
+Optional: without it, inputs that the program does not take are found when it runs.
+"""
+
+with required("exporting a program"):
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    # Tensors without values, and the mode that makes them. Required.
+
+
+def dtypes_by_number() -> Mapping[int, torch.dtype]:
+    """The dtypes by the numbers that a ``.pt2`` file has for them. Required to read one."""
+    path = f"{_SERIALIZER}:_SERIALIZE_TO_TORCH_DTYPE"
+    numbers: Mapping[int, torch.dtype] = lazily(path, _READING)
+    return numbers
+
+
+def functions_of_sizes() -> Collection[Any]:
+    """The functions of Python that compute with sizes in a graph. Required to read a ``.pt2`` file."""
+    functions: Collection[Any] = lazily(f"{_SERIALIZER}:_SYM_OPS", _READING)
+    return functions
+
+
+def deserialized(
+    document: dict[str, Any], state: dict[str, Any], constants: dict[str, Any], inputs: Any
+) -> torch.export.ExportedProgram:
+    """The program of a JSON document. Required to read a ``.pt2`` file.
+
+    Args:
+        document: the content of the file's graph, which the caller has made safe.
+        state: the parameters and buffers by name.
+        constants: the other tensors by name.
+        inputs: a tuple of the example arguments and keyword arguments, or None.
+    """
+    read = lazily(f"{_SERIALIZER}:_dict_to_dataclass", _READING)
+    deserializer = lazily(f"{_SERIALIZER}:ExportedProgramDeserializer", _READING)()
+    form = lazily("torch._export.serde.schema:ExportedProgram", _READING)
+    program: torch.export.ExportedProgram = deserializer.deserialize(
+        read(form, document), state, constants, inputs
+    )
+    return program
+
+
+def is_predispatch_function(name: str) -> bool:
+    """Whether ``torch._functorch.predispatch`` has a function of this name.
+
+    ``torch.vmap`` and ``torch.func.grad`` leave them in a graph (2.9 and newer). Optional: 2.8 has none.
+    """
+    try:
+        module = importlib.import_module("torch._functorch.predispatch")
+    except ImportError:
+        return False
+    return getattr(getattr(module, name, None), "__module__", "") == module.__name__
+
+
+def with_tensors(
+    program: torch.export.ExportedProgram,
+    *,
+    state: dict[str, Any],
+    constants: dict[str, Any],
+    inputs: Any,
+    graph: torch.fx.GraphModule,
+) -> None:
+    """Give a copied program other tensors and another graph. Required to export on an emulated Mac."""
+    with required("exporting on an emulated Mac"):
+        for name in ("_state_dict", "_constants", "_example_inputs", "_graph_module"):
+            getattr(program, name)
+        program._state_dict = state
+        program._constants = constants
+        program._example_inputs = inputs
+        program._graph_module = graph
+
+
+__all__ = ["FakeTensor", "FakeTensorMode"]
