@@ -12,7 +12,9 @@ from pathlib import Path
 
 from opcheck.common.errors import OpcheckError
 from opcheck.data.registrations import data_directory
-from opcheck.data.wheels import build, build_extension, default_cache, is_extension
+from opcheck.data.wheels.archive import default_cache
+from opcheck.data.wheels.builder import build
+from opcheck.data.wheels.extension import build_extension, is_extension
 
 
 def main() -> int:

@@ -23,7 +23,7 @@ LAYERS = (
     ("numerics",),
     ("compiler",),
     ("capture",),
-    ("simulator",),
+    ("simulator", "kernels"),
     ("tracing",),
     ("data",),
     ("worker",),

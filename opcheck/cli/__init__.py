@@ -47,6 +47,7 @@ GROUPS = {
         "probe": "Record what a device does with PyTorch's operator database, as evidence.",
     },
     "Maintain and publish": {
+        "kernels": "List, compare and run the Metal kernels that a torch release ships.",
         "lists": "Show the op lists that the verdicts come from, or build them.",
         "site": "Write the op lists, and a sweep's models, as static pages with a search.",
     },

@@ -88,7 +88,7 @@ def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
 def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) -> int:
     """Read each wheel in turn."""
     try:
-        from opcheck.data import wheels
+        from opcheck.data.wheels import archive, builder, extension
     except ModuleNotFoundError as error:
         if error.name not in {"lief", "capstone", "numpy"}:
             raise
@@ -97,14 +97,14 @@ def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) 
             context="opcheck lists build",
             hint="pip install 'opcheck[wheels]'",
         ) from error
-    directory, cache = directory or data_directory(), cache or wheels.default_cache()
+    directory, cache = directory or data_directory(), cache or archive.default_cache()
     for source in sources:
-        if wheels.is_extension(source):
-            extension = wheels.build_extension(source, directory, cache)
-            built = f"{extension.library} {extension.release.version}"
-            changed = extension.changed
+        if extension.is_extension(source):
+            added = extension.build_extension(source, directory, cache)
+            built = f"{added.library} {added.release.version}"
+            changed = added.changed
         else:
-            done = wheels.build(source, directory, cache)
+            done = builder.build(source, directory, cache)
             built, changed = f"torch {done.release.torch}", done.changed
         output.note(f"{built}: changed {', '.join(changed) or 'nothing'}")
     return 0

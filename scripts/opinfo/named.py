@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from opcheck.data.wheels import default_cache
+from opcheck.data.wheels.archive import default_cache
 
 MEMBER = "torch/testing/_internal/common_mps.py"
 

@@ -14,8 +14,8 @@ pytest.importorskip("lief")
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.data.extensions import FILE, read_extensions, registrations_file
 from opcheck.data.registrations import data_directory
-from opcheck.data.wheels import build_extension, default_cache, is_extension
-from opcheck.data.wheels.extension import read_extension
+from opcheck.data.wheels.archive import default_cache
+from opcheck.data.wheels.extension import build_extension, is_extension, read_extension
 from opcheck.data.wheels.extension_library import Registered, registered, values
 from opcheck.data.wheels.image import Image, Section
 

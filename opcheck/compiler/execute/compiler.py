@@ -15,9 +15,9 @@ from pathlib import Path
 
 from opcheck.common.errors import UsageError
 from opcheck.compiler.check.library import DEFINES, INCLUDE, headers, torch_headers
+from opcheck.kernels.fibers import THREADS, cxx
 
 _HERE = Path(__file__).parent
-_NAMES = ("c++", "g++", "clang++")
 
 #: -O1: kernels are compiled once and run once.  The rest is what Metal's C++ takes for granted.
 _FLAGS = (
@@ -42,21 +42,12 @@ def compiler() -> tuple[str, ...]:
         UsageError: there is none, torch has no Metal headers, or this is no POSIX system.
     """
     problem = "the kernels cannot be run"
-    if os.name != "posix":
-        raise UsageError(f"{problem}: their threads need a POSIX system", context=os.name)
+    path = cxx()
     if torch_headers() is None:
         raise UsageError(
             f"{problem}: torch has no Metal headers here",
             context="torch/include/c10/metal",
             hint="install a torch from PyPI, 2.7 or newer",
-        )
-    names = (os.environ.get("CXX", ""), *_NAMES)
-    path = next(filter(None, (shutil.which(name) for name in names if name)), None)
-    if path is None:
-        raise UsageError(
-            f"{problem}: no C++ compiler is found",
-            context=", ".join(_NAMES),
-            hint="install g++ 12 or newer, or clang++, or name one in CXX",
         )
     return path, *_FLAGS
 
@@ -74,7 +65,7 @@ def _filled(scratch: str) -> Path:
     if not scratch:
         # Not called in forks: they end at once.
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    run(*compiler(), "-c", str(_HERE / "threads.cpp"), "-o", str(folder / "threads.o"))
+    run(*compiler(), "-c", str(THREADS), "-o", str(folder / "threads.o"))
     written = folder / "c10" / "metal"
     written.mkdir(parents=True)
     for path, text in headers().items():

@@ -4,7 +4,7 @@
 #include <metal_stdlib>
 
 extern "C" const char* opcheck_dispatch(
-    void (*)(void* const*, const uint*, const uint*), void* const*, const uint*, const uint*, int, int);
+    void (*)(void* const*, const uint*), void (*)(), void* const*, const uint*, const uint*, int, int);
 
 namespace opcheck {
 
@@ -38,8 +38,8 @@ void call(F f, types<uint3, Left...>, void* const* args, const uint* const* at, 
 
 template <auto F> struct entry;
 template <typename... A, void (*F)(A...)> struct entry<F> {
-  static void run(void* const* args, const uint* grid, const uint* local) {
-    const uint* const at[] = {grid, local};
+  static void run(void* const* args, const uint* numbers) {
+    const uint* const at[] = {numbers, numbers + 3};
     call(F, types<A...>(), args, at);
   }
 };
@@ -49,5 +49,5 @@ template <typename... A, void (*F)(A...)> struct entry<F> {
 #define OPCHECK_ENTRY(name)                                                                             \
   extern "C" const char* opcheck_##name(                                                                \
       void* const* args, const uint* grid, const uint* group, int together, int backwards) {            \
-    return opcheck_dispatch(opcheck::entry<&name>::run, args, grid, group, together, backwards);        \
+    return opcheck_dispatch(opcheck::entry<&name>::run, nullptr, args, grid, group, together, backwards);        \
   }

@@ -9,11 +9,10 @@ that goes through MPSGraph, has no name of its own here.
 from __future__ import annotations
 
 import re
-import struct
 from typing import TYPE_CHECKING
 
-from opcheck.common.errors import OpListError
 from opcheck.common.names import DTYPES
+from opcheck.data.wheels.metallib import functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 #: metal_bfloat holds what metal_basic does and bfloat16 besides (2.6 to 2.8); metal_40 is the
 #: variant for Metal 4 (from 2.12 on).  Before 2.6 kernels are source text, compiled on the Mac.
 SECTIONS = ("metal_basic", "metal_bfloat", "metal_40")
-_MAGIC = b"MTLB"
-#: In the header: where the list of functions begins.
-_FUNCTIONS_AT = 0x18
 
 #: A word of a kernel's name -> the dtype that it stands for; Metal has float2 for complex64.
 WORDS = {
@@ -82,44 +78,12 @@ SIZES = "#"
 
 
 def kernel_names(data: bytes) -> tuple[str, ...]:
-    """The functions of a metallib, in its order.
-
-    The list is a count and so many entries: their size, then tags of four letters with a length
-    and a value, of which NAME is one and ENDT the last.
+    """The names of a metallib's functions, in its order.
 
     Raises:
         OpListError: not a metallib, or a damaged one.
     """
-    if data[:4] != _MAGIC:
-        raise OpListError("a Metal section that holds no metallib", hint="metal.py must learn it")
-    names = []
-    try:
-        (start,) = struct.unpack_from("<Q", data, _FUNCTIONS_AT)
-        (count,) = struct.unpack_from("<I", data, start)
-        at = start + 4
-        for _ in range(count):
-            (size,) = struct.unpack_from("<I", data, at)
-            names.append(_name(data[at + 4 : at + size]))
-            at += size
-    except (struct.error, ValueError, OverflowError) as error:
-        raise OpListError(
-            "a metallib whose list of functions cannot be read",
-            context=str(error),
-            hint="the format has changed; metal.py must learn it",
-        ) from error
-    return tuple(names)
-
-
-def _name(entry: bytes) -> str:
-    at, name = 0, b""
-    while (tag := entry[at : at + 4]) != b"ENDT":
-        (length,) = struct.unpack_from("<H", entry, at + 4)
-        if tag == b"NAME":
-            name = entry[at + 6 : at + 6 + length].rstrip(b"\0")
-        at += 6 + length
-    if not name:
-        raise ValueError("an entry without NAME")
-    return name.decode("utf-8")
+    return tuple(function.name for function in functions(data))
 
 
 def family(name: str) -> tuple[str, tuple[str, ...]]:

@@ -2,20 +2,27 @@
 //
 // A threadgroup's threads stop at a barrier until all of them are there.  The 32 lanes of a simdgroup stop where they
 // exchange values until no lane of theirs can run: those that are there by then are the active ones.
+//
+// A body gets the kernel's arguments and the numbers of its thread, in the order of `Numbers` (lowering.py, POSITIONS).
 #include <cstdlib>
 #include <cstring>
 #include <ucontext.h>
 
 namespace {
 
-constexpr unsigned kLanes = 32, kMost = 1024, kStack = 64 << 10, kWidest = 16;
+constexpr unsigned kLanes = 32, kMost = 1024, kStack = 128 << 10, kWidest = 16;
 
 enum class State { ready, barrier, exchange, done };
+
+struct Numbers {
+  unsigned grid[3], local[3], group[3], group_size[3], groups[3], grid_size[3];
+  unsigned index, lane, simdgroup, simdgroups, width;
+};
 
 struct Thread {
   ucontext_t context;
   State state;
-  unsigned grid[3], local[3];
+  Numbers numbers;
 };
 
 // Two buffers in turn: lanes read the last exchange while others already begin the next.
@@ -24,7 +31,8 @@ struct Simdgroup {
   unsigned here[2], size, turn;
 };
 
-using Body = void (*)(void* const*, const unsigned*, const unsigned*);
+using Body = void (*)(void* const*, const unsigned*);
+using Before = void (*)();
 
 Thread threads[kMost];
 Simdgroup simdgroups[kMost / kLanes];
@@ -36,7 +44,7 @@ void* const* arguments;
 const char* problem;
 
 void start() {
-  body(arguments, threads[current].grid, threads[current].local);
+  body(arguments, threads[current].numbers.grid);
   threads[current].state = State::done;
 }
 
@@ -115,26 +123,61 @@ extern "C" const void* opcheck_exchange(const void* value, unsigned size, unsign
   return group.values[turn];
 }
 
-// Runs a kernel over a grid of threads; a message where its threads do not go together, else null.
+extern "C" unsigned opcheck_lane() { return current % kLanes; }
+
+// The lanes of a simdgroup wait for each other: an exchange of nothing.
+extern "C" void opcheck_simdgroup_barrier() {
+  unsigned here, lane;
+  const unsigned nothing = 0;
+  opcheck_exchange(&nothing, sizeof nothing, here, lane);
+}
+
+// d = a * b + c of 8x8 matrices, of which each lane has two elements of a row (intrinsics.py, _PLACE).
+extern "C" void opcheck_matrix(const float* a, const float* b, const float* c, float* d) {
+  unsigned here, lane;
+  float left[kLanes][2], right[kLanes][2];
+  std::memcpy(left, opcheck_exchange(a, 8, here, lane), sizeof left);
+  std::memcpy(right, opcheck_exchange(b, 8, here, lane), sizeof right);
+  const unsigned row = (lane >> 1 & 3) | (lane >> 2 & 4), column = (lane & 1) << 1 | (lane >> 1 & 4);
+  for (unsigned i = 0; i < 2; ++i) {
+    float sum = c[i];
+    for (unsigned k = 0; k < 8; ++k) {
+      const unsigned of_a = (k >> 1 & 1) | (row & 3) << 1 | (k >> 2) << 3 | (row >> 2) << 4;
+      const unsigned n = column + i, of_b = (n >> 1 & 1) | (k & 3) << 1 | (n >> 2) << 3 | (k >> 2) << 4;
+      sum += left[of_a][k & 1] * right[of_b][n & 1];
+    }
+    d[i] = sum;
+  }
+}
+
+// Runs a kernel over a grid of threads; a message where its threads do not go together, else null.  `before` is called
+// before each threadgroup, unless it is null.
 extern "C" const char* opcheck_dispatch(
-    Body kernel, void* const* args, const unsigned* grid, const unsigned* size, int together, int backwards) {
+    Body kernel, Before before, void* const* args, const unsigned* grid, const unsigned* size, int together,
+    int backwards) {
   problem = nullptr;
   if (together && !stacks) stacks = static_cast<char*>(std::malloc(size_t(kMost) * kStack));
   body = kernel;
   arguments = args;
+  unsigned groups[3];
+  for (unsigned i = 0; i < 3; ++i) groups[i] = (grid[i] + size[i] - 1) / size[i];
   for (unsigned z = 0; z < grid[2]; z += size[2])
     for (unsigned y = 0; y < grid[1]; y += size[1])
       for (unsigned x = 0; x < grid[0]; x += size[0]) {
         count = 0;
-        for (unsigned k = z; k < least(z + size[2], grid[2]); ++k)
-          for (unsigned j = y; j < least(y + size[1], grid[1]); ++j)
-            for (unsigned i = x; i < least(x + size[0], grid[0]); ++i) {
-              Thread& thread = threads[count++];
-              const unsigned at[] = {i, j, k, i - x, j - y, k - z};
-              std::memcpy(thread.grid, at, sizeof thread.grid);
-              std::memcpy(thread.local, at + 3, sizeof thread.local);
+        if (before) before();
+        const unsigned left[] = {least(size[0], grid[0] - x), least(size[1], grid[1] - y), least(size[2], grid[2] - z)};
+        for (unsigned k = 0; k < left[2]; ++k)
+          for (unsigned j = 0; j < left[1]; ++j)
+            for (unsigned i = 0; i < left[0]; ++i) {
+              Thread& thread = threads[count];
+              thread.numbers = {
+                  {x + i, y + j, z + k}, {i, j, k}, {x / size[0], y / size[1], z / size[2]},
+                  {left[0], left[1], left[2]}, {groups[0], groups[1], groups[2]}, {grid[0], grid[1], grid[2]},
+                  count, count % kLanes, count / kLanes, (left[0] * left[1] * left[2] + kLanes - 1) / kLanes, kLanes};
+              ++count;
               if (!together) {
-                kernel(args, thread.grid, thread.local);
+                kernel(args, thread.numbers.grid);
                 count = 0;
               }
             }

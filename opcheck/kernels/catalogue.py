@@ -1,0 +1,117 @@
+"""The kernels of a release as a list, and what differs between two releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from opcheck.common.files import replaced
+from opcheck.data.wheels import archive
+from opcheck.data.wheels.metallib import Function
+from opcheck.kernels import air, names
+from opcheck.kernels.library import Library
+
+#: Between two words of progress.
+_STEP = 1000
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel of a release."""
+
+    name: str
+    operation: str
+    form: str
+    dtypes: tuple[str, ...]
+    arguments: tuple[air.Argument, ...]
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernels that one library has and another lacks, and those whose code differs."""
+
+    new: tuple[str, ...]
+    gone: tuple[str, ...]
+    changed: tuple[str, ...]
+    same: int
+
+
+def entries(library: Library, pattern: str = "") -> tuple[Entry, ...]:
+    """The kernels whose names a pattern matches, with their arguments.
+
+    Raises:
+        UsageError: llvmlite is not installed.
+    """
+    found = []
+    for name in names.matching(library.functions, pattern):
+        named = names.parse(name)
+        text = str(air.parse(library.functions[name].bitcode))
+        found.append(
+            Entry(
+                name=name,
+                operation=named.operation,
+                form=named.form,
+                dtypes=named.dtypes,
+                arguments=air.arguments(text),
+            )
+        )
+    return tuple(found)
+
+
+def changes(
+    old: Library,
+    new: Library,
+    pattern: str = "",
+    progress: Callable[[str], None] | None = None,
+    cache: Path | None = None,
+) -> Changes:
+    """What differs between two libraries: code is compared without metadata.
+
+    Args:
+        old: the earlier library.
+        new: the later one.
+        pattern: of names.
+        progress: is called with a line now and then.
+        cache: where digests of code are kept; else beside the wheels.
+
+    Raises:
+        UsageError: llvmlite is not installed.
+    """
+    before = set(names.matching(old.functions, pattern))
+    after = set(names.matching(new.functions, pattern))
+    both = sorted(before & after)
+    doubtful = [n for n in both if old.functions[n].digest != new.functions[n].digest]
+    digests = [
+        _digests(library, doubtful, progress, cache or archive.default_cache().parent / "kernels")
+        for library in (old, new)
+    ]
+    changed = tuple(name for name in doubtful if digests[0][name] != digests[1][name])
+    return Changes(
+        new=tuple(sorted(after - before)),
+        gone=tuple(sorted(before - after)),
+        changed=changed,
+        same=len(both) - len(changed),
+    )
+
+
+def _digests(
+    library: Library, wanted: Sequence[str], progress: Callable[[str], None] | None, cache: Path
+) -> dict[str, str]:
+    """The digest of each kernel's code, by name; kept by the bitcode's own digest."""
+    path = cache / f"code-{library.section}-{library.torch}.json"
+    kept = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.is_file() else {}
+    missing = [name for name in wanted if _key(library.functions[name]) not in kept]
+    for number, name in enumerate(missing):
+        if progress and number % _STEP == 0:
+            progress(f"torch {library.torch}: {number:,} of {len(missing):,} kernels read")
+        function = library.functions[name]
+        kept[_key(function)] = air.code_digest(str(air.parse(function.bitcode)))
+    if missing:
+        cache.mkdir(parents=True, exist_ok=True)
+        with replaced(path) as file:
+            file.write(msgspec.json.encode(kept))
+    return {name: kept[_key(library.functions[name])] for name in wanted}
+
+
+def _key(function: Function) -> str:
+    return function.digest or function.name

@@ -1,0 +1,67 @@
+"""The Metal library of a torch release: from its wheel, kept beside the wheels."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from opcheck.common.errors import OpListError
+from opcheck.common.files import replaced
+from opcheck.data.wheels import archive, metallib
+from opcheck.data.wheels.damage import opened
+
+#: The variant for every supported macOS; in 2.6 to 2.8 the one for macOS 14 and newer, which
+#: alone holds the bfloat16 kernels (aten/src/ATen/mps/MPSDevice.mm, 2.8.0).
+SECTIONS = ("metal_bfloat", "metal_basic")
+_HINT = "kernels are compiled into the wheels of torch 2.6 and newer"
+_NAME = re.compile(r"torch-(?P<release>\d+\.\d+\.\d+)")
+
+
+class Library(msgspec.Struct, frozen=True, kw_only=True):
+    """The compiled kernels of one release, by name."""
+
+    torch: str
+    section: str
+    functions: dict[str, metallib.Function]
+
+
+def read(release: str, cache: Path | None = None, section: str = "") -> Library:
+    """The library of a release such as 2.15.0, or of a wheel's path; a wheel is downloaded once.
+
+    Args:
+        release: the release, or the path of a macOS arm64 wheel of torch.
+        cache: where wheels are kept.
+        section: one of the wheel's sections; else the first of ``SECTIONS`` that it has.
+
+    Raises:
+        OpListError: the wheel cannot be had or read, or it holds no such section.
+    """
+    cache = cache or archive.default_cache()
+    kept = cache.parent / "kernels" / "libraries"
+    for name in [section] if section else SECTIONS:
+        path = kept / f"{name}-{release}.metallib"
+        if path.is_file():
+            return _library(release, name, path.read_bytes())
+    wheel = archive.obtain(release, cache)
+    with opened(wheel, _HINT) as members:
+        found = metallib.sections(members.read(archive.LIBRARY))
+    chosen = section or next((name for name in SECTIONS if name in found), "")
+    if chosen not in found:
+        raise OpListError(
+            f"the wheel holds no compiled kernels{section and f' of {section}'}",
+            context=wheel.name,
+            hint=f"it has {', '.join(sorted(found))}" if found else _HINT,
+        )
+    match = _NAME.match(wheel.name)
+    release = match["release"] if match else release
+    kept.mkdir(parents=True, exist_ok=True)
+    with replaced(kept / f"{chosen}-{release}.metallib") as file:
+        file.write(found[chosen])
+    return _library(release, chosen, found[chosen])
+
+
+def _library(release: str, section: str, data: bytes) -> Library:
+    functions = {function.name: function for function in metallib.functions(data)}
+    return Library(torch=release, section=section, functions=functions)

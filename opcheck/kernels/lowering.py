@@ -1,0 +1,336 @@
+"""AIR as LLVM assembly of this machine: no address spaces, no Metal, one way to call every kernel.
+
+A kernel is called with an array of pointers, one for each place that a buffer can be bound to,
+and an array of 32-bit numbers, the positions of its thread: so no calling convention of vectors
+matters, and one signature serves them all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from opcheck.kernels import intrinsics
+from opcheck.kernels.air import THREADGROUP, Argument
+
+#: Places of the array of pointers: 31 buffers of device memory, then 31 of threadgroup memory.
+PLACES, THREADGROUP_PLACE = 64, 32
+
+#: The numbers of a thread, each by three or alone: threads.cpp fills them in the same order.
+POSITIONS = {
+    "thread_position_in_grid": 0,
+    "thread_position_in_threadgroup": 3,
+    "threadgroup_position_in_grid": 6,
+    "threads_per_threadgroup": 9,
+    "threadgroups_per_grid": 12,
+    "threads_per_grid": 15,
+    "dispatch_threads_per_threadgroup": 9,
+    "thread_index_in_threadgroup": 18,
+    "thread_index_in_simdgroup": 19,
+    "simdgroup_index_in_threadgroup": 20,
+    "simdgroups_per_threadgroup": 21,
+    "threads_per_simdgroup": 22,
+    "thread_execution_width": 22,
+    "dispatch_simdgroups_per_threadgroup": 21,
+}
+NUMBERS = 23
+
+#: In a line, in this order.  Divisions of another precision (arcp, afn) are the GPU's choice: IEEE's
+#: here, so the flags go, with calling conventions and what hangs on metadata.
+_REWRITES = (
+    (re.compile(r" addrspace\(\d+\)"), ""),
+    (re.compile(r", ![a-zA-Z._]+ !\d+"), ""),
+    (re.compile(r" (?:reassoc|nnan|ninf|nsz|arcp|contract|afn|fast|fastcc)\b"), ""),
+    (re.compile(r"\baddrspacecast\b"), "bitcast"),
+)
+_MEMORY = re.compile(r"@llvm\.(mem\w+)((?:\.p\d)+)\.")
+#: Lines that begin so say nothing of the code.
+_DROPPED = ("!", "target ", "source_filename", "; ")
+#: Functions of LLVM that do nothing.
+_IDLE = re.compile(r"@llvm\.(?:lifetime|experimental\.noalias|assume|dbg)\b")
+_DECLARED = re.compile(r"declare (?P<result>.+?) @(?P<name>[\w.]+)\((?P<parameters>.*)\)")
+_DIVISION = re.compile(
+    r"= (?P<name>[su]div|[su]rem)(?: exact)? (?P<kind>i\d+|<\d+ x i\d+>) (?P<first>[^,]+), "
+    r"(?P<second>.*)"
+)
+_SHARED = re.compile(
+    r"^@(?P<name>\S+) = .*?\bglobal (?P<kind>.+?) (?:undef|zeroinitializer|poison)(?:,|$)",
+    re.MULTILINE,
+)
+_TOGETHER = re.compile(r"call \w+ @opcheck_")
+_FUNCTION = re.compile(r"@([\w.]+)\(")
+
+
+class Lowered(NamedTuple):
+    """Assembly of this machine, or what it lacks."""
+
+    text: str
+    #: AIR's functions that have no definition here; then there is no text.
+    missing: tuple[str, ...]
+    #: whether its threads need each other: barriers, simdgroups.
+    together: bool
+
+
+def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
+    """Rewrite a kernel's module, with ``opcheck.body`` and ``opcheck.shared`` beside it.
+
+    ``opcheck.body(buffers, numbers)`` runs one thread, ``opcheck.grid(buffers, numbers)`` all of a
+    grid, for threads that do not need each other, and ``opcheck.poison()`` fills the memory of a
+    threadgroup with ones, which are NaN: it is not initialized on a GPU.
+
+    Args:
+        text: AIR in LLVM's assembly.
+        name: of the kernel.
+        arguments: of the kernel.
+    """
+    lines, declared = _rewritten(text)
+    definitions, missing = [], []
+    kept = {}
+    for function, (result, parameters) in declared.items():
+        if function.startswith("llvm."):
+            marked = [f"{kind(p)} immarg" if "immarg" in p else kind(p) for p in parameters]
+            kept[function] = f"declare {kind(result)} @{function}({', '.join(marked)})"
+            continue
+        kinds = tuple(kind(parameter) for parameter in parameters)
+        definition = intrinsics.define(function, kind(result), kinds)
+        if definition is None:
+            missing.append(function)
+        else:
+            definitions.append(definition)
+    if missing:
+        return Lowered("", tuple(missing), together=False)
+    text, divisions = _guarded("\n".join(lines))
+    text = "\n".join([text, *_unique(definitions), _body(text, name, arguments), _poison(text)])
+    text += divisions
+    for line in intrinsics.declarations(text).splitlines():
+        known = _FUNCTION.search(line) if line.startswith("declare") else None
+        kept.setdefault(known[1] if known else line, line)
+    together = bool(_TOGETHER.search(text))
+    return Lowered("\n".join([text, *kept.values(), ""]), (), together)
+
+
+def _rewritten(text: str) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
+    """The lines of the module's code, and the functions that it declares: result, parameters."""
+    lines, declared = [], {}
+    for line in text.splitlines():
+        if not line or line.startswith(_DROPPED):
+            continue
+        if line.startswith("attributes "):
+            # They promise what is false of the definitions here (memory(none), willreturn).
+            lines.append(f"{line.partition('=')[0]}= {{ nounwind }}")
+            continue
+        if "@llvm." in line:
+            if _IDLE.search(line):
+                continue
+            line = _MEMORY.sub(lambda m: f"@llvm.{m[1]}{'.p0' * m[2].count('.')}.", line)  # noqa: PLW2901
+        for pattern, replacement in _REWRITES:
+            line = pattern.sub(replacement, line)  # noqa: PLW2901  (each works on the last one's)
+        match = _DECLARED.match(line)
+        if match:
+            declared[match["name"]] = match["result"], intrinsics.split(match["parameters"])
+        else:
+            lines.append(line.replace("define weak_odr void", "define void"))
+    return lines, declared
+
+
+def _unique(definitions: list[str]) -> list[str]:
+    """A vector function brings its scalar one, which may be there by itself."""
+    found: dict[str, str] = {}
+    for text in definitions:
+        for part in re.split(r"(?=^define )", text, flags=re.MULTILINE):
+            if part:
+                head = re.search(r"@([\w.]+)\(", part)
+                found.setdefault(head[1] if head else part, part)
+    return list(found.values())
+
+
+def kind(text: str) -> str:
+    """A type without the attributes around it."""
+    vector = re.search(r"<\d+ x [a-z0-9]+>", text)
+    if vector:
+        return vector[0]
+    word = re.search(r"\b(ptr|void|half|bfloat|float|double|i\d+)\b", text)
+    return word[0] if word else text
+
+
+def _guarded(text: str) -> tuple[str, str]:
+    """Every division as a call of a function that does not trap on 0, or on the least by -1."""
+    used: set[tuple[str, str]] = set()
+
+    def call(match: re.Match[str]) -> str:
+        name, of = match["name"], match["kind"]
+        used.add((name, of))
+        operands = f"{of} {match['first']}, {of} {match['second']}"
+        return f"= call {of} @opcheck.{name}.{_label(of)}({operands})"
+
+    text = _DIVISION.sub(call, text)
+    return text, "".join(_division(name, kind) for name, kind in sorted(used))
+
+
+def _label(of: str) -> str:
+    return of.strip("<>").replace(" ", "")
+
+
+def _division(name: str, of: str) -> str:
+    vector = intrinsics.VECTOR.fullmatch(of)
+    bits, count = (vector[2], int(vector[1])) if vector else (of, 0)
+    flag = f"<{count} x i1>" if count else "i1"
+
+    def splat(value: int) -> str:
+        return f"<{', '.join([f'{bits} {value}'] * count)}>" if count else str(value)
+
+    signed = name.startswith("s")
+    least = -(1 << (int(bits[1:]) - 1))
+    lines = [
+        f"  %zero = icmp eq {of} %b, {splat(0)}",
+        f"  %minus = icmp eq {of} %b, {splat(-1)}",
+        f"  %least = icmp eq {of} %a, {splat(least)}",
+        f"  %both = and {flag} %minus, %least",
+        f"  %bad = or {flag} %zero, {'%both' if signed else '%zero'}",
+        f"  %safe = select {flag} %bad, {of} {splat(1)}, {of} %b",
+        f"  %q = {name} {of} %a, %safe",
+        f"  %r = select {flag} %zero, {of} {splat(0)}, {of} %q",
+        f"  ret {of} %r",
+    ]
+    head = f"define internal {of} @opcheck.{name}.{_label(of)}({of} %a, {of} %b) nounwind"
+    return "\n".join([f"\n{head} {{", *lines, "}\n"])
+
+
+def _parameters(text: str, name: str) -> list[str]:
+    match = re.search(rf"^define [^\n]*@{re.escape(name)}\((.*)\)[^\n]*\{{$", text, re.MULTILINE)
+    if match is None:
+        raise ValueError(f"the module does not define {name}")
+    return intrinsics.split(match[1])
+
+
+def _body(text: str, name: str, arguments: tuple[Argument, ...]) -> str:
+    lines, passed = [], []
+    for place, (argument, parameter) in enumerate(
+        zip(arguments, _parameters(text, name), strict=True)
+    ):
+        of = kind(parameter)
+        if argument.is_buffer:
+            at = argument.location + (THREADGROUP_PLACE if argument.space == THREADGROUP else 0)
+            lines += [
+                f"  %b{place} = getelementptr ptr, ptr %buffers, i32 {at}",
+                f"  %p{place} = load ptr, ptr %b{place}",
+            ]
+            passed.append(f"ptr %p{place}")
+            continue
+        number = POSITIONS.get(argument.kind.removeprefix("air."))
+        if number is None:
+            raise ValueError(f"an argument of an unknown kind: {argument.kind}")
+        lines += _position(place, number, of)
+        passed.append(f"{of} %v{place}")
+    body = "\n".join([*lines, f"  call void @{name}({', '.join(passed)})", "  ret void"])
+    return f"\ndefine void @opcheck.body(ptr %buffers, ptr %numbers) {{\n{body}\n}}\n{_GRID}"
+
+
+def _position(place: int, number: int, of: str) -> list[str]:
+    vector = intrinsics.VECTOR.fullmatch(of)
+    bits, count = (vector[2], int(vector[1])) if vector else (of, 1)
+    cast = "bitcast" if bits == "i32" else "trunc" if int(bits[1:]) < 32 else "zext"
+    lines, value = [], "poison"
+    for i in range(count):
+        lines += [
+            f"  %a{place}.{i} = getelementptr i32, ptr %numbers, i32 {number + i}",
+            f"  %n{place}.{i} = load i32, ptr %a{place}.{i}",
+            f"  %t{place}.{i} = {cast} i32 %n{place}.{i} to {bits}",
+        ]
+        last = f"%v{place}" if i + 1 == count else f"%w{place}.{i}"
+        if vector:
+            lines.append(f"  {last} = insertelement {of} {value}, {bits} %t{place}.{i}, i32 {i}")
+            value = last
+    return lines if vector else [*lines, f"  %v{place} = bitcast {of} %t{place}.0 to {of}"]
+
+
+def _poison(text: str) -> str:
+    lines = []
+    for number, match in enumerate(_SHARED.finditer(text)):
+        given = f"ptr @{match['name']}, i8 -1, i64 %size{number}, i1 false"
+        lines += [
+            f"  %end{number} = getelementptr {match['kind']}, ptr null, i32 1",
+            f"  %size{number} = ptrtoint ptr %end{number} to i64",
+            f"  call void @llvm.memset.p0.i64({given})",
+        ]
+    body = "\n".join([*lines, "  ret void"])
+    return f"\ndefine void @opcheck.poison() {{\n{body}\n}}\n"
+
+
+#: Of a grid whose threads do not need each other; numbers 9 to 11 are the threadgroup's extent and
+#: 15 to 17 the grid's.
+_GRID = """
+define void @opcheck.grid(ptr %buffers, ptr %numbers) {
+entry:
+  %py = getelementptr i32, ptr %numbers, i32 1
+  %pz = getelementptr i32, ptr %numbers, i32 2
+  %lx = getelementptr i32, ptr %numbers, i32 3
+  %ly = getelementptr i32, ptr %numbers, i32 4
+  %lz = getelementptr i32, ptr %numbers, i32 5
+  %gx = getelementptr i32, ptr %numbers, i32 6
+  %gy = getelementptr i32, ptr %numbers, i32 7
+  %gz = getelementptr i32, ptr %numbers, i32 8
+  %psx = getelementptr i32, ptr %numbers, i32 9
+  %psy = getelementptr i32, ptr %numbers, i32 10
+  %psz = getelementptr i32, ptr %numbers, i32 11
+  %pnx = getelementptr i32, ptr %numbers, i32 15
+  %pny = getelementptr i32, ptr %numbers, i32 16
+  %pnz = getelementptr i32, ptr %numbers, i32 17
+  %pindex = getelementptr i32, ptr %numbers, i32 18
+  %plane = getelementptr i32, ptr %numbers, i32 19
+  %psimd = getelementptr i32, ptr %numbers, i32 20
+  %sx = load i32, ptr %psx
+  %sy = load i32, ptr %psy
+  %sz = load i32, ptr %psz
+  %nx = load i32, ptr %pnx
+  %ny = load i32, ptr %pny
+  %nz = load i32, ptr %pnz
+  br label %zs
+zs:
+  %z = phi i32 [ 0, %entry ], [ %z1, %ze ]
+  store i32 %z, ptr %pz
+  %dz = udiv i32 %z, %sz
+  %mz = urem i32 %z, %sz
+  store i32 %dz, ptr %gz
+  store i32 %mz, ptr %lz
+  br label %ys
+ys:
+  %y = phi i32 [ 0, %zs ], [ %y1, %ye ]
+  store i32 %y, ptr %py
+  %dy = udiv i32 %y, %sy
+  %my = urem i32 %y, %sy
+  store i32 %dy, ptr %gy
+  store i32 %my, ptr %ly
+  br label %xs
+xs:
+  %x = phi i32 [ 0, %ys ], [ %x1, %xs ]
+  store i32 %x, ptr %numbers
+  %dx = udiv i32 %x, %sx
+  %mx = urem i32 %x, %sx
+  store i32 %dx, ptr %gx
+  store i32 %mx, ptr %lx
+  %i0 = mul i32 %mz, %sy
+  %i1 = add i32 %i0, %my
+  %i2 = mul i32 %i1, %sx
+  %i3 = add i32 %i2, %mx
+  store i32 %i3, ptr %pindex
+  %i4 = and i32 %i3, 31
+  store i32 %i4, ptr %plane
+  %i5 = lshr i32 %i3, 5
+  store i32 %i5, ptr %psimd
+  call void @opcheck.body(ptr %buffers, ptr %numbers)
+  %x1 = add i32 %x, 1
+  %xd = icmp uge i32 %x1, %nx
+  br i1 %xd, label %ye, label %xs
+ye:
+  %y1 = add i32 %y, 1
+  %yd = icmp uge i32 %y1, %ny
+  br i1 %yd, label %ze, label %ys
+ze:
+  %z1 = add i32 %z, 1
+  %zd = icmp uge i32 %z1, %nz
+  br i1 %zd, label %done, label %zs
+done:
+  ret void
+}
+"""

@@ -1,0 +1,260 @@
+"""Kernels compiled for this machine, kept by their content, and run over buffers.
+
+An assertion of LLVM ends the process, and so may a kernel: only a child process loads this module.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opcheck.data.wheels.metallib import Function
+from opcheck.kernels import air, fibers, lowering
+
+#: With these LLVM rounds to bfloat16 by instructions that flush denormal numbers.
+_WITHOUT = ("avx512bf16", "avxneconvert", "avx512fp16", "amx-bf16", "avx10.1", "avx10.2")
+#: What a float is as bfloat16, to the nearest even: LLVM calls it by this name.
+_TO_BFLOAT = """
+define bfloat @__truncsfbf2(float %x) {
+  %bits = bitcast float %x to i32
+  %nan = fcmp uno float %x, 0.0
+  %high = lshr i32 %bits, 16
+  %last = and i32 %high, 1
+  %bias = add i32 %last, 32767
+  %sum = add i32 %bits, %bias
+  %near = lshr i32 %sum, 16
+  %quiet = or i32 %high, 64
+  %chosen = select i1 %nan, i32 %quiet, i32 %near
+  %short = trunc i32 %chosen to i16
+  %r = bitcast i16 %short to bfloat
+  ret bfloat %r
+}
+"""
+
+
+class KernelError(RuntimeError):
+    """A kernel cannot be run, or does what a GPU does not allow; the message says why."""
+
+
+class Compiled(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel for this machine."""
+
+    name: str
+    arguments: tuple[air.Argument, ...]
+    together: bool
+    missing: tuple[str, ...] = ()
+    object: bytes = b""
+
+
+class Machine:
+    """This machine as a GPU.
+
+    Args:
+        cache: where compiled kernels are kept.
+    """
+
+    def __init__(self, cache: Path) -> None:
+        self._llvm = llvm = air.binding()
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        features = llvm.get_host_cpu_features()
+        features.update({name: False for name in _WITHOUT if name in features})
+        self._features, self._cpu = features.flatten(), llvm.get_host_cpu_name()
+        self._target = self._target_machine()
+        mathematics = ctypes.util.find_library("m")
+        if mathematics:
+            llvm.load_library_permanently(mathematics)
+        self._cache = cache
+        self._objects = cache / "objects" / self._key()
+        self._fibers: Any = None
+        self._bfloat = self._load(self._emit(_TO_BFLOAT))
+        llvm.add_symbol("__truncsfbf2", self._bfloat.get_function_address("__truncsfbf2"))
+
+    def _target_machine(self) -> Any:
+        target = self._llvm.Target.from_default_triple()
+        return target.create_target_machine(
+            cpu=self._cpu, features=self._features, opt=0, jit=True, codemodel="jitdefault"
+        )
+
+    def _key(self) -> str:
+        """What an object depends on, beside its bitcode."""
+        folder = Path(__file__).parent
+        sources = [
+            (folder / f"{name}.py").read_bytes() for name in ("air", "intrinsics", "lowering")
+        ]
+        version = repr((self._llvm.llvm_version_info, self._cpu, self._features, _TO_BFLOAT))
+        return hashlib.sha256(b"".join([version.encode(), *sources])).hexdigest()[:16]
+
+    def _emit(self, text: str) -> bytes:
+        module = self._llvm.parse_assembly(text)
+        module.verify()
+        module.triple = self._llvm.get_process_triple()
+        module.data_layout = str(self._target.target_data)
+        emitted: bytes = self._target.emit_object(module)
+        return emitted
+
+    def _load(self, emitted: bytes) -> Any:
+        engine = self._llvm.create_mcjit_compiler(
+            self._llvm.parse_assembly(""), self._target_machine()
+        )
+        engine.add_object_file(self._llvm.ObjectFileRef.from_data(emitted))
+        engine.finalize_object()
+        return engine
+
+    def compiled(self, function: Function) -> Compiled:
+        """Compile a kernel, or take it from the cache.
+
+        Raises:
+            KernelError: LLVM refuses it.
+        """
+        path = self._objects / function.digest[:2] / function.digest
+        if path.is_file():
+            return msgspec.msgpack.decode(path.read_bytes(), type=Compiled)
+        made = self.compile(str(air.parse(function.bitcode)), function.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(f".{os.getpid()}")
+        beside.write_bytes(msgspec.msgpack.encode(made))
+        beside.replace(path)
+        return made
+
+    def compile(self, text: str, name: str) -> Compiled:
+        """Compile a kernel from AIR in LLVM's assembly.
+
+        Raises:
+            KernelError: LLVM refuses it.
+        """
+        try:
+            arguments = air.arguments(text)
+            lowered = lowering.lower(text, name, arguments)
+            emitted = b"" if lowered.missing else self._emit(lowered.text)
+        except (RuntimeError, ValueError) as error:
+            raise KernelError(f"not compiled: {str(error).strip().splitlines()[0]}") from error
+        return Compiled(
+            name=name,
+            arguments=arguments,
+            together=lowered.together,
+            missing=lowered.missing,
+            object=emitted,
+        )
+
+    def kernel(self, compiled: Compiled) -> Kernel:
+        """Load a compiled kernel.
+
+        Raises:
+            KernelError: it calls functions that have no definition here.
+            UsageError: its threads need each other, and there is no C++ compiler.
+        """
+        if compiled.missing:
+            raise KernelError(f"no definition of {', '.join(compiled.missing)}")
+        dispatch = self._dispatch() if compiled.together else None
+        return Kernel(compiled, self._load(compiled.object), dispatch)
+
+    def _dispatch(self) -> Any:
+        if self._fibers is None:
+            path = fibers.library(self._cache)
+            self._llvm.load_library_permanently(str(path))
+            self._fibers = ctypes.CDLL(str(path))
+            self._fibers.opcheck_dispatch.restype = ctypes.c_char_p
+        return self._fibers.opcheck_dispatch
+
+
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_POISON = ctypes.CFUNCTYPE(None)
+
+
+class Kernel:
+    """A kernel that can be run.
+
+    Args:
+        compiled: what it is.
+        engine: LLVM's, which holds its code.
+        dispatch: runs threads that need each other; None where none do.
+    """
+
+    def __init__(self, compiled: Compiled, engine: Any, dispatch: Any) -> None:
+        self.name, self.arguments = compiled.name, compiled.arguments
+        self._engine, self._dispatch = engine, dispatch
+        self._places = {
+            argument.name: _place(argument) for argument in compiled.arguments if argument.is_buffer
+        }
+        entry = "opcheck.body" if dispatch else "opcheck.grid"
+        self._address = engine.get_function_address(entry)
+        self._poison = engine.get_function_address("opcheck.poison")
+        self._grid = _RUN(self._address)
+
+    @functools.cached_property
+    def buffers(self) -> tuple[air.Argument, ...]:
+        """The arguments that are memory."""
+        return tuple(argument for argument in self.arguments if argument.is_buffer)
+
+    def run(
+        self,
+        buffers: Mapping[str, int] | Sequence[int],
+        threads: Sequence[int],
+        group: Sequence[int] = (1,),
+    ) -> None:
+        """Run it over a grid of threads.
+
+        Args:
+            buffers: the address of each, by the argument's name, or in their order.
+            threads: the extents of the grid, at most three.
+            group: those of a threadgroup.
+
+        Raises:
+            KernelError: a buffer lacks an address, or the threads do not all reach a barrier.
+        """
+        if not isinstance(buffers, Mapping):
+            buffers = dict(zip(self._places, buffers, strict=False))
+        lacking = [name for name in self._places if not buffers.get(name)]
+        if lacking:
+            raise KernelError(f"nothing is bound to {', '.join(lacking)}")
+        pointers = (ctypes.c_void_p * lowering.PLACES)()
+        for name, place in self._places.items():
+            pointers[place] = buffers[name]
+        extents, sizes = _three(threads), _three(group)
+        if not all(extents):
+            return
+        if self._dispatch is None:
+            self._run_grid(pointers, extents, sizes)
+            return
+        problem = self._dispatch(
+            ctypes.c_void_p(self._address),
+            ctypes.c_void_p(self._poison),
+            pointers,
+            (ctypes.c_uint * 3)(*extents),
+            (ctypes.c_uint * 3)(*sizes),
+            1,
+            0,
+        )
+        if problem:
+            raise KernelError(problem.decode())
+
+    def _run_grid(self, pointers: Any, extents: Sequence[int], sizes: Sequence[int]) -> None:
+        _POISON(self._poison)()
+        numbers = (ctypes.c_uint * lowering.NUMBERS)()
+        at = lowering.POSITIONS
+        numbers[at["threads_per_simdgroup"]] = 32
+        for axis in range(3):
+            numbers[at["threads_per_threadgroup"] + axis] = sizes[axis]
+            numbers[at["threads_per_grid"] + axis] = extents[axis]
+            numbers[at["threadgroups_per_grid"] + axis] = -(-extents[axis] // sizes[axis])
+        numbers[at["simdgroups_per_threadgroup"]] = -(-sizes[0] * sizes[1] * sizes[2] // 32)
+        self._grid(ctypes.addressof(pointers), ctypes.addressof(numbers))
+
+
+def _place(argument: air.Argument) -> int:
+    shift = lowering.THREADGROUP_PLACE if argument.space == air.THREADGROUP else 0
+    return argument.location + shift
+
+
+def _three(extents: Sequence[int]) -> tuple[int, int, int]:
+    first, second, third, *_ = (*extents, 1, 1)
+    return first, second, third

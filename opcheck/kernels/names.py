@@ -1,0 +1,68 @@
+"""What the name of a kernel says: the operation, how it walks through memory, its dtypes.
+
+PyTorch registers a template once a dtype (``REGISTER_UNARY_OP`` of
+aten/src/c10/metal/indexing.h and its kin): ``add_strided_cast_float_half`` is ``add``, strided,
+with a cast, output float, input half.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from opcheck.data.wheels.metal import WORDS
+
+#: Words of a name that begin the description of how the kernel walks through memory.
+_WALKS = ("dense", "strided", "inner")
+#: Words that may follow; `ilp4` is several elements a thread.
+_MORE = re.compile(r"dense|strided|inner|contiguous|scalar|lhs|rhs|broadcast|cast|castout|ilp\d*")
+#: A dtype that is several words.
+_FLOAT8 = "float8_e4m3fn"
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A kernel's name, taken apart.
+
+    ``operation`` is ``add_alpha``, ``form`` is ``dense_scalar``, ``types`` are Metal's names.
+    """
+
+    operation: str
+    form: str
+    types: tuple[str, ...]
+    params: str = ""
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The types as torch calls them."""
+        return tuple(WORDS.get(word, word) for word in self.types)
+
+
+def parse(name: str) -> Named:
+    """Take a kernel's name apart; one without a form has its first words as the operation."""
+    words = name.replace(_FLOAT8, "float8").split("_")
+    start = next((at for at, word in enumerate(words) if at and word in _WALKS), None)
+    if start is None:
+        at = len(words)
+        while at > 1 and words[at - 1] in WORDS:
+            at -= 1
+        return Named("_".join(words[:at]), "", tuple(words[at:]))
+    end = start
+    while end < len(words) and _MORE.fullmatch(words[end]):
+        end += 1
+    rest = words[end:]
+    types = tuple(_FLOAT8 if word == "float8" else word for word in rest)
+    params = next((word for word in rest if word.endswith("Params")), "")
+    return Named(
+        "_".join(words[:start]),
+        "_".join(words[start:end]),
+        tuple(word for word in types if not word.endswith("Params")),
+        params,
+    )
+
+
+def matching(names: Iterable[str], pattern: str) -> list[str]:
+    """The names that a pattern with ``*`` and ``?`` matches, sorted; all without a pattern."""
+    return sorted(name for name in names if not pattern or fnmatch.fnmatchcase(name, pattern))

@@ -1,0 +1,184 @@
+"""AIR on this CPU: positions, buffers, the functions of AIR, barriers and simdgroups."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from opcheck.common.errors import UsageError
+from opcheck.data.wheels import metallib
+from opcheck.kernels import fibers, intrinsics
+from opcheck.kernels.machine import KernelError, Machine
+from tests.kernels import made
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return Machine(tmp_path_factory.mktemp("kernels"))
+
+
+def ran(
+    machine: Machine, text: str, name: str, values: np.ndarray, size: int, group: int = 1
+) -> np.ndarray:
+    out = np.zeros(size, values.dtype)
+    kernel = machine.kernel(machine.compile(text, name))
+    kernel.run([out.ctypes.data, values.ctypes.data], [len(values)], [group])
+    return out
+
+
+def test_a_kernel_runs_over_its_grid(machine: Machine) -> None:
+    values = np.linspace(-3, 3, 101, dtype=np.float32)
+    body = "  %e = call float @air.exp.f32(float %x) #0\n  %r = call float @air.fma.f32(float %e, float 2.0, float 1.0) #0"
+    got = ran(machine, made.unary("k", body), "k", values, 101)
+    np.testing.assert_array_almost_equal_nulp(
+        got, (np.exp(values.astype(float)) * 2 + 1).astype(np.float32), 1
+    )
+
+
+def test_a_division_by_zero_and_of_the_least_by_minus_one_do_not_trap(machine: Machine) -> None:
+    values = np.array([7, -(2**31), 0], np.int32)
+    for body, expected in (
+        ("  %r = sdiv i32 %x, 0", [0, 0, 0]),
+        ("  %r = sdiv i32 %x, -1", [-7, -(2**31), 0]),
+        ("  %r = srem i32 %x, -1", [0, 0, 0]),
+        ("  %r = sdiv i32 %x, 2", [3, -(2**30), 0]),
+    ):
+        assert ran(machine, made.unary("k", body, "i32"), "k", values, 3).tolist() == expected
+
+
+def function(
+    machine: Machine, name: str, result: str, parameters: tuple[str, ...], *given: object
+) -> str:
+    """A kernel body that calls one function of AIR with constants and %x."""
+    arguments = ", ".join(f"{kind} {value}" for kind, value in zip(parameters, given, strict=True))
+    return f"  %r = call {result} @{name}({arguments}) #0"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("air.fast_tanh.f32", 1.0, math.tanh(1)),
+        ("air.sinpi.f32", 1.0, 0.0),
+        ("air.sinpi.f32", 0.25, math.sqrt(0.5)),
+        ("air.sinpi.f32", -1.5, 1.0),
+        ("air.cospi.f32", 0.5, 0.0),
+        ("air.cospi.f32", 3.0, -1.0),
+        ("air.rsqrt.f32", 4.0, 0.5),
+        ("air.fract.f32", -1e-9, float(np.nextafter(np.float32(1), np.float32(0)))),
+        ("air.rint.f32", 2.5, 2.0),
+        ("air.exp10.f32", 2.0, 100.0),
+        ("air.trunc.f32", -1.5, -1.0),
+    ],
+)
+def test_functions_of_one_float(machine: Machine, name: str, given: float, expected: float) -> None:
+    text = made.unary("k", f"  %r = call float @{name}(float %x) #0")
+    text = text.replace(
+        "declare float @air.exp", f"declare float @{name}(float) #0\ndeclare float @air.exp", 1
+    )
+    (got,) = ran(machine, text, "k", np.array([given], np.float32), 1)
+    assert got == np.float32(expected) or abs(got - expected) < 1e-7
+
+
+def test_nextafter_of_bits(machine: Machine) -> None:
+    text = made.unary("k", "  %r = call float @air.nextafter.f32(float %x, float 1.0) #0")
+    text = text.replace("declare", "declare float @air.nextafter.f32(float, float) #0\ndeclare", 1)
+    values = np.array([0.0, -1.0, 2.0, 1.0, math.nan, -0.0], np.float32)
+    np.testing.assert_array_equal(
+        ran(machine, text, "k", values, 6), np.nextafter(values, np.float32(1))
+    )
+
+
+def test_floats_become_bfloat_by_rounding_and_keep_small_numbers(machine: Machine) -> None:
+    text = made.unary("k", "  %b = fptrunc float %x to bfloat\n  %r = fpext bfloat %b to float")
+    values = np.array([1.00390625, 1.01171875, 1e-39, math.nan, 3.4e38], np.float32)
+    got = ran(machine, text, "k", values, 5)
+    assert got[:2].tolist() == [1.0, 1.015625]
+    assert got[2] == pytest.approx(1e-39, rel=0.02)
+    assert math.isnan(got[3])
+    assert got[4] == struct.unpack("<f", struct.pack("<I", 0x7F80_0000))[0]
+
+
+def test_threads_of_a_group_share_memory_and_lanes_add_up(machine: Machine) -> None:
+    values = np.arange(120, dtype=np.float32)
+    got = ran(machine, made.group("k"), "k", values, 3, group=40)
+    assert got.tolist() == [values[:40].sum(), values[40:80].sum(), values[80:].sum()]
+
+
+def test_memory_of_a_threadgroup_is_not_initialized(machine: Machine) -> None:
+    # One simdgroup: the second value of the shared memory is never written.
+    got = ran(machine, made.group("k"), "k", np.ones(32, np.float32), 1, group=32)
+    assert math.isnan(got[0])
+
+
+def test_a_barrier_that_not_all_threads_reach_is_an_error(machine: Machine) -> None:
+    text = made.group("k", "br i1 %first, label %bar, label %end\nbar:\n  " + made.BARRIER)
+    with pytest.raises(KernelError, match="not all threads of a threadgroup reach a barrier"):
+        ran(machine, text, "k", np.ones(40, np.float32), 1, group=40)
+
+
+def test_a_function_without_definition_is_named(machine: Machine) -> None:
+    text = made.unary("k", "  %r = call float @air.quad_sum.f32(float %x) #0")
+    compiled = machine.compile(
+        text.replace("declare", "declare float @air.quad_sum.f32(float) #0\ndeclare", 1), "k"
+    )
+    assert compiled.missing == ("air.quad_sum.f32",)
+    with pytest.raises(KernelError, match=r"no definition of air\.quad_sum\.f32"):
+        machine.kernel(compiled)
+
+
+def test_a_buffer_that_is_not_bound_is_an_error(machine: Machine) -> None:
+    kernel = machine.kernel(machine.compile(made.unary("k", "  %r = fneg float %x"), "k"))
+    with pytest.raises(KernelError, match="nothing is bound to input"):
+        kernel.run({"output": ctypes.addressof(ctypes.c_float())}, [1])
+
+
+def test_compiled_kernels_are_kept_by_their_content(tmp_path: Path) -> None:
+    one = Machine(tmp_path)
+    data = made.metallib({"k": made.unary("k", "  %r = fneg float %x")})
+    (compiled,) = [one.compiled(function) for function in metallib.functions(data)]
+    (kept,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+    again = Machine(tmp_path)
+    again.compile = None  # type: ignore[method-assign, assignment]
+    (function,) = metallib.functions(data)
+    assert again.compiled(function) == compiled
+    assert kept.name == function.digest
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "parameters"),
+    [
+        ("air.simd_shuffle_xor.s.i32", "i32", ("i32", "i16")),
+        ("air.simd_shuffle_and_fill_up.f32", "float", ("float", "float", "i16", "i16")),
+        ("air.simd_prefix_exclusive_sum.u.i32", "i32", ("i32",)),
+        ("air.atomic.global.add.f32", "float", ("ptr", "float", "i32", "i32", "i1")),
+        ("air.simdgroup_matrix_8x8_multiply_accumulate.v64f32.v64f16.v64f32.v64f32", "<64 x float>", ("<64 x half>", "<64 x float>", "<64 x float>")),
+        ("air.fabs.v2f32", "<2 x float>", ("<2 x float>",)),
+        ("air.convert.s.i64.f.bf16", "i64", ("bfloat",)),
+    ],
+)  # fmt: skip
+def test_definitions_are_valid(
+    machine: Machine, name: str, result: str, parameters: tuple[str, ...]
+) -> None:
+    text = intrinsics.define(name, result, parameters)
+    assert text is not None
+    module = machine._llvm.parse_assembly(f"{text}\n{intrinsics.declarations(text)}")
+    module.verify()
+
+
+def test_an_unknown_function_has_no_definition() -> None:
+    assert intrinsics.define("air.unheard_of.f32", "float", ("float",)) is None
+    assert intrinsics.define("memcpy", "ptr", ("ptr",)) is None
+
+
+def test_without_a_compiler_the_fibers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UsageError, match=r"no C\+\+ compiler is found"):
+        fibers.cxx()
