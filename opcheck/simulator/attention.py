@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.common.versions import Target, Version
+from opcheck.tracing.torch_private.dispatch import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,7 @@ def scaled_dot_product_attention(ask: Questions) -> Callable[..., Tensor]:
     """The choice between the kernel of MPS and the composite, by release."""
     takes_gqa = "enable_gqa" in {
         argument.name
-        for argument in aten._scaled_dot_product_attention_math_for_mps.default._schema.arguments
+        for argument in schema_of(aten._scaled_dot_product_attention_math_for_mps.default).arguments
     }
 
     def on_metal(q: Tensor, k: Tensor, v: Tensor, dropout_p: float) -> bool:

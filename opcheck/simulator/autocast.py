@@ -12,11 +12,12 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch._C import DispatchKey, DispatchKeySet
 
 from opcheck.common.versions import Span, Version
 from opcheck.data.registrations import load
 from opcheck.simulator.tensor import MPSTensor, is_on_mps
+from opcheck.tracing.torch_private import dispatch
+from opcheck.tracing.torch_private.tensors import is_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from opcheck.common.versions import Target
     from opcheck.simulator.target_queries import Questions
 
-_AUTOCAST = DispatchKeySet(DispatchKey.AutocastMPS)  # type: ignore[attr-defined]  # the stub lacks it
+_AUTOCAST = dispatch.DispatchKeySet(dispatch.AUTOCAST_KEY)
 
 #: weights that were cast since the outermost autocast was entered: by identity, the weight and its cast
 _casts: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -118,7 +119,7 @@ def _cached_cast(tensor: MPSTensor, dtype: torch.dtype) -> torch.Tensor:
         and tensor.dtype is torch.float32
         and tensor.requires_grad
         and tensor.is_leaf
-        and not tensor._is_view()
+        and not is_view(tensor)
         and torch.is_autocast_cache_enabled()
     )
     if not cacheable:
@@ -169,7 +170,7 @@ def _kernel(name: str, policy: str) -> Callable[..., Any]:
     chosen = POLICIES[policy]
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
+        with dispatch.excluding(_AUTOCAST):
             dtype = chosen((*args, *kwargs.values()))
             cast = {key: _cast(value, dtype) for key, value in kwargs.items()}
             return operator(*(_cast(value, dtype) for value in args), **cast)
@@ -256,11 +257,11 @@ def autocast_of(
             # The dispatcher says once a process that a kernel was overridden: that is the point.
             warnings.simplefilter("ignore")
             for name in known:
-                if not torch._C._dispatch_has_kernel(name):
+                if not dispatch.has_schema(name):
                     continue
                 if name in policies:
                     library.impl(name, _kernel(name, policies[name]))
-                elif torch._C._dispatch_has_kernel_for_dispatch_key(name, "AutocastMPS"):
+                elif dispatch.has_kernel(name, "AutocastMPS"):
                     library.impl(name, torch.library.fallthrough_kernel)
         module.autocast.__init__ = made  # type: ignore[method-assign]
         module.is_autocast_available = torch.amp.is_autocast_available = is_available
@@ -271,4 +272,4 @@ def autocast_of(
         module.is_autocast_available = torch.amp.is_autocast_available = available
         torch.clear_autocast_cache = clear
         _casts.clear()
-        library._destroy()
+        dispatch.unregister(library)

@@ -6,12 +6,12 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.optim import optimizer
 
 from opcheck.simulator import optimizers, python_visible_target
 from opcheck.simulator.events import AnyEvent
 from opcheck.simulator.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
 from opcheck.simulator.replacing import replaced
+from opcheck.tracing.torch_private import backend as places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,7 @@ class _Generator(torch.Generator):
         return self
 
 
-_group_by_cpp_device = torch._C._group_tensors_by_device_and_dtype
+_group_by_cpp_device = places.GROUP_TENSORS.value()
 
 
 def _group(lists: Any, with_indices: Any = False) -> dict[Any, Any]:
@@ -133,20 +133,20 @@ def _no_cuda() -> None:
 
 
 _ALWAYS = (
-    _Replacement(torch.cuda, "_lazy_init", _no_cuda),
+    _Replacement(*places.CUDA_INIT, _no_cuda),
     _Replacement(torch.backends.mps, "is_available", _yes),
     _Replacement(torch.backends.mps, "is_built", _yes),
-    _Replacement(torch._C, "_mps_is_available", _yes),
-    _Replacement(torch._C, "_has_mps", value=True),
+    _Replacement(*places.MPS_IS_AVAILABLE, _yes),
+    _Replacement(*places.HAS_MPS, value=True),
     _Replacement(torch, "Generator", _Generator),
     _Replacement(torch, "Event", AnyEvent),
-    _Replacement(torch._C, "_group_tensors_by_device_and_dtype", _group),
+    _Replacement(*places.GROUP_TENSORS, _group),
     _Replacement(torch.version, "cuda", None),
     _Replacement(torch.backends.cuda, "is_built", _no),
     _Replacement(torch.backends.mps, "get_name", _name),
     _Replacement(torch.backends.mps, "get_core_count", _cores),
     _Replacement(torch.mps, "recommended_max_memory", _recommended),
-    _Replacement(optimizer, "_get_fused_kernels_supported_devices", optimizers.fused_devices),
+    _Replacement(*places.FUSED_DEVICES, optimizers.fused_devices),
     _Replacement(torch.mps, "is_available", _yes),
     _Replacement(torch.mps, "device_count", _one),
     _Replacement(torch.mps, "synchronize", _nothing),
@@ -181,7 +181,7 @@ def mps_backend(target: Target) -> Iterator[None]:
         *_ALWAYS,
         _Replacement(torch.backends.mps, "is_macos_or_newer", newer),
         _Replacement(torch.backends.mps, "is_macos13_or_newer", newer_than_13),
-        _Replacement(torch._C, "_mps_is_on_macos_or_newer", newer),
+        _Replacement(*places.MPS_IS_ON_MACOS, newer),
     )
     # A name that this torch lacks is one that its programs do not ask for.
     present = [each for each in replacements if hasattr(each.place, each.name)]

@@ -14,6 +14,8 @@ from opcheck.simulator.dispatch_context import FLIGHT
 from opcheck.simulator.routes import unwrapped
 from opcheck.simulator.tensor import is_on_mps, wrap
 from opcheck.simulator.tensor_meta import spec_of
+from opcheck.tracing.torch_private import dispatch
+from opcheck.tracing.torch_private.backend import generator_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,17 +223,17 @@ def follow(simulator: Simulator, route: Route, args: Any, kwargs: Any) -> tuple[
     if route.composite is None:
         return ()
     names = _Names()
-    sink, simulator._sink = simulator._sink, names
+    sink, simulator.sink = simulator.sink, names
     ask, simulator.ask = simulator.ask, None
     try:
         with (
             torch.no_grad(),
             torch.random.fork_rng(devices=()),
-            torch._C._AutoDispatchBelowAutograd(),
+            dispatch.below_autograd(),
             simulator,
             FLIGHT.set(on_mps=True),
         ):
-            route.func._op_dk(
+            dispatch.body_of(route.func)(
                 route.composite, *unwrapped(route, _valueless(args)), **_valueless(kwargs)
             )
     except RecursionError:
@@ -239,7 +241,7 @@ def follow(simulator: Simulator, route: Route, args: Any, kwargs: Any) -> tuple[
     except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values
         return None
     finally:
-        simulator._sink, simulator.ask = sink, ask
+        simulator.sink, simulator.ask = sink, ask
     names.names.pop(route.name, None)
     return tuple(names.names)
 
@@ -252,8 +254,8 @@ def _valueless(value: Any) -> Any:
         return kind(_valueless(item) for item in value)
     if kind is dict:
         return {name: _valueless(item) for name, item in value.items()}
-    if isinstance(value, torch._C.Generator):
-        return torch._C.Generator()
+    if isinstance(value, generator_class):
+        return generator_class()
     if isinstance(value, torch.Tensor) and value.dim():
         return wrap(spec_of(value))
     return value

@@ -6,12 +6,12 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C import DispatchKey
 
 from opcheck.common.versions import Target, Version
 from opcheck.simulator import recurrent
 from opcheck.simulator.attention import needs_grad
 from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.tracing.torch_private.dispatch import DispatchKey, body_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ _V2_5, _V2_8, _V2_9, _V2_12, _V2_15 = (Version(2, minor) for minor in (5, 8, 9, 
 
 def composite(op: Any, *args: Any, **kwargs: Any) -> Any:
     """The C++ body of a composite."""
-    return op._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+    return body_of(op)(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
 # -- normalization ------------------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils import _device
 
 from opcheck.simulator import indexing, methods, optimizers, sparse
 from opcheck.simulator.dispatch_context import FLIGHT
 from opcheck.simulator.methods import as_device
 from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps
+from opcheck.tracing.torch_private.backend import constructors, default_device
+from opcheck.tracing.torch_private.dispatch import functorch_level
 
 _DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach_}
 _TO = torch.Tensor.to
@@ -28,7 +29,7 @@ _REPLACED: dict[Any, Callable[..., Any]] = {
 _FROM_DATA = {torch.tensor, torch.as_tensor}
 
 #: the level of torch.func's transforms; None outside of them
-_in_func_transform = torch._C._functorch.maybe_current_level
+_in_func_transform = functorch_level
 
 Watcher = Callable[[Callable[..., Any], Any, Any, Any], None]
 
@@ -51,7 +52,7 @@ class DeviceMode(TorchFunctionMode):
         if types and methods.hooks_run(types):
             return self._handed_on(func, types, args, kwargs)
         device = kwargs.get("device")
-        if device is None and as_device(_device.CURRENT_DEVICE) is MPS_DEVICE and _makes(func):
+        if device is None and as_device(default_device()) is MPS_DEVICE and _makes(func):
             # torch.set_default_device: its mode is always below this one (torch/utils/_device.py).
             device = MPS_DEVICE
             kwargs = {**kwargs, "device": device}
@@ -110,7 +111,7 @@ def _read(data: Any) -> Any:
 
 
 def _makes(func: Any) -> bool:
-    return func in _device._device_constructors()
+    return func in constructors()
 
 
 def _any_on_mps(args: Any, kwargs: Any) -> bool:

@@ -15,6 +15,7 @@ from opcheck.simulator import attention, branches, legacy_bodies, recurrent
 from opcheck.simulator.branches import composite
 from opcheck.simulator.dispatch_context import FLIGHT
 from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.tracing.torch_private import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,21 +205,21 @@ def twins_of(target: Target, ask: Questions) -> dict[str, Callable[..., Any]]:
 
 
 def _group_norm(*args: Any, **kwargs: Any) -> Any:
-    return torch._refs.native_group_norm(*args, **kwargs)
+    return dispatch.group_norm_in_python(*args, **kwargs)
 
 
 def _group_norm_backward(*args: Any, **kwargs: Any) -> Any:
-    return torch._decomp.decompositions.native_group_norm_backward(*args, **kwargs)
+    return dispatch.group_norm_backward_in_python(*args, **kwargs)
 
 
 def _var_mean(*args: Any, **kwargs: Any) -> Any:
-    return torch._refs.var_mean(*args, **kwargs)
+    return dispatch.var_mean_in_python(*args, **kwargs)
 
 
 def _lu_solve(lu: torch.Tensor, pivots: torch.Tensor, b: torch.Tensor, **options: Any) -> Any:
     """torch/_refs/linalg/__init__.py of 2.10 to 2.13 registers it for the form with ``out=``."""
     options = {"left": True, "adjoint": False, **options}
-    kernel: Any = getattr(torch._refs.linalg, "linalg_lu_solve_out_mps", None)
+    kernel = dispatch.lu_solve_in_python
     if kernel is None:
         message = "this torch does not have the Python kernel of linalg_lu_solve for MPS"
         raise NotSimulatedError(message)

@@ -8,9 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
-from torch._C import DispatchKey
-from torch._ops import HigherOrderOperator
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcheck.simulator import argument_repairs, bodies, higher, mismatch, shapes, unbacked_values
 from opcheck.simulator.dispatch_context import FLIGHT
@@ -19,6 +16,8 @@ from opcheck.simulator.routes import Kind, Route, make_route, unwrapped
 from opcheck.simulator.shapes import NotSimulatedError
 from opcheck.simulator.tensor import MPS_DEVICE, MPSTensor, detached, is_on_mps, placement, wrap
 from opcheck.simulator.tensor_meta import DICT, LIST, Spec, ambient, encode, spec_of
+from opcheck.tracing.torch_private import dispatch, tensors
+from opcheck.tracing.torch_private.dispatch import DispatchKey, HigherOrderOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,8 +65,8 @@ _OF_NUMBERS = frozenset({torch.int64, torch.float64, torch.complex128, torch.boo
 _ZERO = "aten::_efficientzerotensor"
 
 #: the mode in which make_fx, and so torch.func.linearize, writes a graph
-_PROXY = torch._C._TorchDispatchModeKey.PROXY
-_mode_of = torch._C._get_dispatch_mode
+_PROXY = dispatch.PROXY_MODE
+_mode_of = dispatch.mode_in_slot
 
 #: what C++ takes on MPS where it takes the wider one elsewhere (ATen/AccumulateType.h, toAccumulateType)
 _NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
@@ -103,17 +102,11 @@ class Sink(Protocol):
         """Take note that ``operator`` asked for unknown values and was answered ``answer``."""
 
 
-class Simulator(TorchDispatchMode):
+class Simulator(dispatch.DispatchMode):
     """While it is entered, tensors on MPS go the target's way."""
 
     #: torch/_ops.py, HigherOrderOperator.dispatch: these are handed to __torch_dispatch__, too.
     supports_higher_order_operators = True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # The default wraps the method in torch._disable_dynamo, whose first call imports torch._dynamo: 1.5 s
-        # (torch/utils/_python_dispatch.py, 2.8 to 2.15).  Nothing is compiled under this mode.
-        return False
 
     def __init__(
         self,
@@ -136,7 +129,7 @@ class Simulator(TorchDispatchMode):
         self._registrations = registrations
         self._twins = twins
         self._python_kernels = python_kernels
-        self._sink = sink
+        self.sink = sink
         self._routes: dict[Any, Route] = {}
         self._results: dict[tuple[Any, ...], Any] = {}
         self._nodes = Nodes()
@@ -163,12 +156,12 @@ class Simulator(TorchDispatchMode):
 
     def _traced(self, proxy: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Let make_fx see the call first: its mode comes after all others (TorchDispatchModeTLS.cpp, pop_stack)."""
-        torch._C._unset_dispatch_mode(_PROXY)
+        dispatch.clear_slot(_PROXY)
         try:
             with self:
                 return proxy.__torch_dispatch__(func, types, args, kwargs)
         finally:
-            torch._C._set_dispatch_mode(proxy)
+            dispatch.fill_slot(proxy)
 
     def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         route = self._routes.get(func) or self._route(func)
@@ -217,7 +210,7 @@ class Simulator(TorchDispatchMode):
         except NotSimulatedError:
             # It ends the run, and is a call of it all the same; a sparse factory's is none of the dense key.
             if kwargs.get("layout") in (None, torch.strided):
-                self._sink.record(Call(route, key, tuple(found), (), inner, refusal))
+                self.sink.record(Call(route, key, tuple(found), (), inner, refusal))
             raise
         if route.name == "aten::detach":
             if not FLIGHT.detaches:
@@ -227,7 +220,7 @@ class Simulator(TorchDispatchMode):
         if route.name in FLIGHT.hides:
             return outputs
         flat = _tensors(outputs)
-        self._sink.record(Call(route, key, tuple(found), flat, inner, refusal))
+        self.sink.record(Call(route, key, tuple(found), flat, inner, refusal))
         self._last = route.name
         return outputs
 
@@ -254,7 +247,7 @@ class Simulator(TorchDispatchMode):
         found: list[torch.Tensor] = []
         key = (func, len(args), *(_encode(value, found) for value in args))
         call = Call(self._route(func), key, tuple(found), (), None, (identity, text))
-        self._sink.record(call)
+        self.sink.record(call)
 
     @property
     def met(self) -> tuple[Route, ...]:
@@ -296,7 +289,7 @@ class Simulator(TorchDispatchMode):
             if route.body is not None:
                 return route.body(*args, **kwargs)
             # Not OpOverload.decompose(): it prefers a Python decomposition to the C++ composite.
-            return route.func._op_dk(
+            return dispatch.body_of(route.func)(
                 DispatchKey.CompositeImplicitAutograd, *unwrapped(route, args), **kwargs
             )
 
@@ -348,7 +341,7 @@ class Simulator(TorchDispatchMode):
         self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, device: torch.device
     ) -> Any:
         if route.reads_data:
-            times = self._sink.asked(route.name)
+            times = self.sink.asked(route.name)
             answer = unbacked_values.scalar(
                 route, args, times, checks=self._last in unbacked_values.CHECKS
             )
@@ -387,7 +380,7 @@ class Simulator(TorchDispatchMode):
     def _told(self, operator: str, answer: Any) -> None:
         # What does not fit from here on may be its fault (fitting.py, indexing.py).
         FLIGHT.guess = self._told
-        self._sink.guess(operator, answer)
+        self.sink.guess(operator, answer)
 
     def _fitted(self, route: Route, args: Any, kwargs: Any) -> Any:
         if not is_on_mps(args[0]):
@@ -497,7 +490,7 @@ class Simulator(TorchDispatchMode):
 
     def _copied_to_host(self, spec: Spec) -> torch.Tensor:
         """Values that nobody knows: the program goes on with others, which is said."""
-        values, answer = unbacked_values.copied(spec, self._sink.asked("Tensor.cpu"))
+        values, answer = unbacked_values.copied(spec, self.sink.asked("Tensor.cpu"))
         self._told("Tensor.cpu", answer)
         return values
 
@@ -517,9 +510,9 @@ def _keep_bits(route: Route, relation: str, base: Any, views: Any) -> None:
 
 def _set_bits(tensor: MPSTensor, *, conjugate: bool, negative: bool) -> None:
     if conjugate:
-        torch._C._set_conj(tensor, True)
+        tensors.set_conjugate(tensor, True)
     if negative:
-        torch._C._set_neg(tensor, True)
+        tensors.set_negative(tensor, True)
 
 
 def _takes_itself_apart(kind: Any) -> bool:
@@ -581,8 +574,8 @@ def refresh(tensor: MPSTensor, spec: Spec) -> None:
     if spec is known.spec:
         return
     fresh = wrap(spec)
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-        torch._C.TensorBase.data.__set__(tensor, fresh)  # type: ignore[attr-defined]  # a descriptor
+    with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
+        tensors.set_data(tensor, fresh)
     known.spec = spec
 
 

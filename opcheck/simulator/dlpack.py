@@ -17,6 +17,7 @@ from opcheck.simulator.replacing import replaced
 from opcheck.simulator.shapes import NotSimulatedError
 from opcheck.simulator.tensor import Storage, is_on_mps, wrap
 from opcheck.simulator.tensor_meta import spec_of
+from opcheck.tracing.torch_private import tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,11 +27,12 @@ _METAL = (_METAL_TYPE, 0)
 #: capsule -> where its struct has the device's type (aten/src/ATen/dlpack.h, DLManagedTensor and its Versioned form)
 _DEVICE_AT = {b"dltensor": 8, b"dltensor_versioned": 40}
 
-_core: Any = torch._C
 _DEVICE = torch.Tensor.__dlpack_device__
-_FROM = _core._from_dlpack
-#: 2.9 brought the second
-_TO = {name: getattr(_core, name, None) for name in ("_to_dlpack", "_to_dlpack_versioned")}
+_FROM = tensors.FROM_DLPACK.value()
+_TO = tensors.TO_DLPACK.value()
+_TO_VERSIONED = (
+    tensors.TO_DLPACK_VERSIONED.value() if hasattr(*tensors.TO_DLPACK_VERSIONED) else None
+)
 
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -114,9 +116,14 @@ def _from_dlpack(capsule: Any) -> Any:
 @contextlib.contextmanager
 def dlpack_of_mac() -> Iterator[None]:
     """For the length of the block capsules are made of tensors on MPS, too."""
-    ours = {name: _exporter(original) for name, original in _TO.items() if original is not None}
-    changes: list[tuple[Any, str, Any]] = [(_core, name, value) for name, value in ours.items()]
-    changes += [(place, "to_dlpack", ours["_to_dlpack"]) for place in (torch, torch.utils.dlpack)]
-    changes.append((_core, "_from_dlpack", _from_dlpack))
+    export = _exporter(_TO)
+    changes: list[tuple[Any, str, Any]] = [
+        (*tensors.TO_DLPACK, export),
+        (torch, "to_dlpack", export),
+        (torch.utils.dlpack, "to_dlpack", export),
+        (*tensors.FROM_DLPACK, _from_dlpack),
+    ]
+    if _TO_VERSIONED is not None:
+        changes.append((*tensors.TO_DLPACK_VERSIONED, _exporter(_TO_VERSIONED)))
     with replaced(changes):
         yield

@@ -9,17 +9,16 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
-from torch._C import DispatchKey
-
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch_context import FLIGHT
 from opcheck.simulator.routes import Kind, Route
 from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.tracing.torch_private.dispatch import DispatchKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch._ops import HigherOrderOperator
+    from opcheck.tracing.torch_private.dispatch import HigherOrderOperator
 
 _V2_6, _V2_7, _V2_13 = (Version(2, minor) for minor in (6, 7, 13))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-import torch
-
 from opcheck.data.registrations import load
 from opcheck.simulator.autocast import autocast_of
 from opcheck.simulator.backend import mps_backend
@@ -21,6 +19,7 @@ from opcheck.simulator.nodes import engine_seen_by
 from opcheck.simulator.same_dispatch import passing
 from opcheck.simulator.target_queries import Questions
 from opcheck.simulator.threads import followed_threads
+from opcheck.tracing.torch_private.backend import only_cpu_lifted, set_only_cpu_lifted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,8 +53,8 @@ def simulated_mac(
     FLIGHT.ask = ask
     # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
-    lifted = torch._C._only_lift_cpu_tensors()
-    torch._C._set_only_lift_cpu_tensors(True)
+    lifted = only_cpu_lifted()
+    set_only_cpu_lifted(True)
     lists = load()
     policies = lists.operators(str(target.torch), "AutocastMPS")
     autocast = autocast_of(ask, policies, lists.names("AutocastMPS"))
@@ -74,7 +73,7 @@ def simulated_mac(
             yield simulator
     finally:
         FLIGHT.refuse = refuse
-        torch._C._set_only_lift_cpu_tensors(lifted)
+        set_only_cpu_lifted(lifted)
         mirror.remove()
 
 

@@ -27,17 +27,18 @@ from opcheck.simulator.tensor import (
     placement,
     wrap,
 )
+from opcheck.tracing.torch_private import dispatch, tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _CPU = torch.device("cpu")
 _Tensor: Any = torch.Tensor
-_Base: Any = torch._C.TensorBase
+_Base = tensors.tensor_base
 #: the devices that every build for a Mac has
 _BUILT = frozenset({"mps", "cpu", "meta"})
 _EXACT = frozenset({torch.Tensor, torch.nn.Parameter})
-_NO_HOOK = torch._C._disabled_torch_function_impl
+_NO_HOOK = dispatch.no_function_hook
 _NO_DISPATCH = torch.Tensor.__torch_dispatch__
 _MISSING = object()
 
@@ -53,11 +54,11 @@ def is_hooked(kind: type) -> bool:
 
 def hooks_run(types: Iterable[type]) -> bool:
     """Whether C++ asks a hook of these classes now."""
-    return any(map(is_hooked, types)) and torch._C._is_torch_function_enabled()
+    return any(map(is_hooked, types)) and dispatch.function_hooks_enabled()
 
 
 def _asks_first(tensor: torch.Tensor) -> bool:
-    return is_hooked(type(tensor)) and torch._C._is_torch_function_enabled()
+    return is_hooked(type(tensor)) and dispatch.function_hooks_enabled()
 
 
 # -- where it is ------------------------------------------------------------------------------------------------
@@ -70,11 +71,10 @@ def is_outer(tensor: Any) -> bool:
     """
     if vars(tensor).get("_mps_outer"):
         return True
-    functorch = torch._C._functorch
-    if functorch.maybe_current_level() is None:
+    if dispatch.functorch_level() is None:
         return False
-    while functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = functorch.get_unwrapped(tensor)
+    while dispatch.is_functorch_wrapper(tensor):
+        tensor = dispatch.functorch_inner(tensor)
         if tensor._mps is not None:
             return True
     return False
@@ -181,7 +181,7 @@ def parse_to(
     if len(flags) == 2:  # non_blocking, copy
         copy = bool(args[flags[1]])
         args = args[: flags[1]]
-    return (*torch._C._nn._parse_to(*args, **kwargs), copy)
+    return (*tensors.parse_to(*args, **kwargs), copy)
 
 
 def cpu(self: Any, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
@@ -283,11 +283,11 @@ def _data(self: Any) -> torch.Tensor:
     alias = known.alias()
     made = wrap(alias.spec, alias.payload, alias.memory)
     # An uninitialized parameter lets its own data be asked for, and nothing else.
-    with torch._C.DisableTorchFunction():
+    with dispatch.without_function_modes():
         if self.is_conj():
-            torch._C._set_conj(made, True)
+            tensors.set_conjugate(made, True)
         if self.is_neg():
-            torch._C._set_neg(made, True)
+            tensors.set_negative(made, True)
     return made
 
 
@@ -336,7 +336,7 @@ def as_subclass(self: Any, cls: type[torch.Tensor]) -> torch.Tensor:
     """The same tensor as one of a subclass; C++ refuses what a dispatch mode has given a Python object already."""
     if type(self).__torch_dispatch__ is not _NO_DISPATCH:
         return _Base.as_subclass(self, cls)
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+    with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
         made: torch.Tensor = _Base.as_subclass(self, cls)
     return _placed(made, self)
 
@@ -347,7 +347,9 @@ def make_subclass(*args: Any, **kwargs: Any) -> Any:
     With these parameters, since torch._dynamo compares them with those of a function of its own
     (torch/_dynamo/polyfills/tensor.py).
     """
-    return _placed(_Base._make_subclass(*args, **kwargs), args[1] if args[1:] else kwargs["data"])
+    return _placed(
+        tensors.base_make_subclass(*args, **kwargs), args[1] if args[1:] else kwargs["data"]
+    )
 
 
 def _placed(made: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -360,11 +362,11 @@ def _placed(made: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 def make_wrapper(*args: Any, **kwargs: Any) -> Any:
     """As torch.Tensor._make_wrapper_subclass: a wrapper on MPS has its keys, and no device of C++'s."""
     if as_device(kwargs.get("device")) is not MPS_DEVICE:
-        return _Base._make_wrapper_subclass(*args, **kwargs)
+        return tensors.base_make_wrapper_subclass(*args, **kwargs)
     keys = kwargs.pop("_extra_dispatch_keys", None)
     keys = MPS_KEYS if keys is None else MPS_KEYS | keys
     options = {**kwargs, "device": _CPU, "_extra_dispatch_keys": keys}
-    made = _Base._make_wrapper_subclass(*args, **options)
+    made = tensors.base_make_wrapper_subclass(*args, **options)
     made._mps_outer = True
     return made
 
@@ -412,9 +414,8 @@ def _without_ours(state: Any) -> Any:
     return state
 
 
-_STATE = torch._utils._get_obj_state
-#: torch/_library/utils.py, since 2.8
-_IS_ALIAS: Any = getattr(torch._C, "_any_output_is_alias_to_input_or_output", None)
+_STATE = tensors.PICKLED_STATE.value()
+_IS_ALIAS: Any = tensors.IS_ALIAS.value() if hasattr(*tensors.IS_ALIAS) else None
 
 
 class _Method:
@@ -502,19 +503,17 @@ def methods_of_mac() -> Iterator[None]:
     """For the length of the block, tensors know that they are on MPS."""
     kind: Any = torch.Tensor
     before = {name: vars(kind).get(name, _MISSING) for name in _INSTALLED}
-    utils: Any = torch._utils
-    core: Any = torch._C
     try:
         for name, value in _INSTALLED.items():
             setattr(kind, name, value)
-        utils._get_obj_state = _state
+        setattr(*tensors.PICKLED_STATE, _state)
         if _IS_ALIAS is not None:
-            core._any_output_is_alias_to_input_or_output = any_output_is_alias
+            setattr(*tensors.IS_ALIAS, any_output_is_alias)
         yield
     finally:
         if _IS_ALIAS is not None:
-            core._any_output_is_alias_to_input_or_output = _IS_ALIAS
-        utils._get_obj_state = _STATE
+            setattr(*tensors.IS_ALIAS, _IS_ALIAS)
+        setattr(*tensors.PICKLED_STATE, _STATE)
         for name, value in before.items():
             if value is _MISSING:
                 delattr(kind, name)

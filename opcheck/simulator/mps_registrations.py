@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.simulator.routes import KERNEL_VALUES
+from opcheck.tracing.torch_private import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +24,7 @@ _REGISTERED_EVERYWHERE = "MPS"
 def present_and_absent(registrations: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """The overloads with a kernel on the target: those that the installed torch has, and those that it lacks."""
     names = sorted(name for name, value in registrations.items() if value in KERNEL_VALUES)
-    present = [name for name in names if torch._C._dispatch_has_kernel(name)]
+    present = [name for name in names if dispatch.has_schema(name)]
     return present, sorted({*names} - {*present})
 
 
@@ -39,16 +40,16 @@ class Mirror:
         self._kernels = torch.library.Library("aten", "IMPL", "MPS")
         self._twins = torch.library.Library("aten", "IMPL", "AutogradMPS")
         for name in kernels:
-            if not torch._C._dispatch_has_kernel_for_dispatch_key(name, _REGISTERED_EVERYWHERE):
+            if not dispatch.has_kernel(name, _REGISTERED_EVERYWHERE):
                 self._kernels.impl(name, _unreachable(name))
         for name, twin in twins.items():
-            if torch._C._dispatch_has_kernel(name):
+            if dispatch.has_schema(name):
                 self._twins.impl(name, twin)
 
     def remove(self) -> None:
         """Take all registrations back."""
-        self._kernels._destroy()
-        self._twins._destroy()
+        dispatch.unregister(self._kernels)
+        dispatch.unregister(self._twins)
 
 
 def _unreachable(name: str) -> Callable[..., Any]:

@@ -9,18 +9,20 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.overrides import _get_current_function_mode_stack
-
 from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.replacing import replaced
+from opcheck.tracing.torch_private.autograd import (
+    RUN_BACKWARD,
+    next_sequence_number,
+    running_node,
+    sequence_number_of,
+)
+from opcheck.tracing.torch_private.dispatch import function_mode_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch.overrides import TorchFunctionMode
-
-_next_number = torch._C._autograd._get_sequence_nr
-_running_node = torch._C._current_autograd_node
 
 
 class Nodes:
@@ -31,12 +33,12 @@ class Nodes:
     """
 
     def __init__(self) -> None:
-        self._noted = _next_number()
+        self._noted = next_sequence_number()
         self._on_mps: set[int] = set()
 
     def note(self, *, on_mps: bool) -> None:
         """A call has reached the dispatcher."""
-        number = _next_number()
+        number = next_sequence_number()
         if number > self._noted:
             if on_mps:
                 self._on_mps.update(range(self._noted, number))
@@ -44,12 +46,12 @@ class Nodes:
 
     def running_on_mps(self) -> bool:
         """Whether the node that autograd's engine runs now is on MPS."""
-        node: Any = _running_node()  # None where no node runs, which the stub does not say
-        return node is not None and node._sequence_nr() in self._on_mps
+        node = running_node()
+        return node is not None and sequence_number_of(node) in self._on_mps
 
     def name(self) -> str:
         """Of the node that runs now; empty where none does."""
-        node: Any = _running_node()
+        node = running_node()
         return "" if node is None else str(node.name())
 
 
@@ -60,16 +62,12 @@ def engine_seen_by(mode: TorchFunctionMode) -> Iterator[None]:
     Tensor.backward and torch.autograd.grad are API calls, for which the mode is off; hooks, custom functions and what
     a checkpoint runs again are the program's.
     """
-    autograd: Any = torch.autograd
-    run = autograd._engine_run_backward
+    run = RUN_BACKWARD.value()
 
     def running(*args: Any, **kwargs: Any) -> Any:
-        on = any(each is mode for each in _get_current_function_mode_stack())
+        on = any(each is mode for each in function_mode_stack())
         with FLIGHT.of_engine(), contextlib.nullcontext() if on else mode:
             return run(*args, **kwargs)
 
-    autograd._engine_run_backward = running
-    try:
+    with replaced([(*RUN_BACKWARD, running)]):
         yield
-    finally:
-        autograd._engine_run_backward = run

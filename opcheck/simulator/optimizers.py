@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim import optimizer
 
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.tracing.torch_private import backend
 
 Tensor = torch.Tensor
 
@@ -34,9 +34,9 @@ def lerp_(self: Tensor, end: Any, weight: Any) -> Tensor:
 def foreach_lerp_(self: list[Tensor], ends: list[Tensor], weight: Any) -> Any:
     """The same with ``foreach=True``."""
     if _calls("torch.optim.", Version(2, 1)):
-        torch._foreach_mul_(self, 1 - weight)
-        return torch._foreach_add_(self, ends, alpha=weight)
-    return torch._foreach_lerp_(self, ends, weight)
+        backend.foreach_mul_(self, 1 - weight)
+        return backend.foreach_add_(self, ends, alpha=weight)
+    return backend.foreach_lerp_(self, ends, weight)
 
 
 def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:  # noqa: A002 - torch's name
@@ -72,13 +72,13 @@ def fused_devices() -> list[str]:
     return devices
 
 
-_installed_fused_devices = optimizer._get_fused_kernels_supported_devices  # type: ignore[attr-defined]  # imported there
+_installed_fused_devices = backend.FUSED_DEVICES.value()
 
 #: what is called in place of torch's own
 REPLACED: dict[Any, Callable[..., Any]] = {
     Tensor.lerp_: lerp_,
     Tensor.reciprocal: reciprocal,
-    torch._foreach_lerp_: foreach_lerp_,
+    backend.foreach_lerp_: foreach_lerp_,
     torch.maximum: maximum,
     torch.linalg.vector_norm: vector_norm,
 }

@@ -7,14 +7,15 @@ import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch._C import DispatchKey
 
 from opcheck.data.extensions import LIBRARIES
+from opcheck.tracing.torch_private import dispatch
+from opcheck.tracing.torch_private.dispatch import DispatchKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
-    from torch._ops import OpOverload
+    from opcheck.tracing.torch_private.dispatch import OpOverload
 
 #: registrations with which the dispatcher stops at the MPS key (op_lists/README.md).
 KERNEL_VALUES = frozenset({"kernel", "cpu_fallback", "error_stub"})
@@ -105,9 +106,7 @@ def is_implicit(name: str) -> bool:
     ``OpOverload.has_kernel_for_dispatch_key`` counts Python decompositions, too (upsample_nearest3d), which
     ``_op_dk`` does not reach: it ends the process.
     """
-    return torch._C._dispatch_has_kernel(name) and torch._C._dispatch_has_kernel_for_dispatch_key(
-        name, "CompositeImplicitAutograd"
-    )
+    return dispatch.has_schema(name) and dispatch.has_kernel(name, "CompositeImplicitAutograd")
 
 
 def registered_way(
@@ -164,17 +163,13 @@ def make_route(
         body = _own_body(func)
     if body is None:
         kind = Kind.DECOMPOSE if way == "decompose" else Kind.LEAF
-    schema = func._schema
+    schema = dispatch.schema_of(func)
     composite = None
     # torch 2.9 knows aten::dim, which jagged tensors call, only in Python.
-    known = torch._C._dispatch_has_kernel(name)
+    known = dispatch.has_schema(name)
     if known and kind is Kind.LEAF and (func.namespace in LIBRARIES or way == "composite"):
         composite = next(
-            (
-                key
-                for key in _COMPOSITES
-                if torch._C._dispatch_has_kernel_for_dispatch_key(name, key.name)
-            ),
+            (key for key in _COMPOSITES if dispatch.has_kernel(name, key.name)),
             None,
         )
     writes = tuple(
@@ -206,7 +201,7 @@ def make_route(
         bodiless=kind is Kind.LEAF and way == "composite" and composite is None,
         arguments=tuple(argument.name for argument in schema.arguments),
         takes_tensor=()
-        if torch._C._should_allow_numbers_as_tensors(func._schema.name.partition("::")[2])
+        if dispatch.takes_numbers_as_tensors(dispatch.schema_of(func).name.partition("::")[2])
         else tuple(
             index
             for index, argument in enumerate(schema.arguments)
@@ -226,7 +221,7 @@ def _own_body(func: OpOverload) -> Callable[..., Any] | None:
         return None
     if not func.has_kernel_for_dispatch_key(everywhere):
         return None
-    return functools.partial(func._op_dk, everywhere)
+    return functools.partial(dispatch.body_of(func), everywhere)
 
 
 def end_of(value: str | None, registrations: Mapping[str, str]) -> str | None:
@@ -237,9 +232,7 @@ def end_of(value: str | None, registrations: Mapping[str, str]) -> str | None:
 
 
 def _registrations(name: str) -> tuple[str, ...]:
-    return tuple(
-        key for key in _TELLING_KEYS if torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
-    )
+    return tuple(key for key in _TELLING_KEYS if dispatch.has_kernel(name, key))
 
 
 #: share the memory of their first argument although their schemas do not say so (TensorShape.cpp: to autograd

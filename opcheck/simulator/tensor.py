@@ -18,9 +18,10 @@ import itertools
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
-from torch._C import DispatchKey, DispatchKeySet
 
 from opcheck.simulator.tensor_meta import Spec, spec_of
+from opcheck.tracing.torch_private import dispatch, tensors
+from opcheck.tracing.torch_private.dispatch import DispatchKey, DispatchKeySet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,20 +29,20 @@ if TYPE_CHECKING:
 MPS_KEYS = (
     DispatchKeySet(DispatchKey.MPS)
     | DispatchKeySet(DispatchKey.AutogradMPS)
-    | DispatchKeySet(DispatchKey.AutocastMPS)  # type: ignore[attr-defined]  # the stub lacks it
+    | DispatchKeySet(dispatch.AUTOCAST_KEY)
 )
 SPARSE_KEYS = MPS_KEYS | DispatchKeySet(DispatchKey.SparseMPS)
 MPS_DEVICE = torch.device("mps", 0)
 _CPU = torch.device("cpu")
-_make_wrapper = torch.Tensor._make_wrapper_subclass
-_make_subclass = torch.Tensor._make_subclass
+_make_wrapper = tensors.make_wrapper_subclass
+_make_subclass = tensors.make_subclass
 #: C++ that takes the tensor for a CPU tensor with data (ldexp's kernel in 2.13 to 2.15) raises then, and does not
 #: end the process.
-_refuse_data_access = torch._C._set_throw_on_mutable_data_ptr
-_set_data = torch._C.TensorBase.data.__set__  # type: ignore[attr-defined]  # a descriptor
+_refuse_data_access = tensors.refuse_data_access
+_set_data = tensors.set_data
 #: ``detach`` shares its version counter (VariableTypeManual.cpp, ADInplaceOrView); a new tensor has its own.
 _OWN_VERSION = DispatchKeySet(DispatchKey.ADInplaceOrView)
-_excluding = torch._C._ExcludeDispatchKeyGuard
+_excluding = dispatch.excluding
 _numbers = itertools.count(1)
 
 # What every other tensor has: an attribute is read faster than it is missed.
@@ -147,8 +148,8 @@ def _template(spec: Spec) -> torch.Tensor:
         sparse = spec.layout is not torch.strided
         with (
             torch.inference_mode(mode=False),
-            torch._C.DisableTorchFunction(),
-            torch._C._DisableTorchDispatch(),
+            dispatch.without_function_modes(),
+            dispatch.without_dispatch_modes(),
         ):
             wrapper = _make_wrapper(
                 _Wrapper,
@@ -192,7 +193,7 @@ def wrap(
 def exchange(tensor: torch.Tensor, other: torch.Tensor) -> None:
     """``tensor.data = other`` as C++ does it, whatever device either is on: the object stays, with its history."""
     known = placement(other)
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+    with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
         _set_data(tensor, other)
     place(tensor, None if known is None else known.alias())
 

@@ -464,7 +464,6 @@ def _named(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 def test_private_names_of_torch_are_used_here_alone() -> None:
     files = [path for path in sorted(PACKAGE.rglob("*.py")) if HERE not in path.parents]
-    files = [path for path in files if path.parent.name != "simulator"]
     assert not [use for path in files for use in private_uses(path)]
 
 

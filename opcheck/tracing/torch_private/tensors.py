@@ -14,16 +14,16 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     tensor_base: Any = torch._C.TensorBase
     """The class in C++ that ``torch.Tensor`` derives from: the methods that a subclass did not replace. Required."""
 
-    make_wrapper_subclass: Callable[..., torch.Tensor] = torch.Tensor._make_wrapper_subclass
+    make_wrapper_subclass: Callable[..., Any] = torch.Tensor._make_wrapper_subclass
     """Makes a tensor without memory, with dispatch keys of our choice (``_extra_dispatch_keys=``). Required."""
 
-    make_subclass: Callable[..., torch.Tensor] = torch.Tensor._make_subclass
+    make_subclass: Callable[..., Any] = torch.Tensor._make_subclass
     """Makes a tensor of another class that shares its memory. Required."""
 
-    base_make_wrapper_subclass: Callable[..., torch.Tensor] = tensor_base._make_wrapper_subclass
+    base_make_wrapper_subclass: Callable[..., Any] = tensor_base._make_wrapper_subclass
     """The same from the base class, while the simulation replaces ``torch.Tensor``'s. Required."""
 
-    base_make_subclass: Callable[..., torch.Tensor] = tensor_base._make_subclass
+    base_make_subclass: Callable[..., Any] = tensor_base._make_subclass
     """The same from the base class, while the simulation replaces ``torch.Tensor``'s. Required."""
 
     refuse_data_access = torch._C._set_throw_on_mutable_data_ptr
@@ -78,8 +78,8 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     FROM_DLPACK = place(torch._C, "_from_dlpack")
     """Makes a tensor of a capsule. Required; replaced, to take capsules of Metal memory."""
 
-    TO_DLPACK = Place(torch._C, "_to_dlpack")
-    """Makes a capsule. Optional: where it is missing, nothing is replaced."""
+    TO_DLPACK = place(torch._C, "_to_dlpack")
+    """Makes a capsule. Required; replaced, to make capsules of Metal memory."""
 
     TO_DLPACK_VERSIONED = Place(torch._C, "_to_dlpack_versioned")
     """Makes a capsule with a version, since 2.9. Optional: where it is missing, nothing is replaced."""
