@@ -112,23 +112,23 @@ def _timed(run: Callable[[], Any], repeats: int = REPEATS) -> dict[str, float]:
     return {"cold": times[0], "warm": min(times[1:])} if repeats else {"cold": times[0]}
 
 
-def _forward(model: Any, args: Any, kwargs: Any, _recorder: Any = None) -> None:
+def _forward(model: Any, args: Any, kwargs: Any, _sites: Any = None) -> None:
     import torch
 
     with torch.no_grad():
         model(*args, **kwargs)
 
 
-def _train_step(model: Any, args: Any, kwargs: Any, recorder: Any = None) -> None:
+def _train_step(model: Any, args: Any, kwargs: Any, sites: Any = None) -> None:
     """The step that opcheck runs, on whatever tensors."""
     from opcheck.capture.imports import without_compiler
-    from opcheck.capture.recorder import Recorder
     from opcheck.capture.train import TrainStep
     from opcheck.capture.train_optimizer import parse
+    from opcheck.tracing.call_sites import CallSites
 
     model.zero_grad()
     with without_compiler():
-        TrainStep(parse("adamw"), "")(model, args, kwargs, recorder or Recorder())
+        TrainStep(parse("adamw"), "")(model, args, kwargs, sites or CallSites())
 
 
 def _plain(
@@ -183,8 +183,8 @@ def _opcheck(
 
         def run() -> None:
             recorder.calls.clear()
-            with recorder.follow_modules(model), without_compiler():
-                program(model, args, kwargs, recorder)
+            with recorder.sites.followed(model), without_compiler():
+                program(model, args, kwargs, recorder.sites)
             judge_all(
                 op_calls(to_graph(recorder.calls, mover.names, recorder.place)), target, lists
             )

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from opcheck.capture.user_frame import one_line
 from opcheck.common.errors import ModelLoadError
+from opcheck.common.text import one_line
 from opcheck.tracing.torch_private.export import RECONSTRUCT_FAKE_TENSOR, dtypes_by_number
 
 #: Bytes of a member that is parsed.  The graph of a program with 100,000 operators takes about 100 MB.

@@ -12,9 +12,9 @@ from opcheck.capture.load import Loaded, load
 from opcheck.capture.modes import set_training
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.run import called_with
-from opcheck.capture.source_locations import display_path
 from opcheck.capture.train_loss import loss_of
-from opcheck.capture.user_frame import one_line
+from opcheck.common.text import one_line
+from opcheck.tracing.source_locations import display_path
 from opcheck.tracing.torch_private.trees import tree_map_only
 
 #: Parameters up to which the model gets real weights.

@@ -11,8 +11,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from opcheck.capture.imports import without_compiler
+from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.dispatch import DispatchMode, schema_of
-from opcheck.tracing.torch_private.trees import tree_iter, tree_map_only
+from opcheck.tracing.torch_private.trees import tree_map_only
 
 #: Elements up to which a tensor that only reserves memory is real.
 SMALL = 1 << 16
@@ -80,16 +81,16 @@ class Building(DispatchMode):
     ) -> Any:
         """Run one operator call on meta, for real, or as meta because its inputs are."""
         kwargs = kwargs or {}
-        tensors = [leaf for leaf in tree_iter((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        given = tensors((args, kwargs))
         # A tensor subclass has its own idea of what its parts are; other devices are not ours.
-        if types or _elsewhere(tensors, kwargs.get("device")):
+        if types or _elsewhere(given, kwargs.get("device")):
             return func(*args, **kwargs)
-        if any(tensor.is_meta for tensor in tensors):
+        if any(tensor.is_meta for tensor in given):
             return _on_meta(func, args, kwargs)
         # A view and a write into a real tensor take no memory.
-        if tensors and _aliases(func):
+        if given and _aliases(func):
             return func(*args, **kwargs)
-        return self._new(func, args, kwargs, blank=not tensors or func.overloadpacket in BLANK)
+        return self._new(func, args, kwargs, blank=not given or func.overloadpacket in BLANK)
 
     def _new(self, func: Any, args: Any, kwargs: Any, *, blank: bool) -> Any:
         try:
@@ -98,7 +99,7 @@ class Building(DispatchMode):
             # The size depends on the values (nonzero), or no meta kernel exists: the inputs are
             # real and bounded, so that the result is, too.
             return func(*args, **kwargs)
-        made = [leaf for leaf in tree_iter(sketch) if isinstance(leaf, torch.Tensor)]
+        made = tensors(sketch)
         elements = sum(tensor.numel() for tensor in made)
         size = sum(tensor.numel() * tensor.itemsize for tensor in made)
         if elements <= SMALL:
@@ -186,9 +187,9 @@ def values(shape: tuple[int, ...], dtype: torch.dtype, high: int = 1) -> torch.T
     return torch.randint(0, max(high, 1), shape, generator=generator).to(dtype)
 
 
-def _elsewhere(tensors: list[torch.Tensor], device: Any) -> bool:
+def _elsewhere(given: list[torch.Tensor], device: Any) -> bool:
     """Whether a call involves a device that is neither the CPU nor meta."""
-    names = {tensor.device.type for tensor in tensors}
+    names = {tensor.device.type for tensor in given}
     if device is not None:
         names.add(torch.device(device).type)
     return not names <= {"cpu", "meta"}
@@ -215,13 +216,13 @@ def _on_meta(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any
 
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    tensors = []
+    found: list[torch.Tensor] = []
     for position, argument in enumerate(schema_of(func).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             by_position = position < len(args) and not argument.kwarg_only
             value = args[position] if by_position else kwargs.get(argument.name)
-            tensors += [leaf for leaf in tree_iter(value) if isinstance(leaf, torch.Tensor)]
-    return tensors
+            found += tensors(value)
+    return found
 
 
 def _takes_device(func: Any) -> bool:

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from opcheck.capture.source_locations import is_user_code, locate
 from opcheck.model.records import Birth, SourceLocation
 from opcheck.model.tracked_dtypes import WATCHED
+from opcheck.tracing.nested_tensors import tensors
+from opcheck.tracing.source_locations import UserFrames, locate
 from opcheck.tracing.torch_private.tensors import storage_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import CodeType, FrameType
+
+    from opcheck.tracing.source_locations import Site
 
 _WATCHED = frozenset(getattr(torch, name) for name in WATCHED if hasattr(torch, name))
 
@@ -58,11 +60,11 @@ class Births:
         # By storage: a parameter and a view share it with the tensor that they were made of.
         self._by_storage: dict[int, Made] = {}
         self._default: SourceLocation | None = None
-        self._user: dict[CodeType, bool] = {}
+        self._frames = UserFrames()
 
     def note(self, func: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
         """Take the result of one API call, where it is a CPU tensor of a watched dtype."""
-        for tensor in _tensors(result):
+        for tensor in _on_cpu(result):
             if tensor.dtype in _WATCHED:
                 self._by_storage[_storage(tensor)] = self._made(func, args, kwargs, tensor)
 
@@ -104,7 +106,7 @@ class Births:
                 setattr(torch, name, function)
 
     def _made(self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor) -> Made:
-        given = [*_tensors(args), *_tensors(list(kwargs.values()))]
+        given = _on_cpu((args, kwargs))
         watched = [tensor for tensor in given if _same_trait(tensor.dtype, result.dtype)]
         known = next((made for made in map(self.of, watched) if made is not None), None)
         if known is not None:
@@ -119,21 +121,15 @@ class Births:
             return Made("default_dtype_set", "torch.set_default_dtype", dtype, self._default)
         return Made(how, api, dtype, location)
 
-    def _site(self) -> tuple[tuple[CodeType, int] | None, str]:
+    def _site(self) -> tuple[Site, str]:
         """The innermost line of the user's, and the Module method that it called, if it did."""
-        frame: FrameType | None = sys._getframe(2)
-        method = ""
-        while frame is not None:
-            code = frame.f_code
-            known = self._user.get(code)
-            if known is None:
-                known = self._user[code] = is_user_code(code.co_filename)
-            if known:
-                return (code, frame.f_lineno), method
-            if code.co_filename.endswith(_MODULE) and code.co_name in {"double", "to", "type"}:
-                method = code.co_name
-            frame = frame.f_back
-        return None, method
+        frame = sys._getframe(2)
+        methods = [
+            code.co_name
+            for code in self._frames.inside(frame)
+            if code.co_filename.endswith(_MODULE) and code.co_name in {"double", "to", "type"}
+        ]
+        return self._frames.innermost(frame), methods[-1] if methods else ""
 
 
 class _Watch(TorchFunctionMode):
@@ -173,7 +169,7 @@ def _how(api: str, args: Any, kwargs: Any, result: torch.Tensor) -> str:
         return named
     if result.dtype.is_complex and any(type(arg) is complex for arg in (*args, *kwargs.values())):
         return "python_complex"
-    makes = next(_tensors([*args, *kwargs.values()]), None) is None
+    makes = not _on_cpu((args, kwargs))
     return "default_dtype" if makes and result.dtype == torch.get_default_dtype() else "promotion"
 
 
@@ -181,13 +177,8 @@ def _api(func: Callable[..., Any]) -> str:
     return resolve_name(func) or f"torch.{getattr(func, '__name__', func)}"
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        if value.device.type in {"cpu", "meta"}:
-            yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
+def _on_cpu(value: Any) -> list[torch.Tensor]:
+    return [tensor for tensor in tensors(value) if tensor.device.type in {"cpu", "meta"}]
 
 
 def _storage(tensor: torch.Tensor) -> int:

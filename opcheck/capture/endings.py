@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck.capture.source_locations import is_user_code
-from opcheck.capture.user_frame import one_line
 from opcheck.common.errors import OpcheckError
+from opcheck.common.text import one_line
 from opcheck.data import messages
 from opcheck.data.packages import packages
 from opcheck.data.python_names import python_names
 from opcheck.model.records import Problem, SourceLocation
 from opcheck.simulator.mps_registrations import OutsideError
 from opcheck.simulator.shapes import DataDependentError, NotSimulatedError
+from opcheck.tracing.source_locations import is_user_code
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 _OPCHECK = str(Path(__file__).parents[1]) + "/"
-_SIMULATION = _OPCHECK + "simulate/"
+_SIMULATION = _OPCHECK + "simulator/"
 _TORCH = str(Path(torch.__file__).parent) + "/"
 
 #: Python raises these for a mistake in code, and PyTorch's C++ for none of a program's.

@@ -9,8 +9,8 @@ import torch
 
 from opcheck.capture.build import values
 from opcheck.capture.modes import is_exported
-from opcheck.capture.user_frame import one_line
 from opcheck.common.errors import InputError
+from opcheck.common.text import one_line
 from opcheck.simulator.tensor import MPS_DEVICE
 from opcheck.tracing.torch_private.export import INPUT_CHECK
 from opcheck.tracing.torch_private.modules import pre_hooks_of

@@ -15,36 +15,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import fx
 
-from opcheck.capture.source_locations import locate
+from opcheck.capture.tensor_log import Numbers
 from opcheck.model.records import OpCall, SourceLocation, TensorSpec
 from opcheck.simulator.tensor_meta import Spec, decode
+from opcheck.tracing.source_locations import locate
 from opcheck.tracing.torch_private.modules import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from opcheck.capture.recorder import Recorded
-    from opcheck.capture.tensor_log import KeptCall, Ref
+    from opcheck.capture.tensor_log import RecordedCall, Ref, TraceEntry
 
-    Place = Callable[[Recorded], tuple[SourceLocation | None, str]]
+    Place = Callable[[TraceEntry], tuple[SourceLocation | None, str]]
 
 _NO_NAME = re.compile(r"\W+")
 _SCALARS = (bool, int, float, str, type(None))
 
 
-class Numbers:
-    """Identities within one trace, counted from one, so that two runs of a program give the same records."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, int], int] = {}
-
-    def of(self, kind: str, identity: int) -> int:
-        """The number of this tensor, storage ...; a new one where it has none."""
-        return self._known.setdefault((kind, identity), len(self._known) + 1)
-
-
 def to_graph(
-    calls: Sequence[Recorded],
+    calls: Sequence[TraceEntry],
     names: Mapping[int, str],
     place: Place | None = None,
     numbers: Numbers | None = None,
@@ -65,7 +54,7 @@ def to_graph(
     return builder.graph
 
 
-def op_call(call: KeptCall) -> OpCall:
+def op_call(call: RecordedCall) -> OpCall:
     """The record of one call by itself: without its place, and its tensors numbered from one."""
     return _Builder({}, lambda _: (None, ""), Numbers()).record(call)
 
@@ -108,7 +97,7 @@ class _Builder:
         self._numbers = numbers
         self._known_roles: dict[tuple[Any, ...], tuple[_Role, ...]] = {}
 
-    def add(self, entry: Recorded) -> None:
+    def add(self, entry: TraceEntry) -> None:
         """One more call."""
         call = entry.call
         inputs = iter([self._node(ref) for ref in call.inputs])
@@ -143,7 +132,7 @@ class _Builder:
         node.meta["name"] = name
         return node
 
-    def _op_call(self, entry: Recorded) -> OpCall:
+    def _op_call(self, entry: TraceEntry) -> OpCall:
         known = (entry.site, entry.module)
         if known not in self._places:
             self._places[known] = self._place(entry)
@@ -152,7 +141,7 @@ class _Builder:
 
     def record(
         self,
-        call: KeptCall,
+        call: RecordedCall,
         location: SourceLocation | None = None,
         module: str = "",
         phase: str = "forward",
@@ -172,7 +161,7 @@ class _Builder:
             registrations=route.registrations,
         )
 
-    def _roles(self, call: KeptCall) -> tuple[_Role, ...]:
+    def _roles(self, call: RecordedCall) -> tuple[_Role, ...]:
         """For each input tensor, its argument and whether the call writes to it, by the schema."""
         roles = self._known_roles.get(call.key)
         if roles is None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from opcheck.capture.user_frame import one_line
 from opcheck.common.errors import InputError
 from opcheck.common.files import is_file
+from opcheck.common.text import one_line
 
 GRAMMAR = "write FILE or NAME=FILE, with a suffix of "
 

@@ -15,8 +15,9 @@ import torch
 from torch import nn
 
 from opcheck.capture.recipes.engine import CHOSEN, recipes
-from opcheck.capture.user_frame import one_line, own_line
 from opcheck.common.errors import ModelLoadError
+from opcheck.common.text import one_line
+from opcheck.tracing.source_locations import describe_raise
 
 Config = dict[str, Any]
 
@@ -43,7 +44,7 @@ def find(name: str, spec: str) -> ModuleType:
     except Exception as error:
         raise ModelLoadError(
             f"importing {name} raises {type(error).__name__}: {one_line(error)}",
-            context=own_line(error),
+            context=describe_raise(error),
             hint=f"install a {name} that fits torch {torch.__version__}",
         ) from error
 

@@ -9,9 +9,7 @@ from opcheck.model.records import Lifetime
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from opcheck.capture.graph import Numbers
-    from opcheck.capture.recorder import Recorded
-    from opcheck.capture.tensor_log import Ref
+    from opcheck.capture.tensor_log import Numbers, Ref, TraceEntry
     from opcheck.simulator.tensor_meta import Spec
 
 
@@ -25,7 +23,7 @@ class Placed(NamedTuple):
 
 
 def lifetimes(
-    calls: Sequence[Recorded],
+    calls: Sequence[TraceEntry],
     freed: Mapping[int, int],
     placed: Mapping[int, Placed],
     numbers: Numbers,
@@ -35,7 +33,7 @@ def lifetimes(
 
     Args:
         calls: as a Recorder keeps them.
-        freed: the ledger's: how many calls were recorded when a storage was freed.
+        freed: the tensor log's: how many calls were recorded when a storage was freed.
         placed: what a Mover put on MPS, by the number of its storage.
         numbers: the identities in the trace's records.
         before: calls of the trace that stand in front of the recorded ones.
@@ -68,7 +66,7 @@ def lifetimes(
     )
 
 
-def _on_mps(entry: Recorded) -> Iterator[Ref]:
+def _on_mps(entry: TraceEntry) -> Iterator[Ref]:
     # The inputs too: what was made outside of a recorded call is first seen there.
     return (
         ref for part in (entry.call.inputs, entry.call.outputs) for ref in part if ref.storage > 0

@@ -17,8 +17,8 @@ from opcheck.capture.parent import environment, error_of
 from opcheck.capture.protocol import Done, Failure, Message, failure_of
 from opcheck.common.errors import CaptureError, InputError
 from opcheck.simulator import python_visible_target
+from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.modules import uncompiled
-from opcheck.tracing.torch_private.trees import tree_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,9 +114,9 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _on_cpu(name: str, model: Any, arguments: Any) -> None:
     held = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
-    given = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
-    for what, tensors in (("the model", held), ("an input", given)):
-        for tensor in tensors:
+    given = tensors(arguments)
+    for what, values in (("the model", held), ("an input", given)):
+        for tensor in values:
             if tensor.device.type not in ("cpu", "meta"):
                 _refuse(name, what, tensor.device)
 

@@ -16,11 +16,12 @@ from torch import nn
 from opcheck.capture import archive, exported, libraries, pt2, user_code
 from opcheck.capture.audio import prepare_torchaudio
 from opcheck.capture.build import OnMps, building, fill_meta
-from opcheck.capture.user_frame import one_line, own_line
 from opcheck.capture.vision import prepare_torchvision
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.names import parse_dtype
+from opcheck.common.text import one_line
+from opcheck.tracing.source_locations import describe_raise
 
 T = TypeVar("T")
 
@@ -147,13 +148,13 @@ def _construct(make: Callable[[], T], spec: str, *, real: bool) -> T:
     except SystemExit as error:
         raise ModelLoadError(
             f"importing {spec} ends the process (exit code {error.code})",
-            context=own_line(error) or _place(spec),
+            context=describe_raise(error) or _place(spec),
             hint='put what a script does under: if __name__ == "__main__":',
         ) from error
     except Exception as error:
         raise ModelLoadError(
             f"building {spec} raises {type(error).__name__}: {one_line(error)}",
-            context=own_line(error) or _place(spec),
+            context=describe_raise(error) or _place(spec),
             hint=_hint(error),
         ) from error
 

@@ -17,7 +17,7 @@ from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 
 if TYPE_CHECKING:
     from opcheck.capture.dtype_origins import Births, Made
-    from opcheck.capture.graph import Numbers
+    from opcheck.capture.tensor_log import Numbers
 
 #: dtypes that every release takes on every macOS; a move of any other is a call that can fail.
 PLAIN_DTYPES = frozenset(

@@ -19,8 +19,8 @@ import torch
 
 from opcheck.capture.archive import Archive, damaged, kind_of, refused
 from opcheck.capture.build import SMALL
-from opcheck.capture.user_frame import one_line
 from opcheck.common.errors import ModelLoadError, OpcheckError
+from opcheck.common.text import one_line
 from opcheck.tracing.torch_private import dispatch, export
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import random
 import sys
-import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -20,10 +19,9 @@ from opcheck.capture import (
     refused,
     scripted,
     tracers,
-    user_frame,
 )
 from opcheck.capture.dtype_origins import Births
-from opcheck.capture.graph import Numbers, code, op_calls, to_graph
+from opcheck.capture.graph import code, op_calls, to_graph
 from opcheck.capture.imports import without_compiler
 from opcheck.capture.inputs import inputs_for
 from opcheck.capture.lifetimes import lifetimes
@@ -32,16 +30,18 @@ from opcheck.capture.modes import fixed, refuse_fixed, set_training
 from opcheck.capture.move import Mover
 from opcheck.capture.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
 from opcheck.capture.request import DEFAULT_TRACER
-from opcheck.capture.source_locations import display_path, is_user_code
+from opcheck.capture.tensor_log import Numbers
 from opcheck.capture.train import TrainStep, autocast
 from opcheck.capture.train_labels import with_labels
 from opcheck.capture.train_loss import NothingToTrainError
 from opcheck.capture.train_optimizer import parse
 from opcheck.capture.watchdog import TimeLimitReached, out_of_memory, rest
 from opcheck.common.errors import ModelLoadError
+from opcheck.common.replacing import replaced
+from opcheck.common.text import one_line
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load as load_lists
-from opcheck.model.records import RAISED_ON_A_MAC, Birth, OpCall, Problem, SourceLocation, Trace
+from opcheck.model.records import RAISED_ON_A_MAC, Birth, OpCall, Problem, Trace
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.backend import mps_backend
 from opcheck.simulator.dispatcher import KEEP_ELEMENTS
@@ -49,6 +49,8 @@ from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.mps_registrations import OutsideError
 from opcheck.simulator.public_names import names_of_the_target
 from opcheck.simulator.shapes import DataDependentError, NotSimulatedError
+from opcheck.tracing.eager_compile import add_left_out, eager_compile
+from opcheck.tracing.source_locations import locate_raise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,9 +59,10 @@ if TYPE_CHECKING:
     from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
     from opcheck.simulator.dispatcher import Simulator
+    from opcheck.tracing.call_sites import CallSites
 
     #: what is done with a model and its inputs
-    Program = Callable[[torch.nn.Module, Any, Any, Recorder], None]
+    Program = Callable[[torch.nn.Module, Any, Any, CallSites], None]
 
 
 #: seconds in which what was recorded becomes a trace; the most that a recorder keeps take 20.
@@ -139,7 +142,7 @@ def trace_of_constructor(
         installed_torch=str(torch.__version__),
         target_torch=str(target.torch),
         target_macos=str(target.macos),
-        problems=(endings.problem_of(cause, kind, raised_at(cause)),),
+        problems=(endings.problem_of(cause, kind, locate_raise(cause)),),
         complete=False,
     )
 
@@ -213,7 +216,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
     numbers = Numbers()
     graph = to_graph(recorder.calls, mover.names, recorder.place, numbers)
     moves = mover.calls(numbers)
-    refusal = problem and mac.questions(_refusal, problem, recorder.phase)
+    refusal = problem and mac.questions(_refusal, problem, recorder.sites.phase)
     if problem and refusal:
         problem = msgspec.structs.replace(problem, kind="refused")
     problems = (
@@ -226,9 +229,9 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         model=request.model,
         calls=(*moves, *op_calls(graph), *((refusal,) if refusal else ())),
         lifetimes=lifetimes(
-            recorder.calls, recorder.ledger.freed, mover.placed, numbers, len(moves)
+            recorder.calls, recorder.tensors.freed, mover.placed, numbers, len(moves)
         ),
-        births=(*mover.births(numbers), *recorder.ledger.births(numbers), *saved),
+        births=(*mover.births(numbers), *recorder.tensors.births(numbers), *saved),
         tracer=tracer,
         mode=request.mode,
         optimizer=str(step.optimizer) if step else "",
@@ -251,20 +254,15 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
 
 
 @contextlib.contextmanager
-def uncompiled(said: list[Problem]) -> Iterator[None]:
-    """What the program compiles runs as the Python that it is: each operator call is seen."""
+def uncompiled(problems: list[Problem]) -> Iterator[None]:
+    """For the length of the block, ``torch.compile`` compiles nothing: each operator call is seen.
 
-    def compiled(model: Any = None, **_options: Any) -> Any:
-        message = "torch.compile was left out: what it would compile ran operator by operator"
-        said[:] = [Problem(kind="eager", message=message)]
-        return model if model is not None else lambda function: function
-
-    before, torch.compile = torch.compile, compiled
-    load_script, torch.jit.load = torch.jit.load, _refuse_script  # type: ignore[assignment]
-    try:
+    Args:
+        problems: gets one entry where the program uses it.
+    """
+    compile_nothing = eager_compile(lambda name: add_left_out(problems, name))
+    with replaced([(torch, "compile", compile_nothing), (torch.jit, "load", _refuse_script)]):
         yield
-    finally:
-        torch.compile, torch.jit.load = before, load_script
 
 
 def _refuse_script(file: object = "", *_args: Any, **_options: Any) -> Any:
@@ -315,7 +313,7 @@ def _step(request: CaptureRequest) -> TrainStep | None:
 
 
 def _forward(request: CaptureRequest) -> Program:
-    def forward(model: torch.nn.Module, args: Any, kwargs: Any, _recorder: Recorder) -> None:
+    def forward(model: torch.nn.Module, args: Any, kwargs: Any, _sites: CallSites) -> None:
         with torch.set_grad_enabled(request.grad), autocast(request.autocast):
             model(*args, **kwargs)
 
@@ -327,8 +325,8 @@ def _call(
 ) -> Problem | None:
     _seed()
     try:
-        with recorder.follow_modules(model), without_compiler():
-            program(model, args, kwargs, recorder)
+        with recorder.sites.followed(model), without_compiler():
+            program(model, args, kwargs, recorder.sites)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
@@ -349,17 +347,17 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
         kind = "memory"
     if isinstance(error, NotImplementedError) and "HigherOrderOperator" in str(error):
         kind = "not_simulated"  # torch/_ops.py: it asks each mode for a rule of its own
-    location = raised_at(error)
+    location = locate_raise(error)
     ends = endings.kind_of(error) if kind == "model_raised" else ""
     if ends:
         problem = endings.problem_of(error, ends, location)
         return msgspec.structs.replace(
-            problem, module=recorder.raised_in, op=refused.operator(error)
+            problem, module=recorder.sites.modules.raised_in, op=refused.operator(error)
         )
-    text = user_frame.one_line(error)
-    who = _RAISERS.get(recorder.phase, "the model")
+    text = one_line(error)
+    who = _RAISERS.get(recorder.sites.phase, "the model")
     if kind == "model_raised":
-        kind = "training_raised" if recorder.phase in _RAISERS else kind
+        kind = "training_raised" if recorder.sites.phase in _RAISERS else kind
         text = f"{who} raised {type(error).__name__}: {text}"
         if recorder.guesses:
             text += (
@@ -371,22 +369,9 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
         kind=kind,
         message=text,
         location=location,
-        module=recorder.raised_in,
+        module=recorder.sites.modules.raised_in,
         op=refused.operator(error),
     )
-
-
-def raised_at(error: BaseException) -> SourceLocation | None:
-    """The innermost line of the user's code, or of a library that is not torch."""
-    for entry in reversed(traceback.extract_tb(error.__traceback__)):
-        if is_user_code(entry.filename):
-            return SourceLocation(
-                file=display_path(entry.filename),
-                line=entry.lineno or 0,
-                function=entry.name,
-                text=entry.line or "",
-            )
-    return None
 
 
 def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:

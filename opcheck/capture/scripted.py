@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from opcheck.capture.user_frame import one_line
 from opcheck.common.errors import ModelLoadError
+from opcheck.common.text import one_line
 from opcheck.simulator.tensor import MPS_DEVICE
 from opcheck.tracing.torch_private.modules import inline_calls, method_names
 

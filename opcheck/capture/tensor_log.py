@@ -1,7 +1,7 @@
-"""What is kept of a call while the program runs: names and sizes of its tensors, never the tensors.
+"""The records of calls while the program runs: names and sizes of their tensors, never the tensors.
 
-A tensor that the trace held would outlive the program's own use of it: memory would grow, and nobody could say
-when it was given back.
+A tensor that the log held would outlive the program's own use of it: memory would grow, and the log could not know
+when the program gives it back.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import torch
 
     from opcheck.capture.dtype_origins import Births, Made
-    from opcheck.capture.graph import Numbers
     from opcheck.model.records import Birth
     from opcheck.simulator.dispatcher import Call
     from opcheck.simulator.routes import Route
+    from opcheck.tracing.source_locations import Site
 
 
 class Ref(NamedTuple):
@@ -33,7 +33,7 @@ class Ref(NamedTuple):
     spec: Spec
 
 
-class KeptCall(NamedTuple):
+class RecordedCall(NamedTuple):
     """A ``Call`` of the simulator without its tensors."""
 
     route: Route
@@ -44,8 +44,28 @@ class KeptCall(NamedTuple):
     refusal: tuple[str, str] | None
 
 
-class Ledger:
-    """Names tensors, and notes when the memory of each was given back."""
+class TraceEntry(NamedTuple):
+    """A call with its place: cheap to make while the program runs, turned into records later."""
+
+    call: RecordedCall
+    site: Site
+    module: str
+    phase: str
+
+
+class Numbers:
+    """Identities within one trace, counted from one, so that two runs of a program give the same records."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], int] = {}
+
+    def of(self, kind: str, identity: int) -> int:
+        """The number of this tensor, storage ...; a new one where it has none."""
+        return self._known.setdefault((kind, identity), len(self._known) + 1)
+
+
+class TensorLog:
+    """Names tensors, and notes when the program gives the memory of each back."""
 
     def __init__(self, calls: Sequence[object], births: Births | None = None) -> None:
         #: number of a storage -> how many calls were recorded when it was freed
@@ -57,9 +77,9 @@ class Ledger:
         #: number of a tensor on the CPU -> how it was made, where that is worth knowing
         self.made: dict[int, Made] = {}
 
-    def keep(self, call: Call) -> KeptCall:
+    def keep(self, call: Call) -> RecordedCall:
         """The call without its tensors."""
-        return KeptCall(
+        return RecordedCall(
             call.route,
             call.key,
             tuple([self.ref(tensor) for tensor in call.inputs]),

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.capture import user_frame
 from opcheck.capture.exported import as_module, read_on_mps
 from opcheck.common.errors import CaptureError
+from opcheck.common.text import one_line
+from opcheck.tracing.source_locations import describe_raise
 from opcheck.tracing.torch_private.export import FakeTensorMode
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of, with_other_tensors
 from opcheck.tracing.torch_private.trees import tree_map_only
@@ -32,8 +33,8 @@ def _symbolic(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Modu
         return torch.fx.GraphModule(model, _LineTracer().trace(model))
     except Exception as error:  # user code runs in there
         raise CaptureError(
-            f"torch.fx.symbolic_trace cannot follow this model: {user_frame.one_line(error)}",
-            context=user_frame.own_line(error),
+            f"torch.fx.symbolic_trace cannot follow this model: {one_line(error)}",
+            context=describe_raise(error),
             hint="it knows no control flow on values; use --tracer dispatch",
         ) from error
 
@@ -43,8 +44,8 @@ def _exported(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module
         exported = _export(model, args, kwargs)
     except Exception as error:  # user code runs in there
         raise CaptureError(
-            f"torch.export cannot export this model: {user_frame.one_line(error)}",
-            context=user_frame.own_line(error),
+            f"torch.export cannot export this model: {one_line(error)}",
+            context=describe_raise(error),
             hint="use --tracer dispatch, which asks less of a model",
         ) from error
     # The device that the export ran on is baked into every factory call.

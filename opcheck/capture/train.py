@@ -10,11 +10,11 @@ import torch
 from opcheck.capture.train_loss import NothingToTrainError, loss_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from opcheck.capture.recorder import Recorder
     from opcheck.capture.train_optimizer import Chosen
+    from opcheck.tracing.call_sites import CallSites
 
 
 class TrainStep:
@@ -25,7 +25,7 @@ class TrainStep:
         self.autocast = autocast
         self.loss = ""
 
-    def __call__(self, model: torch.nn.Module, args: Any, kwargs: Any, recorder: Recorder) -> None:
+    def __call__(self, model: torch.nn.Module, args: Any, kwargs: Any, sites: CallSites) -> None:
         """The first step of a training loop.
 
         Raises:
@@ -34,7 +34,7 @@ class TrainStep:
         """
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise NothingToTrainError("no parameter of the model requires a gradient")
-        with _at(recorder, "optimizer", self.optimizer.kind.__name__):
+        with sites.at("optimizer", self.optimizer.kind.__name__):
             optimizer = self.optimizer.made_for(model.parameters())
             # https://docs.pytorch.org/docs/stable/amp.html: float16 gradients underflow without it.
             scaler = torch.amp.GradScaler("mps", enabled=self.autocast == "float16")
@@ -42,18 +42,18 @@ class TrainStep:
         def evaluate() -> torch.Tensor:
             with autocast(self.autocast):
                 output = model(*args, **kwargs)
-                with recorder.inside("loss"):
+                with sites.modules.inside("loss"):
                     loss = loss_of(output)
             self.loss = loss.said
-            with _at(recorder, "backward", ""):
+            with sites.at("backward", ""):
                 torch.autograd.backward(scaler.scale(loss.value))
             return loss.value
 
         if self.optimizer.needs_closure:
-            _closure_step(optimizer, evaluate, recorder)
+            _closure_step(optimizer, evaluate, sites)
             return
         evaluate()
-        with _at(recorder, "optimizer", self.optimizer.kind.__name__):
+        with sites.at("optimizer", self.optimizer.kind.__name__):
             scaler.step(optimizer)
             scaler.update()
 
@@ -66,24 +66,14 @@ def autocast(dtype: str) -> AbstractContextManager[Any]:
 
 
 def _closure_step(
-    optimizer: torch.optim.Optimizer, evaluate: Callable[[], torch.Tensor], recorder: Recorder
+    optimizer: torch.optim.Optimizer, evaluate: Callable[[], torch.Tensor], sites: CallSites
 ) -> None:
     """A step of an optimizer that evaluates the model itself, as often as it likes."""
 
     def closure() -> torch.Tensor:
-        with _at(recorder, "forward", ""):
+        with sites.at("forward", ""):
             optimizer.zero_grad()
             return evaluate()
 
-    with _at(recorder, "optimizer", type(optimizer).__name__):
+    with sites.at("optimizer", type(optimizer).__name__):
         optimizer.step(closure)  # type: ignore[arg-type]  # the stub wants a float, LBFGS takes both
-
-
-@contextlib.contextmanager
-def _at(recorder: Recorder, phase: str, name: str) -> Iterator[None]:
-    """Calls are of this phase and, where no module runs, of what has this name."""
-    before, recorder.phase = recorder.phase, phase
-    with recorder.inside(name):
-        yield
-    # An exception leaves the phase in which it was raised.
-    recorder.phase = before

@@ -1,4 +1,4 @@
-"""Numbers in words, spelled the same way in every finding and report."""
+"""Numbers, names and messages, written the same way in every finding and report."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ def filesize(number: int) -> str:
 def any_layer(module: str) -> str:
     """``encoder.layer.11.attention`` as ``encoder.layer.*.attention``."""
     return _NUMBER.sub("*", module)
+
+
+def one_line(error: BaseException, limit: int = 300) -> str:
+    """The message of an exception on one line, cut after ``limit`` characters."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 import traceback
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from opcheck.capture.source_locations import display_path, innermost, is_user_code
 from opcheck.compiler.records import Failure, GraphBreak, Recompile
-from opcheck.model.records import SourceLocation
+from opcheck.tracing.source_locations import (
+    display_path,
+    locate_in_stack,
+    locate_in_text,
+    locate_raise,
+)
 from opcheck.tracing.torch_private import compilation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _GB = re.compile(r"gb(?P<number>\d{4})\.html")
 _HINT = re.compile(r"^\s*Hint: (?P<hint>.+)$", re.MULTILINE)
@@ -62,7 +63,7 @@ def breaks() -> tuple[GraphBreak, ...]:
             reason=reason.reason.splitlines()[0].strip(),
             id=_id(reason.reason),
             hints=tuple(match["hint"] for match in _HINT.finditer(reason.reason)),
-            location=_user_line(reason.user_stack),
+            location=locate_in_stack(reason.user_stack),
         )
         counted[found] += 1
     return tuple(msgspec.structs.replace(found, count=count) for found, count in counted.items())
@@ -85,18 +86,5 @@ def failure(error: BaseException, kind: str = "compile") -> Failure:
     return Failure(
         kind=_KINDS.get(name, kind),
         message=f"{name}{f' ({number})' if number else ''}: {first}"[:500],
-        location=innermost(text) or _user_line(traceback.extract_tb(error.__traceback__)),
+        location=locate_in_text(text) or locate_raise(error),
     )
-
-
-def _user_line(stack: Any) -> SourceLocation | None:
-    frames: Iterator[Any] = reversed(list(stack))
-    for frame in frames:
-        if is_user_code(frame.filename):
-            return SourceLocation(
-                file=display_path(frame.filename),
-                line=frame.lineno or 0,
-                function=frame.name,
-                text=(frame.line or "").strip(),
-            )
-    return None

@@ -7,9 +7,9 @@ import traceback
 
 import torch
 
-from opcheck.capture.source_locations import innermost
 from opcheck.compiler.records import Failure
 from opcheck.model.records import SourceLocation
+from opcheck.tracing.source_locations import locate_in_text
 
 #: Messages that compiling without a Mac makes, and a Mac does not.
 _OURS = re.compile(
@@ -109,4 +109,4 @@ _STEP = re.compile(r"\w+")
 
 def line(node: torch.fx.Node) -> SourceLocation | None:
     """The user's line that the node comes from."""
-    return innermost(node.stack_trace)
+    return locate_in_text(node.stack_trace)

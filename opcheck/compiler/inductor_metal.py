@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
+from opcheck.common.replacing import replaced
 from opcheck.compiler.execute.inductor import callable_on_cpu, on_cpu
 from opcheck.compiler.failures import failure
 from opcheck.compiler.generated import extern_of, flex_kernel, kernel_of
 from opcheck.compiler.on_mps import fake_on_mps, on_mps, placeholder_values
 from opcheck.compiler.records import Extern, Failure, Kernel, SideGraph
-from opcheck.simulator.replacing import replaced
 from opcheck.tracing.torch_private import compilation
 
 if TYPE_CHECKING:

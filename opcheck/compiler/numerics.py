@@ -9,8 +9,9 @@ import torch
 
 from opcheck.capture.modes import set_training
 from opcheck.compiler.records import Difference
+from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.modules import apply_to_tensors
-from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only
+from opcheck.tracing.torch_private.trees import tree_map_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +59,8 @@ def placed(program: Program, dtype: torch.dtype, device: str) -> Program:
 
 def larger(program: Program) -> Program | None:
     """The same with one more in the first dimension, where all inputs share it: what a recompile is found by."""
-    tensors = [leaf for leaf in tree_leaves((program.args, program.kwargs)) if _has_batch(leaf)]
-    if not tensors or len({tensor.shape[0] for tensor in tensors}) != 1:
+    batched = [leaf for leaf in tensors((program.args, program.kwargs)) if _has_batch(leaf)]
+    if not batched or len({tensor.shape[0] for tensor in batched}) != 1:
         return None
     args, kwargs = tree_map_only(
         torch.Tensor,
@@ -81,7 +82,7 @@ def once(program: Program, *, training: bool) -> Results:
     before = _generators(program)
     with torch.set_grad_enabled(training):
         result = program.module(*program.args, **program.kwargs)
-    outputs = [leaf for leaf in tree_leaves(_plain(result)) if isinstance(leaf, torch.Tensor)]
+    outputs = tensors(_plain(result))
     losses = [_mean_square(output) for output in outputs if output.requires_grad]
     if losses and training:
         sum(losses[1:], start=losses[0]).backward()
@@ -92,8 +93,8 @@ def once(program: Program, *, training: bool) -> Results:
 
 def _generators(program: Program) -> list[torch.Tensor]:
     """The states of the default generators that the program may draw from."""
-    leaves = (*program.module.parameters(), *tree_leaves((program.args, program.kwargs)))
-    kinds = {leaf.device.type for leaf in leaves if isinstance(leaf, torch.Tensor)} - {"cpu"}
+    given = (*program.module.parameters(), *tensors((program.args, program.kwargs)))
+    kinds = {tensor.device.type for tensor in given} - {"cpu"}
     return [
         torch.get_rng_state(),
         *(torch.get_device_module(k).get_rng_state() for k in sorted(kinds)),

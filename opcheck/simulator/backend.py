@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from opcheck.common.replacing import replaced
 from opcheck.simulator import optimizers, python_visible_target
 from opcheck.simulator.events import AnyEvent
 from opcheck.simulator.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
-from opcheck.simulator.replacing import replaced
 from opcheck.tracing.torch_private import backend as places
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opcheck.common.replacing import replaced
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch_context import FLIGHT
-from opcheck.simulator.replacing import replaced
 from opcheck.simulator.shapes import NotSimulatedError
 from opcheck.simulator.tensor import Storage, is_on_mps, wrap
 from opcheck.simulator.tensor_meta import spec_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from opcheck.common.replacing import replaced
 from opcheck.simulator.dispatch_context import FLIGHT
-from opcheck.simulator.replacing import replaced
 from opcheck.tracing.torch_private.autograd import (
     RUN_BACKWARD,
     next_sequence_number,

@@ -20,10 +20,10 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from opcheck.common.replacing import replaced
 from opcheck.data.python_names import PythonNames, python_names
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.callers import caller
-from opcheck.simulator.replacing import replaced
 from opcheck.simulator.requirements import (
     INSTALLED,
     note_installed,

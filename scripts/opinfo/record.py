@@ -13,8 +13,7 @@ import torch
 from torch.testing._internal import common_methods_invocations
 
 from opcheck.capture.graph import op_calls, to_graph
-from opcheck.capture.recorder import Recorded
-from opcheck.capture.tensor_log import Ledger
+from opcheck.capture.tensor_log import TensorLog, TraceEntry
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.simulator.mac import simulated_mac
@@ -44,8 +43,8 @@ class Watch:
     def __init__(self) -> None:
         self.on = False
         self.phase = "forward"
-        self.calls: dict[Any, Recorded] = {}
-        self._ledger = Ledger(())
+        self.calls: dict[Any, TraceEntry] = {}
+        self._tensors = TensorLog(())
         self.bodies: dict[str, Body] = {}
         self.enters: dict[str, None] = {}
         self._stack: list[set[str]] = []
@@ -75,7 +74,7 @@ class Watch:
             leaves.update(met)
         key = (self.phase, call.key, inner, call.refusal)
         if key not in self.calls:
-            self.calls[key] = Recorded(self._ledger.keep(call), None, "", self.phase)
+            self.calls[key] = TraceEntry(self._tensors.keep(call), None, "", self.phase)
 
     def asked(self, _operator: str) -> int:
         """Each question is the first."""

@@ -14,9 +14,9 @@ from torch import nn
 
 import opcheck
 from opcheck.capture.modes import set_training
-from opcheck.capture.source_locations import innermost
 from opcheck.common.errors import InputError, ModelLoadError
 from opcheck.model.records import Report
+from opcheck.tracing.source_locations import locate_in_text
 
 pytestmark = [
     # torch 2.9 reads weights from a buffer of its own that it may not write to.
@@ -201,7 +201,7 @@ def test_findings_name_the_exported_line_and_module(nets: Any) -> None:
 def test_lines_of_another_machine_are_read_from_the_program(
     trace: str, file: str, text: str
 ) -> None:
-    place = innermost(trace)
+    place = locate_in_text(trace)
     assert place is not None
     assert (place.file, place.text) == (file, text)
 
@@ -210,7 +210,7 @@ def test_a_trace_shows_no_line_of_a_file_that_it_does_not_hold(tmp_path: Path) -
     (tmp_path / "settings.py").write_text("key = 'secret'\n")
     for file in (tmp_path / "settings.py", "/dev/zero", "/a/site-packages//etc/passwd"):
         for text in ("", "\n    key = 1"):
-            place = innermost(f'File "{file}", line 1, in forward{text}')
+            place = locate_in_text(f'File "{file}", line 1, in forward{text}')
             assert place is not None
             assert (place.file, place.text) == (Path(file).name, text.strip())
             assert not place.statement

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcheck.capture.graph import Numbers, op_calls, to_graph
+from opcheck.capture.graph import op_calls, to_graph
 from opcheck.capture.lifetimes import lifetimes
 from opcheck.capture.move import Mover
+from opcheck.capture.tensor_log import Numbers
 from opcheck.model.records import Lifetime, OpCall
 from opcheck.simulator.tensor import to_mps
 from tests.simulator.mac import recorded
@@ -22,7 +23,7 @@ def _lives(
     recorder = recorded(run, *inputs)
     numbers = Numbers()
     calls = op_calls(to_graph(recorder.calls, {}, recorder.place, numbers))
-    return lifetimes(recorder.calls, recorder.ledger.freed, {}, numbers, before), calls
+    return lifetimes(recorder.calls, recorder.tensors.freed, {}, numbers, before), calls
 
 
 def test_from_the_call_that_makes_it_to_the_one_after_the_last_owner() -> None:

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from opcheck.capture.build import building
-from opcheck.capture.graph import Numbers
 from opcheck.capture.move import Mover
+from opcheck.capture.tensor_log import Numbers
 from opcheck.common.errors import CaptureError
 from opcheck.simulator.tensor import is_on_mps
 

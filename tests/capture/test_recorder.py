@@ -11,9 +11,9 @@ from torch import nn
 from opcheck.capture import recorder as recorder_module
 from opcheck.capture.move import Mover
 from opcheck.capture.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
-from opcheck.capture.source_locations import display_path, innermost, is_user_code
 from opcheck.data.registrations import load
 from opcheck.simulator.mac import simulated_mac
+from opcheck.tracing.source_locations import display_path, is_user_code, locate_in_text
 from tests.simulator.mac import target
 
 
@@ -38,7 +38,7 @@ def _run(model: nn.Module) -> Recorder:
     mover.module(model)
     x = mover.value(torch.ones(2, 4), "x")
     registrations = dict(load().operators("2.13"))
-    with simulated_mac(target(), registrations, recorder), recorder.follow_modules(model):
+    with simulated_mac(target(), registrations, recorder), recorder.sites.followed(model):
         model(x)
     return recorder
 
@@ -101,10 +101,10 @@ def test_paths_are_relative() -> None:
 
 def test_the_innermost_line_of_a_stack_trace() -> None:
     trace = f'File "{__file__}", line 1, in forward\n  File "{torch.__file__}", line 9, in relu\n'
-    location = innermost(trace)
+    location = locate_in_text(trace)
     assert location is not None
     assert (location.file, location.line) == ("tests/capture/test_recorder.py", 1)
-    assert innermost(None) is None
+    assert locate_in_text(None) is None
 
 
 def test_a_run_that_calls_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

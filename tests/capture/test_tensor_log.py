@@ -7,7 +7,7 @@ import gc
 import torch
 
 from opcheck.capture.recorder import Recorder
-from opcheck.capture.tensor_log import Ledger
+from opcheck.capture.tensor_log import TensorLog
 from opcheck.simulator.tensor import is_on_mps, wrap
 from tests.simulator.mac import recorded
 
@@ -25,7 +25,7 @@ def _made_by(recorder: Recorder, overload: str) -> list[int]:
 def test_a_temporary_is_freed_at_once() -> None:
     recorder = recorded(lambda x: x.exp().sin().cos(), torch.ones(3))
     exp, sin, cos = (_made_by(recorder, f"aten::{name}")[0] for name in ("exp", "sin", "cos"))
-    freed = recorder.ledger.freed
+    freed = recorder.tensors.freed
     assert (freed[exp], freed[sin], freed[cos]) == (2, 3, 3)
 
 
@@ -38,7 +38,7 @@ def test_a_view_holds_the_memory_of_its_base() -> None:
 
     recorder = recorded(run, torch.ones(2, 3))
     (exp,) = _made_by(recorder, "aten::exp")
-    assert recorder.ledger.freed[exp] == 3  # exp, select, sin | cos
+    assert recorder.tensors.freed[exp] == 3  # exp, select, sin | cos
 
 
 def test_what_autograd_saves_lives_until_backward_has_used_it() -> None:
@@ -50,7 +50,7 @@ def test_what_autograd_saves_lives_until_backward_has_used_it() -> None:
     recorder = recorded(run, torch.ones(3, requires_grad=True), grad=True)
     called = [entry.call.route.name for entry in recorder.calls]
     (exp,) = _made_by(recorder, "aten::exp")  # saved by exp (its result) and by sin (its argument)
-    assert called.index("aten::sum") + 1 < recorder.ledger.freed[exp] <= called.index("aten::tan")
+    assert called.index("aten::sum") + 1 < recorder.tensors.freed[exp] <= called.index("aten::tan")
 
 
 def test_what_autograd_does_not_save_is_freed_in_forward() -> None:
@@ -60,7 +60,7 @@ def test_what_autograd_does_not_save_is_freed_in_forward() -> None:
 
     recorder = recorded(run, torch.ones(3, requires_grad=True), grad=True)
     (added,) = _made_by(recorder, "aten::add.Tensor")
-    assert recorder.ledger.freed[added] == 2
+    assert recorder.tensors.freed[added] == 2
 
 
 def test_a_saved_result_that_the_program_dropped_is_not_freed() -> None:
@@ -72,13 +72,13 @@ def test_a_saved_result_that_the_program_dropped_is_not_freed() -> None:
 
     recorder = recorded(run, torch.ones(3, requires_grad=True), grad=True)
     (exp,) = _made_by(recorder, "aten::exp")
-    assert exp not in recorder.ledger.freed
+    assert exp not in recorder.tensors.freed
     kept.clear()
-    assert exp in recorder.ledger.freed
+    assert exp in recorder.tensors.freed
 
 
 def test_tensors_of_the_cpu_have_numbers_of_their_own() -> None:
-    ledger = Ledger(())
+    ledger = TensorLog(())
     numbers = {ledger.ref(torch.zeros(3)).number for _ in range(50)}
     assert len(numbers) == 50
     stays = torch.zeros(3)

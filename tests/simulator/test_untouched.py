@@ -65,9 +65,9 @@ def _step(model: nn.Module, release: str, autocast: str) -> Recorder:
     x = mover.value(INPUT, "x")
     registrations = dict(load().operators(release))
     plain = torch._C._dispatch_dump_table("aten::linear")
-    with simulated_mac(target(release), registrations, recorder), recorder.follow_modules(model):
+    with simulated_mac(target(release), registrations, recorder), recorder.sites.followed(model):
         assert torch._C._dispatch_dump_table("aten::linear") != plain
-        TrainStep(parse("adamw"), autocast)(model, (x,), {}, recorder)
+        TrainStep(parse("adamw"), autocast)(model, (x,), {}, recorder.sites)
     return recorder
 
 
@@ -107,7 +107,7 @@ def test_a_step_that_breaks_off_leaves_it_so_too() -> None:
         pytest.raises(ZeroDivisionError),
         simulated_mac(target(), dict(load().operators("2.13")), recorder),
     ):
-        TrainStep(parse("sgd"), "")(moved, (x,), {}, recorder)
-    assert recorder.phase == "backward"
+        TrainStep(parse("sgd"), "")(moved, (x,), {}, recorder.sites)
+    assert recorder.sites.phase == "backward"
     assert _changed(before) == []
     assert len(_numbers()) == 2 + len(list(Model().parameters())) - 1

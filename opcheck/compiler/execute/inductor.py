@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.common.errors import UsageError
+from opcheck.common.replacing import replaced
 from opcheck.compiler.execute.kernels import compile_kernels
-from opcheck.simulator.replacing import replaced
 from opcheck.tracing.torch_private import compilation
 
 if TYPE_CHECKING:

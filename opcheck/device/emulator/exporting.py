@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.simulator.replacing import replaced
+from opcheck.common.replacing import replaced
 from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps, placement
 from opcheck.tracing.torch_private import backend, dispatch
 from opcheck.tracing.torch_private.export import with_tensors

@@ -11,17 +11,14 @@ import msgspec
 import torch
 
 from opcheck.capture import endings
-from opcheck.capture.source_locations import display_path, is_user_code
-from opcheck.capture.user_frame import one_line
 from opcheck.common.errors import UsageError
-from opcheck.common.text import plural
+from opcheck.common.text import one_line, plural
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.data.registrations import OpLists, load
 from opcheck.device.emulator import vision_kernels
 from opcheck.device.emulator.engine import Emulator
 from opcheck.device.emulator.errors import ProcessAbortedError
 from opcheck.device.emulator.exporting import export_below
-from opcheck.device.emulator.modules import Modules
 from opcheck.device.emulator.surface import mac_surface
 from opcheck.device.emulator.tally import Tally
 from opcheck.device.emulator.uncompiled import uncompiled
@@ -29,15 +26,17 @@ from opcheck.device.emulator.verdicts import Verdicts
 from opcheck.device.emulator.warned import warnings_at_their_lines
 from opcheck.judge.pipeline import HEADLINES, assemble
 from opcheck.judge.rules.rule import Audited
-from opcheck.model.records import OWN_LIMITS, Problem, Report, SourceLocation, Trace
+from opcheck.model.records import OWN_LIMITS, Problem, Report, Trace
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.public_names import names_of_the_target
 from opcheck.simulator.requirements import libraries_see_the_target
+from opcheck.tracing.eager_compile import add_left_out
+from opcheck.tracing.module_stack import ProgramStack
+from opcheck.tracing.source_locations import locate_raise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
     from opcheck.simulator.dispatcher import Simulator
 
@@ -59,7 +58,7 @@ class Emulation:
         self.target = target
         self.name = name
         self._lists = lists
-        self._tally = Tally(Verdicts(target, lists), Modules())
+        self._tally = Tally(Verdicts(target, lists), ProgramStack())
         self._problems: list[Problem] = []
         self._complete = True
         #: what ended the program is an error of the Mac's
@@ -185,7 +184,7 @@ class Emulation:
         self._failed = error is self._tally.raised
         ends = "" if self._failed else endings.kind_of(error)
         if ends:
-            self._problems.append(endings.problem_of(error, ends, _line(error)))
+            self._problems.append(endings.problem_of(error, ends, locate_raise(error)))
             return
         if isinstance(error, SystemExit):
             text = f"the program ended itself with exit code {error.code}"
@@ -193,29 +192,10 @@ class Emulation:
             return
         kind = "process_died" if isinstance(error, ProcessAbortedError) else "program_raised"
         text = f"the program ended with {type(error).__name__}: {one_line(error)}"
-        self._problems.append(Problem(kind=kind, message=text, location=_line(error)))
+        self._problems.append(Problem(kind=kind, message=text, location=locate_raise(error)))
 
     def _left_out(self, name: str) -> None:
-        message = f"{name} was left out: what it would compile ran operator by operator"
-        problem = Problem(kind="eager", message=message)
-        if problem not in self._problems:
-            self._problems.append(problem)
-
-
-def _line(error: BaseException) -> SourceLocation | None:
-    """The innermost line that is neither torch's nor ours."""
-    found = None
-    trace: TracebackType | None = error.__traceback__
-    while trace is not None:
-        if is_user_code(trace.tb_frame.f_code.co_filename):
-            found = trace
-        trace = trace.tb_next
-    if found is None:
-        return None
-    code = found.tb_frame.f_code
-    return SourceLocation(
-        file=display_path(code.co_filename), line=found.tb_lineno, function=code.co_name
-    )
+        add_left_out(self._problems, name)
 
 
 def target_of(

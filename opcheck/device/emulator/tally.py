@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.capture.source_locations import is_user_code, locate
 from opcheck.common.text import any_layer
 from opcheck.judge.examples import example_of
 from opcheck.judge.judge import outcome
@@ -23,19 +22,18 @@ from opcheck.model.records import (
     Verdict,
 )
 from opcheck.simulator.tensor import MPSTensor, is_on_mps
+from opcheck.tracing.source_locations import UserFrames, locate
 from opcheck.tracing.torch_private.tensors import sparse_indices, sparse_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
-    from types import CodeType, FrameType
 
     from opcheck.common.versions import Target
-    from opcheck.device.emulator.modules import Modules
     from opcheck.device.emulator.verdicts import Judged, Verdicts
     from opcheck.simulator.dispatcher import Call
-
-    Site = tuple[CodeType, int] | None
+    from opcheck.tracing.module_stack import ProgramStack
+    from opcheck.tracing.source_locations import Site
 
 
 class Row(NamedTuple):
@@ -52,14 +50,14 @@ class Row(NamedTuple):
 class Tally:
     """A sink for the simulator that raises and warns as the target does, and counts."""
 
-    def __init__(self, verdicts: Verdicts, modules: Modules) -> None:
+    def __init__(self, verdicts: Verdicts, modules: ProgramStack) -> None:
         self._verdicts = verdicts
         self._modules = modules
         self.rows: Counter[Row] = Counter()
         self._kept: dict[int, Verdict] = {}
         self._dtypes: dict[tuple[str, int], set[str]] = {}
         self._examples: dict[tuple[str, int], OpCall | None] = {}
-        self._user: dict[CodeType, bool] = {}
+        self._frames = UserFrames()
         self._warned: set[tuple[str, Site]] = set()
         self._copies = [0, 0, 0, 0]
         self._live: dict[int, int] = {}
@@ -85,7 +83,7 @@ class Tally:
         """
         judged = self._verdicts.before(call)
         if judged is not None and judged.error is not None:
-            self._count(call, judged, self._site())
+            self._count(call, judged, self._frames.innermost(sys._getframe(1)))
             self.raised = _again(judged.error)
             raise self.raised
 
@@ -96,7 +94,7 @@ class Tally:
             TypeError, RuntimeError ...: as the target does.
         """
         judged = self._verdicts.after(call)
-        site = self._site()
+        site = self._frames.innermost(sys._getframe(1))
         self._count(call, judged, site)
         if judged.error is not None:
             self.raised = _again(judged.error)
@@ -164,19 +162,6 @@ class Tally:
             warnings.warn(text, UserWarning, stacklevel=2)
         else:
             warnings.warn_explicit(text, UserWarning, site[0].co_filename, site[1], registry={})
-
-    def _site(self) -> Site:
-        frame: FrameType | None = sys._getframe(2)
-        user = self._user
-        while frame is not None:
-            code = frame.f_code
-            known = user.get(code)
-            if known is None:
-                known = user[code] = is_user_code(code.co_filename)
-            if known:
-                return (code, frame.f_lineno)
-            frame = frame.f_back
-        return None
 
     # -- what it comes to -------------------------------------------------------------------------------------
 

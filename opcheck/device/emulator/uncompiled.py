@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.capture.source_locations import is_own_code
-from opcheck.simulator.replacing import replaced
+from opcheck.common.replacing import replaced
 from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.tracing.eager_compile import eager_compile
+from opcheck.tracing.source_locations import is_own_code
 from opcheck.tracing.torch_private import compilation
 from opcheck.tracing.torch_private.modules import is_scripting
 
@@ -29,22 +30,13 @@ def uncompiled(tell: Tell) -> Iterator[None]:
     TorchScript asks C++ for the device, which says ``cpu``: with PYTORCH_JIT=0, as ``opcheck run`` sets it, torch
     returns what it was given. Without that, it stays as it is.
     """
-    changes: list[tuple[Any, str, Any]] = [(torch, "compile", _compiling(tell))]
+    changes: list[tuple[Any, str, Any]] = [(torch, "compile", eager_compile(tell, _refuse_backend))]
     if not is_scripting():
         changes += [(torch.jit, name, _scripting(name, tell)) for name in ("script", "trace")]
         changes += [(torch.jit, name, _kept) for name in ("freeze", "optimize_for_inference")]
         changes += [(torch.jit, "save", _unwritten)]
     with replaced(changes):
         yield
-
-
-def _compiling(tell: Tell) -> Callable[..., Any]:
-    def compiled(model: Any = None, **options: Any) -> Any:
-        _refuse_backend(options.get("backend"))
-        tell("torch.compile")
-        return model if model is not None else lambda function: function
-
-    return compiled
 
 
 def _refuse_backend(name: object) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from opcheck.capture.graph import op_call
-from opcheck.capture.tensor_log import KeptCall, Ref
+from opcheck.capture.tensor_log import RecordedCall, Ref
 from opcheck.device.emulator.errors import error_of, warning_of
 from opcheck.judge import matching_statements
 from opcheck.judge.judge import judge, outcome
@@ -99,7 +99,7 @@ class Verdicts:
 
     def _afresh(self, call: Call) -> Judged:
         kept = (call.route, call.key, _refs(call.inputs), _refs(call.outputs))
-        record = op_call(KeptCall(*kept, call.inner, call.refusal))
+        record = op_call(RecordedCall(*kept, call.inner, call.refusal))
         verdict = judge(record, self._target, self._lists)
         verdict = self._same.setdefault(verdict, verdict)
         side = outcome(verdict).side

@@ -28,7 +28,6 @@ from opcheck.worker.children import die_with_parent
 
 if TYPE_CHECKING:
     from opcheck.device.observe.recorder import Recorder
-    from opcheck.model.records import SourceLocation
 
 _STDERR = 2
 
@@ -79,27 +78,16 @@ def _run(request: ObserveRequest, recorder: Recorder) -> End:
 
 
 def _end(error: BaseException, code: int, recorder: Recorder) -> End:
+    from opcheck.tracing.source_locations import locate, raising_site  # noqa: PLC0415  (imports torch)
+
     row = recorder.raised[0] if recorder.raised and recorder.raised[1] is error else 0
     return End(
         exit_code=code,
         error=type(error).__name__,
         message=str(error),
-        location=_line(error),
+        location=locate(raising_site(error)),
         row=row,
     )
-
-
-def _line(error: BaseException) -> SourceLocation | None:
-    """The innermost line that is neither torch's nor ours."""
-    from opcheck.capture.source_locations import is_user_code, locate  # noqa: PLC0415  (imports torch)
-
-    pair = None
-    trace = error.__traceback__
-    while trace is not None:
-        if is_user_code(trace.tb_frame.f_code.co_filename):
-            pair = (trace.tb_frame.f_code, trace.tb_lineno)
-        trace = trace.tb_next
-    return locate(pair)
 
 
 @contextlib.contextmanager

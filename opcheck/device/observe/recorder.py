@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
-from opcheck.capture.backward import Trail
-from opcheck.capture.source_locations import is_user_code, locate
-from opcheck.device.emulator.modules import Modules
 from opcheck.device.observe.request import Row, Warned
+from opcheck.tracing.autograd_trail import Trail
+from opcheck.tracing.module_stack import ProgramStack
+from opcheck.tracing.nested_tensors import tensors
+from opcheck.tracing.source_locations import UserFrames, locate
 from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.dispatch import DispatchMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import CodeType, FrameType
 
     from opcheck.model.records import SourceLocation
-
-    Site = tuple[CodeType, int] | None
+    from opcheck.tracing.source_locations import Site
 
 #: What a Mac warns of and an observation wants each time: MPSFallback.mm, and the kernels that leave for the CPU.
 WANTED = (
@@ -53,11 +52,11 @@ class Recorder(DispatchMode):
         #: a file descriptor that the marks around calls are written to; None: none are.
         self._mark = mark
         self._process = os.getpid()
-        self._modules = Modules()
+        self._modules = ProgramStack()
         self._trail: Trail[tuple[Site, str]] = Trail((None, ""))
         self._noted = 0
         self._rows: dict[tuple[Any, ...], int] = {}
-        self._user: dict[CodeType, bool] = {}
+        self._frames = UserFrames()
         self._warned: Counter[tuple[str, SourceLocation | None]] = Counter()
         self._lock = threading.Lock()
         self.counts: Counter[int] = Counter()
@@ -97,22 +96,21 @@ class Recorder(DispatchMode):
     def warn(self, message: Any, site: tuple[str, int]) -> bool:
         """Note a warning of MPS; whether it is the first such one from its line."""
         text = str(message)
-        location = locate(self._site()) or _plain(site)
+        location = locate(self._frames.innermost(sys._getframe(1))) or _plain(site)
         with self._lock:
             self._warned[text, location] += 1
             return self._warned[text, location] == 1
 
     def _number(self, func: Any, args: Any, kwargs: dict[str, Any]) -> int:
         """The row of the call; 0: no tensor of it is on the device, and none is made there."""
-        tensors: list[torch.Tensor] = []
-        _collect((args, kwargs), tensors)
-        devices = tuple(sorted({tensor.device.type for tensor in tensors}))
+        given = tensors((args, kwargs))
+        devices = tuple(sorted({tensor.device.type for tensor in given}))
         asked = kwargs.get("device")
         if self._device not in devices and (
             asked is None or torch.device(asked).type != self._device
         ):
             return 0
-        dtypes = tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors}))
+        dtypes = tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in given}))
         site, module, phase = self._where()
         name = f"{func.namespace}::{dispatch.schema_of(func).name.partition('::')[2]}"
         overload = dispatch.overload_name_of(func)
@@ -122,7 +120,7 @@ class Recorder(DispatchMode):
             number = self._rows.get(key)
             if number is None:
                 number = self._rows[key] = len(self._rows) + 1
-                shapes = tuple(tuple(map(int, tensor.shape)) for tensor in tensors[:_TENSORS])
+                shapes = tuple(tuple(map(int, tensor.shape)) for tensor in given[:_TENSORS])
                 self._write(
                     Row(
                         number=number,
@@ -139,7 +137,7 @@ class Recorder(DispatchMode):
 
     def _where(self) -> tuple[Site, str, str]:
         """The line, module and phase; a call of backward has those of the forward call that it belongs to."""
-        site = self._site()
+        site = self._frames.innermost(sys._getframe(1))
         module, phase = self._modules.where()
         if phase == "backward":
             known, of = self._trail.of_running_node()
@@ -159,19 +157,6 @@ class Recorder(DispatchMode):
             # The program closed its stderr: nothing more can be told apart by calls.
             self._mark = None
 
-    def _site(self) -> Site:
-        """The innermost line that is neither torch's nor ours."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            code = frame.f_code
-            known = self._user.get(code)
-            if known is None:
-                known = self._user[code] = is_user_code(code.co_filename)
-            if known:
-                return code, frame.f_lineno
-            frame = frame.f_back
-        return None
-
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
         """For the length of the block the program's calls and warnings are noted."""
@@ -188,17 +173,6 @@ class Recorder(DispatchMode):
                 yield
         finally:
             warnings.showwarning = before
-
-
-def _collect(value: Any, found: list[torch.Tensor]) -> None:
-    if isinstance(value, torch.Tensor):
-        found.append(value)
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            _collect(one, found)
-    elif isinstance(value, dict):
-        for one in value.values():
-            _collect(one, found)
 
 
 def _plain(site: tuple[str, int]) -> SourceLocation | None:

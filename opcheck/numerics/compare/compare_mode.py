@@ -16,7 +16,7 @@ from opcheck.numerics.compare.closeness import Measured, judged, measure
 from opcheck.numerics.compare.records import BEYOND, TIMES, Outcome
 from opcheck.numerics.compare.snapshot import Kept, keep, keep_all, keeps, map_kept
 from opcheck.numerics.precision import kernels
-from opcheck.numerics.precision.kernels import tensors
+from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.dispatch import DispatchMode
 
 aten = torch.ops.aten

@@ -10,8 +10,9 @@ import torch
 from opcheck.numerics.compare import stand_ins
 from opcheck.numerics.compare.snapshot import Kept, map_kept
 from opcheck.numerics.compare.stand_ins import arguments
-from opcheck.numerics.precision.kernels import PRODUCTS, tensors, written
+from opcheck.numerics.precision.kernels import PRODUCTS, written
 from opcheck.numerics.precision.shadows import WIDE
+from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.dispatch import schema_of
 from opcheck.tracing.torch_private.trees import tree_map
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.imports import without_compiler
-from opcheck.capture.run import raised_at, uncompiled
+from opcheck.capture.run import uncompiled
 from opcheck.capture.watchdog import out_of_memory, rest
 from opcheck.common.errors import CaptureError, UsageError
 from opcheck.numerics.compare import devices, reproducer
@@ -25,9 +25,11 @@ from opcheck.numerics.compare.records import (
     Plan,
     Reproducer,
 )
-from opcheck.numerics.compare.tally import DevicePlaces, Tally
+from opcheck.numerics.compare.tally import Tally
 from opcheck.numerics.compare.timing import Clock
 from opcheck.numerics.precision import real
+from opcheck.numerics.precision.shadow_mode import Places
+from opcheck.tracing.source_locations import locate_raise
 from opcheck.tracing.torch_private.trees import tree_map_only
 
 if TYPE_CHECKING:
@@ -115,7 +117,7 @@ class _Run:
         self.model = model
         self.device = device
         self.clock = clock
-        self.places = DevicePlaces()
+        self.places = Places()
         self.tally = Tally(self.places)
         self.mode = Beside(device, self.tally.add, clock.time if clock else None)
         self.problem = ""
@@ -128,7 +130,7 @@ class _Run:
             args, kwargs = tree_map_only(torch.Tensor, self._move, (args, kwargs))
             moved = True
             with (
-                self.places.follow_modules(self.model),
+                self.places.followed(self.model),
                 without_compiler(),
                 torch.set_grad_enabled(train or request.grad),
                 self.mode,
@@ -141,7 +143,7 @@ class _Run:
         except BaseException as error:  # user code: anything, SystemExit included
             op = f", in {self.mode.running}" if self.mode.running else ""
             text = f"{real.broke_off(error)}{op}"
-            place = raised_at(error)
+            place = locate_raise(error)
             if not self.tally.calls or out_of_memory(error):
                 doing = "the run" if moved else "moving the model"
                 raise CaptureError(

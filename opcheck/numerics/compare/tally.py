@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from opcheck.capture.source_locations import locate
 from opcheck.common.text import any_layer
 from opcheck.model.records import GroupLocation
 from opcheck.numerics.compare.closeness import dtype_name
@@ -17,18 +16,7 @@ from opcheck.numerics.compare.compare_mode import Judged
 from opcheck.numerics.compare.records import Operator, Wrong
 from opcheck.numerics.compare.snapshot import Kept
 from opcheck.numerics.precision.shadow_mode import Places
-from opcheck.tracing.torch_private.autograd import running_node
-
-
-class DevicePlaces(Places):
-    """Where calls are made; a device's backward runs in a thread that has no line of the program."""
-
-    def here(self) -> tuple[Any, str, str]:
-        """Line, module and phase of the call that is being made."""
-        found = self._where()
-        if found[0] is None and running_node() is not None:
-            return (*self._trail.of_running_node(), "backward")
-        return found
+from opcheck.tracing.source_locations import locate
 
 
 class _Worst:

@@ -9,8 +9,9 @@ import torch
 
 from opcheck.numerics.precision.accumulators import WITHOUT_DOUBLE
 from opcheck.numerics.precision.shadows import WIDE, Shadows, followed
+from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.dispatch import schema_of
-from opcheck.tracing.torch_private.trees import tree_iter, tree_map
+from opcheck.tracing.torch_private.trees import tree_map
 
 aten = torch.ops.aten
 
@@ -57,11 +58,6 @@ def is_random(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags and not func.__name__.startswith(
         _NOT_RANDOM
     )
-
-
-def tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors in a nest of arguments."""
-    return [leaf for leaf in tree_iter(value) if isinstance(leaf, torch.Tensor)]
 
 
 def written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:

@@ -13,7 +13,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from opcheck.model.records import PrecisionModule
 from opcheck.numerics.precision.shadows import Shadows, followed
 from opcheck.numerics.precision.tally import digits
-from opcheck.tracing.torch_private.trees import tree_iter
+from opcheck.tracing.nested_tensors import tensors
 
 
 class _Module:
@@ -61,17 +61,13 @@ class Modules:
             return
         found = self._found.setdefault(name, _Module(type(module).__name__))
         found.calls += 1
-        read, made = _tensors((args, kwargs)), _tensors(output)
+        read, made = tensors((args, kwargs)), tensors(output)
         found.inherited = max(found.inherited, self._error(read))
         found.total = max(found.total, self._error(made))
         found.bytes_in += sum(tensor.nbytes for tensor in read)
         found.bytes_out += sum(tensor.nbytes for tensor in made)
 
-    def _error(self, tensors: list[torch.Tensor]) -> float:
+    def _error(self, values: list[torch.Tensor]) -> float:
         return max(
-            (self._shadows.error(tensor) for tensor in tensors if followed(tensor)), default=0.0
+            (self._shadows.error(tensor) for tensor in values if followed(tensor)), default=0.0
         )
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_iter(value) if isinstance(leaf, torch.Tensor)]

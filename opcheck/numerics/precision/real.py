@@ -10,8 +10,8 @@ from opcheck.capture.build import OnMps
 from opcheck.capture.load import load
 from opcheck.capture.modes import set_training
 from opcheck.capture.run import AsModule, called_with, uncompiled
-from opcheck.capture.user_frame import one_line
 from opcheck.capture.watchdog import TimeLimitReached
+from opcheck.common.text import one_line
 
 if TYPE_CHECKING:
     from opcheck.capture.inputs import Inputs

@@ -11,8 +11,7 @@ from torch import nn
 
 from opcheck.capture.build import OnMps
 from opcheck.capture.imports import without_compiler
-from opcheck.capture.run import raised_at, uncompiled
-from opcheck.capture.source_locations import locate
+from opcheck.capture.run import uncompiled
 from opcheck.capture.watchdog import out_of_memory, rest
 from opcheck.common.errors import CaptureError
 from opcheck.model.records import Precision
@@ -23,6 +22,7 @@ from opcheck.numerics.precision.modules import Modules
 from opcheck.numerics.precision.shadow_mode import Follow, Places
 from opcheck.numerics.precision.shadows import Shadows, followed
 from opcheck.numerics.precision.tally import Tally, digits
+from opcheck.tracing.source_locations import locate, locate_raise
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 from opcheck.tracing.torch_private.trees import keystr, tree_flatten_with_path, tree_map
 
@@ -99,7 +99,7 @@ class _Run:
         output: Any = None
         try:
             with (
-                self.places.follow_modules(self.model),
+                self.places.followed(self.model),
                 without_compiler(),
                 _plain_kernels(),
                 torch.set_grad_enabled(self.train),
@@ -113,7 +113,7 @@ class _Run:
             raise
         except BaseException as error:  # user code: anything, SystemExit included
             text = real.broke_off(error)
-            place = raised_at(error)
+            place = locate_raise(error)
             if not self.tally.calls or out_of_memory(error):
                 raise CaptureError(
                     f"the run in {self.name} beside float64 broke off: {text}",

@@ -7,31 +7,27 @@ from typing import Any
 
 import torch
 
-from opcheck.capture.recorder import Recorder
 from opcheck.capture.train_loss import NothingToTrainError, loss_of
 from opcheck.numerics.precision import kernels
 from opcheck.numerics.precision.distance import Distance, distance, vanishes
-from opcheck.numerics.precision.kernels import tensors
 from opcheck.numerics.precision.shadows import WIDE, Shadows, followed, memory
 from opcheck.numerics.precision.tally import Seen, Tally
+from opcheck.tracing.call_sites import CallSites
+from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.dispatch import DispatchMode
 from opcheck.tracing.torch_private.trees import tree_iter
 
 
-class Places(Recorder):
-    """Where calls are made; keeps none of them."""
+class Places(CallSites):
+    """Where calls are made, and the backward of a training step."""
 
     #: what a training step took backward; empty: there was none
     loss = ""
 
-    def here(self) -> tuple[Any, str, str]:
-        """Line, module and phase of the call that is being made."""
-        return self._where()
-
     def backward(self, output: Any) -> None:
         """Take the loss of an output backward, if it has one."""
         try:
-            with self.inside("loss"):
+            with self.modules.inside("loss"):
                 loss = loss_of(output)
         except NothingToTrainError as error:
             self.loss = f"none: {error}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from opcheck.numerics.compare.run import full_precision
 from opcheck.numerics.compare.tally import digits, specs
 from opcheck.numerics.probe.records import Task
 from opcheck.numerics.probe.samples import Sample, on_device, samples_of
-from opcheck.tracing.torch_private.trees import tree_leaves
+from opcheck.tracing.nested_tensors import tensors
 
 #: What torch says when it computes on the CPU: for an operator without a kernel, and inside of a kernel.
 _FALLS_BACK = re.compile(re.escape(fallback_warning("@")).replace("@", "(?P<op>[^']+)", 1))
@@ -153,12 +152,10 @@ def _run(op: Any, task: Task, sample: Sample) -> None:
         return
     # A gradient that comes in in a sparse layout ends the process in torch 2.13, on the CPU, too.
     outputs = [
-        tensor
-        for tensor in _tensors(out)
-        if tensor.requires_grad and tensor.layout == torch.strided
+        tensor for tensor in tensors(out) if tensor.requires_grad and tensor.layout == torch.strided
     ]
     inputs = [
-        tensor for tensor in _tensors(tuple(sample)) if tensor.requires_grad and tensor.is_leaf
+        tensor for tensor in tensors(tuple(sample)) if tensor.requires_grad and tensor.is_leaf
     ]
     if outputs and inputs:
         # The gradients come from outside, so that no reduction of ours is among the calls.
@@ -174,10 +171,6 @@ def _runs_on_cpu(op: Any, task: Task, sample: Sample) -> bool:
     except Exception:  # noqa: BLE001 - then it says nothing of the device
         return False
     return True
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    return (leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
 
 
 def _said(error: Exception) -> str:

@@ -14,10 +14,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from opcheck.capture.graph import Numbers, op_calls, to_graph
+from opcheck.capture.graph import op_calls, to_graph
 from opcheck.capture.lifetimes import lifetimes
 from opcheck.capture.move import Mover
 from opcheck.capture.recorder import Recorder
+from opcheck.capture.tensor_log import Numbers
 from opcheck.data.registrations import load
 from opcheck.judge.memory.estimate import peaks_as_recorded
 from opcheck.model.records import Trace
@@ -80,7 +81,7 @@ def traced(program: Program, module: nn.Module, *inputs: torch.Tensor) -> Trace:
         program(module, *moved)
     numbers = Numbers()
     graph = to_graph(recorder.calls, mover.names, recorder.place, numbers)
-    lives = lifetimes(recorder.calls, recorder.ledger.freed, mover.placed, numbers)
+    lives = lifetimes(recorder.calls, recorder.tensors.freed, mover.placed, numbers)
     return Trace(model="program", calls=op_calls(graph), lifetimes=lives)
 
 
@@ -90,9 +91,9 @@ def _phases(recorder: Recorder) -> Iterator[None]:
     backward = torch.Tensor.backward
 
     def marked(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> None:
-        recorder.phase = "backward"
+        recorder.sites.phase = "backward"
         torch.autograd.backward(tensor, *args, **kwargs)
-        recorder.phase = "optimizer"
+        recorder.sites.phase = "optimizer"
 
     torch.Tensor.backward = marked  # type: ignore[method-assign, assignment]
     try:

@@ -1,8 +1,8 @@
 """Which forward call a call of autograd's belongs to.
 
 Every node of the graph takes the next of the thread's sequence numbers while its forward call runs
-(torch/csrc/autograd/function.h, ``Node``), so the counter after a call names the call's node: that, plus one, is
-what is kept here.  In backward the engine says which node runs.
+(torch/csrc/autograd/function.h, ``Node``), so the counter after a call names the call's node: the trail keeps that
+number plus one.  In backward the engine says which node runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Trail(Generic[Place]):
         self._last = nowhere
 
     def note(self, place: Place) -> None:
-        """A forward call was made here; the first call after a node was made is the node's."""
+        """Keep where a forward call was made; the first call after a node was made is the node's."""
         number = next_sequence_number()
         if not self._numbers or number > self._numbers[-1]:
             self._numbers.append(number)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcheck.capture import statements
-from opcheck.capture.statements import statement
 from opcheck.model.fingerprint import fingerprint
 from opcheck.model.records import Finding, GroupLocation, SourceLocation
+from opcheck.tracing import source_locations
+from opcheck.tracing.source_locations import statement
 
 #: One statement as people format it; the call that a finding is about is on the line with ``svd``.
 FORMATTED = (
@@ -28,7 +28,7 @@ BODY = ("y = 1", "", "# a comment", "if y:\n    y = 2", '"""text\nof two lines""
 def named(source: str, function: str = "forward", op: str = "aten::svd") -> str:
     """The fingerprint of a finding at the call of svd in this source."""
     linecache.cache["<made>"] = (len(source), None, source.splitlines(keepends=True), "<made>")
-    statements._statements.cache_clear()
+    source_locations._statements.cache_clear()
     statement.cache_clear()
     lines = source.splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "torch." in text)

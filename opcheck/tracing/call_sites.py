@@ -1,0 +1,92 @@
+"""Where in the program an operator call is made: its line, its module and its phase."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+import torch
+
+from opcheck.tracing.autograd_trail import ENGINE, Trail
+from opcheck.tracing.module_stack import ModuleStack
+from opcheck.tracing.source_locations import UserFrames, locate, locate_in_text
+from opcheck.tracing.torch_private.autograd import running_node
+from opcheck.tracing.torch_private.modules import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType
+
+    from opcheck.model.records import SourceLocation
+    from opcheck.tracing.source_locations import Site
+
+
+class CallSites:
+    """Follows a program whose phases opcheck drives; a call of backward stands where its forward call was made."""
+
+    def __init__(self, caller: CodeType | None = None) -> None:
+        """Follow nothing yet.
+
+        Args:
+            caller: calls the program; the frames outside of it are not the program's.
+        """
+        #: what the program does where autograd does not run: forward, backward, optimizer
+        self.phase = "forward"
+        self.modules = ModuleStack()
+        self._frames = UserFrames(caller)
+        self._frames.add([ENGINE])
+        self._trail: Trail[tuple[Site, str]] = Trail((None, ""))
+        self._graphs: dict[CodeType, torch.fx.GraphModule] = {}
+
+    def here(self) -> tuple[Site, str, str]:
+        """Line, module and phase of the call that is being made."""
+        site = self._frames.innermost(sys._getframe(1))
+        in_engine = site is not None and site[0] is ENGINE
+        if site is None and running_node() is not None:
+            # A device's backward runs in a thread of its own, in which no line of the program runs.
+            return (*self._trail.of_running_node(), "backward")
+        place = self._trail.of_running_node() if in_engine else (site, self.modules.name())
+        # In the engine, too: the backward of a backward belongs to the same forward call.
+        self._trail.note(place)
+        return (*place, "backward" if in_engine else self.phase)
+
+    @contextlib.contextmanager
+    def at(self, phase: str, name: str) -> Iterator[None]:
+        """For the length of the block, calls are of this phase and, where no module runs, of this name.
+
+        An exception leaves the phase in which it was raised.
+        """
+        before, self.phase = self.phase, phase
+        with self.modules.inside(name):
+            yield
+        self.phase = before
+
+    @contextlib.contextmanager
+    def followed(self, root: torch.nn.Module) -> Iterator[None]:
+        """For the length of the block, know which module of ``root`` is running."""
+        self._graphs = {
+            type(module).forward.__code__: module
+            for module in root.modules()
+            if isinstance(module, torch.fx.GraphModule) and lines_of(module) is not None
+        }
+        self._frames.add(self._graphs)
+        with self.modules.followed(root):
+            yield
+
+    def locate(self, site: Site, module: str) -> tuple[SourceLocation | None, str]:
+        """The record of a call's line and its module; in a graph that is run again, those of its node."""
+        graph = self._graphs.get(site[0]) if site else None
+        if graph is None or site is None:
+            return locate(site), module
+        # torch/fx/graph.py: the lines of the generated code, counted from its def, by the nodes that they run.
+        start = graph.code.partition("def ")[0].count("\n") + 1
+        index = (lines_of(graph) or {}).get(site[1] - start)
+        if index is None:
+            return None, module
+        node = list(graph.graph.nodes)[index]
+        stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
+        path, kind = stack[-1]
+        # torch/_export/utils.py: "@1" marks the second call of a module.
+        name = path.partition("@")[0] or str(getattr(kind, "__name__", kind)).rpartition(".")[2]
+        return locate_in_text(node.stack_trace), name or module

@@ -1,0 +1,135 @@
+"""Which module of a program is being called, in which phase."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import optimizer
+
+from opcheck.common.replacing import replaced
+from opcheck.tracing.torch_private.autograd import running_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class _Thread(threading.local):
+    """What one thread does."""
+
+    def __init__(self) -> None:
+        #: modules, and names that stand in for one, outermost first
+        self.stack: list[Any] = []
+        self.in_optimizer = False
+
+
+class ModuleStack:
+    """The modules that are being called, outermost first, in each thread."""
+
+    def __init__(self) -> None:
+        #: the ids of the modules that were called
+        self.called: set[int] = set()
+        #: the innermost module that an exception left
+        self.raised_in = ""
+        self._thread = _Thread()
+        self._names: dict[int, str] | None = None
+        self._names_below: weakref.WeakKeyDictionary[torch.nn.Module, dict[int, str]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def name(self) -> str:
+        """The innermost module: its path, or its class where it has none; empty where no module runs."""
+        stack = self._thread.stack
+        if not stack:
+            return ""
+        module = stack[-1]
+        if type(module) is str:
+            return module
+        names = self._names if self._names is not None else self._names_of(stack[0], module)
+        # TorchScript keeps the name of the class that a module was made from.
+        return names.get(id(module)) or str(getattr(module, "original_name", type(module).__name__))
+
+    def _names_of(self, outermost: torch.nn.Module, module: torch.nn.Module) -> dict[int, str]:
+        names = self._names_below.get(outermost)
+        if names is None or id(module) not in names:
+            names = self._names_below[outermost] = _names(outermost)
+        return names
+
+    @contextlib.contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """For the length of the block, calls that no module makes belong to this name."""
+        stack = self._thread.stack
+        stack.append(name)
+        try:
+            yield
+        finally:
+            stack.pop()
+
+    @contextlib.contextmanager
+    def followed(self, root: torch.nn.Module | None = None) -> Iterator[None]:
+        """For the length of the block, know which module is being called.
+
+        Args:
+            root: modules go by their paths below it; None: by those below the outermost one that is called.
+        """
+        self._names = None if root is None else _names(root)
+        thread, called = self._thread, self.called
+        original = torch.nn.Module.__call__
+
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            stack = thread.stack
+            stack.append(module)
+            called.add(id(module))
+            try:
+                return original(module, *args, **kwargs)
+            except BaseException:
+                self.raised_in = self.raised_in or self.name()
+                raise
+            finally:
+                stack.pop()
+
+        with replaced([(torch.nn.Module, "__call__", call)]):
+            yield
+
+
+class ProgramStack(ModuleStack):
+    """The modules of a program that calls backward and its optimizers itself: knows the phase, too."""
+
+    def where(self) -> tuple[str, str]:
+        """The innermost module, and the phase."""
+        name = self.name()
+        if running_node() is not None:
+            return name, "backward"
+        thread = self._thread
+        if thread.in_optimizer and not thread.stack:
+            return "", "optimizer"
+        return name, "forward"
+
+    @contextlib.contextmanager
+    def followed(self, root: torch.nn.Module | None = None) -> Iterator[None]:
+        """For the length of the block, know which module is being called, and whether an optimizer steps."""
+
+        def begin(*_: Any) -> None:
+            self._thread.in_optimizer = True
+
+        def end(*_: Any) -> None:
+            self._thread.in_optimizer = False
+
+        hooks = (
+            optimizer.register_optimizer_step_pre_hook(begin),
+            optimizer.register_optimizer_step_post_hook(end),
+        )
+        try:
+            with super().followed(root):
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+def _names(root: torch.nn.Module) -> dict[int, str]:
+    # named_modules() leaves duplicates out: a shared module goes by the first of its names.
+    return {id(module): name for name, module in root.named_modules()}

@@ -1,0 +1,240 @@
+"""Whose code a file is, which line of the user's code runs, and how a report names that line."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import os
+import re
+import sysconfig
+import traceback
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import torch
+
+from opcheck.common.files import is_file
+from opcheck.model.records import SourceLocation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import CodeType, FrameType
+
+    #: A code object and a line of it; None: no line of the user's.
+    Site = tuple[CodeType, int] | None
+
+_TRACE_ENTRY = re.compile(
+    r'File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)(?:\n {4}(?P<text>[^\n]+))?'
+)
+#: A path of another machine below its installed packages, and a path of its Python or its torch.
+_INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\](?P<path>.+)", re.DOTALL)
+_NOT_USERS = re.compile(
+    r".*[/\\](?:site|dist)-packages[/\\]torch[/\\]"
+    r"|.*[/\\]lib[/\\]python3\.\d+[/\\](?!(?:site|dist)-packages[/\\])",
+    re.DOTALL,
+)
+_TORCH = str(Path(torch.__file__).parent) + os.sep
+_OPCHECK = str(Path(__file__).parents[1]) + os.sep
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_SITE = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
+
+
+# -- whose code a file is ---------------------------------------------------------------------------------------------
+
+
+def is_user_code(filename: str) -> bool:
+    """Whether a file is neither torch's, nor opcheck's, nor the standard library's."""
+    return not (
+        filename.startswith((_TORCH, _OPCHECK, "<"))
+        or (filename.startswith(_STDLIB) and not filename.startswith(_SITE))
+    )
+
+
+def is_own_code(filename: str) -> bool:
+    """Whether a file is the program's own: user code that is not installed."""
+    return is_user_code(filename) and not filename.startswith(_SITE)
+
+
+def display_path(filename: str) -> str:
+    """A path that is the same on every machine: relative to site-packages or to the working directory."""
+    for root in (*_SITE, str(Path.cwd()) + os.sep):
+        if filename.startswith(root):
+            return Path(filename[len(root) :]).as_posix()
+    installed = _INSTALLED.match(filename)
+    if installed:
+        path = PurePosixPath(installed["path"].replace("\\", "/"))
+        if not path.is_absolute() and ".." not in path.parts:
+            return str(path)
+    return Path(filename).name
+
+
+# -- the line that runs -----------------------------------------------------------------------------------------------
+
+
+class UserFrames:
+    """Finds the innermost frame of the user's code; remembers for each code object whose it is."""
+
+    def __init__(self, caller: CodeType | None = None) -> None:
+        """Remember nothing yet.
+
+        Args:
+            caller: calls the program; this frame and those outside of it are not the program's.
+        """
+        self._caller = caller
+        self._is_user: dict[CodeType, bool] = {}
+
+    def add(self, codes: Iterable[CodeType]) -> None:
+        """Count these code objects as the user's, whatever their files are."""
+        self._is_user.update(dict.fromkeys(codes, True))
+
+    def innermost(self, frame: FrameType | None) -> Site:
+        """The innermost line of the user's, from this frame outwards."""
+        known, caller = self._is_user, self._caller
+        while frame is not None:
+            code = frame.f_code
+            if code is caller:
+                return None
+            is_user = known.get(code)
+            if is_user is None:
+                is_user = known[code] = is_user_code(code.co_filename)
+            if is_user:
+                return code, frame.f_lineno
+            frame = frame.f_back
+        return None
+
+    def inside(self, frame: FrameType | None) -> Iterator[CodeType]:
+        """The code of the frames that stand between this one and the user's line, this one included."""
+        site = self.innermost(frame)
+        while frame is not None and (site is None or frame.f_code is not site[0]):
+            yield frame.f_code
+            frame = frame.f_back
+
+
+def raising_site(error: BaseException) -> Site:
+    """The innermost line of the user's code, or of a library that is not torch, that an exception came through."""
+    site: Site = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if is_user_code(frame.f_code.co_filename):
+            site = frame.f_code, line
+    return site
+
+
+# -- how a report names a line ----------------------------------------------------------------------------------------
+
+
+def locate(site: Site) -> SourceLocation | None:
+    """The record of a line that runs, with the statement around it."""
+    if site is None:
+        return None
+    code, line = site
+    return SourceLocation(
+        file=display_path(code.co_filename),
+        line=line,
+        function=code.co_qualname if hasattr(code, "co_qualname") else code.co_name,
+        text=linecache.getline(code.co_filename, line).strip(),
+        statement=_statement(code.co_filename, line),
+    )
+
+
+def locate_raise(error: BaseException) -> SourceLocation | None:
+    """The record of the line that an exception came through (``raising_site``), as a traceback writes it."""
+    return locate_in_stack(traceback.extract_tb(error.__traceback__))
+
+
+def locate_in_stack(stack: Iterable[traceback.FrameSummary]) -> SourceLocation | None:
+    """The record of the innermost line of user code in a stack, the outermost frame of which comes first."""
+    for frame in reversed([*stack]):
+        if is_user_code(frame.filename):
+            return SourceLocation(
+                file=display_path(frame.filename),
+                line=frame.lineno or 0,
+                function=frame.name,
+                text=(frame.line or "").strip(),
+            )
+    return None
+
+
+def locate_in_text(stack_trace: str | None) -> SourceLocation | None:
+    """The record of the innermost line of user code in a stack trace as torch.fx keeps it.
+
+    A program that was exported on another machine has that machine's paths, and the text of the line as it was.  A
+    file may name any path, so the record holds nothing of such a file that the stack trace does not hold.
+    """
+    for match in reversed([*_TRACE_ENTRY.finditer(stack_trace or "")]):
+        file, line = match["file"], int(match["line"])
+        if is_user_code(file) and not _NOT_USERS.match(file):
+            text = (match["text"] or "").strip()
+            is_here = file.endswith(".py") and is_file(file)
+            here = linecache.getline(file, line).strip() if text and is_here else ""
+            return SourceLocation(
+                file=display_path(file),
+                line=line,
+                function=match["function"],
+                text=text,
+                statement=_statement(file, line) if text and text == here else "",
+            )
+    return None
+
+
+def describe_raise(error: BaseException) -> str:
+    """``file.py:12 in __init__: self.head = Head(width)``, the innermost line that the user wrote.
+
+    Where no line is the user's own, the innermost line of a library; empty where there is none.
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{display_path(error.filename)}:{error.lineno}: {(error.text or '').strip()}"
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if is_user_code(frame.filename)
+    ]
+    own = [frame for frame in frames if is_own_code(frame.filename)]
+    if not frames:
+        return ""
+    frame = (own or frames)[-1]
+    return f"{display_path(frame.filename)}:{frame.lineno} in {frame.name}: {frame.line}"
+
+
+# -- the statement around a line --------------------------------------------------------------------------------------
+
+
+def _statement(filename: str, line: int) -> str:
+    """Of the user's own code alone: installed code is not reformatted, and takes long to parse."""
+    return "" if filename.startswith(_SITE) else statement(filename, line)
+
+
+@functools.lru_cache(maxsize=4096)
+def statement(filename: str, line: int) -> str:
+    """The innermost statement around a line, on one line, without comments; of a block only its head.
+
+    It reads the same however the code is formatted, so a fingerprint can hold it.  Empty: the file cannot be parsed,
+    or no statement is there.
+    """
+    around = [entry for entry in _statements(filename) if entry[0] <= line <= entry[1]]
+    # The innermost begins last.
+    return _unparsed(max(around, key=lambda entry: entry[0])[2]) if around else ""
+
+
+@functools.cache
+def _statements(filename: str) -> tuple[tuple[int, int, ast.stmt], ...]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(filename)))
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    return tuple(
+        (node.lineno, _last_line(node), node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt)
+    )
+
+
+def _last_line(node: ast.stmt) -> int:
+    body = getattr(node, "body", None)
+    return max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
+
+
+def _unparsed(node: ast.stmt) -> str:
+    if not hasattr(node, "body"):
+        return ast.unparse(node)
+    blocks = (ast.stmt, ast.ExceptHandler, ast.match_case)
+    head = [child for child in ast.iter_child_nodes(node) if not isinstance(child, blocks)]
+    return " ".join([type(node).__name__, *map(ast.unparse, head)])
