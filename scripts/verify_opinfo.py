@@ -25,7 +25,7 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
 from opcheck.data.opinfo import Pass
 from opcheck.data.registrations import load
-from opcheck.device.observe.records import CONFIDENCE
+from opcheck.device.observe.log_events import CONFIDENCE
 from opcheck.device.observe.reported_calls import Place, Told
 from opcheck.device.verify import Verification, ratio, verify
 from scripts.opinfo import disagreements, store

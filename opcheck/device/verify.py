@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from opcheck.common.errors import UsageError
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.records import CONFIDENCE, NOT_NAMED
+from opcheck.device.observe.log_events import CONFIDENCE, NOT_NAMED
 from opcheck.device.observe.reported_calls import Place, Told
 from opcheck.model.records import Record
 

@@ -11,10 +11,10 @@ import msgspec
 from opcheck.common.text import any_layer
 from opcheck.data.environment import load_environment
 from opcheck.data.registrations import OpLists
+from opcheck.device.observe.log_events import LogEvent
 from opcheck.device.observe.log_report import fallback
 from opcheck.device.observe.observed import Observed
 from opcheck.device.observe.parse import MARK, parse
-from opcheck.device.observe.records import Sighting
 from opcheck.device.observe.request import End, Row, Start
 from opcheck.device.observe.variables import PROFILE
 from opcheck.model.records import GroupLocation
@@ -52,7 +52,7 @@ class Joined:
     def __init__(
         self,
         recording: Recording,
-        seen: Sequence[Sighting],
+        seen: Sequence[LogEvent],
         line: str,
         machine: str,
         lists: OpLists,
@@ -71,12 +71,12 @@ class Joined:
 
     def fallbacks(self) -> Iterator[Observed]:
         """Each operator that ran on the CPU, with the lines that called it."""
-        runs: dict[tuple[str, int], list[Sighting]] = {}
+        runs: dict[tuple[str, int], list[LogEvent]] = {}
         for sighting in self._seen:
             if sighting.kind == "fallback_run":
                 runs.setdefault((sighting.op, sighting.call), []).append(sighting)
         totals = {one.op: one for one in self._seen if one.kind == "fallback_total" and one.op}
-        by_op: dict[str, list[tuple[int, list[Sighting]]]] = {}
+        by_op: dict[str, list[tuple[int, list[LogEvent]]]] = {}
         for (base, number), printed in runs.items():
             by_op.setdefault(self._overload(base, number), []).append((number, printed))
         for op, parts in by_op.items():
@@ -93,7 +93,7 @@ class Joined:
         return named or next((op for op in self._warned if op.partition(".")[0] == base), base)
 
     def _fallback(
-        self, op: str, parts: Sequence[tuple[int, Sequence[Sighting]]], total: Sighting | None
+        self, op: str, parts: Sequence[tuple[int, Sequence[LogEvent]]], total: LogEvent | None
     ) -> Observed:
         warned = self._warned.get(op, ())
         printed = [sighting for _, some in parts for sighting in some]
@@ -111,7 +111,7 @@ class Joined:
             dtypes=self._dtypes(number for number, _ in parts),
         )
 
-    def _only_warned(self, op: str, warned: Sequence[Sighting]) -> Observed:
+    def _only_warned(self, op: str, warned: Sequence[LogEvent]) -> Observed:
         """A fallback of a release whose profiler prints nothing: the rows tell how often."""
         entry = fallback(op, warned, (), self._line, self._lists)
         lines = {str(sighting.location) for sighting in warned}
@@ -143,7 +143,7 @@ class Joined:
 
     def detours(self) -> Iterator[Observed]:
         """Kernels of MPS during which memory went to the CPU and came back."""
-        ways: dict[int, dict[str, list[Sighting]]] = {}
+        ways: dict[int, dict[str, list[LogEvent]]] = {}
         for sighting in self._seen:
             if sighting.kind == "copy" and sighting.call and sighting.numbers["bytes"] > _SCALAR:
                 way = f"{sighting.words['from'][:3]} {sighting.words['to'][:3]}"
@@ -188,7 +188,7 @@ class Joined:
                 dtypes=self._dtypes(row.number for row, _ in rows),
             )
 
-    def warnings(self) -> Iterator[Sighting]:
+    def warnings(self) -> Iterator[LogEvent]:
         """What kernels warned of, each as often as it came."""
         return (sighting for sighting in self._seen if sighting.kind in {"detour", "warned"})
 
@@ -203,10 +203,10 @@ def _finished(log: str) -> Counter[int]:
 
 
 def _warned(
-    end: End | None, seen: Sequence[Sighting], lists: OpLists
-) -> dict[str, tuple[Sighting, ...]]:
+    end: End | None, seen: Sequence[LogEvent], lists: OpLists
+) -> dict[str, tuple[LogEvent, ...]]:
     """The fallbacks' warnings by operator: the recorder's, which have the program's own lines, or the log's."""
-    found: dict[str, list[Sighting]] = {}
+    found: dict[str, list[LogEvent]] = {}
     if end is None:
         given = [one for one in seen if one.kind == "fallback"]
     else:

@@ -15,7 +15,7 @@ from opcheck.common.errors import UsageError
 from opcheck.common.text import plural
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.records import NOT_NAMED
+from opcheck.device.observe.log_events import NOT_NAMED
 from opcheck.device.verify import Pair, Verification
 
 #: What was observed -> the effect of a statement that says so.

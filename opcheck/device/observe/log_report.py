@@ -10,9 +10,9 @@ from opcheck.common.text import filesize, plural
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe import observed
+from opcheck.device.observe.log_events import ENDS, KINDS, LogEvent
 from opcheck.device.observe.observed import Observed
 from opcheck.device.observe.parse import parse
-from opcheck.device.observe.records import ENDS, KINDS, Sighting
 from opcheck.device.observe.system import System, resolution, system
 from opcheck.model.records import GroupLocation, Partition, Report, SourceLocation, Trace
 
@@ -80,10 +80,10 @@ def read(
     )
 
 
-def _fallbacks(seen: Sequence[Sighting], found: System, lists: OpLists) -> Iterator[Observed]:
+def _fallbacks(seen: Sequence[LogEvent], found: System, lists: OpLists) -> Iterator[Observed]:
     """Operators that ran on the CPU: warnings name the overload, the profiler how often."""
-    warned: dict[str, list[Sighting]] = {}
-    profiled: dict[str, list[Sighting]] = {}
+    warned: dict[str, list[LogEvent]] = {}
+    profiled: dict[str, list[LogEvent]] = {}
     for sighting in seen:
         if sighting.kind in _FALLBACKS and sighting.op:
             (profiled if sighting.kind in _RUNS else warned).setdefault(sighting.op, []).append(
@@ -97,7 +97,7 @@ def _fallbacks(seen: Sequence[Sighting], found: System, lists: OpLists) -> Itera
 
 
 def fallback(
-    op: str, warned: Sequence[Sighting], runs: Sequence[Sighting], line: str, lists: OpLists
+    op: str, warned: Sequence[LogEvent], runs: Sequence[LogEvent], line: str, lists: OpLists
 ) -> Observed:
     """One operator that ran on the CPU, from its warnings and from what the profiler prints of it."""
     totals = [run for run in runs if run.kind == "fallback_total"]
@@ -121,9 +121,9 @@ def fallback(
     )
 
 
-def others(seen: Sequence[Sighting], torch: Version, lists: OpLists) -> Iterator[Observed]:
+def others(seen: Sequence[LogEvent], torch: Version, lists: OpLists) -> Iterator[Observed]:
     """What raised, ended the process, left for the CPU inside a kernel, or was warned about."""
-    members: dict[tuple[str, str, tuple[str, ...], str], list[Sighting]] = {}
+    members: dict[tuple[str, str, tuple[str, ...], str], list[LogEvent]] = {}
     for sighting in seen:
         if sighting.kind in ENDS or sighting.kind in {"detour", "warned"}:
             # Without an operator or a statement, the text is what tells two apart.
@@ -143,19 +143,7 @@ _STATUS: dict[str, tuple[str, str | None]] = {
 }
 
 
-#: Kind of sighting -> what the rules know it by, as the refusals of a capture (judge/rules/oc101_unsupported_call.py).
-_REFUSALS = {
-    "device_mix": "device_mismatch",
-    "no_cuda": "cuda_required",
-    "out_of_memory": "out_of_memory",
-    "aborted": "process_aborted",
-    "gpu_error": "gpu_error",
-    "compile_failed": "shader_refused",
-    "setting": "setting_refused",
-}
-
-
-def _other(alike: Sequence[Sighting], torch: Version, lists: OpLists) -> Observed:
+def _other(alike: Sequence[LogEvent], torch: Version, lists: OpLists) -> Observed:
     first = alike[0]
     line = str(torch)
     status, kind = _STATUS.get(first.kind, ("unsupported", None))
@@ -168,13 +156,13 @@ def _other(alike: Sequence[Sighting], torch: Version, lists: OpLists) -> Observe
         op=first.op,
         status=status,
         kind=kind,
-        what=KINDS[first.kind],
+        what=KINDS[first.kind].meaning,
         count=len(alike),
         seen=first.where,
         prints=first.text,
         places=tuple(_places(alike)),
         limitations=tuple(name for name in stated if by_id[name].sort == "limitation")
-        or ((_REFUSALS[first.kind],) if first.kind in _REFUSALS else ()),
+        or tuple(filter(None, [KINDS[first.kind].refusal])),
         advisories=tuple(name for name in stated if by_id[name].sort == "advisory"),
         met=tuple(met),
     )
@@ -185,7 +173,7 @@ def _can_fall_back(op: str, line: str, lists: OpLists) -> bool:
     return not op.startswith("c10d::") and resolution(op, line, lists)[0] != "unsupported"
 
 
-def _places(alike: Sequence[Sighting]) -> Iterator[GroupLocation]:
+def _places(alike: Sequence[LogEvent]) -> Iterator[GroupLocation]:
     counts: Counter[SourceLocation] = Counter(
         sighting.location for sighting in alike if sighting.location
     )
@@ -193,7 +181,7 @@ def _places(alike: Sequence[Sighting]) -> Iterator[GroupLocation]:
         yield GroupLocation(location=location, module="", count=count)
 
 
-def copies(seen: Sequence[Sighting]) -> Partition:
+def copies(seen: Sequence[LogEvent]) -> Partition:
     """What the profiler prints of copies between the devices: one by one, or else their totals."""
     each = [one for one in seen if one.kind == "copy"]
     counted = each or [one for one in seen if one.kind == "copy_total"]
@@ -213,7 +201,7 @@ def copies(seen: Sequence[Sighting]) -> Partition:
     )
 
 
-def _not_checked(seen: Sequence[Sighting], found: System) -> Iterator[str]:
+def _not_checked(seen: Sequence[LogEvent], found: System) -> Iterator[str]:
     yield _NOT_PRINTED
     warned = {sighting.op for sighting in seen if sighting.kind == "fallback"}
     if not any(sighting.kind in _RUNS for sighting in seen) and len(warned) < 2:

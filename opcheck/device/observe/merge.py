@@ -11,9 +11,9 @@ from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, 
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe import observed
 from opcheck.device.observe.call_timeline import Joined, Recording
+from opcheck.device.observe.log_events import ENDS, LogEvent
 from opcheck.device.observe.log_report import copies, others
 from opcheck.device.observe.parse import parse
-from opcheck.device.observe.records import ENDS, Sighting
 from opcheck.device.observe.request import ObserveRequest, Row
 from opcheck.device.observe.variables import said
 from opcheck.model.records import Problem, Report, Trace
@@ -93,7 +93,7 @@ def _target(
     return Target(torch=torch, macos=macos, cpu_fallback=request.cpu_fallback), notes
 
 
-def _ended(recording: Recording, seen: Sequence[Sighting], lists: OpLists) -> list[Sighting]:
+def _ended(recording: Recording, seen: Sequence[LogEvent], lists: OpLists) -> list[LogEvent]:
     """What ended the program, or calls of it, with the operator that was running."""
     rows = {row.number: row for row in recording.rows}
     end = recording.end
@@ -110,13 +110,13 @@ def _ended(recording: Recording, seen: Sequence[Sighting], lists: OpLists) -> li
     ]
 
 
-def _running(one: Sighting, row: Row | None) -> Sighting:
+def _running(one: LogEvent, row: Row | None) -> LogEvent:
     if row is None:
         return one
     return msgspec.structs.replace(one, op=one.op or row.op, location=one.location or row.location)
 
 
-def _problems(recording: Recording, ended: Sequence[Sighting]) -> Iterator[Problem]:
+def _problems(recording: Recording, ended: Sequence[LogEvent]) -> Iterator[Problem]:
     end = recording.end
     if end is None:
         how = f"the process ended with code {recording.code}" + (

@@ -9,7 +9,7 @@ import msgspec
 from opcheck.common.text import filesize, plural
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.records import CONFIDENCE, NOT_NAMED
+from opcheck.device.observe.log_events import CONFIDENCE, NOT_NAMED
 from opcheck.judge.judge import outcome
 from opcheck.judge.pipeline import HEADLINES, assemble
 from opcheck.judge.rules.rule import Audited

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from opcheck.common.errors import UnknownTargetError
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.records import Sighting
+from opcheck.device.observe.log_events import LogEvent
 
 #: How tools write torch's version: collect_env, pip list, pip freeze, accelerate, a prompt.
 _TORCH = tuple(
@@ -46,7 +46,7 @@ class System(NamedTuple):
 
 def system(
     text: str,
-    seen: Sequence[Sighting],
+    seen: Sequence[LogEvent],
     lists: OpLists,
     *,
     torch: str | None = None,
@@ -88,7 +88,7 @@ def _first(patterns: Sequence[re.Pattern[str]], text: str) -> str:
     return next((match[1] for match in matches if match), "")
 
 
-def _line(written: str, seen: Sequence[Sighting], lists: OpLists, notes: list[str]) -> Version:
+def _line(written: str, seen: Sequence[LogEvent], lists: OpLists, notes: list[str]) -> Version:
     known = _known(lists)
     commits = {sighting.words["commit"] for sighting in seen if "commit" in sighting.words}
     built = [Version.parse(r.line) for r in lists.releases if r.commit in commits]
@@ -134,7 +134,7 @@ def _macos(written: str, minimum: Version, notes: list[str]) -> Version:
         return newest
 
 
-def _needs_the_variable(one: Sighting, line: str, lists: OpLists) -> bool:
+def _needs_the_variable(one: LogEvent, line: str, lists: OpLists) -> bool:
     """Whether it is a fallback that the release makes only with the variable."""
     if one.kind not in {"fallback", "fallback_run", "fallback_total"} or not one.op:
         return False

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, load
+from opcheck.device.observe.log_events import KINDS, LogEvent
 from opcheck.device.observe.parse import parse
-from opcheck.device.observe.patterns import CUT_SHORT, PATTERNS
-from opcheck.device.observe.records import KINDS, Sighting
+from opcheck.device.observe.patterns import table
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -42,7 +42,7 @@ def test_a_printed_text_is_read_whole(name: str, entry: dict[str, Any], lists: O
             assert line in one.torch, f"{line} does not print {one.text}"
 
 
-def check(seen: Sighting, wanted: dict[str, Any]) -> None:
+def check(seen: LogEvent, wanted: dict[str, Any]) -> None:
     assert seen.kind in KINDS
     if "op" in wanted:
         assert seen.op == wanted["op"]
@@ -69,7 +69,7 @@ def test_the_corpus_is_wide() -> None:
 
 #: Pieces of real texts, so that the fuzzer reaches past a pattern's first word.
 _PIECES = st.sampled_from(
-    [row.needle for row in (*PATTERNS, *CUT_SHORT)]
+    [row.needle for rows in table() for row in rows]
     + [
         "The operator 'aten::",
         "' is not currently ",

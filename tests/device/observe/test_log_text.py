@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.device.observe.clean import LONGEST, lines
+from opcheck.device.observe.log_text import LONGEST, lines
 
 TEXT = "RuntimeError: MPS: Unsupported Border padding mode"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.device.observe.profile import sighting, tensors
+from opcheck.device.observe.patterns import profile_event
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ from opcheck.device.observe.profile import sighting, tensors
     ],
 )  # fmt: skip
 def test_a_line_of_the_profiler(line: str, kind: str, numbers: dict[str, float]) -> None:
-    seen = sighting(line)
+    seen = profile_event(line)
     assert seen is not None
     assert seen.kind == kind
     assert {name: seen.numbers[name] for name in numbers} == numbers
@@ -63,7 +63,7 @@ def test_the_unified_log_holds_the_same_messages() -> None:
         "[PyTorchMPS:Intervals] [spid 0x5, process, begin] PyTorchCPUFallbackIntervals "
         "CPU Fallback::aten::isin:MPS:Float[2] (id=1, run=1, CopyOverhead=8 bytes)"
     )
-    seen = sighting(line)
+    seen = profile_event(line)
     assert seen is not None
     assert (seen.kind, seen.op) == ("fallback_run", "aten::isin")
 
@@ -73,11 +73,4 @@ def test_the_unified_log_holds_the_same_messages() -> None:
     ["aten::add is fast", "12 of 13 tests passed", "Copy: a --> b", "1 2 3.000 4.000 5 bytes nothing"],
 )  # fmt: skip
 def test_other_lines_are_not(line: str) -> None:
-    assert sighting(line) is None
-
-
-def test_tensors_of_a_line() -> None:
-    assert list(tensors(":MPS:Float[2, 3]:MPS(buf#1:2):Long[]")) == [
-        ("mps", "Float", (2, 3)),
-        ("mps", "Long", ()),
-    ]
+    assert profile_event(line) is None
