@@ -33,12 +33,13 @@ from opcheck.render import (
     WITHOUT_PAGE,
     render,
     step_summary,
-    sweep_report,
-    terminal,
 )
+from opcheck.render import report as report_page
 from opcheck.render.answers import FORMATS as ANSWERS
 from opcheck.render.answers import verified, write
-from opcheck.render.answers.document import Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Bullets, Document, Heading, Lines, Table
+from opcheck.render.html import as_html
+from opcheck.render.text import as_text
 from opcheck.source.records import ScanReport
 from tests.made import hostile_report
 
@@ -333,11 +334,11 @@ WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
     "answers": (answered, ANSWERS),
     "verify": (lambda text, kind: verified.FORMATS[kind](verification_of(text)), ("text", "json")),
     "narrow": (
-        lambda text, _: terminal.render(hostile_report(text), width=40, full=True),
+        lambda text, _: as_text(report_page.document(hostile_report(text)), width=40, full=True),
         ("text",),
     ),
     "summary": (lambda text, _: step_summary(hostile_report(text)), ("markdown",)),
-    "sweep": (lambda text, _: sweep_report.as_html(document_of(text)), ("html",)),
+    "sweep": (lambda text, _: as_html(document_of(text)), ("html",)),
 }
 CASES = [(writer, kind) for writer, (_, kinds) in WRITERS.items() for kind in kinds]
 

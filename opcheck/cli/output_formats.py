@@ -16,7 +16,7 @@ from opcheck.model.records import Report
 from opcheck.render import FORMATS as REPORT_FORMATS
 from opcheck.render import format_of, render
 from opcheck.render.answers import FORMATS, write
-from opcheck.render.answers.document import Document
+from opcheck.render.document import Document
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
@@ -83,7 +83,8 @@ def shown(report: Report, name: str, *, color: str, full: bool) -> str:
     """The report as it is shown: the text as wide as the terminal, and coloured as ``--color`` says."""
     if name != "text":
         return render(report, name)
-    from opcheck.render import terminal
+    from opcheck.render.report import document
+    from opcheck.render.text import WIDTH, as_text
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else terminal.WIDTH
-    return terminal.render(report, color=output.color_wanted(color), width=width, full=full)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    return as_text(document(report), color=output.color_wanted(color), width=width, full=full)

@@ -35,7 +35,7 @@ _SOURCES = {
     "GateReport": "opcheck.render.gate",
     "ScanReport": "opcheck.render.scan",
 }
-_PAGES = ("text", "markdown", "json", "yaml", "html")
+_PAGES = ("json", "yaml", "html")
 
 
 def render(record: msgspec.Struct, format_name: str) -> str:
@@ -43,8 +43,7 @@ def render(record: msgspec.Struct, format_name: str) -> str:
     name = type(record).__name__
     source = import_module(_SOURCES[name])
     if name == "Report" and format_name in _PAGES:
-        # Each module is imported when it renders: rich and tabulate are slow to load.
-        module = "terminal" if format_name == "text" else format_name
+        module = "report_page" if format_name == "html" else format_name
         text: str = import_module(f"opcheck.render.{module}").render(record)
         return finished(text, format_name)
     if format_name in answers.FORMATS:

@@ -12,8 +12,8 @@ from opcheck.common.text import plural
 from opcheck.project.gate.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.project.gate.records import Cell, GateReport
 from opcheck.render import findings, summary
-from opcheck.render.answers.document import (
-    WIDTH,
+from opcheck.render.content import as_dict
+from opcheck.render.document import (
     Block,
     Bullets,
     Document,
@@ -21,8 +21,8 @@ from opcheck.render.answers.document import (
     Lines,
     Table,
 )
-from opcheck.render.content import as_dict
 from opcheck.render.findings import Case, FindingLog, Occurrence, Suite
+from opcheck.render.text import WIDTH
 
 _VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK=1"
 _CODES = {PASSED: "passed", FINDINGS: "FAILED", COULD_NOT_TELL: "could not tell"}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from opcheck.common.text import filesize
 from opcheck.model.records import MacFit, Memory, MemoryHolder
 from opcheck.render import summary
+from opcheck.render.document import Block, Bullets, Heading, Span, Table, Words
 
 TITLE = "Memory on MPS (an estimate)"
 
@@ -22,19 +22,21 @@ _STATES = {
 _COLUMNS = ("parameters", "buffers", "inputs", "gradients", "optimizer", "activations")
 
 
-class Rows(NamedTuple):
-    """One table."""
-
-    headers: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    #: of each column: left or right
-    aligned: tuple[str, ...]
+#: How many lines that hold memory are seen at once.
+_HELD = 5
 
 
-def peaks(memory: Memory) -> Rows:
-    """One row a phase: its peak and what that holds."""
+def blocks(memory: Memory) -> Iterator[Block]:
+    """Make the section of the estimate."""
+    yield Heading(TITLE)
+    yield from (_peaks(memory), _holders(memory), _macs(memory))
+    yield Bullets((*_printed(memory.macs), *_sentences(memory)))
+
+
+def _peaks(memory: Memory) -> Table:
+    """Make a row for each phase: its peak and what that holds."""
     shown = [name for name in _COLUMNS if any(peak.held[name] for peak in memory.peaks)]
-    return Rows(
+    return Table(
         ("phase", "peak", *shown),
         tuple(
             (
@@ -44,36 +46,37 @@ def peaks(memory: Memory) -> Rows:
             )
             for peak in memory.peaks
         ),
-        ("left", "right", *("right" for _ in shown)),
+        right=tuple(range(1, len(shown) + 2)),
     )
 
 
-def holders(memory: Memory, limit: int) -> Rows:
-    """What holds most at the highest peak."""
-    return Rows(
+def _holders(memory: Memory) -> Table:
+    """List what holds most at the highest peak."""
+    return Table(
         ("what", "bytes", "tensors", "made by"),
         tuple(
             (holder.kind, filesize(holder.nbytes), f"{holder.tensors:,}", _made_by(holder))
-            for holder in memory.holders[:limit]
+            for holder in memory.holders
         ),
-        ("left", "right", "right", "left"),
+        right=(1, 2),
+        shown=_HELD,
     )
 
 
-def macs(memory: Memory) -> Rows:
-    """One row a Mac."""
-    return Rows(
+def _macs(memory: Memory) -> Table:
+    """Make a row for each Mac."""
+    return Table(
         ("Mac", "recommended", "limit", "this run"),
         tuple(
             (f"{mac.memory} GB", filesize(mac.working_set), filesize(mac.limit), _state(mac))
             for mac in memory.macs
         ),
-        ("left", "right", "right", "left"),
+        right=(1, 2),
     )
 
 
-def sentences(memory: Memory) -> Iterator[str]:
-    """Where the peak is, what would lower it, and what the estimate leaves out."""
+def _sentences(memory: Memory) -> Iterator[str]:
+    """Say where the peak is, what would lower it, and what the estimate leaves out."""
     peak = memory.peak
     yield f"highest in {peak.phase}: {filesize(peak.total)}" + (
         f", during {peak.op} {summary.place(peak.place)}" if peak.place else ""
@@ -83,10 +86,11 @@ def sentences(memory: Memory) -> Iterator[str]:
     yield from memory.notes
 
 
-def printed(macs: Sequence[MacFit]) -> tuple[str, str]:
-    """The smallest Mac that raises, in words, and what it prints; both empty where none does."""
+def _printed(macs: Sequence[MacFit]) -> Iterator[Words]:
+    """Say what the smallest Mac that raises prints."""
     first = next((mac for mac in macs if mac.state == "raises"), None)
-    return (f"a Mac of {first.memory} GB prints", first.prints) if first else ("", "")
+    if first is not None and first.prints:
+        yield f"a Mac of {first.memory} GB prints:", Span(first.prints)
 
 
 def _made_by(holder: MemoryHolder) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opcheck.common.text import filesize, plural
 from opcheck.model.records import GroupLocation, Precision, PrecisionEvent, PrecisionModule
 from opcheck.render import summary
-from opcheck.render.memory import Rows
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 
 #: rows of the table of lines, and of that of modules
 _LINES, _MODULES = 6, 8
@@ -22,13 +22,16 @@ _EVENTS = {
 }
 
 
-def title(run: Precision) -> str:
-    """The heading of one run."""
-    return f"Precision: {run.dtype} beside float64, on this machine's CPU"
+def blocks(run: Precision) -> Iterator[Block]:
+    """Make the section of one run."""
+    yield Heading(f"Precision: {run.dtype} beside float64, on this machine's CPU")
+    yield Lines((f"{_verdict(run)}.",))
+    yield from (table for table in (_lines(run), _modules(run)) if table.rows)
+    yield Bullets(tuple(_sentences(run)))
 
 
-def sentences(run: Precision) -> Iterator[str]:
-    """What was found beside the verdict, the most important first."""
+def _sentences(run: Precision) -> Iterator[str]:
+    """Say what else the run showed, the most important first."""
     for event in run.events:
         yield _event(event)
     if run.outputs:
@@ -37,7 +40,7 @@ def sentences(run: Precision) -> Iterator[str]:
         yield f"gradients of {run.loss}, the worst: {_errors(run.gradients)}"
     elif run.loss:
         yield f"gradients: {run.loss}"
-    for module in at_fault(run):
+    for module in _at_fault(run):
         yield (
             f"{module.name} needs care ({plural(module.at_fault, 'call')} in it): kept on the CPU, in float64, "
             f"{filesize(module.bytes_in)} go there and {filesize(module.bytes_out)} come back in each run"
@@ -45,8 +48,8 @@ def sentences(run: Precision) -> Iterator[str]:
     yield from run.notes
 
 
-def verdict(run: Precision) -> str:
-    """The answer: where digits are lost first, or that nothing needs float64."""
+def _verdict(run: Precision) -> str:
+    """Say where digits are lost first, or that nothing needs float64."""
     if run.divergence:
         line = run.divergence
         return (
@@ -66,9 +69,9 @@ def verdict(run: Precision) -> str:
     return f"{run.dtype} is enough here: {found}"
 
 
-def lines(run: Precision) -> Rows:
-    """The lines whose calls lose most by themselves."""
-    return Rows(
+def _lines(run: Precision) -> Table:
+    """List the lines whose calls lose most by themselves."""
+    return Table(
         ("operator", "line", "own error", "of what it read", "of its result"),
         tuple(
             (
@@ -80,14 +83,14 @@ def lines(run: Precision) -> Rows:
             )
             for line in run.lines[:_LINES]
         ),
-        ("left", "left", "right", "right", "right"),
+        right=(2, 3, 4),
     )
 
 
-def modules(run: Precision) -> Rows:
-    """The modules in which the error grows most, in the order of the run."""
+def _modules(run: Precision) -> Table:
+    """List the modules in which the error grows most, in the order of the run."""
     growing = sorted(run.modules, key=_growth, reverse=True)[:_MODULES]
-    return Rows(
+    return Table(
         ("module", "kind", "error in", "error out", "bytes in", "bytes out"),
         tuple(
             (
@@ -101,12 +104,12 @@ def modules(run: Precision) -> Rows:
             for module in run.modules
             if module in growing
         ),
-        ("left", "left", "right", "right", "right", "right"),
+        right=(2, 3, 4, 5),
     )
 
 
-def at_fault(run: Precision) -> list[PrecisionModule]:
-    """The modules that make a call which loses more than the limit, the first of them."""
+def _at_fault(run: Precision) -> list[PrecisionModule]:
+    """Return the modules that make a call which loses more than the limit, the first of them."""
     return [module for module in run.modules if module.at_fault][:_NAMED]
 
 

@@ -1,14 +1,30 @@
-"""The report of an audit in the formats of CI services."""
+"""The report of an audit as a document, and its findings in the formats of CI services."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import cast
 
 import msgspec
 
+from opcheck.common.text import plural
 from opcheck.judge.judge import outcome
-from opcheck.model.records import CallGroup, Finding, Report
-from opcheck.render import findings, summary
+from opcheck.model.records import CallGroup, Finding, GroupLocation, Report
+from opcheck.render import findings, memory, precision, summary
+from opcheck.render.document import (
+    Block,
+    Bullets,
+    Document,
+    Entry,
+    Heading,
+    Lines,
+    Place,
+    Severity,
+    Span,
+    Style,
+    Table,
+    Title,
+)
 from opcheck.render.findings import Case, FindingLog, Suite
 
 COLUMNS = (
@@ -29,6 +45,115 @@ COLUMNS = (
     "advisories",
     "places",
 )
+
+#: The side whose colour a headline has.
+_SIDES: dict[str, Style] = {
+    "runs natively": "mps",
+    "runs, partly on the CPU": "cpu",
+    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "cpu",
+    "fails": "raises",
+    "could not tell": "unknown",
+}
+
+
+def document(report: Report) -> Document:
+    """Make the page: the answer first, then what to do about it."""
+    return tuple(_blocks(report))
+
+
+def _blocks(report: Report) -> Iterator[Block]:
+    yield title(report)
+    if report.findings:
+        yield Heading("Findings")
+        yield from entries(report)
+    if report.groups:
+        yield Heading("Operators")
+        yield _operators(report)
+    yield from statements(report)
+    if report.memory:
+        yield from memory.blocks(report.memory)
+    for run in report.precision:
+        yield from precision.blocks(run)
+    yield Heading("Transfers")
+    yield Lines((f"{summary.transfers(report)}.",))
+    yield Heading("Evidence")
+    yield Bullets(evidence(report))
+    yield Heading("Not checked")
+    yield Bullets(report.not_checked)
+    yield Heading("Next")
+    yield Lines((Span(summary.next_command(report)),))
+
+
+def title(report: Report) -> Title:
+    """Say what the report is about, the answer first."""
+    return Title(
+        answer=Span(report.headline, _SIDES[report.headline]),
+        subject=report.model,
+        target=summary.target(report),
+        facts=summary.totals(report),
+    )
+
+
+def entries(report: Report) -> Iterator[Entry]:
+    """Make an entry of each finding, its places with the first call that the graph has of each."""
+    first: dict[tuple[str, GroupLocation], int] = {}
+    for number, call in enumerate(report.graph):
+        group = report.groups[call.group]
+        first.setdefault((group.op, group.locations[call.place]), number)
+    for finding in report.findings:
+        places = tuple(place(entry, first.get((finding.op, entry))) for entry in finding.locations)
+        yield Entry(
+            severity=cast("Severity", finding.severity),
+            rule=finding.rule,
+            message=finding.message,
+            places=places,
+            details=tuple(map(_detail, findings.details(finding))),
+        )
+
+
+def place(entry: GroupLocation, call: int | None = None) -> Place:
+    """Make the place of a finding or of calls, with its line of source."""
+    source = entry.location.text.strip() if entry.location else ""
+    return Place(summary.place(entry), source, call)
+
+
+def _detail(detail: tuple[str, str]) -> tuple[str, str | Span]:
+    """Show what a Mac prints as code, and in text only its first sentence."""
+    name, text = detail
+    if name not in {"prints", "try"}:
+        return detail
+    sentence, stop, rest = text.partition(". ")
+    return name, Span(text, brief=f"{sentence}{stop}..." if rest and name == "prints" else "")
+
+
+def _operators(report: Report) -> Table:
+    rows = []
+    for group in report.groups:
+        result = outcome(group.verdict)
+        label = Span(result.label, cast("Style", result.side))
+        dtypes = ", ".join(group.dtypes)
+        rows.append((f"{group.count:,}", group.op, label, group.verdict.because, dtypes))
+    headers = ("calls", "operator", "what happens", "why", "dtypes")
+    return Table(headers, tuple(rows), code=(1,), right=(0,), wide=(3,))
+
+
+def statements(report: Report) -> Iterator[Block]:
+    """List the limitations and advisories, first those that some call meets for certain."""
+    certain = summary.certain_statements(report)
+    known = sorted(summary.statements(report), key=lambda entry: entry[0] not in certain)
+    if known:
+        shown = sum(name in certain for name, _ in known)
+        rest = f"{plural(len(known) - shown, 'statement')} that calls of this run may meet"
+        yield Heading("Limitations and advisories")
+        yield Bullets(tuple((Span(name, "name"), line) for name, line in known), shown, rest)
+
+
+def evidence(report: Report) -> tuple[str, str]:
+    """Say what the calls were captured with, and what they were judged by."""
+    return (
+        f"Captured: {summary.capture(report)}",
+        f"Judged by: {summary.evidence(report)}",
+    )
 
 
 def finding_log(report: Report) -> FindingLog:

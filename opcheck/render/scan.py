@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural
 from opcheck.render import findings
-from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
 from opcheck.render.findings import Case, FindingLog, Suite
 from opcheck.source.rules import BY_ID
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from opcheck.common.sanitize import finished, flat, for_html
+from opcheck.common.sanitize import finished
 from opcheck.common.text import plural
 from opcheck.judge.pipeline import HEADLINES
 from opcheck.project.sweep.attribution import OWNERS
 from opcheck.project.sweep.folder import About, read
 from opcheck.project.sweep.summary import MOST, Brought, Summary
-from opcheck.render.answers.document import (
+from opcheck.render.document import (
     Block,
     Bullets,
-    Document,
     Heading,
     Lines,
     Table,
-    as_markdown,
 )
+from opcheck.render.html import as_html
+from opcheck.render.markdown import as_markdown
 
 #: names that are written out where a release brings more
 _NAMED = 8
@@ -188,53 +187,3 @@ def _words(target: str) -> str:
     torch, _, macos = target.removesuffix("+").partition("/")
     variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if target.endswith("+") else ""
     return f"torch {torch}, macOS {macos.removesuffix('.0')}{variable}"
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; color: #1b1b1b }}
-div {{ overflow-x: auto }}
-table {{ border-collapse: collapse; font-size: .9rem; margin: 1rem 0 }}
-th, td {{ border-bottom: 1px solid #ccc; padding: .25rem .6rem; text-align: left; vertical-align: top }}
-td {{ font-variant-numeric: tabular-nums }}
-</style>
-<body>
-{body}
-</body>
-</html>
-"""
-
-
-def _escaped(text: str) -> str:
-    return for_html(html.escape(flat(text)))
-
-
-def as_html(document: Document) -> str:
-    """One page that stands alone."""
-    title = next(block.text for block in document if isinstance(block, Heading))
-    return _PAGE.format(title=_escaped(title), body="\n".join(map(_element, document)))
-
-
-def _element(block: Block) -> str:
-    if isinstance(block, Heading):
-        return f"<h{block.level}>{_escaped(block.text)}</h{block.level}>"
-    if isinstance(block, Lines):
-        return f"<p>{'<br>'.join(map(_escaped, block.lines))}</p>"
-    if isinstance(block, Bullets):
-        return f"<ul>{''.join(f'<li>{_escaped(item)}</li>' for item in block.items)}</ul>"
-    head = "".join(f'<th scope="col">{_escaped(cell)}</th>' for cell in block.headers)
-    rows = (
-        "".join(
-            f"<td><code>{_escaped(cell)}</code></td>"
-            if n in block.code
-            else f"<td>{_escaped(cell)}</td>"
-            for n, cell in enumerate(row)
-        )
-        for row in block.rows
-    )
-    body = "".join(f"<tr>{row}</tr>\n" for row in rows)
-    return f'<div tabindex="0" role="region" aria-label="table"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'

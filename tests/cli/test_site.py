@@ -57,12 +57,12 @@ def test_wrong_usage_is_said_in_three_lines(
 
 
 @pytest.fixture
-def no_jinja(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_markdown_it(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     real = builtins.__import__
 
     def without(name: str, *others: Any, **more: Any) -> Any:
-        if name == "jinja2":
-            raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
+        if name == "markdown_it":
+            raise ModuleNotFoundError("No module named 'markdown_it'", name="markdown_it")
         return real(name, *others, **more)
 
     render.environment.cache_clear()
@@ -71,9 +71,9 @@ def no_jinja(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     render.environment.cache_clear()
 
 
-@pytest.mark.usefixtures("no_jinja")
+@pytest.mark.usefixtures("no_markdown_it")
 def test_a_missing_extra_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["site", "build", "-o", str(tmp_path / "new")]) == 2
     error = capsys.readouterr().err.splitlines()
-    assert error[0] == "building the site needs jinja2, which is not installed"
+    assert error[0] == "building the site needs markdown_it, which is not installed"
     assert error[2] == "  help: pip install 'opcheck[site]'"

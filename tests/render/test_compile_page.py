@@ -19,7 +19,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.model.records import SourceLocation
 from opcheck.project.compiled import report
 from opcheck.render.answers.compiled import document
-from opcheck.render.answers.document import as_text
+from opcheck.render.text import as_text
 
 LINE = SourceLocation(file="a.py", line=3, function="f", text="return x.sinh()")
 

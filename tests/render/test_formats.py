@@ -20,8 +20,10 @@ from opcheck.model.records import (
     Report,
     SourceLocation,
 )
-from opcheck.render import FORMATS, format_of, render, terminal
+from opcheck.render import FORMATS, format_of, render
+from opcheck.render import report as report_page
 from opcheck.render.content import as_dict
+from opcheck.render.text import as_text
 from tests.made import call, make_report, make_statement, problem, spec
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -183,24 +185,27 @@ def test_yaml_writes_nothing_as_a_reference_to_something_else() -> None:
 @pytest.mark.parametrize("width", [60, 100, 300])
 @pytest.mark.parametrize("full", [False, True])
 def test_the_text_is_never_wider_than_the_terminal(name: str, width: int, *, full: bool) -> None:
-    text = terminal.render(REPORTS[name], width=width, full=full)
+    text = as_text(report_page.document(REPORTS[name]), width=width, full=full)
     assert max(map(cell_len, text.splitlines())) <= min(width, 100)
 
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_colour_adds_escapes_and_nothing_else(name: str) -> None:
-    assert "\x1b" not in terminal.render(REPORTS[name])
-    assert "\x1b[" in terminal.render(REPORTS[name], color=True)
+    assert "\x1b" not in as_text(report_page.document(REPORTS[name]))
+    assert "\x1b[" in as_text(report_page.document(REPORTS[name]), color=True)
 
 
 def test_the_headline_is_the_first_line() -> None:
     for report in REPORTS.values():
-        assert terminal.render(report).splitlines()[0] == report.headline
+        assert as_text(report_page.document(report)).splitlines()[0] == report.headline
 
 
 def test_the_text_shows_three_places_unless_asked_for_all() -> None:
     report = make_report(*(call("aten::foo", line) for line in range(1, 7)))
-    short, whole = terminal.render(report), terminal.render(report, full=True)
+    short, whole = (
+        as_text(report_page.document(report)),
+        as_text(report_page.document(report), full=True),
+    )
     assert "model.py:4" not in short
     assert "and 3 more places (-v shows all)" in short
     assert "model.py:6" in whole

@@ -14,7 +14,7 @@ import pytest
 
 from opcheck.model.records import Report
 from opcheck.render import render
-from opcheck.render.html.markup import tag
+from opcheck.render.html import environment
 from tests.browser import dom
 from tests.made import call, make_report, spec
 from tests.render.test_formats import REPORTS
@@ -136,8 +136,10 @@ def test_text_stays_text() -> None:
 
 
 def test_an_attribute_cannot_be_left() -> None:
-    assert tag("a", "x", href='"><script>', hidden=True, id=None) == (
-        '<a href="&quot;&gt;&lt;script&gt;" hidden>x</a>'
+    template = environment().from_string('<a href="{{ text }}">{{ text }}</a>')
+    assert template.render(text="\"><script>\n::error::'\u202e") == (
+        '<a href="&#34;&gt;&lt;script&gt;\n&#58;:error::&#39;\\u202e">'
+        "&#34;&gt;&lt;script&gt;\n&#58;:error::&#39;\\u202e</a>"
     )
 
 

@@ -14,7 +14,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.lookup.coverage import Coverage, coverage
 from opcheck.lookup.matrix import STATES
 from opcheck.lookup.plain_call import Asker
-from opcheck.render.html.markup import embedded
+from opcheck.render.html import embedded
 from opcheck.render.matrix import page
 from opcheck.render.matrix.plot import plot
 from tests.browser import dom

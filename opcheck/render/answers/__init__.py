@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from opcheck.common.sanitize import finished, for_json
-from opcheck.render.answers.document import Document, as_markdown, as_text
+from opcheck.render.document import Document
+from opcheck.render.markdown import as_markdown
+from opcheck.render.text import as_text
 
 #: What every answer can be written as.
 FORMATS = ("text", "markdown", "json", "yaml")

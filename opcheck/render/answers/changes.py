@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from opcheck.model.visible import one_line
-from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines
+from opcheck.render.document import Block, Bullets, Document, Heading, Lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import plural
 from opcheck.numerics.compare.records import NOT_WRITTEN, headline
-from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import filesize, plural
 from opcheck.model.visible import every_text
-from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

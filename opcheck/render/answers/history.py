@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck.render.answers import wording
-from opcheck.render.answers.document import Block, Document, Heading, Lines, Table
 from opcheck.render.answers.op import NOT_CHECKED
+from opcheck.render.document import Block, Document, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck.render.answers import wording
-from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

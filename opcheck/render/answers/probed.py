@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import plural
 from opcheck.data.device_evidence import OUTCOMES
-from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

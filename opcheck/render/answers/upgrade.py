@@ -10,7 +10,7 @@ from opcheck.common.text import plural
 from opcheck.judge.pipeline import HEADLINES
 from opcheck.model.visible import one_line
 from opcheck.render.answers.changes import listed
-from opcheck.render.answers.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

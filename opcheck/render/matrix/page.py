@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from html import escape
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from markupsafe import Markup
 
 from opcheck import __version__
 from opcheck.lookup.matrix import STATES
 from opcheck.lookup.plain_call import COMMON_DTYPES
-from opcheck.render.html.markup import embedded
+from opcheck.render import html
 from opcheck.render.matrix.plot import plot
 from opcheck.render.matrix.tables import LABELS
 
@@ -25,39 +24,19 @@ def render(found: Coverage, torch: str) -> str:
     Raises:
         OSError: the template is not in the package.
     """
-    template = files("opcheck.render.matrix") / "template"
-    parts = {
-        "style": (template / "page.css").read_text(encoding="utf-8"),
-        "script": (template / "page.js").read_text(encoding="utf-8"),
-        "data": embedded(_data(found, torch)),
-        "plot": plot(found.counts, found.macos),
-        "macos": escape(found.macos),
-        "digest": escape(found.digest),
-        "version": escape(__version__),
-    }
-    page = (template / "page.html").read_text(encoding="utf-8")
-    for name, text in parts.items():
-        page = page.replace(f"<!--{name}-->", text)
-    return page
-
-
-class _Pool:
-    """Texts that occur often, by number."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-
-    def __call__(self, text: str) -> int:
-        return self.numbers.setdefault(text, len(self.numbers))
-
-    @property
-    def texts(self) -> list[str]:
-        return list(self.numbers)
+    return html.with_script(
+        "matrix",
+        _data(found, torch),
+        plot=Markup(plot(found.counts, found.macos)),  # noqa: S704  (a drawing of ours)
+        macos=found.macos,
+        digest=found.digest,
+        version=__version__,
+    )
 
 
 def _data(found: Coverage, torch: str) -> dict[str, Any]:
     lines = [release.line for release in found.releases]
-    reasons, systems, states = _Pool(), _Pool(), _Pool()
+    reasons, systems, states = html.Pool(), html.Pool(), html.Pool()
     notes = {name: number for number, name in enumerate(found.notes)}
 
     def run(one: Run) -> list[Any]:
@@ -85,9 +64,9 @@ def _data(found: Coverage, torch: str) -> dict[str, Any]:
         ],
         "states": [[state, LABELS[state]] for state in STATES],
         "dtypes": list(COMMON_DTYPES),
-        "sets": states.texts,
-        "reasons": reasons.texts,
-        "systems": systems.texts,
+        "sets": list(states.numbers),
+        "reasons": list(reasons.numbers),
+        "systems": list(systems.numbers),
         "notes": [
             [name, *msgspec.to_builtins(about).values()] for name, about in found.notes.items()
         ],

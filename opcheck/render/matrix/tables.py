@@ -14,16 +14,16 @@ from opcheck.common.versions import Version
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.matrix import STATES
 from opcheck.lookup.plain_call import COMMON_DTYPES
-from opcheck.render.answers.document import (
+from opcheck.render.answers.op import NOT_CHECKED
+from opcheck.render.document import (
     Block,
     Bullets,
     Document,
     Heading,
     Lines,
     Table,
-    as_markdown,
 )
-from opcheck.render.answers.op import NOT_CHECKED
+from opcheck.render.markdown import as_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

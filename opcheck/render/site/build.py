@@ -30,7 +30,7 @@ def build(
         progress: is told what is done now.
 
     Raises:
-        UsageError: the folder is not to be written to; the sweep cannot be read; Jinja2 is missing.
+        UsageError: the folder is not to be written to; the sweep cannot be read; markdown-it-py is missing.
         OpListError: the lists are damaged.
     """
     folder.check(output)

@@ -12,6 +12,7 @@ import msgspec
 
 from opcheck.common.errors import UsageError
 from opcheck.model.visible import shown
+from opcheck.render import html
 from opcheck.render.matrix.plot import plot
 from opcheck.render.site import addresses, search
 from opcheck.render.site.addresses import Page
@@ -48,24 +49,17 @@ def environment() -> Environment:
     """The templates.
 
     Raises:
-        UsageError: Jinja2 or markdown-it-py is not installed.
+        UsageError: markdown-it-py is not installed.
     """
     try:
         import markdown_it  # noqa: F401, PLC0415  (an extra)
-        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (an extra)
     except ModuleNotFoundError as error:
         raise UsageError(
             f"building the site needs {error.name}, which is not installed",
             context="opcheck site build",
             hint="pip install 'opcheck[site]'",
         ) from error
-    return Environment(
-        loader=PackageLoader("opcheck.render.site", "template"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    return html.environment()
 
 
 def files(pages: Collection[Page], progress: Callable[[str], None] | None = None) -> dict[str, str]:
@@ -76,14 +70,14 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
         progress: is told what is done now.
 
     Raises:
-        UsageError: Jinja2 is not installed.
+        UsageError: markdown-it-py is not installed.
         OSError: a template is not in the package.
     """
     from opcheck.render.site.filters import filters  # noqa: PLC0415  (needs the extra)
 
     home = next(page for page in pages if isinstance(page, Home))
     templates = environment().overlay()
-    folder = package("opcheck.render.site") / "template"
+    folder = package("opcheck.render") / "template" / "site"
     found = {
         ".nojekyll": "",  # GitHub Pages would leave files out whose names begin with _
         "style.css": (folder / "style.css").read_text(encoding="utf-8"),
@@ -122,7 +116,7 @@ def schema() -> str:
 
 def _html(templates: Environment, page: Page, path: str, home: Home, own: Collection[str]) -> str:
     title, description = _about(page)
-    html = templates.get_template(f"{type(page).__name__.lower()}.html").render(
+    html = templates.get_template(f"site/{type(page).__name__.lower()}.html").render(
         page=page,
         home=home,
         home_page=isinstance(page, Home),

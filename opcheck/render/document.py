@@ -1,0 +1,110 @@
+"""What a page says, whatever it is written as: text, Markdown or HTML.
+
+A verb makes a ``Document`` of blocks. Texts are plain: each writer makes them fit for its format.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+#: How a piece of text is shown. ``name`` and ``code`` are words of a program, ``strong`` stands out;
+#: the severities of findings and the sides on which a call runs have colours.
+Style = Literal[
+    "name", "code", "strong", "dim",
+    "error", "warning", "note",
+    "mps", "cpu", "unknown", "raises",
+]  # fmt: skip
+
+
+Severity = Literal["error", "warning", "note"]
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A piece of text with a style; ``brief`` stands for it where there is little room."""
+
+    text: str
+    style: Style = "code"
+    brief: str = ""
+
+
+#: One text, or several that stand apart by a space.
+Words = str | Span | tuple[str | Span, ...]
+
+
+class Title(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report is about: the answer, of what, on which target, and the numbers behind it."""
+
+    answer: Span
+    subject: str
+    target: str
+    facts: str
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """The title of a page (level 1) or of a section (level 2)."""
+
+    text: str
+    level: int = 2
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """A paragraph; each of its lines stands by itself."""
+
+    lines: tuple[Words, ...]
+
+
+class Bullets(msgspec.Struct, frozen=True):
+    """A list of short texts; only the first ``shown`` are seen at once."""
+
+    items: tuple[Words, ...]
+    shown: int | None = None
+    #: What the others are, in words.
+    rest: str = ""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Rows of cells under their headers; only the first ``shown`` are seen at once."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str | Span, ...], ...]
+    #: The columns whose cells are names, and those that are flush right.
+    code: tuple[int, ...] = ()
+    right: tuple[int, ...] = ()
+    #: Columns that text has no room for.
+    wide: tuple[int, ...] = ()
+    shown: int | None = None
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A place of a finding, with its line of source; ``call`` is its first call in the graph."""
+
+    text: str
+    source: str = ""
+    call: int | None = None
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding: what is wrong, where, and what to do; only the first ``shown`` places are seen."""
+
+    severity: Severity
+    rule: str
+    message: str
+    places: tuple[Place, ...]
+    details: tuple[tuple[str, str | Span], ...]
+    shown: int = 3
+
+
+Block = Title | Heading | Lines | Bullets | Table | Entry
+Document = tuple[Block, ...]
+
+
+def parts(words: Words) -> tuple[str | Span, ...]:
+    """Return the pieces of a text."""
+    return words if isinstance(words, tuple) else (words,)
+
+
+def plain(part: str | Span) -> str:
+    """Return a piece without its style."""
+    return part.text if isinstance(part, Span) else part

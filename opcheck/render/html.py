@@ -1,0 +1,97 @@
+"""HTML by the templates of ``template/``: a document as a page, and the pages with a script."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from opcheck.common.sanitize import for_html, for_json
+from opcheck.common.text import filesize, plural
+from opcheck.render.document import Document, Heading, parts
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@functools.cache
+def environment() -> Environment:
+    """Return the templates. Every text that is put in is escaped, and nothing in it is hidden."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (slow to load)
+
+    made = Environment(
+        loader=PackageLoader("opcheck.render", "template"),
+        autoescape=True,
+        finalize=safe,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"filesize": filesize, "parts": parts}
+    made.globals["plural"] = plural
+    made.tests["text"] = lambda value: isinstance(value, str)
+    return made
+
+
+def safe(value: object) -> Markup:
+    """Escape a text that is put into a page, unless it is HTML already."""
+    return value if isinstance(value, Markup) else Markup(for_html(str(escape(value))))  # noqa: S704
+
+
+class Pool:
+    """Texts that occur often, by number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        """Return the number of a text."""
+        return self.numbers.setdefault(text, len(self.numbers))
+
+
+def as_html(document: Document) -> str:
+    """Write a document as one page that stands alone."""
+    title = next(block.text for block in document if isinstance(block, Heading))
+    return environment().get_template("document.html").render(title=title, document=document)
+
+
+def with_script(name: str, data: Any, **context: object) -> str:
+    """Write a page with its style, its script and its data inside, which loads nothing.
+
+    Args:
+        name: The name of the template, of its style and of its script.
+        data: What the script reads.
+        context: What the template needs.
+
+    Raises:
+        OSError: A template is not in the package.
+    """
+    folder = files("opcheck.render") / "template"
+    script = (folder / f"{name}.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        environment()
+        .get_template(f"{name}.html")
+        .render(
+            # The browser runs this script and no other, and loads nothing.
+            policy=Markup(  # noqa: S704  (of no other person's text)
+                "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+                f"script-src 'sha256-{digest}'"
+            ),
+            style=Markup((folder / f"{name}.css").read_text(encoding="utf-8")),  # noqa: S704  (ours)
+            script=Markup(script),  # noqa: S704  (ours)
+            data=embedded(data),
+            **context,
+        )
+    )
+
+
+def embedded(content: Any) -> Markup:
+    """Write JSON that cannot end the script element that it stands in."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return Markup(for_json(text.replace("<", "\\u003c")))  # noqa: S704  (it holds no <)

@@ -1,0 +1,217 @@
+"""The report of an audit as one HTML page that stands alone: no network, its data inside.
+
+The page can be read without JavaScript; its script draws the graph and filters the operators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from opcheck.common.text import filesize, plural
+from opcheck.judge.judge import OUTCOMES, outcome
+from opcheck.model.records import CallGroup, Evidence, GraphCall, Report, Verdict
+from opcheck.render import html, memory, precision, report, summary
+
+#: What a region of each side is called.
+_SIDES = {"mps": "native", "cpu": "on the CPU", "unknown": "unknown", "raises": "raising"}
+
+#: The size of the drawing of the copies: up is copied to the CPU, down is copied back.
+_WIDTH, _MIDDLE, _TALLEST = 1000.0, 64.0, 58.0
+_LISTED = 12
+
+
+def render(record: Report) -> str:
+    """Write the page.
+
+    Raises:
+        OSError: A template is not in the package.
+    """
+    transfers = summary.transfers(record)
+    return html.with_script(
+        "report",
+        _data(record),
+        report=record,
+        title=report.title(record),
+        shares=[
+            (state, row.label, record.totals[state])
+            for key, row in OUTCOMES.items()
+            if record.totals[state := _state(*key)]
+        ],
+        next=summary.next_command(record),
+        entries=list(report.entries(record)),
+        graph=_graph(record),
+        transfers=f"{transfers[:1].upper()}{transfers[1:]}.",
+        timeline=_timeline(record),
+        operators=list(map(_operator, record.groups)),
+        sections={
+            "statements": list(report.statements(record)),
+            "memory": list(memory.blocks(record.memory)) if record.memory else [],
+            **{f"precision-{run.dtype}": list(precision.blocks(run)) for run in record.precision},
+        },
+        evidence=report.evidence(record),
+    )
+
+
+def _state(status: str, kind: str | None) -> str:
+    return f"{status}_{kind}" if kind else status
+
+
+def _graph(record: Report) -> str:
+    """Say what the script draws, or why there is nothing to draw."""
+    if not record.graph and record.capture["mode"] == "run":
+        return "The calls of a run are counted, not kept: there is no graph."
+    if not record.graph:
+        return "No call was captured: there is no graph."
+    regions = [region.side for region in record.partition.regions]
+    sides = ", ".join(
+        f"{regions.count(side):,} {word}" for side, word in _SIDES.items() if side in regions
+    )
+    return f"{plural(len(record.graph), 'call')} in {plural(len(regions), 'region')}: {sides}."
+
+
+def _operator(group: CallGroup) -> dict[str, Any]:
+    """Return what the row of a group opens to: why, by what evidence, and where."""
+    verdict = group.verdict
+    return {
+        "group": group,
+        "state": _state(verdict.status, verdict.kind),
+        "label": outcome(verdict).label,
+        "statements": _statements(verdict),
+        "evidence": _evidence(verdict.evidence),
+        "places": [report.place(entry) for entry in group.locations],
+    }
+
+
+def _statements(verdict: Verdict) -> list[str]:
+    return [*verdict.limitations, *verdict.advisories]
+
+
+def _evidence(entries: Iterable[Evidence]) -> list[str]:
+    return [
+        " ".join(filter(None, (entry.kind, entry.torch, entry.where, entry.detail)))
+        for entry in entries
+    ]
+
+
+class _Band(NamedTuple):
+    """A stretch of calls that run on one side."""
+
+    x: str
+    width: str
+    side: str
+
+
+class _Bar(NamedTuple):
+    """A call that copies, as it is drawn and listed."""
+
+    call: int
+    label: str
+    x: str
+    top: str
+    width: str
+    up: str
+    down: str
+    op: str
+    place: str
+    node: GraphCall
+
+
+def _timeline(record: Report) -> dict[str, Any] | None:
+    """Draw the copies along the run, and list the largest; None: there are none."""
+    copying = [(n, node) for n, node in enumerate(record.graph) if node.to_cpu or node.to_mps]
+    if not copying:
+        return None
+    step = _WIDTH / len(record.graph)
+    most = max(max(node.bytes_to_cpu, node.bytes_to_mps) for _, node in copying)
+    sides = [outcome(record.groups[node.group].verdict).side for node in record.graph]
+    bands, first = [], 0
+    for side, run in groupby(sides):
+        length = len(list(run))
+        bands.append(_Band(f"{first * step:.2f}", f"{max(length * step, 0.8):.2f}", side))
+        first += length
+    bars = [_bar(record, number, node, step, most) for number, node in copying]
+    largest = sorted(bars, key=lambda bar: -(bar.node.bytes_to_cpu + bar.node.bytes_to_mps))
+    return {"bands": bands, "bars": bars, "largest": largest[:_LISTED]}
+
+
+def _bar(record: Report, number: int, node: GraphCall, step: float, most: int) -> _Bar:
+    group = record.groups[node.group]
+    up, down = _height(node.bytes_to_cpu, most), _height(node.bytes_to_mps, most)
+    width = max(step * 0.8, 2.0)
+    return _Bar(
+        call=number,
+        label=f"call {number}, {group.op}: {filesize(node.bytes_to_cpu)} to the CPU, "
+        f"{filesize(node.bytes_to_mps)} back",
+        x=f"{min(number * step, _WIDTH - width):.2f}",
+        top=f"{_MIDDLE - 4 - up:.1f}",
+        width=f"{width:.2f}",
+        up=f"{up:.1f}",
+        down=f"{down:.1f}",
+        op=group.op,
+        place=summary.place(group.locations[node.place]),
+        node=node,
+    )
+
+
+def _height(number: int, most: int) -> float:
+    """Scale by order of magnitude: a copy of bytes stays visible beside one of gigabytes."""
+    return _TALLEST * math.log2(number + 1) / math.log2(most + 1) if number else 0.0
+
+
+def _data(record: Report) -> dict[str, Any]:
+    """Return the graph as the script reads it: groups with their lines, and what each call reads.
+
+    A text that occurs often stands once, and is named by its number.
+    """
+    modules, specs = html.Pool(), html.Pool()
+    rows = [
+        [
+            node.group,
+            node.place,
+            modules(node.module),
+            node.region,
+            list(node.sources),
+            [specs(text) for text in node.inputs],
+            [specs(text) for text in node.outputs],
+            *(
+                [node.to_cpu, node.bytes_to_cpu, node.to_mps, node.bytes_to_mps]
+                if node.to_cpu or node.to_mps
+                else []
+            ),
+        ]
+        for node in record.graph
+    ]
+    # A report without the calls needs no texts for them.
+    return {
+        "groups": [_group(group) for group in record.groups] if rows else [],
+        "modules": list(modules.numbers),
+        "specs": list(specs.numbers),
+        "calls": rows,
+    }
+
+
+def _group(group: CallGroup) -> dict[str, Any]:
+    verdict = group.verdict
+    row = outcome(verdict)
+    return {
+        "op": group.op,
+        "side": row.side,
+        "label": row.label,
+        "because": verdict.because,
+        "prints": verdict.prints,
+        "confidence": verdict.confidence,
+        "evidence": _evidence(verdict.evidence),
+        "statements": _statements(verdict),
+        "places": [
+            [
+                str(entry.location or ""),
+                entry.location.function if entry.location else "",
+                entry.location.text.strip() if entry.location else "",
+                entry.phase,
+            ]
+            for entry in group.locations
+        ],
+    }
