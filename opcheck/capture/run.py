@@ -216,7 +216,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
     numbers = Numbers()
     graph = to_graph(recorder.calls, mover.names, recorder.place, numbers)
     moves = mover.calls(numbers)
-    refusal = problem and mac.questions(_refusal, problem, recorder.sites.phase)
+    refusal = problem and mac.context.ask(_refusal, problem, recorder.sites.phase)
     if problem and refusal:
         problem = msgspec.structs.replace(problem, kind="refused")
     problems = (

@@ -12,7 +12,7 @@ from opcheck.tracing.torch_private.dispatch import schema_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from opcheck.simulator.target_queries import Questions
+    from opcheck.simulator.target_queries import TargetQueries
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -48,7 +48,7 @@ def _adds_a_batch(target: Target) -> bool:
     return target.torch >= _V2_14
 
 
-def scaled_dot_product_attention(ask: Questions) -> Callable[..., Tensor]:
+def scaled_dot_product_attention(ask: TargetQueries) -> Callable[..., Tensor]:
     """The choice between the kernel of MPS and the composite, by release."""
     takes_gqa = "enable_gqa" in {
         argument.name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from opcheck.common.versions import Target
-    from opcheck.simulator.target_queries import Questions
+    from opcheck.simulator.target_queries import TargetQueries
 
 _AUTOCAST = dispatch.DispatchKeySet(dispatch.AUTOCAST_KEY)
 
@@ -185,7 +185,7 @@ def _policies_of(target: Target) -> frozenset[tuple[str, str]]:
     return frozenset(load().operators(str(target.torch), "AutocastMPS").items())
 
 
-def _refusal(ask: Questions, dtype: torch.dtype) -> str | None:
+def _refusal(ask: TargetQueries, dtype: torch.dtype) -> str | None:
     """The warning for; where autocast works, its policies are the target's."""
     text = ask(warning_for, dtype)
     if text is None:
@@ -202,7 +202,7 @@ def _refused_device(target: Target) -> str:
     return "User specified an unsupported autocast device_type 'mps'"
 
 
-def _require(ask: Questions) -> None:
+def _require(ask: TargetQueries) -> None:
     text = ask(_refused_device)
     if text:
         raise RuntimeError(text)
@@ -214,7 +214,7 @@ def _has_policies(target: Target) -> bool:
 
 @contextlib.contextmanager
 def autocast_of(
-    ask: Questions, policies: Mapping[str, str], known: Iterable[str]
+    ask: TargetQueries, policies: Mapping[str, str], known: Iterable[str]
 ) -> Iterator[None]:
     """Autocast as on the target: ``policies`` by overload; ``known`` are those of all releases.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.common.versions import Span, Target, Version
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import current
 from opcheck.simulator.routes import unwrapped
 from opcheck.simulator.tensor import is_on_mps, wrap
 from opcheck.simulator.tensor_meta import spec_of
@@ -77,7 +77,7 @@ def _has_generic_loop(target: Target) -> bool:
 def _lfilter_core_loop(_args: Any, _kwargs: Any) -> tuple[str, ...] | None:
     # src/libtorchaudio/lfilter.cpp, ``lfilter_core_generic_loop`` (torchaudio 2.9 to 2.11): these and copy_
     # for each sample.  Earlier ones had no generic loop in C++.
-    if not FLIGHT.ask(_has_generic_loop):
+    if not current().ask(_has_generic_loop):
         return None
     return ("aten::as_strided", "aten::bmm", "aten::sub.Tensor")
 
@@ -224,14 +224,14 @@ def follow(simulator: Simulator, route: Route, args: Any, kwargs: Any) -> tuple[
         return ()
     names = _Names()
     sink, simulator.sink = simulator.sink, names
-    ask, simulator.ask = simulator.ask, None
+    before, simulator.before_call = simulator.before_call, None
     try:
         with (
             torch.no_grad(),
             torch.random.fork_rng(devices=()),
             dispatch.below_autograd(),
             simulator,
-            FLIGHT.set(on_mps=True),
+            simulator.context.set(on_mps=True),
         ):
             dispatch.body_of(route.func)(
                 route.composite, *unwrapped(route, _valueless(args)), **_valueless(kwargs)
@@ -241,7 +241,7 @@ def follow(simulator: Simulator, route: Route, args: Any, kwargs: Any) -> tuple[
     except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values
         return None
     finally:
-        simulator.sink, simulator.ask = sink, ask
+        simulator.sink, simulator.before_call = sink, before
     names.names.pop(route.name, None)
     return tuple(names.names)
 

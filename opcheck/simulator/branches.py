@@ -10,13 +10,13 @@ import torch
 from opcheck.common.versions import Target, Version
 from opcheck.simulator import recurrent
 from opcheck.simulator.attention import needs_grad
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import current
 from opcheck.tracing.torch_private.dispatch import DispatchKey, body_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from opcheck.simulator.target_queries import Questions
+    from opcheck.simulator.target_queries import TargetQueries
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -45,7 +45,7 @@ def _fused_rms_norm(target: Target, plain: bool) -> str:
     return "operator" if target.torch >= _V2_8 else "allocation"
 
 
-def rms_norm(ask: Questions) -> Callable[..., Tensor]:
+def rms_norm(ask: TargetQueries) -> Callable[..., Tensor]:
     """Fused with a weight and without grad, by release."""
 
     def twin(
@@ -102,7 +102,7 @@ def _iterates_cells(target: Target) -> bool:
     return Version(2, 1) <= target.torch < _V2_5 and target.macos < Version(13, 0)
 
 
-def lstm(ask: Questions) -> Callable[..., Any]:
+def lstm(ask: TargetQueries) -> Callable[..., Any]:
     """One kernel."""
 
     def twin(x: Tensor, hx: list[Tensor], params: list[Tensor], *rest: Any) -> Any:
@@ -129,7 +129,7 @@ def _fuses_dropout(target: Target) -> bool:
     return target.torch >= _V2_15
 
 
-def dropout(ask: Questions) -> Callable[..., Tensor]:
+def dropout(ask: TargetQueries) -> Callable[..., Tensor]:
     """One kernel where it fits."""
     floats = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -153,7 +153,7 @@ def _reads_range(target: Target) -> bool:
     return target.torch >= _V2_12
 
 
-def one_hot(ask: Questions) -> Callable[..., Tensor]:
+def one_hot(ask: TargetQueries) -> Callable[..., Tensor]:
     """As for a plain tensor: C++ takes another way for one with a Python key."""
 
     def twin(x: Tensor, num_classes: int = -1) -> Tensor:
@@ -169,7 +169,7 @@ def one_hot(ask: Questions) -> Callable[..., Tensor]:
     return twin
 
 
-def tensordot(_ask: Questions) -> Callable[..., Tensor]:
+def tensordot(_ask: TargetQueries) -> Callable[..., Tensor]:
     """Always as a matrix product."""
 
     def twin(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Tensor:
@@ -208,12 +208,12 @@ def _size(tensor: Tensor, dims: list[int]) -> int:
     return size
 
 
-def tensor_split(_ask: Questions) -> Callable[..., Any]:
+def tensor_split(_ask: TargetQueries) -> Callable[..., Any]:
     """Refuses indices that are not on the CPU."""
 
     def twin(x: Tensor, indices: Tensor, dim: int = 0) -> Any:
         if indices.device.type != "cpu":
-            FLIGHT.refuse(
+            current().refuse(
                 aten.tensor_split.tensor_indices_or_sections,
                 (x, indices, dim),
                 "indices_on_mps",

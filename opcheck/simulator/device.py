@@ -9,7 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from opcheck.simulator import indexing, methods, optimizers, sparse
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import DispatchContext
 from opcheck.simulator.methods import as_device
 from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps
 from opcheck.tracing.torch_private.backend import constructors, default_device
@@ -38,11 +38,12 @@ class DeviceMode(TorchFunctionMode):
     """Moves CPU tensors to ``mps`` and notes for each API call whether it works on MPS tensors.
 
     C++ refuses ``.to("mps")`` on a build without MPS, and cannot see that a temporary belongs on MPS
-    (simulator/dispatcher.py, ``Flight``).
+    (simulator/dispatch_context.py).
     """
 
-    def __init__(self, on_cpu: Watcher | None = None) -> None:
+    def __init__(self, context: DispatchContext, on_cpu: Watcher | None = None) -> None:
         super().__init__()
+        self._context = context
         #: told each API call whose result stays on the CPU, with that result
         self._on_cpu = on_cpu
 
@@ -64,29 +65,30 @@ class DeviceMode(TorchFunctionMode):
             return args[0]
         if func in _FROM_DATA and args:
             args = (_read(args[0]), *args[1:])
-        before = (FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine)
-        FLIGHT.on_mps = device is None and (
+        context = self._context
+        before = (context.on_mps, context.detaches, context.in_engine)
+        context.on_mps = device is None and (
             _any_on_mps(args, kwargs)
             or (_in_func_transform() is not None and methods.any_inside((*args, *kwargs.values())))
         )
-        FLIGHT.engine = False
-        FLIGHT.detaches = func in _DETACH
+        context.in_engine = False
+        context.detaches = func in _DETACH
         generator = kwargs.get("generator")
         if generator is not None:
-            FLIGHT.draws_on_cpu = generator.device.type == "cpu"
+            context.draws_on_cpu = generator.device.type == "cpu"
             if (
-                not FLIGHT.draws_on_cpu
-                and not FLIGHT.on_mps
+                not context.draws_on_cpu
+                and not context.on_mps
                 and as_device(device) is not MPS_DEVICE
             ):
                 # ATen/core/Generator.h, check_generator, in a kernel of the CPU
-                FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine = before
+                context.on_mps, context.detaches, context.in_engine = before
                 raise RuntimeError("Expected a 'cpu' device type for generator but found 'mps'")
         try:
             result = _REPLACED.get(func, func)(*args, **kwargs)
         finally:
-            FLIGHT.on_mps, FLIGHT.detaches, FLIGHT.engine = before
-            FLIGHT.draws_on_cpu = False
+            context.on_mps, context.detaches, context.in_engine = before
+            context.draws_on_cpu = False
         if self._on_cpu is not None and type(result) is torch.Tensor and not is_on_mps(result):
             self._on_cpu(func, args, kwargs, result)
         return result

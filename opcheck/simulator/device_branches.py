@@ -13,14 +13,15 @@ import torch
 from opcheck.common.versions import Span, Target, Version
 from opcheck.simulator import attention, branches, legacy_bodies, recurrent
 from opcheck.simulator.branches import composite
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import current
 from opcheck.simulator.shapes import NotSimulatedError
 from opcheck.tracing.torch_private import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from opcheck.simulator.target_queries import Questions
+    from opcheck.simulator.dispatch_context import DispatchContext
+    from opcheck.simulator.target_queries import TargetQueries
 
 aten = torch.ops.aten
 
@@ -33,23 +34,23 @@ class Twin(NamedTuple):
     op: str
     torch: Span
     #: takes what asks the target
-    make: Callable[[Questions], Callable[..., Any]]
+    make: Callable[[TargetQueries], Callable[..., Any]]
     #: where PyTorch decides, and what
     reason: str
 
 
-def _always(twin: Callable[..., Any]) -> Callable[[Questions], Callable[..., Any]]:
+def _always(twin: Callable[..., Any]) -> Callable[[TargetQueries], Callable[..., Any]]:
     return lambda _ask: twin
 
 
 def _followed(
     op: Any, *, narrows: bool, hides: frozenset[str] = frozenset()
-) -> Callable[[Questions], Callable[..., Any]]:
+) -> Callable[[TargetQueries], Callable[..., Any]]:
     """The C++ body as it is, with what it does differently on MPS."""
 
-    def make(_ask: Questions) -> Callable[..., Any]:
+    def make(_ask: TargetQueries) -> Callable[..., Any]:
         def twin(*args: Any, **kwargs: Any) -> Any:
-            with FLIGHT.set(on_mps=True, narrows=narrows, hides=hides):
+            with current().set(on_mps=True, narrows=narrows, hidden=hides):
                 return composite(op, *args, **kwargs)
 
         return twin
@@ -57,7 +58,7 @@ def _followed(
     return make
 
 
-def _narrowing(op: Any) -> Callable[[Questions], Callable[..., Any]]:
+def _narrowing(op: Any) -> Callable[[TargetQueries], Callable[..., Any]]:
     """Without the float64 temporaries that it makes on other devices."""
     return _followed(op, narrows=True)
 
@@ -199,9 +200,9 @@ TWINS: tuple[Twin, ...] = (
 )
 
 
-def twins_of(target: Target, ask: Questions) -> dict[str, Callable[..., Any]]:
+def branches_of(target: Target, context: DispatchContext) -> dict[str, Callable[..., Any]]:
     """The twins that hold for a target, by operator overload; they ask it what they need to know."""
-    return {twin.op: twin.make(ask) for twin in TWINS if target.torch in twin.torch}
+    return {twin.op: twin.make(context.ask) for twin in TWINS if target.torch in twin.torch}
 
 
 def _group_norm(*args: Any, **kwargs: Any) -> Any:

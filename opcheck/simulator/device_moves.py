@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import current
 
 
 class _Crossing(torch.autograd.Function):
@@ -38,7 +38,7 @@ def copied(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
     device = options.get("device")
     crosses = device is not None and device.type != tensor.device.type
     on_mps = (device or tensor.device).type == "mps"
-    with FLIGHT.set(on_mps=on_mps):
+    with current().set(on_mps=on_mps):
         if crosses and tensor.requires_grad and torch.is_grad_enabled():
             moved: torch.Tensor = _Crossing.apply(tensor, options)
             return moved

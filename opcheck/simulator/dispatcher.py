@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 
 from opcheck.simulator import argument_repairs, bodies, higher, mismatch, shapes, unbacked_values
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.device_branches import PYTHON_KERNELS, branches_of
+from opcheck.simulator.dispatch_context import DispatchContext
 from opcheck.simulator.nodes import Nodes
 from opcheck.simulator.routes import Kind, Route, make_route, unwrapped
 from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.target_queries import TargetQueries
 from opcheck.simulator.tensor import MPS_DEVICE, MPSTensor, detached, is_on_mps, placement, wrap
 from opcheck.simulator.tensor_meta import DICT, LIST, Spec, ambient, encode, spec_of
 from opcheck.tracing.torch_private import dispatch, tensors
@@ -22,7 +24,7 @@ from opcheck.tracing.torch_private.dispatch import DispatchKey, HigherOrderOpera
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from opcheck.simulator.target_queries import Questions
+    from opcheck.common.versions import Target
 
 #: values are kept for tensors of at most this many elements: a 128 x 128 attention mask fits.
 KEEP_ELEMENTS = 16_384
@@ -110,25 +112,23 @@ class Simulator(dispatch.DispatchMode):
 
     def __init__(
         self,
+        target: Target,
         registrations: Mapping[str, str],
-        twins: Mapping[str, Callable[..., Any]],
-        python_kernels: Mapping[str, Callable[..., Any]],
         sink: Sink,
         *,
-        questions: Questions,
         keep: int = KEEP_ELEMENTS,
     ) -> None:
         super().__init__()
         self.keep = keep
         #: is given each leaf call before it is computed; it may raise what the Mac raises
-        self.ask: Callable[[Call], None] | None = None
+        self.before_call: Callable[[Call], None] | None = None
         #: overloads with a kernel on the target that the installed torch does not have
         self.absent: tuple[str, ...] = ()
         #: how many calls had nothing to do with MPS
         self.elsewhere = 0
+        self.context = DispatchContext(TargetQueries(target), self.refuse)
+        self.branches = branches_of(target, self.context)
         self._registrations = registrations
-        self._twins = twins
-        self._python_kernels = python_kernels
         self.sink = sink
         self._routes: dict[Any, Route] = {}
         self._results: dict[tuple[Any, ...], Any] = {}
@@ -136,11 +136,8 @@ class Simulator(dispatch.DispatchMode):
         #: the overload that was recorded last
         self._last = ""
         self._unrunnable: set[Any] = set()
-        #: what asks the target
-        self.questions = questions
         #: composites that the dispatcher took without asking this (simulator/same_dispatch.py)
         self.passed: set[str] = set()
-        FLIGHT.guess = None
         self._inner: dict[tuple[Any, ...], tuple[str, ...] | None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -169,7 +166,7 @@ class Simulator(dispatch.DispatchMode):
             kwargs = {**kwargs, "dtype": _NARROWER[kwargs["dtype"]]}
             if route.name == "aten::_to_copy" and args[0].dtype == kwargs["dtype"]:
                 return _alias(args[0])
-        if FLIGHT.guess is not None and route.name in argument_repairs.FIT:
+        if self.context.report_guess is not None and route.name in argument_repairs.FIT:
             args = self._fitted(route, args, kwargs)
         found: list[torch.Tensor] = []
         parts: list[Any] = [func, len(args)]
@@ -203,8 +200,8 @@ class Simulator(dispatch.DispatchMode):
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
         refusal = self._refusal(route, args, kwargs, found, on_mps)
         inner = self._inner_calls(route, args, kwargs, found) if route.has_body else ()
-        if self.ask is not None:
-            self.ask(Call(route, key, tuple(found), (), inner, refusal))
+        if self.before_call is not None:
+            self.before_call(Call(route, key, tuple(found), (), inner, refusal))
         try:
             outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
         except NotSimulatedError:
@@ -213,11 +210,11 @@ class Simulator(dispatch.DispatchMode):
                 self.sink.record(Call(route, key, tuple(found), (), inner, refusal))
             raise
         if route.name == "aten::detach":
-            if not FLIGHT.detaches:
+            if not self.context.detaches:
                 return outputs
             # Up to 2.9 at least, C++ detaches the result once more (VariableTypeUtils.h, as_view).
-            FLIGHT.detaches = False
-        if route.name in FLIGHT.hides:
+            self.context.detaches = False
+        if route.name in self.context.hidden:
             return outputs
         flat = _tensors(outputs)
         self.sink.record(Call(route, key, tuple(found), flat, inner, refusal))
@@ -238,7 +235,7 @@ class Simulator(dispatch.DispatchMode):
         lengths = mismatch.misplaced_lengths(route.name, found) if on_mps else None
         if lengths is not None:
             refusal = ("indices_on_mps", lengths)
-        if refusal is None and FLIGHT.draws_on_cpu and kwargs.get("generator") is not None:
+        if refusal is None and self.context.draws_on_cpu and kwargs.get("generator") is not None:
             refusal = _CPU_GENERATOR
         return refusal
 
@@ -258,9 +255,9 @@ class Simulator(dispatch.DispatchMode):
 
     def _route(self, func: Any) -> Route:
         route = self._routes[func] = (
-            higher.make_route(func)
+            higher.make_route(func, self.context)
             if isinstance(func, HigherOrderOperator)
-            else make_route(func, self._registrations, self._twins, self._python_kernels)
+            else make_route(func, self._registrations, self.branches, PYTHON_KERNELS)
         )
         return route
 
@@ -275,17 +272,19 @@ class Simulator(dispatch.DispatchMode):
         if device is None or device.type != "cpu":
             return False
         # In the engine only C++ gives one: AccumulateGrad copies a gradient with ``variable.options()``.
-        return not (FLIGHT.engine or self._in_flight())
+        return not (self.context.in_engine or self._in_flight())
 
     def _in_flight(self) -> bool:
         """Whether what C++ makes for itself now belongs on MPS."""
-        return FLIGHT.on_mps or (FLIGHT.engine and self._nodes.running_on_mps())
+        return self.context.on_mps or (self.context.in_engine and self._nodes.running_on_mps())
 
     def _narrows(self) -> bool:
-        return FLIGHT.narrows or (FLIGHT.engine and self._nodes.name() in _NARROWING_NODES)
+        return self.context.narrows or (
+            self.context.in_engine and self._nodes.name() in _NARROWING_NODES
+        )
 
     def _run_body(self, route: Route, args: Any, kwargs: Any) -> Any:
-        with self, FLIGHT.set(on_mps=True):
+        with self, self.context.set(on_mps=True):
             if route.body is not None:
                 return route.body(*args, **kwargs)
             # Not OpOverload.decompose(): it prefers a Python decomposition to the C++ composite.
@@ -300,7 +299,7 @@ class Simulator(dispatch.DispatchMode):
         if known is not None:
             return known(args, kwargs)
         if route.name in bodies.EARLIER:
-            calls = FLIGHT.ask(bodies.earlier, route.name)
+            calls = self.context.ask(bodies.earlier, route.name)
             if calls is not None:
                 return calls
         if route.bodiless:
@@ -379,7 +378,7 @@ class Simulator(dispatch.DispatchMode):
 
     def _told(self, operator: str, answer: Any) -> None:
         # What does not fit from here on may be its fault (fitting.py, indexing.py).
-        FLIGHT.guess = self._told
+        self.context.report_guess = self._told
         self.sink.guess(operator, answer)
 
     def _fitted(self, route: Route, args: Any, kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ import torch
 
 from opcheck.common.replacing import replaced
 from opcheck.common.versions import Target, Version
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import current
 from opcheck.simulator.shapes import NotSimulatedError
 from opcheck.simulator.tensor import Storage, is_on_mps, wrap
 from opcheck.simulator.tensor_meta import spec_of
@@ -52,7 +52,7 @@ def _exports(target: Target) -> str:
 
 def device(self: Any) -> Any:
     """As torch.Tensor.__dlpack_device__, which knows no MPS before 2.9 (torch/_tensor.py)."""
-    if is_on_mps(self) and FLIGHT.ask(_exports) == "nothing":
+    if is_on_mps(self) and current().ask(_exports) == "nothing":
         message = "Unknown device type mps for Dlpack"
         raise ValueError(message)
     return _DEVICE(self)
@@ -73,7 +73,7 @@ def _exporter(original: Callable[..., Any]) -> Callable[..., Any]:
         there = is_on_mps(tensor)
         if not there and place != _METAL:
             return original(tensor, dl_device=dl_device, copy=copy)
-        exports = FLIGHT.ask(_exports)
+        exports = current().ask(_exports)
         if exports == "nothing":
             raise RuntimeError("Cannot pack tensors on mps:0")
         if place is not None and place != (_METAL if there else (_CPU_TYPE, 0)):

@@ -10,7 +10,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from opcheck.common.versions import Target, Version
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import DispatchContext
 from opcheck.simulator.routes import Kind, Route
 from opcheck.simulator.shapes import NotSimulatedError
 from opcheck.tracing.torch_private.dispatch import DispatchKey
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 _V2_6, _V2_7, _V2_13 = (Version(2, minor) for minor in (6, 7, 13))
 
 
-def make_route(func: HigherOrderOperator) -> Route:
+def make_route(func: HigherOrderOperator, context: DispatchContext) -> Route:
     """A higher-order operator is never a leaf: its eager form is run."""
     return Route(
         func=func,
         name=f"higher_order::{func.name()}",
         implicit=False,
         kind=Kind.TWIN,
-        body=functools.partial(_run, func),
+        body=functools.partial(_run, func, context),
         returns=(),
         returns_list=False,
         writes=(),
@@ -47,7 +47,7 @@ def make_route(func: HigherOrderOperator) -> Route:
     )
 
 
-def _run(func: HigherOrderOperator, *args: Any, **kwargs: Any) -> Any:
+def _run(func: HigherOrderOperator, context: DispatchContext, *args: Any, **kwargs: Any) -> Any:
     """Run the eager form; the simulation is on.
 
     Raises:
@@ -59,9 +59,9 @@ def _run(func: HigherOrderOperator, *args: Any, **kwargs: Any) -> Any:
             f"the higher-order operator {func.name()} has no form that runs without a compiler"
         )
         raise NotSimulatedError(message)
-    if func.name() == "flex_attention" and (devices := FLIGHT.ask(_devices_of_flex)):
+    if func.name() == "flex_attention" and (devices := context.ask(_devices_of_flex)):
         text = f"FlexAttention is only supported on {devices} devices. Found input tensors on mps device."
-        FLIGHT.refuse(func, args[:3], "flex_attention_device", text)
+        context.refuse(func, args[:3], "flex_attention_device", text)
     with _unseen(kernel.__globals__):
         return kernel(*args, **kwargs)
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opcheck.common.versions import Target, Version
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import current
 from opcheck.simulator.tensor import MPS_DEVICE, is_on_mps
 
 GET = torch.Tensor.__getitem__
@@ -35,11 +35,12 @@ def get(x: torch.Tensor, index: Any) -> torch.Tensor:
     try:
         return GET(x, _on_device(index))
     except IndexError:
-        if FLIGHT.guess is None or not is_on_mps(index) or index.dim() or not x.dim():
+        report = current().report_guess
+        if report is None or not is_on_mps(index) or index.dim() or not x.dim():
             raise
         # The last of a guessed selection may be one that the data never selects, as of experts one more than there
         # are (transformers' Dbrx).
-        FLIGHT.guess("aten::select.int", "as if the last entry were selected")
+        report("aten::select.int", "as if the last entry were selected")
         return GET(x, -1)
 
 
@@ -50,7 +51,7 @@ def put(x: torch.Tensor, index: Any, value: Any) -> None:
         return
     index = _on_device(index)
     if type(value) in _NUMBERS:
-        if FLIGHT.ask(_fills) and _filled(x, index, value):
+        if current().ask(_fills) and _filled(x, index, value):
             return
         value = torch.ops.aten.scalar_tensor.default(value, dtype=x.dtype, device=MPS_DEVICE)
     if is_on_mps(value) and value.dim() == 0 and _views(index):

@@ -9,15 +9,13 @@ from opcheck.data.registrations import load
 from opcheck.simulator.autocast import autocast_of
 from opcheck.simulator.backend import mps_backend
 from opcheck.simulator.device import DeviceMode, Watcher
-from opcheck.simulator.device_branches import PYTHON_KERNELS, twins_of
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import entered
 from opcheck.simulator.dispatcher import KEEP_ELEMENTS, Simulator, Sink
 from opcheck.simulator.dlpack import dlpack_of_mac
 from opcheck.simulator.methods import methods_of_mac
 from opcheck.simulator.mps_registrations import Mirror, present_and_absent
 from opcheck.simulator.nodes import engine_seen_by
 from opcheck.simulator.same_dispatch import passing
-from opcheck.simulator.target_queries import Questions
 from opcheck.simulator.threads import followed_threads
 from opcheck.tracing.torch_private.backend import only_cpu_lifted, set_only_cpu_lifted
 
@@ -43,41 +41,38 @@ def simulated_mac(
 
     The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.
     """
-    ask = Questions(target)
-    twins = twins_of(target, ask)
-    simulator = simulator_type(registrations, twins, PYTHON_KERNELS, sink, questions=ask, keep=keep)
+    simulator = simulator_type(target, registrations, sink, keep=keep)
+    context = simulator.context
     kernels, absent = present_and_absent(registrations)
-    mirror = Mirror(kernels, passing(registrations, twins, simulator.passed))
+    mirror = Mirror(kernels, passing(registrations, simulator.branches, simulator.passed))
     simulator.absent = tuple(absent)
-    refuse, FLIGHT.refuse = FLIGHT.refuse, simulator.refuse
-    FLIGHT.ask = ask
     # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
     lifted = only_cpu_lifted()
     set_only_cpu_lifted(True)
     lists = load()
     policies = lists.operators(str(target.torch), "AutocastMPS")
-    autocast = autocast_of(ask, policies, lists.names("AutocastMPS"))
+    autocast = autocast_of(context.ask, policies, lists.names("AutocastMPS"))
     try:
-        device = DeviceMode(on_cpu)
+        device = DeviceMode(context, on_cpu)
         with (
+            entered(context),
             mps_backend(target),
             autocast,
             methods_of_mac(),
             dlpack_of_mac(),
             simulator,
             device,
-            engine_seen_by(device),
+            engine_seen_by(device, context),
             followed_threads(lambda: _modes(simulator, on_cpu)),
         ):
             yield simulator
     finally:
-        FLIGHT.refuse = refuse
         set_only_cpu_lifted(lifted)
         mirror.remove()
 
 
 @contextlib.contextmanager
 def _modes(simulator: Simulator, on_cpu: Watcher | None) -> Iterator[None]:
-    with simulator, DeviceMode(on_cpu):
+    with simulator, DeviceMode(simulator.context, on_cpu):
         yield

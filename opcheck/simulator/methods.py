@@ -15,7 +15,7 @@ import torch
 
 from opcheck.simulator import dlpack
 from opcheck.simulator.device_moves import copied
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import current
 from opcheck.simulator.printing import printed
 from opcheck.simulator.storage import on_mps
 from opcheck.simulator.tensor import (
@@ -201,7 +201,7 @@ def numpy(self: Any, *, force: bool = False) -> Any:
             "can't convert mps:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
             "to host memory first."
         )
-        FLIGHT.refuse(torch.ops.aten._to_copy.default, (self,), "numpy", message)
+        current().refuse(torch.ops.aten._to_copy.default, (self,), "numpy", message)
         raise TypeError(message)
     return self.detach().cpu().resolve_conj().resolve_neg().numpy()
 

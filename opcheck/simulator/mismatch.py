@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from opcheck.common.versions import Span, Target, Version
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import current
 from opcheck.simulator.tensor import is_on_mps
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def misplaced_indices(op: str, args: Sequence[Any]) -> tuple[str, str] | None:
 
 def text_of(op: str, tensors: Sequence[torch.Tensor]) -> str:
     """What the target says of these tensors, which are on two devices; in the order of the schema."""
-    row = FLIGHT.ask(_row, op)
+    row = current().ask(_row, op)
     return _PLAIN if row is None else _TEXTS[row].text(tensors) or _PLAIN
 
 

@@ -10,7 +10,6 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from opcheck.common.replacing import replaced
-from opcheck.simulator.dispatch_context import FLIGHT
 from opcheck.tracing.torch_private.autograd import (
     RUN_BACKWARD,
     next_sequence_number,
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch.overrides import TorchFunctionMode
+
+    from opcheck.simulator.dispatch_context import DispatchContext
 
 
 class Nodes:
@@ -56,7 +57,7 @@ class Nodes:
 
 
 @contextlib.contextmanager
-def engine_seen_by(mode: TorchFunctionMode) -> Iterator[None]:
+def engine_seen_by(mode: TorchFunctionMode, context: DispatchContext) -> Iterator[None]:
     """Keep ``mode`` on while autograd's engine runs, for what the program itself calls there.
 
     Tensor.backward and torch.autograd.grad are API calls, for which the mode is off; hooks, custom functions and what
@@ -66,7 +67,7 @@ def engine_seen_by(mode: TorchFunctionMode) -> Iterator[None]:
 
     def running(*args: Any, **kwargs: Any) -> Any:
         on = any(each is mode for each in function_mode_stack())
-        with FLIGHT.of_engine(), contextlib.nullcontext() if on else mode:
+        with context.engine(), contextlib.nullcontext() if on else mode:
             return run(*args, **kwargs)
 
     with replaced([(*RUN_BACKWARD, running)]):

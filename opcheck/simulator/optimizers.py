@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from opcheck.common.versions import Target, Version
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import current
 from opcheck.tracing.torch_private import backend
 
 Tensor = torch.Tensor
@@ -64,10 +64,10 @@ def reciprocal(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def fused_devices() -> list[str]:
     """torch/utils/_foreach_utils.py: what ``fused=True`` is for; MPS since 2.5, and the CPU since 2.4."""
     devices = _installed_fused_devices()
-    if FLIGHT.ask(_is_before, Version(2, 5)):
+    if current().ask(_is_before, Version(2, 5)):
         # The fused kernels of hpu and mtia came later, too.
         devices = [name for name in devices if name not in {"mps", "hpu", "mtia"}]
-    if FLIGHT.ask(_is_before, Version(2, 4)):
+    if current().ask(_is_before, Version(2, 4)):
         devices.remove("cpu")
     return devices
 
@@ -90,7 +90,7 @@ def _calls(module: str, until: Version) -> bool:
     while frame is not None and frame.f_globals.get("__name__") in _HAND_ON:
         frame = frame.f_back
     caller = str(frame.f_globals.get("__name__")) if frame is not None else ""
-    return caller.startswith(module) and FLIGHT.ask(_is_before, until)
+    return caller.startswith(module) and current().ask(_is_before, until)
 
 
 def _is_before(target: Target, until: Version) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.common.versions import Target, Version
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import current
 from opcheck.simulator.tensor_meta import Spec, contiguous, spec_of
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _convolved(
     if (
         out.dim() == 4
         and any(_is_channels_last(t) for t in (x, weight))
-        and FLIGHT.ask(_keeps_channels_last)
+        and current().ask(_keeps_channels_last)
     ):
         out = out.contiguous(memory_format=torch.channels_last)
     return (spec_of(out),)

@@ -34,7 +34,7 @@ def serves(simulator: Simulator, target: Target, other: Target) -> bool:
     Raises:
         OpListError: the lists hold no such torch release.
     """
-    if not simulator.questions.answered_alike(other) or not python_visible_target.fits(other):
+    if not simulator.context.ask.answered_alike(other) or not python_visible_target.fits(other):
         return False
     met = {route.name: route.implicit for route in simulator.met}
     met.update(dict.fromkeys(simulator.passed, True))

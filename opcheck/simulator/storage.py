@@ -12,7 +12,7 @@ import torch
 from torch.multiprocessing.reductions import reduce_storage
 
 from opcheck.common.versions import Target, Version
-from opcheck.simulator.dispatch_context import FLIGHT
+from opcheck.simulator.dispatch_context import current
 
 _MPS = torch.device("mps", 0)
 
@@ -41,11 +41,11 @@ class MPSStorage(torch.UntypedStorage):
 
     def is_shared(self) -> bool:
         """As C++ says of memory that is not the CPU's."""
-        return FLIGHT.ask(_counts_as_shared)
+        return current().ask(_counts_as_shared)
 
     def share_memory_(self, *_: Any, **__: Any) -> MPSStorage:
         """Nothing to do since 2.13; before, Python takes it for memory of the CPU."""
-        if not FLIGHT.ask(_counts_as_shared):
+        if not current().ask(_counts_as_shared):
             self._share_filename_cpu_()
         return self
 

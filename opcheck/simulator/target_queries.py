@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Answer = TypeVar("Answer")
 
 
-class Questions:
+class TargetQueries:
     """The target of a run, which answers by functions of it alone, and keeps what it was asked."""
 
     def __init__(self, target: Target) -> None:

@@ -6,8 +6,6 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
-from opcheck.simulator.dispatch_context import FLIGHT
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -18,16 +16,15 @@ if TYPE_CHECKING:
 def followed_threads(modes: Modes) -> Iterator[None]:
     """Run each thread that is started inside of the block under what ``modes`` makes.
 
-    What is known of the call in flight is each thread's own; the target is that of the thread that started it.
+    The dispatch context of the simulation has values of its own in each thread.
     """
     original = threading.Thread.start
 
     def start(thread: threading.Thread) -> None:
         # Not Thread.run: subclasses have one of their own.
-        run, refuse, ask = thread.run, FLIGHT.refuse, FLIGHT.ask
+        run = thread.run
 
         def simulated() -> Any:
-            FLIGHT.refuse, FLIGHT.ask = refuse, ask
             with modes():
                 return run()
 

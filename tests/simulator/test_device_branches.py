@@ -8,8 +8,9 @@ from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
 from opcheck.data.registrations import load
 from opcheck.simulator import legacy_bodies
-from opcheck.simulator.device_branches import TWINS, twins_of
-from opcheck.simulator.target_queries import Questions
+from opcheck.simulator.device_branches import TWINS, branches_of
+from opcheck.simulator.dispatch_context import DispatchContext
+from opcheck.simulator.target_queries import TargetQueries
 from tests.simulator.mac import from_2_10, names, recorded, target
 
 FUSED = "_scaled_dot_product_attention_math_for_mps"
@@ -164,7 +165,7 @@ def test_every_twin_says_why_and_names_an_overload_that_exists() -> None:
 
 
 def _twins(release: str) -> set[str]:
-    return {*twins_of(target(release), Questions(target(release)))}
+    return {*branches_of(target(release), DispatchContext(TargetQueries(target(release)), print))}
 
 
 def test_the_twins_of_a_release_are_those_whose_span_holds_it() -> None:

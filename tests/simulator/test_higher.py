@@ -15,6 +15,7 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch.nn.attention.flex_attention import flex_attention
 
 from opcheck.common.versions import Version
+from opcheck.simulator.dispatch_context import current
 from opcheck.simulator.higher import make_route
 from opcheck.simulator.shapes import NotSimulatedError
 from tests.simulator.mac import names, recorded
@@ -102,7 +103,7 @@ def test_one_without_an_eager_form_is_said() -> None:
         def __call__(self, *args: Any) -> Any:
             return super().__call__(*args)
 
-    body = make_route(Formless("opcheck_formless")).body
+    body = make_route(Formless("opcheck_formless"), current()).body
     assert body is not None
     with pytest.raises(NotSimulatedError, match="opcheck_formless has no form that runs without"):
         body(torch.ones(2))

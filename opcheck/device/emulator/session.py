@@ -139,7 +139,7 @@ class Emulation:
                 warnings_at_their_lines(),
                 export_below(),
             ):
-                mac.ask = tally.ask
+                mac.before_call = tally.ask
                 self._mac = mac
                 yield
         finally:
