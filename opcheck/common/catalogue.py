@@ -97,14 +97,14 @@ def parts(page: str) -> dict[str, str]:
 def discover(package: str, kind: type[AnyRule]) -> tuple[AnyRule, ...]:
     """Collect the rules of a package in the order of their codes.
 
-    A module holds one rule as ``RULE``, or several as ``RULES``, or none.
+    Every rule in the namespace of a module counts.
     """
     names = [module.name for module in pkgutil.iter_modules(import_module(package).__path__)]
     modules = [vars(import_module(f"{package}.{name}")) for name in names]
-    rules = [rule for module in modules for rule in (module.get("RULE"), *module.get("RULES", ()))]
-    return tuple(
-        sorted((rule for rule in rules if isinstance(rule, kind)), key=lambda rule: rule.id)
-    )
+    rules = {
+        rule.id: rule for module in modules for rule in module.values() if isinstance(rule, kind)
+    }
+    return tuple(rules[code] for code in sorted(rules))
 
 
 def groups() -> dict[str, tuple[Rule, ...]]:

@@ -1,4 +1,4 @@
-"""What a check of ``opcheck doctor`` is, what it may look at, and the facts that it needs."""
+"""The rules of ``opcheck doctor``: what a rule examines, and which facts it needs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ from opcheck.common.versions import Version
 from opcheck.data.pythons import load_wheels
 from opcheck.data.registrations import OpLists
 from opcheck.device.doctor.environment import Environment
-from opcheck.device.doctor.wanted import Requirement
-from opcheck.model.records import Finding
+from opcheck.model.records import Finding, GroupLocation, Record
+
+
+class Requirement(Record, frozen=True, kw_only=True):
+    """A line of a requirements.txt, or a dependency in a pyproject.toml."""
+
+    text: str
+    place: GroupLocation
+    #: the severity if the package cannot be installed: a warning for an extra
+    severity: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
-    """An environment beside the lists, and what the user wants to run in it."""
+    """An environment, the op lists, and what the user wants to run in the environment."""
 
     environment: Environment
     lists: OpLists
-    #: what requirement files list
+    #: the content of requirement files
     requirements: tuple[Requirement, ...] = ()
-    #: what is wrong with the variables that a script sets; None: no script was read.
+    #: findings about the variables that a script sets; None if no script was read
     script: tuple[Finding, ...] | None = None
 
     @property
@@ -33,13 +41,13 @@ class Examined:
 
     @property
     def torch(self) -> Version:
-        """The installed release line; of no torch the newest in the lists."""
+        """The installed release line; without torch, the newest in the lists."""
         installed = self.environment.torch
         return installed.line if installed else self.lines[-1]
 
     @property
     def listed(self) -> bool:
-        """Whether a torch is installed that the lists hold."""
+        """Whether the lists hold the installed torch."""
         return self.environment.torch is not None and self.torch in self.lines
 
     def minimum(self, line: Version) -> Version:
@@ -51,7 +59,7 @@ class Examined:
         return Version.parse(self.lists.release(str(line)).minimum_macos)
 
     def installable(self) -> tuple[Version, ...]:
-        """The releases with a wheel for this Python whose MPS backend starts on this macOS."""
+        """The releases that have a wheel for this Python and start their MPS backend on this macOS."""
         python, macos = self.environment.python.version, self.environment.macos
         span = load_wheels().by_python.get(Version.parse(python)) if python else None
         return tuple(
@@ -61,10 +69,10 @@ class Examined:
         )
 
 
-#: Facts that the user gives or does not: without them there is nothing that could not be told.
+#: Facts that the user may give; a rule that lacks one is not reported as unchecked.
 GIVEN = ("a script to read (--script)", "requirements to read (--requirements)")
 
-#: What a check may need to know, in the words in which its absence is told.
+#: The facts that rules need, in the words in which the report lists those that are unknown.
 FACTS: dict[str, Callable[[Examined], bool]] = {
     "a Mac": lambda examined: examined.environment.is_mac,
     "the macOS version": lambda examined: examined.environment.macos is not None,
@@ -76,25 +84,38 @@ FACTS: dict[str, Callable[[Examined], bool]] = {
     "an import of torch": lambda examined: (
         examined.environment.torch is not None and examined.environment.torch.built is not None
     ),
-    "a script to read (--script)": lambda examined: examined.script is not None,
-    "requirements to read (--requirements)": lambda examined: bool(examined.requirements),
+    GIVEN[0]: lambda examined: examined.script is not None,
+    GIVEN[1]: lambda examined: bool(examined.requirements),
 }
+
+Check = Callable[[Examined], Iterator[Finding]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorRule(Rule):
     """A rule of ``opcheck doctor``."""
 
-    check: Callable[[Examined], Iterator[Finding]]
-    #: the names of the FACTS that the check cannot do without
+    check: Check
+    #: names of FACTS
     needs: tuple[str, ...] = ()
 
     def missing(self, examined: Examined) -> str:
-        """The first fact that it lacks; empty: none."""
+        """The first fact that is needed and unknown; empty if there is none."""
         return next((name for name in self.needs if not FACTS[name](examined)), "")
 
 
-#: A finding whose code and severity are those of its check.
+def rule(code: str, severity: str, *needs: str) -> Callable[[Check], DoctorRule]:
+    """Make a rule of the function below, which yields findings from an environment.
+
+    Args:
+        code: the rule's code; ``docs/rules/CODE.md`` is its page.
+        severity: of its findings, unless they have their own.
+        needs: names of FACTS without which the rule is not checked.
+    """
+    return lambda check: DoctorRule(id=code, severity=severity, check=check, needs=needs)
+
+
+#: A finding; ``examine`` adds the code and the severity of its rule.
 found = functools.partial(Finding, rule="", severity="")
 
 

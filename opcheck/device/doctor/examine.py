@@ -1,4 +1,4 @@
-"""An environment -> what is wrong with it, and what could not be told."""
+"""Examines an environment: what is wrong with it, and what could not be checked."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from pathlib import Path
 import msgspec
 
 from opcheck import __version__
+from opcheck.common import documents
 from opcheck.common.catalogue import SEVERITIES
+from opcheck.common.errors import UsageError
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.data.registrations import OpLists
-from opcheck.device.doctor import wanted
-from opcheck.device.doctor.check import GIVEN, DoctorRule, Examined
+from opcheck.device.doctor.check import GIVEN, DoctorRule, Examined, Requirement
 from opcheck.device.doctor.checks import RULES
 from opcheck.device.doctor.environment import Environment
-from opcheck.model.records import Finding, Record
+from opcheck.model.records import Finding, GroupLocation, Record, SourceLocation
+from opcheck.source.engine import scan
+from opcheck.source.requirements import in_lines, in_pyproject
+from opcheck.source.rules.oc216_environment_variable import RULE as VARIABLE_RULE
 
-#: No check needs them answered: they say what this is not.
+#: What no rule checks.
 _NEVER_CHECKED = (
     "the GPU itself: no tensor was made on it, and nothing was observed on a Mac",
     "the model: opcheck audit MODEL says what its calls do",
@@ -26,7 +30,7 @@ _NEVER_CHECKED = (
 
 
 class Diagnosis(Record, frozen=True, kw_only=True):
-    """Everything that ``opcheck doctor`` has to say."""
+    """The answer of ``opcheck doctor``."""
 
     schema: str = "opcheck-doctor/1"
     tool: str
@@ -34,9 +38,9 @@ class Diagnosis(Record, frozen=True, kw_only=True):
     #: findings by severity
     totals: dict[str, int]
     findings: tuple[Finding, ...]
-    #: the codes that were looked for
+    #: the codes of the rules that were checked
     checked: tuple[str, ...]
-    #: what was not known -> the codes that were not looked for because of it.
+    #: each unknown fact, with the codes of the rules that were not checked without it
     unknown: dict[str, tuple[str, ...]]
     not_checked: tuple[str, ...] = _NEVER_CHECKED
 
@@ -48,12 +52,12 @@ def examine(
     script: Path | None = None,
     requirements: Sequence[Path] = (),
 ) -> Diagnosis:
-    """Make every check whose facts are known.
+    """Check every rule whose facts are known.
 
     Args:
-        environment: gathered here or elsewhere.
-        lists: the op lists to hold it against.
-        script: a program whose own settings of variables are read.
+        environment: gathered here or on another machine.
+        lists: the op lists.
+        script: a program whose settings of environment variables are read.
         requirements: files that list packages.
 
     Raises:
@@ -64,36 +68,73 @@ def examine(
         environment=environment,
         lists=lists,
         requirements=tuple(
-            requirement for path in requirements for requirement in wanted.requirements(path)
+            requirement for path in requirements for requirement in _requirements(path)
         ),
     )
     if script is not None:
         macos = environment.macos or Version(MACOS_MAJORS[-1])
-        findings = wanted.script(script, Target(torch=examined.torch, macos=macos))
-        examined = dataclasses.replace(examined, script=findings)
+        of_script = _script(script, Target(torch=examined.torch, macos=macos))
+        examined = dataclasses.replace(examined, script=of_script)
     unknown: dict[str, list[str]] = {}
     checked: list[str] = []
-    found: list[Finding] = []
-    for check in RULES:
-        missing = check.missing(examined)
+    findings: list[Finding] = []
+    for rule in RULES:
+        missing = rule.missing(examined)
         if missing in GIVEN:
             continue
         if missing:
-            unknown.setdefault(missing, []).append(check.id)
+            unknown.setdefault(missing, []).append(rule.id)
             continue
-        checked.append(check.id)
-        found += [_named(finding, check) for finding in check.check(examined)]
-    found.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+        checked.append(rule.id)
+        findings += [_named(finding, rule) for finding in rule.check(examined)]
+    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return Diagnosis(
         tool=f"opcheck {__version__}",
         environment=environment,
-        totals={name: sum(one.severity == name for one in found) for name in SEVERITIES},
-        findings=tuple(found),
+        totals={name: sum(finding.severity == name for finding in findings) for name in SEVERITIES},
+        findings=tuple(findings),
         checked=tuple(checked),
         unknown={name: tuple(ids) for name, ids in unknown.items()},
     )
 
 
-def _named(finding: Finding, check: DoctorRule) -> Finding:
-    severity = finding.severity or check.severity
-    return msgspec.structs.replace(finding, rule=check.id, severity=severity)
+def _named(finding: Finding, rule: DoctorRule) -> Finding:
+    severity = finding.severity or rule.severity
+    return msgspec.structs.replace(finding, rule=rule.id, severity=severity)
+
+
+def _requirements(path: Path) -> tuple[Requirement, ...]:
+    try:
+        content = documents.read_text(path)
+        is_toml = path.suffix == ".toml"
+        listed = list(in_pyproject(content) if is_toml else in_lines(content.splitlines()))
+    except ValueError as error:
+        raise UsageError(
+            f"cannot read the requirements: {error}",
+            context=f"--requirements {path}",
+            hint="name a requirements.txt or a pyproject.toml",
+        ) from error
+    return tuple(
+        Requirement(
+            text=text,
+            place=GroupLocation(
+                location=SourceLocation(file=path.as_posix(), line=line, text=text),
+                module="",
+                count=1,
+            ),
+            severity=severity,
+        )
+        for text, line, severity in listed
+    )
+
+
+def _script(path: Path, target: Target) -> tuple[Finding, ...]:
+    """The findings of ``opcheck scan`` about the variables that a script sets."""
+    report = scan([str(path)], target)
+    if report.problems:
+        raise UsageError(
+            f"cannot read the script: {report.problems[0].message}",
+            context=f"--script {path}",
+            hint="name a Python file",
+        )
+    return tuple(finding for finding in report.findings if finding.rule == VARIABLE_RULE.id)

@@ -150,7 +150,7 @@ def test_the_nearest_real_name_is_proposed_with_the_value(lists: OpLists) -> Non
 
 def test_a_newer_torch_is_proposed_only_where_pip_finds_it(lists: OpLists) -> None:
     new = mac(machine_macos="26.1", torch_version="2.9.1", packages={})
-    assert "torch 2.15 is without" in found(new, lists)["OC302"]
+    assert "torch 2.15 does not have" in found(new, lists)["OC302"]
     old_python = mac(
         machine_macos="26.1", torch_version="2.9.1", packages={}, python_version="3.10.1"
     )

@@ -9,13 +9,14 @@ from packaging.utils import canonicalize_name
 
 from opcheck.common.versions import Version
 from opcheck.data.pythons import load_wheels
-from opcheck.device.doctor.check import DoctorRule, Examined, found, install
+from opcheck.device.doctor.check import Examined, found, install, rule
 from opcheck.model.records import Finding
 
 #: The platform's own packages; the last patch of each line is what the lists hold, and no line had ten.
 _PATCHES = range(10)
 
 
+@rule("OC310", "error", "the version of Python")
 def _missing(examined: Examined) -> Iterator[Finding]:
     if examined.environment.torch is None:
         lines = examined.installable()
@@ -25,6 +26,7 @@ def _missing(examined: Examined) -> Iterator[Finding]:
         )
 
 
+@rule("OC311", "error", "a Mac", "the version of Python")
 def _no_wheel(examined: Examined) -> Iterator[Finding]:
     python = Version.parse(examined.environment.python.version)
     wheels = load_wheels()
@@ -64,6 +66,7 @@ def _allowed(text: str, examined: Examined) -> list[Version]:
     ]
 
 
+@rule("OC312", "error", "a Mac", "an import of torch")
 def _without_mps(examined: Examined) -> Iterator[Finding]:
     torch = examined.environment.torch
     if torch is None or torch.built is not False:
@@ -81,6 +84,7 @@ def _without_mps(examined: Examined) -> Iterator[Finding]:
     )
 
 
+@rule("OC313", "error", "a Mac", "an import of torch")
 def _unavailable(examined: Examined) -> Iterator[Finding]:
     environment = examined.environment
     torch, macos, machine = environment.torch, environment.macos, environment.machine
@@ -97,6 +101,7 @@ def _unavailable(examined: Examined) -> Iterator[Finding]:
     )
 
 
+@rule("OC314", "error", "an installed torch")
 def _fails(examined: Examined) -> Iterator[Finding]:
     torch = examined.environment.torch
     if torch is not None and torch.problem:
@@ -107,6 +112,7 @@ def _fails(examined: Examined) -> Iterator[Finding]:
         )
 
 
+@rule("OC315", "note", "an installed torch")
 def _nightly(examined: Examined) -> Iterator[Finding]:
     torch = examined.environment.torch
     if torch is not None and (".dev" in torch.version or "a0" in torch.version):
@@ -118,6 +124,7 @@ def _nightly(examined: Examined) -> Iterator[Finding]:
         )
 
 
+@rule("OC316", "warning", "an installed torch")
 def _not_listed(examined: Examined) -> Iterator[Finding]:
     torch = examined.environment.torch
     if torch is None or examined.listed:
@@ -128,49 +135,3 @@ def _not_listed(examined: Examined) -> Iterator[Finding]:
         + (": it is newer than they are" if newer else ""),
         hint="pip install --upgrade opcheck" if newer else install(examined.lines[-1]),
     )
-
-
-RULES = (
-    DoctorRule(
-        id="OC310",
-        severity="error",
-        needs=("the version of Python",),
-        check=_missing,
-    ),
-    DoctorRule(
-        id="OC311",
-        severity="error",
-        needs=("a Mac", "the version of Python"),
-        check=_no_wheel,
-    ),
-    DoctorRule(
-        id="OC312",
-        severity="error",
-        needs=("a Mac", "an import of torch"),
-        check=_without_mps,
-    ),
-    DoctorRule(
-        id="OC313",
-        severity="error",
-        needs=("a Mac", "an import of torch"),
-        check=_unavailable,
-    ),
-    DoctorRule(
-        id="OC314",
-        severity="error",
-        needs=("an installed torch",),
-        check=_fails,
-    ),
-    DoctorRule(
-        id="OC315",
-        severity="note",
-        needs=("an installed torch",),
-        check=_nightly,
-    ),
-    DoctorRule(
-        id="OC316",
-        severity="warning",
-        needs=("an installed torch",),
-        check=_not_listed,
-    ),
-)

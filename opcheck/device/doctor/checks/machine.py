@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.common.text import filesize, plural
-from opcheck.common.versions import MACOS_MAJORS, Target, Version
+from opcheck.common.versions import MACOS_MAJORS, Span, Target, Version
 from opcheck.data.macs import load_macs
 from opcheck.data.pythons import load_wheels
-from opcheck.data.statement_model import Statement
-from opcheck.device.doctor.check import DoctorRule, Examined, found, install
+from opcheck.device.doctor.check import Examined, found, install, rule
 from opcheck.judge.memory.macs import ratio
 from opcheck.model.records import Finding
 
 _GIB = 1 << 30
 #: GB; Apple sells none with less, and programs for GPUs are seldom written for so little.
 _LITTLE = 8
+#: the facts of a pair of torch and macOS
+_PAIR = ("a Mac", "the macOS version", "an installed torch that the lists hold")
 
 
+@rule("OC301", "error", *_PAIR)
 def _too_old(examined: Examined) -> Iterator[Finding]:
     macos = examined.environment.macos
     minimum = examined.minimum(examined.torch)
@@ -33,43 +35,47 @@ def _too_old(examined: Examined) -> Iterator[Finding]:
     )
 
 
+@rule("OC302", "warning", *_PAIR, "the version of Python")
 def _wrong_results(examined: Examined) -> Iterator[Finding]:
     macos, torch = examined.environment.macos, examined.torch
     if macos is None or macos < examined.minimum(torch):
         return
-    here = _of_pair(examined, torch, macos)
+    here = _wrong_on(examined, torch, macos)
     newer = [line for line in examined.installable() if line > torch]
-    left = {line: here & _of_pair(examined, line, macos) for line in newer}
+    left = {line: here & _wrong_on(examined, line, macos) for line in newer}
     if left and len(least := min(left.values(), key=len)) < len(here):
         line = next(version for version in newer if left[version] == least)
         mended, where, mend = here - least, f"torch {line}", install(line)
     else:
         systems = [Version(major) for major in MACOS_MAJORS if Version(major) > macos]
-        after = {system: here & _of_pair(examined, torch, system) for system in systems}
-        system = min(after, key=lambda one: (len(after[one]), one), default=macos)
+        after = {system: here & _wrong_on(examined, torch, system) for system in systems}
+        system = min(after, key=lambda each: (len(after[each]), each), default=macos)
         mended = here - after.get(system, here)
         where, mend = f"macOS {system}", f"update macOS to {system}: softwareupdate --list"
     if mended:
         yield found(
-            message=f"torch {torch} on macOS {macos} is known for {plural(len(here), 'wrong result')} "
-            f"that come with this macOS; {where} is without {', '.join(sorted(mended))}",
+            message=f"torch {torch} has {plural(len(here), 'known wrong result')} that macOS {macos} "
+            f"causes; {where} does not have {', '.join(sorted(mended))}",
             hint=f"{mend}; whether a model makes such calls: "
             f"opcheck audit MODEL --torch {torch} --macos {macos}",
             count=len(here),
         )
 
 
-def _of_pair(examined: Examined, torch: Version, macos: Version) -> set[str]:
-    """The advisories that hold for a torch release on one macOS and not on every macOS."""
+def _wrong_on(examined: Examined, torch: Version, macos: Version) -> set[str]:
+    """The advisories that hold for a torch release on this macOS, but not on every macOS."""
+    return {
+        statement.id
+        for statement in examined.lists.statements.by_id.values()
+        if statement.sort == "advisory"
+        and statement.effect in {"aborts", "wrong_result"}
+        and statement.macos != Span()
+        and torch in statement.torch
+        and macos in statement.macos
+    }
 
-    def of_macos(one: Statement) -> bool:
-        bound = one.macos.since is not None or one.macos.until is not None
-        return one.sort == "advisory" and one.effect in {"aborts", "wrong_result"} and bound
 
-    statements = examined.lists.statements.by_id.values()
-    return {s.id for s in statements if of_macos(s) and torch in s.torch and macos in s.macos}
-
-
+@rule("OC303", "error", "a Mac", "the chip")
 def _intel(examined: Examined) -> Iterator[Finding]:
     if examined.environment.machine.apple_silicon:
         return
@@ -81,6 +87,7 @@ def _intel(examined: Examined) -> Iterator[Finding]:
     )
 
 
+@rule("OC304", "error", "a Mac", "the chip")
 def _rosetta(examined: Examined) -> Iterator[Finding]:
     machine, python = examined.environment.machine, examined.environment.python
     if machine.apple_silicon and python.architecture == "x86_64":
@@ -91,14 +98,15 @@ def _rosetta(examined: Examined) -> Iterator[Finding]:
             else "/opt/homebrew/bin/python3 -m venv .venv"
         )
         yield found(
-            message=f"this Python is built for Intel processors and runs on {machine.chip or 'Apple silicon'}"
-            f"{rosetta}: "
+            message="this Python is built for Intel processors and runs on "
+            f"{machine.chip or 'Apple silicon'}{rosetta}: "
             "pip gives it the torch of Intel Macs, which ends with 2.2",
             hint=f"install a Python for arm64 and make the environment anew: {anew} "
             "(python3 -c 'import platform; print(platform.machine())' then says arm64)",
         )
 
 
+@rule("OC305", "warning", "a Mac")
 def _virtual(examined: Examined) -> Iterator[Finding]:
     machine = examined.environment.machine
     hosted = machine.hosted == "GitHub-hosted"
@@ -120,6 +128,7 @@ def _virtual(examined: Examined) -> Iterator[Finding]:
     )
 
 
+@rule("OC306", "note", "a Mac", "the macOS version", "the memory")
 def _memory(examined: Examined) -> Iterator[Finding]:
     machine, macos = examined.environment.machine, examined.environment.macos
     size = (machine.memory or 0) // _GIB
@@ -138,6 +147,7 @@ def _memory(examined: Examined) -> Iterator[Finding]:
     )
 
 
+@rule("OC307", "note", "a Mac", "the macOS version")
 def _not_listed(examined: Examined) -> Iterator[Finding]:
     macos = examined.environment.macos
     if macos is not None and macos.major > MACOS_MAJORS[-1]:
@@ -145,51 +155,3 @@ def _not_listed(examined: Examined) -> Iterator[Finding]:
             message=f"macOS {macos} is newer than the op lists: nothing is known about it",
             hint="pip install --upgrade opcheck",
         )
-
-
-_PAIR = ("a Mac", "the macOS version", "an installed torch that the lists hold")
-
-RULES = (
-    DoctorRule(
-        id="OC301",
-        severity="error",
-        needs=_PAIR,
-        check=_too_old,
-    ),
-    DoctorRule(
-        id="OC302",
-        severity="warning",
-        needs=(*_PAIR, "the version of Python"),
-        check=_wrong_results,
-    ),
-    DoctorRule(
-        id="OC303",
-        severity="error",
-        needs=("a Mac", "the chip"),
-        check=_intel,
-    ),
-    DoctorRule(
-        id="OC304",
-        severity="error",
-        needs=("a Mac", "the chip"),
-        check=_rosetta,
-    ),
-    DoctorRule(
-        id="OC305",
-        severity="warning",
-        needs=("a Mac",),
-        check=_virtual,
-    ),
-    DoctorRule(
-        id="OC306",
-        severity="note",
-        needs=("a Mac", "the macOS version", "the memory"),
-        check=_memory,
-    ),
-    DoctorRule(
-        id="OC307",
-        severity="note",
-        needs=("a Mac", "the macOS version"),
-        check=_not_listed,
-    ),
-)

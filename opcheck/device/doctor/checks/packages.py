@@ -1,4 +1,4 @@
-"""The checks of what is installed or asked for beside torch, and of what a script sets."""
+"""The checks of packages other than torch, of requirement files, and of what a script sets."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from opcheck.common.errors import UsageError
 from opcheck.common.versions import Version
 from opcheck.data.extensions import LIBRARIES, paired_line
 from opcheck.data.packages import Package, packages
-from opcheck.device.doctor.check import DoctorRule, Examined, found
+from opcheck.device.doctor.check import Examined, found, rule
 from opcheck.model.records import Finding
 from opcheck.source.requirements import judge
 from opcheck.source.rules.oc214_package_without_macos import describe
 
 
+@rule("OC330", "error", "an installed torch")
 def _mismatch(examined: Examined) -> Iterator[Finding]:
     installed = {str(canonicalize_name(n)): v for n, v in examined.environment.packages.items()}
     torch = str(examined.torch)
@@ -43,6 +44,7 @@ def _mismatch(examined: Examined) -> Iterator[Finding]:
         )
 
 
+@rule("OC331", "note", "a Mac")
 def _installed(examined: Examined) -> Iterator[Finding]:
     for name, version in examined.environment.packages.items():
         package = packages().by_name.get(canonicalize_name(name))
@@ -61,6 +63,7 @@ def _has_wheel(package: Package, version: str) -> bool:
         return False
 
 
+@rule("OC332", "error", "requirements to read (--requirements)")
 def _required(examined: Examined) -> Iterator[Finding]:
     for requirement in examined.requirements:
         for hit in judge(requirement.text, 1, requirement.severity):
@@ -72,34 +75,7 @@ def _required(examined: Examined) -> Iterator[Finding]:
             )
 
 
+@rule("OC327", "warning", "a script to read (--script)")
 def _in_script(examined: Examined) -> Iterator[Finding]:
     for finding in examined.script or ():
         yield msgspec.structs.replace(finding, rule="")
-
-
-RULES = (
-    DoctorRule(
-        id="OC327",
-        severity="warning",
-        needs=("a script to read (--script)",),
-        check=_in_script,
-    ),
-    DoctorRule(
-        id="OC330",
-        severity="error",
-        needs=("an installed torch",),
-        check=_mismatch,
-    ),
-    DoctorRule(
-        id="OC331",
-        severity="note",
-        needs=("a Mac",),
-        check=_installed,
-    ),
-    DoctorRule(
-        id="OC332",
-        severity="error",
-        needs=("requirements to read (--requirements)",),
-        check=_required,
-    ),
-)

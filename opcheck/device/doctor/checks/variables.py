@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opcheck.common.versions import Target, Version
 from opcheck.data.environment import Explanation, load_environment, number
-from opcheck.device.doctor.check import DoctorRule, Examined, found
+from opcheck.device.doctor.check import Examined, found, rule
 from opcheck.judge.memory.macs import ratio
 from opcheck.model.records import Finding
 
@@ -33,6 +33,7 @@ def _set(examined: Examined) -> Iterator[tuple[str, str, Explanation]]:
         yield name, value, load_environment().explain(name, str(examined.torch))
 
 
+@rule("OC320", "error")
 def _invented(examined: Examined) -> Iterator[Finding]:
     real = load_environment().variables
     for name, value, known in _set(examined):
@@ -50,12 +51,14 @@ def _invented(examined: Examined) -> Iterator[Finding]:
             )
 
 
+@rule("OC321", "warning", "an installed torch that the lists hold")
 def _other_release(examined: Examined) -> Iterator[Finding]:
     for name, _, known in _set(examined):
         if known.status in {"later", "earlier"}:
             yield found(message=known.text, hint=f"unset {name}, or use a torch that reads it")
 
 
+@rule("OC322", "error")
 def _no_number(examined: Examined) -> Iterator[Finding]:
     for name, value, known in _set(examined):
         if known.status == "read" and known.variable is not None and number(value) is None:
@@ -65,6 +68,7 @@ def _no_number(examined: Examined) -> Iterator[Finding]:
             )
 
 
+@rule("OC323", "error")
 def _watermarks(examined: Examined) -> Iterator[Finding]:
     target = Target(torch=examined.torch, macos=examined.environment.macos or Version(15))
     high = _ratio(examined, _HIGH, ratio("HIGH", target))
@@ -86,6 +90,7 @@ def _watermarks(examined: Examined) -> Iterator[Finding]:
         )
 
 
+@rule("OC324", "warning")
 def _no_limit(examined: Examined) -> Iterator[Finding]:
     if _ratio(examined, _HIGH, 1.0) == 0:
         yield found(
@@ -94,6 +99,7 @@ def _no_limit(examined: Examined) -> Iterator[Finding]:
         )
 
 
+@rule("OC325", "warning")
 def _bits(examined: Examined) -> Iterator[Finding]:
     for name, value, known in _set(examined):
         bits = known.variable.bits if known.status == "read" and known.variable else ()
@@ -118,6 +124,7 @@ def _bits(examined: Examined) -> Iterator[Finding]:
             )
 
 
+@rule("OC326", "note")
 def _contradiction(examined: Examined) -> Iterator[Finding]:
     variables = examined.environment.variables
     profile = load_environment().variables[_PROFILE]
@@ -147,43 +154,3 @@ def _whole(value: str) -> int | None:
         return int(text, 8) if octal else int(text, 0)
     except ValueError:
         return None
-
-
-RULES = (
-    DoctorRule(
-        id="OC320",
-        severity="error",
-        check=_invented,
-    ),
-    DoctorRule(
-        id="OC321",
-        severity="warning",
-        needs=("an installed torch that the lists hold",),
-        check=_other_release,
-    ),
-    DoctorRule(
-        id="OC322",
-        severity="error",
-        check=_no_number,
-    ),
-    DoctorRule(
-        id="OC323",
-        severity="error",
-        check=_watermarks,
-    ),
-    DoctorRule(
-        id="OC324",
-        severity="warning",
-        check=_no_limit,
-    ),
-    DoctorRule(
-        id="OC325",
-        severity="warning",
-        check=_bits,
-    ),
-    DoctorRule(
-        id="OC326",
-        severity="note",
-        check=_contradiction,
-    ),
-)
