@@ -50,7 +50,7 @@ $(VENV)/.models: $(VENV)/.torch pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.models
-	$(PIP) --no-build-isolation --editable '.[kernels,metal,models,site,sweep,wheels,dev]'
+	$(PIP) --no-build-isolation --editable '.[dask,kernels,metal,models,probe,sweep,wheels,dev]'
 	@touch $@
 
 $(VENV)/.programs: $(VENV)/.dev

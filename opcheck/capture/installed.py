@@ -28,7 +28,7 @@ def require() -> None:
             if missing
             else f"the installed torch cannot be imported: {' '.join(str(error).split())}",
             context=context,
-            hint=f"pip install 'torch>={OLDEST}'; opcheck op, history and matrix need none",
+            hint="pip install 'opcheck[torch]'; opcheck op, scan, doctor and matrix need no torch",
         ) from error
     found = str(torch.__version__)
     if Version.parse(found) < OLDEST:

@@ -37,7 +37,7 @@ def find(name: str, spec: str) -> ModuleType:
         raise ModelLoadError(
             f"{name} is not installed",
             context=f"model {spec}",
-            hint="pip install 'opcheck[models]'",
+            hint=f"python -m pip install {name}",
         )
     try:
         return importlib.import_module(name)

@@ -199,7 +199,7 @@ def _needs(backend: str, scheduler: str) -> None:
         raise UsageError(
             f"a sweep needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
             context="opcheck sweep",
-            hint="pip install 'opcheck[sweep]'",
+            hint=f"pip install 'opcheck[{'dask' if 'distributed' in missing else 'sweep'}]'",
         )
     if backend == "dask" and not scheduler:
         raise UsageError(

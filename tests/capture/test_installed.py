@@ -32,8 +32,8 @@ def opcheck(place: Path, torch: str, *arguments: str) -> subprocess.CompletedPro
 @pytest.mark.parametrize(
     ("torch", "what", "hint"),
     [
-        (HIDDEN, "torch is not installed: a model cannot be run", "need none"),
-        (BROKEN, "the installed torch cannot be imported: libcudart.so.13", "torch>=2.8"),
+        (HIDDEN, "torch is not installed: a model cannot be run", "need no torch"),
+        (BROKEN, "the installed torch cannot be imported: libcudart.so.13", "opcheck[torch]"),
         (OLD, "the installed torch 2.7.1+cu126 is too old", "--torch still chooses"),
     ],
 )

@@ -542,7 +542,7 @@ def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert three_lines("timm:resnet18") == [
         "timm is not installed",
         "  in: model timm:resnet18",
-        "  help: pip install 'opcheck[models]'",
+        "  help: python -m pip install timm",
     ]
 
 

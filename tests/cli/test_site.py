@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from opcheck.cli import invoke
-from opcheck.render.site import build, render
+from opcheck.render.site import build
 from tests.render.site.made import lists, write_sweep
 
 
@@ -54,26 +51,3 @@ def test_wrong_usage_is_said_in_three_lines(
     assert said in error
     assert len(error.splitlines()) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-
-
-@pytest.fixture
-def no_markdown_it(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    real = builtins.__import__
-
-    def without(name: str, *others: Any, **more: Any) -> Any:
-        if name == "markdown_it":
-            raise ModuleNotFoundError("No module named 'markdown_it'", name="markdown_it")
-        return real(name, *others, **more)
-
-    render.environment.cache_clear()
-    monkeypatch.setattr(builtins, "__import__", without)
-    yield
-    render.environment.cache_clear()
-
-
-@pytest.mark.usefixtures("no_markdown_it")
-def test_a_missing_extra_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["site", "build", "-o", str(tmp_path / "new")]) == 2
-    error = capsys.readouterr().err.splitlines()
-    assert error[0] == "building the site needs markdown_it, which is not installed"
-    assert error[2] == "  help: pip install 'opcheck[site]'"

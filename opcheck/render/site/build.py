@@ -30,11 +30,10 @@ def build(
         progress: is told what is done now.
 
     Raises:
-        UsageError: the folder is not to be written to; the sweep cannot be read; markdown-it-py is missing.
+        UsageError: the folder is not to be written to; the sweep cannot be read.
         OpListError: the lists are damaged.
     """
     folder.check(output)
-    render.environment()
     found = pages(
         Asker(lists or load()), sweep.read(swept) if swept else None, only=only, progress=progress
     )

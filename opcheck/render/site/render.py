@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Collection, Iterable
 from importlib.resources import files as package
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import msgspec
+from jinja2 import Environment
 
-from opcheck.common.errors import UsageError
 from opcheck.model.visible import shown
 from opcheck.render import html
 from opcheck.render.matrix.plot import plot
 from opcheck.render.site import addresses, search
 from opcheck.render.site.addresses import Page
+from opcheck.render.site.filters import filters
 from opcheck.render.site.records import (
     Home,
     Model,
@@ -30,9 +30,6 @@ from opcheck.render.site.records import (
 )
 from opcheck.render.site.words import MEANINGS
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
 #: What is in the menu: the page, its name, and the pages that stand below it.
 _NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (
     ("Operators", "operators", (Operators, Operator)),
@@ -44,24 +41,6 @@ _NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (
 )
 
 
-@functools.cache
-def environment() -> Environment:
-    """The templates.
-
-    Raises:
-        UsageError: markdown-it-py is not installed.
-    """
-    try:
-        import markdown_it  # noqa: F401, PLC0415  (an extra)
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"building the site needs {error.name}, which is not installed",
-            context="opcheck site build",
-            hint="pip install 'opcheck[site]'",
-        ) from error
-    return html.environment()
-
-
 def files(pages: Collection[Page], progress: Callable[[str], None] | None = None) -> dict[str, str]:
     """The texts of all files of the site, by their paths.
 
@@ -70,13 +49,10 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
         progress: is told what is done now.
 
     Raises:
-        UsageError: markdown-it-py is not installed.
         OSError: a template is not in the package.
     """
-    from opcheck.render.site.filters import filters  # noqa: PLC0415  (needs the extra)
-
     home = next(page for page in pages if isinstance(page, Home))
-    templates = environment().overlay()
+    templates = html.environment().overlay()
     folder = package("opcheck.render") / "template" / "site"
     found = {
         ".nojekyll": "",  # GitHub Pages would leave files out whose names begin with _
@@ -91,7 +67,7 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
         path = addresses.page_of(page)
         if progress is not None:
             progress(path)
-        templates.filters = {**environment().filters, **filters(path, own)}
+        templates.filters = {**html.environment().filters, **filters(path, own)}
         found[f"{path}.html"] = _html(templates, page, path, home, own)
         found[f"{path}.json"] = f"{msgspec.json.encode(page).decode()}\n"
     return found
