@@ -154,7 +154,7 @@ def test_a_newer_torch_is_proposed_only_where_pip_finds_it(lists: OpLists) -> No
     old_python = mac(
         machine_macos="26.1", torch_version="2.9.1", packages={}, python_version="3.10.1"
     )
-    assert "torch 2.13 is without" in found(old_python, lists)["OC302"]
+    assert "torch 2.13 does not have" in found(old_python, lists)["OC302"]
 
 
 def test_what_torch_measured_is_said_as_such(lists: OpLists) -> None:
