@@ -16,6 +16,7 @@ from collections.abc import Callable
 from opcheck.capture.parent import capture_many
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import OpLists, load
 from opcheck.judge.pipeline import report
 from opcheck.judge.target_summary import outcomes
@@ -40,7 +41,7 @@ def _shortly(classes: list[tuple[Trace, list[Target]]], lists: OpLists) -> None:
         outcomes(trace, targets, lists)
 
 
-def main(models: list[str], mode: str) -> None:
+def main(models: list[str], mode: Mode) -> None:
     """Time each model."""
     lists = load()
     targets = [

@@ -189,13 +189,11 @@ def _told(name: str, run: dict[str, Any]) -> Iterator[str]:
     if found["wrong"]:
         yield from ("", f"{name}, in the order of the run:", "")
         for one in found["wrong"][:_MOST]:
-            place = one["place"]["location"] or {}
-            where = (
-                f"{place.get('file')}:{place.get('line')} `{place.get('text')}`" if place else ""
-            )
+            place = one["place"]
+            where = f"{place['line']} `{place['text']}`" if place["line"] else ""
             yield (
-                f"- `{one['op']}`, {one['place']['phase']}, {where} {one['kind']}: {one['found']}, exact "
-                f"{one['exact']}, {one['error']} tolerances, {one['place']['count']} calls"
+                f"- `{one['op']}`, {place['phase']}, {where} {one['kind']}: {one['found']}, exact "
+                f"{one['exact']}, {one['error']} tolerances, {place['count']} calls"
             )
         reproducer = found["reproducer"]
         yield from (

@@ -23,18 +23,26 @@ from tabulate import tabulate
 
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
+from opcheck.common.vocabulary import Confidence, Status
 from opcheck.data.opinfo import Pass
 from opcheck.data.registrations import load
 from opcheck.device.observe.log_events import CONFIDENCE
-from opcheck.device.observe.reported_calls import Place, Told
 from opcheck.device.verify import Verification, ratio, verify
+from opcheck.model.records import (
+    CallGroup,
+    CaptureFacts,
+    OpListFacts,
+    Partition,
+    Report,
+    ReportTarget,
+)
 from scripts.opinfo import disagreements, store
 from scripts.opinfo.compare import Pair, compare
 
 PAGE = Path(__file__).parents[1] / "reports" / "verify.md"
 LINE = "2.13"
-_PREDICTED = {True: "unsupported", False: "native", None: "unknown"}
-_OBSERVED = {"xfail": "unsupported", "pass": "native"}
+_PREDICTED: dict[bool | None, Status] = {True: "unsupported", False: "native", None: "unknown"}
+_OBSERVED: dict[str, Status] = {"xfail": "unsupported", "pass": "native"}
 
 
 def main() -> int:
@@ -70,30 +78,33 @@ def main() -> int:
 def verified(pairs: Sequence[Pair], kind: str, line: str, macos: str) -> Verification:
     """The comparison of one pass, forward or gradient."""
     chosen = [pair for pair in pairs if pair.kind == kind]
-    prediction = [_place(pair, _PREDICTED[pair.predicted], "") for pair in chosen]
-    observation = [_place(pair, _OBSERVED[pair.expected], CONFIDENCE) for pair in chosen]
-    target: dict[str, str | bool] = {"torch": line, "macos": macos, "cpu_fallback": False}
+    prediction = [_group(pair, _PREDICTED[pair.predicted], "registration") for pair in chosen]
+    observation = [_group(pair, _OBSERVED[pair.expected], CONFIDENCE) for pair in chosen]
+    target = ReportTarget(torch=line, macos=macos, cpu_fallback=False)
     return verify(
-        Told(
-            model="opcheck",
-            target=target,
-            complete=True,
-            tracer="dispatch",
-            places=tuple(prediction),
-        ),
-        Told(
-            model="PyTorch's CI",
-            target=target,
-            complete=True,
-            tracer="ci",
-            places=tuple(observation),
-        ),
-        load(),
+        _report("opcheck", target, prediction), _report("PyTorch's CI", target, observation), load()
     )
 
 
-def _place(pair: Pair, status: str, confidence: str) -> Place:
-    return Place(
+def _report(name: str, target: ReportTarget, groups: Sequence[CallGroup]) -> Report:
+    return Report(
+        tool=name,
+        headline="could not tell",
+        model=name,
+        target=target,
+        totals={},
+        findings=(),
+        groups=tuple(groups),
+        partition=Partition(),
+        capture=CaptureFacts(complete=True),
+        op_lists=OpListFacts(),
+        not_checked=(),
+    )
+
+
+def _group(pair: Pair, status: Status, confidence: Confidence) -> CallGroup:
+    return CallGroup(
+        count=1,
         op=pair.opinfo,
         status=status,
         dtypes=(pair.dtype,),

@@ -22,9 +22,9 @@ from opcheck import cli
 from opcheck.cli import output
 from opcheck.common import sanitize
 from opcheck.common.errors import OpcheckError
-from opcheck.device.observe.reported_calls import Place
+from opcheck.device.observe.reported_calls import ReportedCalls
 from opcheck.device.verify import Pair, Verification
-from opcheck.model.fingerprint import fingerprints
+from opcheck.model.fingerprint import fingerprinted, fingerprints
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
 from opcheck.project.gate.policy import COULD_NOT_TELL, FINDINGS, Judgement
 from opcheck.project.gate.records import Cell, Failed, GateReport, Known
@@ -216,7 +216,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
 
 def finding_of(text: str) -> Finding:
     location = SourceLocation(file=text, line=1, function=text, text=text)
-    place = GroupLocation(location=location, module=text, count=1)
+    place = GroupLocation.at(location, module=text, count=1)
     return Finding(
         rule="OC201",
         severity="error",
@@ -272,7 +272,7 @@ def scan_of(text: str) -> ScanReport:
         read={"python": 1, "lines": 1},
         totals={"error": 1, "warning": 0, "note": 0},
         by_rule={"OC201": 1},
-        findings=(finding_of(text),),
+        findings=tuple(fingerprinted([finding_of(text)])),
         notes=(text,),
         problems=problems,
         skipped={text: 1},
@@ -292,7 +292,7 @@ def document_of(text: str) -> Document:
 
 
 def verification_of(text: str) -> Verification:
-    place = Place(op=text, status="native", line=text)
+    calls = ReportedCalls(op=text, status="native", line=text)
     pair = Pair(
         op=text,
         line=text,
@@ -311,8 +311,8 @@ def verification_of(text: str) -> Verification:
         machine=text,
         build=text,
         pairs=(pair,),
-        unseen=(place,),
-        unforeseen=(place,),
+        unseen=(calls,),
+        unforeseen=(calls,),
         notes=(text,),
     )
 

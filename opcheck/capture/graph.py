@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from opcheck.capture.tensor_log import Numbers
+from opcheck.common.vocabulary import Phase
 from opcheck.model.records import OpCall, SourceLocation, TensorSpec
 from opcheck.simulator.tensor_meta import Spec, decode
 from opcheck.tracing.source_locations import locate
@@ -144,7 +145,7 @@ class _Builder:
         call: RecordedCall,
         location: SourceLocation | None = None,
         module: str = "",
-        phase: str = "forward",
+        phase: Phase = "forward",
     ) -> OpCall:
         """The record of one call."""
         route = call.route

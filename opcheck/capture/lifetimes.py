@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.model.records import Lifetime
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ class Placed(NamedTuple):
     """A tensor that was on MPS before the first call."""
 
     #: parameter, buffer, input
-    kind: str
+    kind: MemoryOrigin
     name: str
     nbytes: int
 

@@ -10,6 +10,7 @@ from opcheck.capture.build import is_marked
 from opcheck.capture.dtype_origins import birth
 from opcheck.capture.lifetimes import Placed
 from opcheck.common.errors import CaptureError
+from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.model.records import Birth, OpCall, TensorSpec
 from opcheck.simulator.shapes import NotSimulatedError, check_layout
 from opcheck.simulator.tensor import MPSTensor, parameter_to_mps, to_mps
@@ -65,10 +66,11 @@ class Mover:
     def module(self, module: torch.nn.Module) -> None:
         """Move parameters and buffers; tied ones stay tied, other attributes stay where they were made."""
         for prefix, child in module.named_modules():
-            for tensors, kind in (
-                (parameters_of(child), "parameter"),
-                (buffers_of(child), "buffer"),
-            ):
+            kinds: dict[MemoryOrigin, dict[str, Any]] = {
+                "parameter": parameters_of(child),
+                "buffer": buffers_of(child),
+            }
+            for kind, tensors in kinds.items():
                 for name, tensor in tensors.items():
                     if tensor is not None:
                         path = f"{prefix}.{name}" if prefix else name
@@ -89,7 +91,7 @@ class Mover:
             return {key: self.value(item, f"{name}[{key!r}]") for key, item in value.items()}
         return value
 
-    def _move(self, tensor: torch.Tensor, name: str, kind: str) -> torch.Tensor:
+    def _move(self, tensor: torch.Tensor, name: str, kind: MemoryOrigin) -> torch.Tensor:
         known = self._moved.get(id(tensor))
         if known is not None:
             return known[1]

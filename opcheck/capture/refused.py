@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from opcheck.common.vocabulary import Phase
 from opcheck.model.records import OpCall, Problem
 from opcheck.simulator import device
 
@@ -37,7 +38,7 @@ def operator(error: BaseException) -> str:
 
 
 def call(
-    problem: Problem, phase: str, target: Target, statements: Iterable[Statement]
+    problem: Problem, phase: Phase, target: Target, statements: Iterable[Statement]
 ) -> OpCall | None:
     """The call that raised, if a Mac is known to raise the same; None where nothing says so."""
     if not problem.op or problem.kind not in ("model_raised", "training_raised"):

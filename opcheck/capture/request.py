@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opcheck.common.vocabulary import Mode
 from opcheck.model.records import Record, Scalar
 
 #: How a model can be followed, and what each way misses.  Whatever the tracer, the calls are those of the simulated
@@ -27,7 +28,7 @@ FIXED = {
 }
 
 #: What the model is run for: one forward pass, or one training step.
-MODES = ("inference", "train")
+MODES: tuple[Mode, ...] = ("inference", "train")
 
 #: What torch.autocast("mps", ...) can cast to.
 AUTOCAST = ("float16", "bfloat16")
@@ -58,7 +59,7 @@ class CaptureRequest(Record, frozen=True, kw_only=True):
     #: record with grad mode on, as a program without torch.no_grad() would run.
     grad: bool = False
     #: one of MODES.
-    mode: str = "inference"
+    mode: Mode = "inference"
     #: of a training step: a class of torch.optim and its arguments, as ``sgd:momentum=0.9``.
     optimizer: str = DEFAULT_OPTIMIZER
     #: dtype of torch.autocast around forward and loss; empty: none.

@@ -40,6 +40,7 @@ from opcheck.common.errors import ModelLoadError
 from opcheck.common.replacing import replaced
 from opcheck.common.text import one_line
 from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import Phase
 from opcheck.data.registrations import load as load_lists
 from opcheck.model.records import RAISED_ON_A_MAC, Birth, OpCall, Problem, Trace
 from opcheck.simulator import python_visible_target
@@ -337,7 +338,7 @@ def _call(
     return None
 
 
-def _refusal(target: Target, problem: Problem, phase: str) -> OpCall | None:
+def _refusal(target: Target, problem: Problem, phase: Phase) -> OpCall | None:
     return refused.call(problem, phase, target, load_lists().statements.by_id.values())
 
 

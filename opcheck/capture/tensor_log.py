@@ -10,6 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcheck.capture.dtype_origins import birth
+from opcheck.common.vocabulary import Phase
 from opcheck.simulator.tensor import is_on_mps
 from opcheck.simulator.tensor_meta import Spec, spec_of
 
@@ -50,7 +51,7 @@ class TraceEntry(NamedTuple):
     call: RecordedCall
     site: Site
     module: str
-    phase: str
+    phase: Phase
 
 
 class Numbers:

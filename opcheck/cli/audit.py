@@ -19,6 +19,7 @@ from opcheck.capture.request import (
 from opcheck.cli import VERBS, config, flags, output, output_formats, parse_options
 from opcheck.common.errors import CaptureError
 from opcheck.common.text import plural
+from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import load
 from opcheck.model.records import Report
 from opcheck.project.gate import FAIL_ON, FINDINGS, PASSED, Policy, judged
@@ -146,7 +147,7 @@ def command(
     dtype: str,
     precision: str,
     grad: bool,
-    mode: str,
+    mode: Mode,
     optimizer: str,
     autocast: str,
     tracer: str,
@@ -196,7 +197,7 @@ def command(
         report = audit(request, lists, progress=progress, show_output=verbose, mac=memory or 0)
     report = msgspec.structs.replace(report, findings=ignores.marked(report.findings, model=model))
     output_formats.deliver_report(report, format_name, output_path, color=color, full=verbose)
-    if not report.capture["complete"]:
+    if not report.capture.complete:
         output.note(_broke_off(report))
     for over in ignores.expired():
         output.note(over)
@@ -216,7 +217,7 @@ def command(
 def _broke_off(report: Report) -> str:
     """The three lines of an error, for a report that must not pass for a whole one."""
     problem = report.problems[-1]
-    where = " ".join(str(part) for part in (report.model, problem.location) if part)
+    where = " ".join(part for part in (report.model, problem.line) if part)
     return str(
         CaptureError(
             problem.message,

@@ -60,10 +60,11 @@ def command(
     elif len(what) != 2:
         raise _misused("give two releases or two reports, or one MODEL with --from and --to")
     elif not is_of_releases:
-        from opcheck.project.changes import saved
+        from opcheck.model.saved import read
         from opcheck.project.changes.compare import compare
+        from opcheck.project.changes.records import side_of
 
-        comparison = compare(*map(saved.read, what))
+        comparison = compare(*(side_of(read(path), path) for path in what))
     else:
         return _releases(
             what, macos, captured["dtype"] or None, fail_on, (format_name, output_path)

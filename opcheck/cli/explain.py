@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import click
@@ -24,9 +25,9 @@ def command(rule_id: str | None) -> int:
         output.emit("\n".join(_all()))
         return 0
     if rule_id.lower() == SCHEMA:
-        from opcheck.render import schema
+        from opcheck.model.saved import json_schema
 
-        output.emit(schema.text())
+        output.emit(json.dumps(json_schema(), indent=2) + "\n")
         return 0
     remedy = remedies.BY_ID.get(rule_id.lower().replace("-", "_"))
     if remedy is not None:

@@ -10,6 +10,7 @@ from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import OpcheckError, UsageError
 from opcheck.common.names import parse_dtype
 from opcheck.common.versions import MACOS_MAJORS, Version, parse_macos, parse_torch
+from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import OpLists
 from opcheck.model.records import Scalar
 
@@ -29,7 +30,7 @@ def request_of(
     dtype: str,
     tracer: str,
     grad: bool,
-    mode: str,
+    mode: Mode,
     optimizer: str,
     autocast: str,
     timeout: float,

@@ -12,8 +12,9 @@ from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_log
 
 if TYPE_CHECKING:
+    from opcheck.model.records import Report
     from opcheck.project.repro.check import Tried
-    from opcheck.project.repro.saved import Chosen, Saved
+    from opcheck.project.repro.chosen import Chosen
 
 _SUFFIXES = {".json", ".yaml", ".yml"}
 EPILOG = (
@@ -45,13 +46,13 @@ def chosen_finding(source: str, which: str | None, **captured: Any) -> Chosen | 
     Raises:
         UsageError: there is no such finding, or it is about no one call.
     """
-    from opcheck.project.repro import saved
+    from opcheck.project.repro.chosen import choose
 
     report = _report(source, **captured)
     if which is None:
         output.emit(for_log(_listing(report)))
         return None
-    chosen = saved.choose(report, which)
+    chosen = choose(report, which)
     if chosen.calls is None:
         raise UsageError(
             f"finding {chosen.number} ({chosen.finding.rule}) is about no one call that the report keeps",
@@ -62,11 +63,12 @@ def chosen_finding(source: str, which: str | None, **captured: Any) -> Chosen | 
     return chosen
 
 
-def _report(source: str, **captured: Any) -> Saved:
-    from opcheck.project.repro import saved
+def _report(source: str, **captured: Any) -> Report:
+    from opcheck.model.visible import visible
+    from opcheck.project.repro.chosen import read
 
     if Path(source).suffix in _SUFFIXES:
-        return saved.read(source)
+        return read(source)
     from opcheck.cli import parse_options
     from opcheck.data.registrations import load
     from opcheck.judge import pipeline
@@ -79,14 +81,14 @@ def _report(source: str, **captured: Any) -> Saved:
     request = parse_options.request_of(source, line, system, fallback=fallback, **captured)
     with output.progress(**shown) as progress:
         made = pipeline.audit(request, lists, progress=progress, show_output=shown["verbose"])
-    return saved.of(made)
+    return visible(made)
 
 
-def _listing(report: Saved) -> str:
+def _listing(report: Report) -> str:
     """The findings by their numbers, and which of them a program can be written for."""
-    from opcheck.project.repro.saved import every
+    from opcheck.project.repro.chosen import every
 
-    lines = [f"{report.model}: torch {report.torch}, macOS {report.target['macos']}"]
+    lines = [f"{report.model}: torch {report.target.torch}, macOS {report.target.macos}"]
     for choice in every(report):
         mark = " " if choice.calls else "-"
         message = choice.finding.message

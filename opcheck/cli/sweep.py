@@ -17,6 +17,7 @@ from opcheck.cli.parse_options import MOST_MEMORY
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr, one_line
 from opcheck.common.text import plural
+from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import load
 from opcheck.data.target_ranges import pairs
 
@@ -113,7 +114,7 @@ def sweep_models(
     torch: Sequence[str],
     macos: Sequence[str],
     fallback: bool,
-    modes: Sequence[str],
+    modes: Sequence[Mode],
     folder: str,
     fresh: bool,
     small: bool,

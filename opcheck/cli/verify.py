@@ -11,9 +11,10 @@ from opcheck.cli import VERBS, flags, output, output_formats
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file, write_text
 from opcheck.data.registrations import OpLists, load
-from opcheck.device.observe import reported_calls
 from opcheck.device.observe.draft_statements import proposed
 from opcheck.device.verify import verify
+from opcheck.model import saved
+from opcheck.model.records import Report, ReportTarget
 from opcheck.project.gate import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.render.answers.verified import FORMATS
 
@@ -58,8 +59,9 @@ def command(
 ) -> int:
     """Compare them, write the result, return the exit code."""
     lists = load()
-    seen = reported_calls.read(observation)
-    verification = verify(_predicted(prediction, seen, inputs, lists), seen, lists)
+    observed = saved.read(observation)
+    predicted = _predicted(prediction, observed.target, inputs, lists)
+    verification = verify(predicted, observed, lists)
     name = output_formats.chosen(format_name, output_path, FORMATS)
     output_formats.put(FORMATS[name](verification, full=verbose) + "\n", output_path)
     if propose:
@@ -71,9 +73,7 @@ def command(
     return FINDINGS if verification.contradictions else PASSED
 
 
-def _predicted(
-    name: str, seen: reported_calls.Told, inputs: tuple[str, ...], lists: OpLists
-) -> reported_calls.Told:
+def _predicted(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: OpLists) -> Report:
     if name.endswith(_REPORTS):
         if inputs:
             raise UsageError(
@@ -81,7 +81,7 @@ def _predicted(
                 context="--input",
                 hint="name a model, or leave them out",
             )
-        return reported_calls.read(name)
+        return saved.read(name)
     if is_file(name) and not name.endswith(".pt2"):
         raise UsageError(
             "neither a report nor a model",
@@ -90,12 +90,11 @@ def _predicted(
         )
     from opcheck.judge.pipeline import audit
 
-    target = seen.target
     request = CaptureRequest(
         model=name,
-        torch=str(target["torch"]),
-        macos=str(target["macos"]),
-        cpu_fallback=bool(target["cpu_fallback"]),
+        torch=target.torch,
+        macos=target.macos,
+        cpu_fallback=target.cpu_fallback,
         inputs=inputs,
     )
-    return reported_calls.of(audit(request, lists))
+    return audit(request, lists)

@@ -15,8 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-#: The severities of findings, the most severe first.
-SEVERITIES = ("error", "warning", "note")
+from opcheck.common.vocabulary import Severity
 
 #: The parts of a page, in this order; others may stand between.
 PARTS = ("What", "Why", "Before", "After", "Evidence", "Since")
@@ -45,7 +44,7 @@ class Rule:
     """One kind of finding. Each verb's rules add what they check."""
 
     id: str
-    severity: str
+    severity: Severity
 
     @property
     def slug(self) -> str:

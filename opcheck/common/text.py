@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 
+#: Not the tokenize module: a line is often half a statement, at which it raises.
+_TOKEN = re.compile(
+    r"""
+    (?P<comment>\#.*)
+    | (?P<string>[A-Za-z]{0,2}(?:"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?))
+    | (?P<number>\d[\w.]*)
+    | (?P<name>[^\W\d]\w*)
+    | (?P<other>==|\S)
+    """,
+    re.VERBOSE,
+)
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
@@ -35,3 +47,24 @@ def one_line(error: BaseException, limit: int = 300) -> str:
     """The message of an exception on one line, cut after ``limit`` characters."""
     text = " ".join(str(error).split())
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def normalised_code(line: str) -> str:
+    """A line of Python with variables numbered in order, without comments, its tokens apart.
+
+    Attributes (``x.relu``) and the names of keyword arguments (``dim=``) are no variables.
+    """
+    tokens = [match for match in _TOKEN.finditer(line) if match.lastgroup != "comment"]
+    texts = [match[0] for match in tokens]
+    numbers: dict[str, str] = {}
+    depth = 0
+    written = []
+    for place, (match, text) in enumerate(zip(tokens, texts, strict=True)):
+        depth += (text in "([{") - (text in ")]}")
+        before = texts[place - 1] if place else ""
+        after = texts[place + 1] if place + 1 < len(texts) else ""
+        named = before == "." or keyword.iskeyword(text) or (after == "=" and depth > 0)
+        is_variable = match.lastgroup == "name" and not named
+        number = f"v{len(numbers) + 1}"
+        written.append(numbers.setdefault(text, number) if is_variable else text)
+    return " ".join(written)

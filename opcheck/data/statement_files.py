@@ -12,9 +12,9 @@ import msgspec
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.names import DTYPES, OperatorName
 from opcheck.common.versions import Span, Version
+from opcheck.common.vocabulary import EFFECTS, StatementSort
 from opcheck.data.conditions import ConditionError, parse
 from opcheck.data.statement_model import (
-    EFFECTS,
     EVIDENCE_KINDS,
     FIXED_BASES,
     ErrorText,
@@ -24,7 +24,7 @@ from opcheck.data.statement_model import (
 from opcheck.data.strict_yaml import Document, Path_, Problem, read
 
 #: What a statement is called, by the directory that holds its files.
-SORTS = {"limitations": "limitation", "advisories": "advisory"}
+SORTS: dict[str, StatementSort] = {"limitations": "limitation", "advisories": "advisory"}
 SCHEMA = 1
 #: Beside the statements: what they were transcribed from, and what the lint lets pass.
 NO_STATEMENTS = ("coverage", "exceptions")
@@ -123,7 +123,7 @@ def _entries(document: Document, key: str) -> Iterator[tuple[int, Any]]:
     yield from enumerate(entries)
 
 
-def _statement(document: Document, path: Path_, node: Any, sort: str) -> Written | None:
+def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) -> Written | None:
     """One statement; its problems go to the document."""
     before = len(document.problems)
     if not isinstance(node, dict):
@@ -158,7 +158,7 @@ class _Field(msgspec.Struct, frozen=True):
 
     read: Callable[[Any, Document, Path_], Any]
     required: bool = False
-    sorts: tuple[str, ...] = tuple(SORTS.values())
+    sorts: tuple[StatementSort, ...] = tuple(SORTS.values())
 
 
 def _text(node: Any, document: Document, path: Path_) -> str:

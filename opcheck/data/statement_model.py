@@ -6,14 +6,12 @@ import functools
 from typing import Any
 
 from opcheck.common.versions import Span, Version
+from opcheck.common.vocabulary import EFFECTS, Effect, StatementSort
 from opcheck.data.conditions import Condition, parse
-from opcheck.model.records import Record
-
-#: What a kernel does where a statement holds, the worst first.
-EFFECTS = ("aborts", "raises", "falls_back", "wrong_result", "narrows", "warns")
+from opcheck.model.records import Record, StatementFacts
 
 #: The effects that decide a verdict; the others are said beside it.
-DECISIVE = ("aborts", "raises", "falls_back")
+DECISIVE: tuple[Effect, ...] = ("aborts", "raises", "falls_back")
 
 #: How a statement is known.
 EVIDENCE_KINDS = ("source", "binary", "issue", "pr", "opinfo", "measured", "inferred")
@@ -58,12 +56,10 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     #: kebab-case, stable, unique over all files.
     id: str
-    #: limitation, advisory
-    sort: str
+    sort: StatementSort
     #: overloads; a trailing ``*`` stands for any ending, ``*`` alone for making any tensor.
     ops: tuple[str, ...]
-    #: one of EFFECTS
-    effect: str
+    effect: Effect
     torch: Span = Span()
     macos: Span = Span()
     #: some tensor on MPS has one of these; empty: whatever the dtype.
@@ -112,22 +108,21 @@ def _version(line: str) -> Version:
     return Version.parse(line)
 
 
-def about(statement: Statement) -> dict[str, object]:
+def about(statement: Statement) -> StatementFacts:
     """What a report says of a statement that one of its calls meets."""
-    return {
-        "sort": statement.sort,
-        "effect": statement.effect,
-        "summary": statement.summary,
-        "condition": statement.condition,
-        "when": statement.when,
-        "way_out": statement.way_out,
-        "links": list(statement.links),
-    }
+    return StatementFacts(
+        sort=statement.sort,
+        effect=statement.effect,
+        summary=statement.summary,
+        condition=statement.condition,
+        when=statement.when,
+        way_out=statement.way_out,
+        links=statement.links,
+    )
 
 
 __all__ = [
     "DECISIVE",
-    "EFFECTS",
     "EVIDENCE_KINDS",
     "FIXED_BASES",
     "Argument",

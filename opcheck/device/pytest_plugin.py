@@ -71,21 +71,18 @@ def assert_runs_on_mps(
 
 def _message(report: Report, reasons: tuple[str, ...]) -> str:
     target = report.target
-    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if target["cpu_fallback"] else ""
+    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if target.cpu_fallback else ""
     findings = [finding for finding in report.findings if finding.severity != "note"]
     lines = [
-        f"{report.headline}: {report.model} on torch {target['torch']}, macOS {target['macos']}{variable}",
+        f"{report.headline}: {report.model} on torch {target.torch}, macOS {target.macos}{variable}",
         *(f"  {reason}" for reason in reasons),
     ]
     for finding in findings[:_SHOWN]:
         lines.append(f"  {finding.severity} {finding.rule} {finding.message}")
-        places = [place for place in finding.locations if place.location]
+        places = [place for place in finding.locations if place.line]
         for place in places[:_PLACES]:
-            function = place.location.function if place.location else ""
-            lines.append(
-                f"    {place.location} in {function}"
-                + (f" ({place.module})" if place.module else "")
-            )
+            module = f" ({place.module})" if place.module else ""
+            lines.append(f"    {place.line} in {place.function}{module}")
         lines += [f"    help: {finding.hint}"] if finding.hint else []
     if len(findings) > _SHOWN:
         lines.append(f"  and {len(findings) - _SHOWN} more")

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from opcheck.common.errors import UsageError
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_events import CONFIDENCE, NOT_NAMED
-from opcheck.device.observe.reported_calls import Place, Told
-from opcheck.model.records import Record
+from opcheck.device.observe.reported_calls import ReportedCalls, calls_of
+from opcheck.model.records import Record, Report
 
 #: What a prediction can claim of a call.
 STATUSES = ("native", "fallback", "unsupported")
@@ -51,9 +51,9 @@ class Verification(Record, frozen=True, kw_only=True):
     build: str
     pairs: tuple[Pair, ...]
     #: predicted, and not in the observation
-    unseen: tuple[Place, ...]
+    unseen: tuple[ReportedCalls, ...]
     #: observed, and not in the prediction
-    unforeseen: tuple[Place, ...]
+    unforeseen: tuple[ReportedCalls, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -82,7 +82,7 @@ def ratio(part: int, whole: int) -> str:
     return f"{part / whole:.3f}" if whole else "-"
 
 
-def verify(prediction: Told, observation: Told, lists: OpLists) -> Verification:
+def verify(prediction: Report, observation: Report, lists: OpLists) -> Verification:
     """Hold one report against the other.
 
     Args:
@@ -94,7 +94,8 @@ def verify(prediction: Told, observation: Told, lists: OpLists) -> Verification:
         UsageError: the prediction is an observation itself, or there is nothing observed in the other one.
         OpListError: the lists hold no such release.
     """
-    if not any(place.confidence == CONFIDENCE for place in observation.places):
+    expected, seen = calls_of(prediction), calls_of(observation)
+    if not any(calls.confidence == CONFIDENCE for calls in seen):
         raise UsageError(
             "nothing in the second report was observed",
             context=observation.model,
@@ -102,8 +103,7 @@ def verify(prediction: Told, observation: Told, lists: OpLists) -> Verification:
             "or of opcheck observe",
         )
     notes = tuple(_notes(prediction, observation))
-    expected, seen = prediction.places, observation.places
-    index = _Index(expected, str(prediction.target["torch"]), lists)
+    index = _Index(expected, prediction.target.torch, lists)
     pairs: list[Pair] = []
     numbers: set[int] = set()
     unforeseen = []
@@ -123,10 +123,10 @@ def verify(prediction: Told, observation: Told, lists: OpLists) -> Verification:
     return Verification(
         prediction=prediction.model,
         observation=observation.model,
-        torch=str(observation.target["torch"]),
-        macos=str(observation.target["macos"]),
-        machine=observation.packages.get("machine", ""),
-        build=observation.packages.get("macos build", ""),
+        torch=observation.target.torch,
+        macos=observation.target.macos,
+        machine=observation.capture.packages.get("machine", ""),
+        build=observation.capture.packages.get("macos build", ""),
         pairs=tuple(pairs),
         unseen=unseen,
         unforeseen=tuple(unforeseen),
@@ -134,7 +134,7 @@ def verify(prediction: Told, observation: Told, lists: OpLists) -> Verification:
     )
 
 
-def _pair(seen: Place, expected: Place) -> Pair:
+def _pair(seen: ReportedCalls, expected: ReportedCalls) -> Pair:
     return Pair(
         op=seen.op if seen.op != NOT_NAMED else expected.op,
         line=seen.line or expected.line,
@@ -152,7 +152,7 @@ def _pair(seen: Place, expected: Place) -> Pair:
 class _Index:
     """The predicted places by every name that an observation may have for their operator."""
 
-    def __init__(self, expected: Sequence[Place], line: str, lists: OpLists) -> None:
+    def __init__(self, expected: Sequence[ReportedCalls], line: str, lists: OpLists) -> None:
         self._line = line
         self._lists = lists
         self._by_name: dict[str, list[int]] = {}
@@ -169,7 +169,7 @@ class _Index:
         """What it forwards to in the end: functional forms and their ``.out`` are one."""
         return self._lists.resolve(op, self._line).chain[-1]
 
-    def alike(self, seen: Place) -> list[int]:
+    def alike(self, seen: ReportedCalls) -> list[int]:
         """The places of the same operator, in their order."""
         if seen.op == NOT_NAMED:
             # What was printed names no operator: the statement that it is of does.
@@ -190,20 +190,20 @@ def _same_line(one: str, other: str) -> bool:
     return first[-shared:] == second[-shared:]
 
 
-def _same_dtypes(seen: Place, expected: Place) -> bool:
+def _same_dtypes(seen: ReportedCalls, expected: ReportedCalls) -> bool:
     return not seen.dtypes or not expected.dtypes or bool(set(seen.dtypes) & set(expected.dtypes))
 
 
-def _notes(prediction: Told, observation: Told) -> Iterator[str]:
+def _notes(prediction: Report, observation: Report) -> Iterator[str]:
     for what in ("torch", "macos", "cpu_fallback"):
-        one, other = prediction.target[what], observation.target[what]
+        one, other = getattr(prediction.target, what), getattr(observation.target, what)
         if one != other:
             yield f"the targets differ in {what}: predicted for {one}, observed on {other}"
-    if not prediction.complete:
+    if not prediction.capture.complete:
         yield "the prediction broke off before its end: what follows it could not foresee"
-    if not observation.complete:
+    if not observation.capture.complete:
         yield "the observed run did not come to its end: what follows it was not seen"
-    if observation.tracer == "log":
+    if observation.capture.tracer == "log":
         yield "the observation is of logs: a call that printed nothing is not in it"
-    if observation.tracer == "stand-in":
+    if observation.capture.tracer == "stand-in":
         yield "the observation is of an emulated Mac: it tests opcheck, and says nothing of a Mac"

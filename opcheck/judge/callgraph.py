@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from opcheck.common.text import any_layer
 from opcheck.judge.partition import copies, nbytes
-from opcheck.model.records import CallGroup, GraphCall, OpCall, Verdict
+from opcheck.model.records import CallGroup, GraphCall, GroupLocation, OpCall, Verdict
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -23,7 +25,7 @@ def graph_calls(
     numbers = {(group.op, group.verdict): number for number, group in enumerate(groups)}
     places = [
         {
-            (place.location, any_layer(place.module), place.phase): number
+            msgspec.structs.replace(place, module=any_layer(place.module), count=0): number
             for number, place in enumerate(group.locations)
         }
         for group in groups
@@ -33,7 +35,11 @@ def graph_calls(
         to_cpu, to_mps = copies(call) if graph.nodes[node]["side"] == "cpu" else ([], [])
         yield GraphCall(
             group=group,
-            place=places[group][call.location, any_layer(call.module), call.phase],
+            place=places[group][
+                GroupLocation.at(
+                    call.location, module=any_layer(call.module), phase=call.phase, count=0
+                )
+            ],
             module=call.module,
             region=graph.nodes[node]["region"],
             sources=tuple(sorted(graph.predecessors(node))),

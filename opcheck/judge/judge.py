@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import Side
 from opcheck.data import messages
 from opcheck.data.extensions import LIBRARIES
 from opcheck.data.registrations import OpLists
@@ -22,7 +23,7 @@ class Outcome(NamedTuple):
     #: native < fallback always < fallback env < unknown < unsupported
     severity: int
     #: where the call runs: ``mps``, ``cpu``, ``unknown``, or ``raises`` when nowhere.
-    side: str
+    side: Side
     label: str
 
 

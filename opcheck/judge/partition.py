@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from opcheck.common.vocabulary import Side
 from opcheck.judge.judge import outcome
 from opcheck.model.records import OpCall, Partition, Region, TensorSpec, Verdict
 
@@ -95,7 +96,7 @@ def _regions(graph: nx.DiGraph[int], sides: Sequence[str]) -> list[list[int]]:
 
 
 def _region(
-    side: str,
+    side: Side,
     nodes: Sequence[int],
     moves: Sequence[tuple[list[TensorSpec], list[TensorSpec]]],
 ) -> Region:

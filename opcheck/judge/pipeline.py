@@ -10,9 +10,9 @@ import msgspec
 
 from opcheck import __version__
 from opcheck.capture.request import DEFAULT_TRACER, FIXED, MODES, TRACERS, CaptureRequest
-from opcheck.common.catalogue import SEVERITIES
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import HEADLINES, PHASES, SEVERITIES, Headline, Phase
 from opcheck.data.known_deviations import differing
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import about
@@ -24,27 +24,22 @@ from opcheck.judge.memory.estimate import estimate
 from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
 from opcheck.judge.rules.rule import Audited
+from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.records import (
-    PHASES,
     RAISED_ON_A_MAC,
     CallGroup,
+    CaptureFacts,
     Finding,
     GroupLocation,
     OpCall,
+    OpListFacts,
     Precision,
     Report,
+    ReportedProblem,
+    ReportTarget,
     SourceLocation,
     Trace,
     Verdict,
-)
-
-#: What the verdicts come to, the first that holds.
-HEADLINES = (
-    "fails",
-    "could not tell",
-    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1",
-    "runs, partly on the CPU",
-    "runs natively",
 )
 
 _NEVER_CHECKED = (
@@ -118,7 +113,8 @@ def asked_report(
     """
     made = report(trace, target, lists, mac=mac, precision=precision)
     flags = _flags(request, target) + ([f"--memory={mac}"] if mac else [])
-    return msgspec.structs.replace(made, capture={**made.capture, "flags": flags})
+    captured = msgspec.structs.replace(made.capture, flags=tuple(flags))
+    return msgspec.structs.replace(made, capture=captured)
 
 
 def precision(
@@ -185,11 +181,9 @@ def assemble(audited: Audited) -> Report:
     return Report(
         tool=f"opcheck {__version__}",
         model=trace.model,
-        target={
-            "torch": str(target.torch),
-            "macos": str(target.macos),
-            "cpu_fallback": target.cpu_fallback,
-        },
+        target=ReportTarget(
+            torch=str(target.torch), macos=str(target.macos), cpu_fallback=target.cpu_fallback
+        ),
         headline=headline(
             trace, {(group.verdict.status, group.verdict.kind) for group in groups}, target
         ),
@@ -201,34 +195,41 @@ def assemble(audited: Audited) -> Report:
         partition=parts,
         memory=audited.memory,
         precision=audited.precision,
-        capture={
-            "tracer": trace.tracer,
-            "mode": trace.mode,
-            "optimizer": trace.optimizer,
-            "autocast": trace.autocast,
-            "loss": trace.loss,
-            "inputs": list(trace.inputs),
-            "inputs_note": trace.inputs_note,
-            "complete": trace.complete,
-            "parameters": trace.parameters,
-            "parameter_bytes": trace.parameter_bytes,
-            "installed_torch": trace.installed_torch,
-            "flags": [],
-            "differences": list(trace.differences),
-            "modules_not_called": list(trace.uncalled),
-            "environment": dict(sorted(trace.environment.items())),
-            "packages": dict(sorted(trace.packages.items())),
-        },
-        op_lists={
-            "digest": lists.digest,
-            "torch": release.torch,
-            "wheel": release.wheel,
-            "sha256": release.sha256,
-            "commit": release.commit,
-            "built": release.built.isoformat(),
-        },
+        capture=CaptureFacts(
+            tracer=trace.tracer,
+            mode=trace.mode,
+            optimizer=trace.optimizer,
+            autocast=trace.autocast,
+            loss=trace.loss,
+            inputs=trace.inputs,
+            inputs_note=trace.inputs_note,
+            complete=trace.complete,
+            parameters=trace.parameters,
+            parameter_bytes=trace.parameter_bytes,
+            installed_torch=trace.installed_torch,
+            differences=trace.differences,
+            modules_not_called=trace.uncalled,
+            environment=dict(sorted(trace.environment.items())),
+            packages=dict(sorted(trace.packages.items())),
+        ),
+        op_lists=OpListFacts(
+            digest=lists.digest,
+            torch=release.torch,
+            wheel=release.wheel,
+            sha256=release.sha256,
+            commit=release.commit,
+            built=release.built.isoformat(),
+        ),
         not_checked=tuple(_not_checked(trace, target)),
-        problems=trace.problems,
+        problems=tuple(
+            ReportedProblem(
+                kind=problem.kind,
+                message=problem.message,
+                line=str(problem.location or ""),
+                module=problem.module,
+            )
+            for problem in trace.problems
+        ),
         statements={
             name: about(lists.statements.by_id[name])
             for name in _named(groups)
@@ -284,9 +285,9 @@ def _groups(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[CallG
 
 def _group(op: str, verdict: Verdict, calls: Sequence[OpCall]) -> CallGroup:
     phases = {call.phase for call in calls}
-    return CallGroup(
-        op=op,
-        verdict=verdict,
+    return CallGroup.judged(
+        op,
+        verdict,
         count=len(calls),
         locations=tuple(_places(calls)),
         dtypes=tuple(
@@ -299,19 +300,20 @@ def _group(op: str, verdict: Verdict, calls: Sequence[OpCall]) -> CallGroup:
 
 def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
     """The lines in order of first use; the layers of a model that share one are one entry."""
-    modules: dict[tuple[SourceLocation | None, str, str], Counter[str]] = {}
+    modules: dict[tuple[SourceLocation | None, str, Phase], Counter[str]] = {}
     for call in calls:
         key = (call.location, any_layer(call.module), call.phase)
         modules.setdefault(key, Counter())[call.module] += 1
     for (location, pattern, phase), names in modules.items():
         module = next(iter(names)) if len(names) == 1 else pattern
-        yield GroupLocation(location=location, module=module, phase=phase, count=names.total())
+        yield GroupLocation.at(location, module=module, phase=phase, count=names.total())
 
 
 def _findings(audited: Audited) -> tuple[Finding, ...]:
     """What every rule finds: errors first, within a severity in the order of the rules."""
     findings = [finding for rule in RULES for finding in rule.check(audited)]
-    return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+    return tuple(fingerprinted(findings))
 
 
 def totals(rows: Iterable[tuple[str, str, str | None, int]]) -> dict[str, int]:
@@ -331,7 +333,9 @@ def totals(rows: Iterable[tuple[str, str, str | None, int]]) -> dict[str, int]:
     return {"calls": counts.total(), "operators": len(operators), **by_name}
 
 
-def headline(trace: Trace, outcomes: Collection[tuple[str, str | None]], target: Target) -> str:
+def headline(
+    trace: Trace, outcomes: Collection[tuple[str, str | None]], target: Target
+) -> Headline:
     """What the statuses and kinds of the calls come to on the target: one of HEADLINES."""
     fails, could_not_tell, only_with_variable, partly, natively = HEADLINES
     statuses = {status for status, _ in outcomes}

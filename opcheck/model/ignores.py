@@ -35,6 +35,7 @@ import msgspec
 
 from opcheck.common import documents
 from opcheck.common.python_source import decode, split_lines
+from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.records import Finding, GroupLocation, Record
 
 _COMMENT = re.compile(r"#\s*opcheck:\s*ignore\[([^\]]*)\](.*)")
@@ -190,7 +191,9 @@ class Ignores:
 
     def marked(self, findings: Iterable[Finding], *, model: str = "") -> tuple[Finding, ...]:
         """The findings, what is ignored marked by the reason: a finding for each reason, what is left first."""
-        return tuple(one for finding in findings for one in self._split(finding, model))
+        return tuple(
+            fingerprinted(part for finding in findings for part in self._split(finding, model))
+        )
 
     def read(self, files: Iterable[str]) -> None:
         """Read the comments of these files, as findings name them; one that is not there is none."""

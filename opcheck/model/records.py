@@ -1,26 +1,46 @@
-"""The records that travel from the capture to the report.  No torch object is inside any of them."""
+"""The records that travel from the capture to the report. No torch object is inside any of them.
+
+The saved report is the encoding of ``Report`` (model/saved.py), and its JSON schema is generated from the types here: the
+docstrings and the descriptions are its texts. A key of the report that differs from the field's name stands beside it.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
+from opcheck.common.errors import UsageError
 from opcheck.common.names import DTYPES
-
-#: The statuses of a call, from best to worst.  Never a boolean.
-STATUSES = ("native", "fallback", "unknown", "unsupported")
-
-#: Where in a program a call happens.
-PHASES = ("move", "forward", "backward", "optimizer")
-
-#: How sure a verdict is, strongest first.
-CONFIDENCES = ("observed", "test list", "source check", "registration", "inferred")
+from opcheck.common.text import normalised_code
+from opcheck.common.versions import Version
+from opcheck.common.vocabulary import (
+    HEADLINES,
+    Confidence,
+    Effect,
+    FallbackKind,
+    FitState,
+    MemoryOrigin,
+    MemoryUse,
+    Mode,
+    NonFinite,
+    Phase,
+    PrecisionEventKind,
+    Severity,
+    Side,
+    StatementSort,
+    Status,
+)
 
 Scalar = bool | int | float | str | None
 
 #: What JSON, as which calls travel, has no numbers for: these words stand for them in a call's arguments.
 ENDLESS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+Count = Annotated[int, Meta(ge=0)]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -61,8 +81,7 @@ class SourceLocation(Record, frozen=True, kw_only=True):
     line: int
     function: str = ""
     text: str = ""
-    #: the whole statement, written in one way (capture/statements.py); empty: nobody knows it.  Part of no report: it is
-    #: what a fingerprint is made of.
+    #: the whole statement, written in one way (capture/statements.py), of which fingerprints are made; empty: unknown.
     statement: str = ""
 
     def __str__(self) -> str:
@@ -80,7 +99,7 @@ class OpCall(Record, frozen=True, kw_only=True):
     arguments: dict[str, Scalar | tuple[Scalar, ...]] = {}
     location: SourceLocation | None = None
     module: str = ""
-    phase: str = "forward"
+    phase: Phase = "forward"
     #: overloads that the body of a composite kernel dispatches to; None: it was not followed.
     inner: tuple[str, ...] | None = None
     #: the Mac refuses the call whatever is registered: (limitation id, the text that it prints).
@@ -114,8 +133,7 @@ class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
     first: int
     #: how many calls of the trace had been made when it was given back; None: not while the run lasted.
     freed: int | None
-    #: parameter, buffer, input, result
-    kind: str
+    kind: MemoryOrigin
     #: of a parameter, buffer or input
     name: str = ""
 
@@ -148,7 +166,7 @@ class Trace(Record, frozen=True, kw_only=True):
     model: str
     calls: tuple[OpCall, ...] = ()
     tracer: str = "dispatch"
-    mode: str = "inference"
+    mode: Mode = "inference"
     #: of a training step: its optimizer, and which number was minimized.
     optimizer: str = ""
     loss: str = ""
@@ -181,75 +199,176 @@ class Trace(Record, frozen=True, kw_only=True):
 class Evidence(Record, frozen=True, kw_only=True):
     """Why a statement is believed."""
 
-    #: registration, source, opinfo, issue, measured
-    kind: str
-    #: torch release line that it was read from
-    torch: str = ""
-    #: file in the wheel, address of an issue, machine ...
-    where: str = ""
+    kind: Annotated[str, Meta(description="registration, source, opinfo, issue, measured ...")]
+    torch: Annotated[str, Meta(description="the release line that it was read from")] = ""
+    where: Annotated[str, Meta(description="a file in the wheel, an address, a machine")] = ""
     detail: str = ""
 
 
 class Verdict(Record, frozen=True, kw_only=True):
     """What the target does with one call."""
 
-    status: str
-    kind: str | None = None
+    status: Status
+    kind: FallbackKind | None = None
     because: str
+    named: Annotated[
+        str, Meta(description="overload that the Mac's message names, where it is another")
+    ] = ""
+    prints: Annotated[str, Meta(description="what a Mac prints when it raises or warns")] = ""
+    confidence: Confidence = "registration"
     evidence: tuple[Evidence, ...] = ()
-    confidence: str = "registration"
-    #: overload that the Mac's message names, where it differs from the one called.
-    named: str = ""
-    #: what the Mac prints when it raises or warns.
-    prints: str = ""
-    limitations: tuple[str, ...] = ()
-    advisories: tuple[str, ...] = ()
-
-
-class CallGroup(Record, frozen=True, kw_only=True):
-    """All calls of one overload with one verdict."""
-
-    op: str
-    verdict: Verdict
-    count: int
-    #: one entry a distinct line, in order of first use: the line, its module, how often.
-    locations: tuple[GroupLocation, ...] = ()
-    dtypes: tuple[str, ...] = ()
-    phases: tuple[str, ...] = ()
-    #: the smallest of them, without its place; None: all that is said of it is that it is native.
-    example: OpCall | None = None
+    limitations: Annotated[tuple[str, ...], Meta(description="ids; statements has them")] = ()
+    advisories: Annotated[tuple[str, ...], Meta(description="ids; statements has them")] = ()
 
 
 class GroupLocation(Record, frozen=True, kw_only=True):
-    """A line that makes calls of a group."""
+    """A line that makes calls."""
 
-    location: SourceLocation | None
-    module: str
-    count: int
-    #: one of PHASES; a call of backward has the location of the forward call that it belongs to.
-    phase: str = "forward"
+    line: Annotated[
+        str,
+        Meta(
+            description="file:line, relative to the working directory or to site-packages; or empty"
+        ),
+    ] = ""
+    function: str = ""
+    text: Annotated[str, Meta(description="the line")] = ""
+    statement: Annotated[
+        str,
+        Meta(description="the statement that the line is a part of; empty: the line is all of it"),
+    ] = ""
+    module: Annotated[str, Meta(description="qualified name; a number that varies is *")] = ""
+    #: a call of backward has the location of the forward call that it belongs to.
+    phase: Phase = "forward"
+    count: Annotated[Count, Meta(description="calls from there")] = 1
+
+    @classmethod
+    def at(
+        cls,
+        location: SourceLocation | None,
+        *,
+        module: str = "",
+        phase: Phase = "forward",
+        count: int = 1,
+    ) -> GroupLocation:
+        """The calls that a line of code makes; None: no line of the program makes them."""
+        if location is None:
+            return cls(module=module, phase=phase, count=count)
+        return cls(
+            line=str(location),
+            function=location.function,
+            text=location.text,
+            statement=_longer_statement(location),
+            module=module,
+            phase=phase,
+            count=count,
+        )
+
+    @property
+    def location(self) -> SourceLocation | None:
+        """The line of code; None: there is none."""
+        file, _, number = self.line.rpartition(":")
+        if not (file and number.isdecimal() and len(number) < 10):
+            return None
+        return SourceLocation(
+            file=file,
+            line=int(number),
+            function=self.function,
+            text=self.text,
+            statement=self.statement,
+        )
+
+
+@functools.lru_cache(maxsize=4096)
+def _longer_statement(location: SourceLocation) -> str:
+    """The statement, where it says more than its line."""
+    same = normalised_code(location.statement) == normalised_code(location.text)
+    return "" if same else location.statement
+
+
+class ExampleTensor(Record, frozen=True, kw_only=True):
+    """A tensor that a call reads or writes."""
+
+    argument: Annotated[
+        str, Meta(description="by the operator's schema; the tensors of a list share one")
+    ]
+    dtype: str
+    shape: tuple[Count, ...]
+    stride: Annotated[tuple[int, ...] | None, Meta(description="null: contiguous")]
+    layout: str
+    device: str
+
+
+class Example(Record, frozen=True, kw_only=True):
+    """The smallest call of a group of which more is said than that it is native."""
+
+    inputs: tuple[ExampleTensor, ...]
+    arguments: Annotated[
+        dict[str, Scalar | tuple[Scalar, ...]],
+        Meta(description="the other arguments; inf and nan are words"),
+    ]
+
+
+class CallGroup(Verdict, frozen=True, kw_only=True):
+    """All calls of one overload with one verdict."""
+
+    op: str
+    count: Count
+    dtypes: tuple[str, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    #: one entry a distinct line, in order of first use: the line, its module, how often.
+    locations: tuple[GroupLocation, ...] = ()
+    #: None: all that is said of it is that it is native.
+    example: Example | None = None
+
+    @classmethod
+    def judged(
+        cls,
+        op: str,
+        verdict: Verdict,
+        *,
+        count: int,
+        locations: tuple[GroupLocation, ...] = (),
+        dtypes: tuple[str, ...] = (),
+        phases: tuple[Phase, ...] = (),
+        example: Example | None = None,
+    ) -> CallGroup:
+        """The calls of ``op`` that have this verdict."""
+        return cls(
+            **msgspec.structs.asdict(verdict),
+            op=op,
+            count=count,
+            locations=locations,
+            dtypes=dtypes,
+            phases=phases,
+            example=example,
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the target does with each of the calls."""
+        return Verdict(**{name: getattr(self, name) for name in Verdict.__struct_fields__})
 
 
 class Region(Record, frozen=True, kw_only=True):
     """A maximal set of calls that run on one side, in dataflow order."""
 
-    side: str
-    calls: int
-    first: int
-    last: int
-    bytes_in: int
-    bytes_out: int
+    side: Side
+    calls: Count
+    first: Annotated[Count, Meta(description="number of its first call")]
+    last: Count
+    bytes_in: Count
+    bytes_out: Count
 
 
 class Partition(Record, frozen=True, kw_only=True):
     """Native and CPU regions, and the copies between them."""
 
-    regions: tuple[Region, ...]
+    regions: tuple[Region, ...] = ()
     #: copies that the fallback makes, one for each tensor that crosses.
-    transfers_to_cpu: int
-    transfers_to_mps: int
-    bytes_to_cpu: int
-    bytes_to_mps: int
+    transfers_to_cpu: Count = 0
+    transfers_to_mps: Count = 0
+    bytes_to_cpu: Count = 0
+    bytes_to_mps: Count = 0
 
 
 class GraphCall(Record, frozen=True, kw_only=True, array_like=True):
@@ -277,59 +396,52 @@ class GraphCall(Record, frozen=True, kw_only=True, array_like=True):
 class MemoryPeak(Record, frozen=True, kw_only=True):
     """Most memory on MPS at once during a phase: estimated, in bytes, by what it holds."""
 
-    phase: str
-    total: int
-    #: parameters, buffers, inputs, gradients, optimizer, activations: together the total.  The optimizer's state
-    #: is in each phase but the move, as from the second step on; activations are all other results of calls.
-    held: dict[str, int]
-    #: the call during which it is reached; empty for the move.
-    op: str = ""
-    place: GroupLocation | None = None
+    phase: Phase
+    total: Count
+    #: Together the total. The optimizer's state is in each phase but the move, as from the second step on; activations
+    #: are all other results of calls.
+    held: dict[MemoryUse, Count]
+    op: Annotated[str, Meta(description="the call during which it is reached; empty: the move")] = (
+        ""
+    )
+    place: GroupLocation | None = msgspec.field(default=None, name="location")
 
 
 class MemoryHolder(Record, frozen=True, kw_only=True):
     """What a line holds at the highest peak."""
 
-    nbytes: int
-    tensors: int
-    #: parameters, gradients, activations ...
-    kind: str
-    #: the call that made it; empty for what was moved.
-    op: str
-    place: GroupLocation
+    kind: MemoryUse
+    nbytes: Count = msgspec.field(name="bytes")
+    tensors: Count
+    op: Annotated[str, Meta(description="the call that made it; empty: it was moved")]
+    place: GroupLocation = msgspec.field(name="location")
 
 
 class MacFit(Record, frozen=True, kw_only=True):
     """Whether the run fits the GPU of a Mac."""
 
-    #: GB, as Apple sells it
-    memory: int
-    #: bytes that Metal recommends not to exceed, and bytes above which PyTorch raises.
-    working_set: int
-    limit: int
-    #: reported by such a Mac, or an estimate
-    basis: str
-    #: fits, pressure, raises
-    state: str
+    memory: Annotated[Count, Meta(description="GB, as Apple sells it")]
+    working_set: Annotated[Count, Meta(description="bytes that Metal recommends not to exceed")]
+    limit: Annotated[Count, Meta(description="bytes above which PyTorch raises")]
+    basis: Annotated[str, Meta(description="reported by such a Mac, or an estimate")]
+    state: FitState
     prints: str = ""
     #: where it raises; None: while the model is moved, or nowhere.
-    place: GroupLocation | None = None
+    place: GroupLocation | None = msgspec.field(default=None, name="location")
 
 
 class Memory(Record, frozen=True, kw_only=True):
-    """Estimate of the memory that a run takes on MPS."""
+    """Estimate of the memory that a run takes on MPS: in bytes, but a Mac's memory, which is in GB."""
 
+    asked: Annotated[Count, Meta(description="the Mac that was asked about; 0: none")] = 0
     peaks: tuple[MemoryPeak, ...]
     holders: tuple[MemoryHolder, ...]
+    largest: Annotated[Count, Meta(description="the largest single piece")]
     macs: tuple[MacFit, ...]
-    #: bytes of the largest single piece of memory
-    largest: int
-    #: what would lower the peak
-    advice: tuple[str, ...] = ()
-    #: what the estimate counts and what not
-    notes: tuple[str, ...] = ()
-    #: the Mac that was asked about, in GB; 0: none.
-    asked: int = 0
+    advice: Annotated[tuple[str, ...], Meta(description="what would lower the peak")] = ()
+    notes: Annotated[
+        tuple[str, ...], Meta(description="what the estimate counts and what not")
+    ] = ()
 
     @property
     def peak(self) -> MemoryPeak:
@@ -337,30 +449,33 @@ class Memory(Record, frozen=True, kw_only=True):
         return max(self.peaks, key=lambda peak: peak.total)
 
 
+#: A relative error, of norms; what JSON has no number for is a word.
+RelativeError = float | NonFinite
+
+
 class PrecisionLine(Record, frozen=True, kw_only=True):
-    """All calls of one operator at one line, beside the same calls in float64."""
+    """All calls of one operator at one line, beside the same calls in float64; errors are relative, of norms."""
 
     op: str
-    place: GroupLocation
-    #: index of the first of them among the calls of the run
-    first: int
-    #: largest relative error that such a call makes itself: given what float64 gives, rounded to its dtype.
-    local: float
-    #: largest relative error of what it read, and of its result
-    inherited: float
-    total: float
+    first: Annotated[Count, Meta(description="number of the first of them among the calls")] = 0
+    local: Annotated[
+        RelativeError,
+        Meta(description="the largest error that such a call makes by itself, given exact inputs"),
+    ]
+    inherited: Annotated[RelativeError, Meta(description="the largest error of what it read")]
+    total: Annotated[RelativeError, Meta(description="the largest error of its result")]
+    place: GroupLocation = msgspec.field(name="location")
 
 
 class PrecisionEvent(Record, frozen=True, kw_only=True):
-    """Something that float64 does not do at a line: overflow, nan, underflow; or flips, a discrete result."""
+    """Something that float64 does not do at a line; ``flips``: a discrete result."""
 
-    kind: str
+    kind: PrecisionEventKind
     op: str
-    place: GroupLocation
-    #: elements that it happens to, of how many
-    elements: int
-    of: int
-    first: int
+    first: Annotated[Count, Meta(description="number of the first such call")] = 0
+    elements: Annotated[Count, Meta(description="elements that it happens to")]
+    of: Annotated[Count, Meta(description="of how many")]
+    place: GroupLocation = msgspec.field(name="location")
 
 
 class PrecisionModule(Record, frozen=True, kw_only=True):
@@ -368,85 +483,176 @@ class PrecisionModule(Record, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    calls: int
-    #: largest relative error of what goes in, and of what comes out
-    inherited: float
-    total: float
-    #: bytes that cross, there and back, if it alone is kept on the CPU: its tensor arguments and results, all calls
-    bytes_in: int
-    bytes_out: int
-    #: calls in it, and not in a module inside it, that lose more than the limit
-    at_fault: int = 0
+    calls: Count
+    inherited: Annotated[RelativeError, Meta(description="the largest error of what goes in")]
+    total: Annotated[RelativeError, Meta(description="the largest error of what comes out")]
+    bytes_in: Annotated[
+        Count, Meta(description="that cross in all calls if it alone is kept on the CPU")
+    ]
+    bytes_out: Annotated[Count, Meta(description="the same on the way back")]
+    at_fault: Annotated[
+        Count,
+        Meta(description="calls in it, and in no module inside it, that lose more than the limit"),
+    ] = 0
 
 
 class Precision(Record, frozen=True, kw_only=True):
     """A run on this machine's CPU in one dtype, call by call beside float64."""
 
     dtype: str
-    #: relative error from which on a call is named
-    limit: float
-    #: calls that were held against float64
-    calls: int
-    #: the first call that loses more than the limit by itself; None: there is none.
-    divergence: PrecisionLine | None
-    #: the first call whose result is off by more than the limit, whatever the cause.
-    crossing: PrecisionLine | None
+    limit: Annotated[float, Meta(description="relative error from which on a call is named")]
+    calls: Annotated[Count, Meta(description="calls that were compared with float64")]
+    divergence: Annotated[
+        PrecisionLine | None,
+        Meta(description="the first call that loses more than the limit by itself"),
+    ]
+    crossing: Annotated[
+        PrecisionLine | None,
+        Meta(description="the first call whose result is off by more, whatever the cause"),
+    ]
+    events: tuple[PrecisionEvent, ...] = ()
     lines: tuple[PrecisionLine, ...] = ()
     modules: tuple[PrecisionModule, ...] = ()
-    events: tuple[PrecisionEvent, ...] = ()
-    #: the floating results of the run, by their paths, and their relative errors
-    outputs: tuple[tuple[str, float], ...] = ()
-    #: the same of the parameters' gradients, the worst first
-    gradients: tuple[tuple[str, float], ...] = ()
-    #: what was minimized; empty: no backward was run.
-    loss: str = ""
-    #: whether the run came to its end
-    complete: bool = True
-    #: what keeps this from being the whole truth
+    outputs: Annotated[
+        dict[str, RelativeError], Meta(description="the floating results by their paths")
+    ] = {}
+    loss: Annotated[str, Meta(description="what was minimized; empty: no backward was run")] = ""
+    gradients: Annotated[
+        dict[str, RelativeError], Meta(description="those of the parameters, the worst first")
+    ] = {}
+    complete: Annotated[bool, Meta(description="the run came to its end")] = True
     notes: tuple[str, ...] = ()
 
 
 class Finding(Record, frozen=True, kw_only=True):
     """What one rule has to say; a finding is data, not an error."""
 
-    rule: str
-    #: error, warning, note
-    severity: str
+    rule: Annotated[
+        str, Meta(description="a code, as opcheck explain knows it", pattern=r"^OC\d{3}$")
+    ]
+    severity: Severity
     message: str
-    #: the next thing to do
-    hint: str = ""
-    op: str = ""
-    prints: str = ""
+    hint: Annotated[str, Meta(description="the next thing to do")] = ""
+    remedy: Annotated[
+        str, Meta(description="the first location's line as it could be written instead")
+    ] = ""
+    op: Annotated[str, Meta(description="overload, if it is about one")] = ""
+    prints: Annotated[str, Meta(description="what a Mac prints")] = ""
+    count: Annotated[Count, Meta(description="calls, or what else the rule counts")] = 1
     locations: tuple[GroupLocation, ...] = ()
-    count: int = 1
-    #: the first location's line as it could be written instead.
-    remedy: str = ""
-    #: why nobody needs to look at it (ignores.py); empty: it counts.
-    ignored: str = ""
+    fingerprints: Annotated[
+        tuple[str, ...],
+        Meta(description="one a location, or one; edits around a line keep it"),
+    ] = ()
+    ignored: Annotated[
+        str, Meta(description="why nobody needs to look at it; empty: it counts")
+    ] = ""
+
+
+class ReportTarget(Record, frozen=True, kw_only=True):
+    """The Mac that the report is about."""
+
+    torch: str
+    macos: str
+    cpu_fallback: Annotated[bool, Meta(description="PYTORCH_ENABLE_MPS_FALLBACK=1 is set")]
+
+    def __post_init__(self) -> None:
+        """Refuse what is no version.
+
+        Raises:
+            ValueError: torch or macOS is none.
+        """
+        try:
+            Version.parse(self.torch)
+            Version.parse(self.macos)
+        except UsageError as error:
+            raise ValueError(error.message) from error
+
+
+class CaptureFacts(Record, frozen=True, kw_only=True):
+    """How the calls were captured."""
+
+    tracer: str = ""
+    mode: Mode = "inference"
+    optimizer: str = ""
+    autocast: str = ""
+    loss: str = ""
+    inputs: tuple[str, ...] = ()
+    inputs_note: str = ""
+    complete: Annotated[bool, Meta(description="false: the run broke off")]
+    parameters: Count = 0
+    parameter_bytes: Count = 0
+    installed_torch: str = ""
+    flags: Annotated[
+        tuple[str, ...], Meta(description="the flags of opcheck audit that ask for it again")
+    ] = ()
+    differences: tuple[str, ...] = ()
+    modules_not_called: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    packages: dict[str, str] = {}
+
+
+class OpListFacts(Record, frozen=True, kw_only=True):
+    """The data that the calls were judged by."""
+
+    digest: str = ""
+    torch: str = ""
+    wheel: str = ""
+    sha256: str = ""
+    commit: str = ""
+    built: Annotated[str, Meta(description="date")] = ""
+
+
+class StatementFacts(Record, frozen=True, kw_only=True):
+    """What a limitation or an advisory says."""
+
+    sort: StatementSort
+    effect: Effect
+    summary: str
+    condition: Annotated[str, Meta(description="what code evaluates")] = ""
+    when: Annotated[str, Meta(description="what no code evaluates")] = ""
+    way_out: str = ""
+    links: tuple[str, ...] = ()
+
+
+class ReportedProblem(Record, frozen=True, kw_only=True):
+    """Something that keeps the trace from being the whole truth."""
+
+    kind: str
+    message: str
+    line: Annotated[str, Meta(description="file:line, or empty")] = ""
+    module: str = ""
 
 
 class Report(Record, frozen=True, kw_only=True):
-    """The whole result, complete enough that a reader needs no second source."""
+    """What a PyTorch model does on Apple's GPU (MPS): one model, one target; a reader needs no second source."""
 
-    schema: str = "opcheck-report/1"
+    schema: Literal["opcheck-report/1"] = "opcheck-report/1"
     tool: str
+    headline: Annotated[str, Meta(extra_json_schema={"enum": list(HEADLINES)})]
     model: str
-    target: dict[str, str | bool]
-    headline: str
-    totals: dict[str, int]
-    groups: tuple[CallGroup, ...]
-    findings: tuple[Finding, ...]
+    target: ReportTarget
+    totals: Annotated[
+        dict[str, Count], Meta(description="calls by what happens, and all calls and operators")
+    ]
+    findings: Annotated[tuple[Finding, ...], Meta(description="the most severe first")]
+    groups: Annotated[tuple[CallGroup, ...], Meta(description="the worst first")] = msgspec.field(
+        name="calls"
+    )
+    statements: Annotated[
+        dict[str, StatementFacts],
+        Meta(description="by id: the limitations and advisories that calls name"),
+    ] = {}
     partition: Partition
-    capture: dict[str, object]
-    op_lists: dict[str, object]
-    not_checked: tuple[str, ...]
-    problems: tuple[Problem, ...] = ()
     #: None: the trace does not say how long tensors lived.
     memory: Memory | None = None
-    #: one for each dtype that --precision asked for.
-    precision: tuple[Precision, ...] = ()
-    #: the limitations and advisories that the groups name, by id: what each says.
-    statements: dict[str, dict[str, object]] = {}
-    #: the calls one by one, in their order, for the page that draws them; empty: they were counted, not kept.
-    #: No part of the schema: what it says is said by the groups and the partition, but for each call's own shapes.
+    precision: Annotated[
+        tuple[Precision, ...], Meta(description="one for each dtype that --precision asked for")
+    ] = ()
+    capture: CaptureFacts
+    op_lists: OpListFacts
+    not_checked: tuple[str, ...]
+    problems: tuple[ReportedProblem, ...] = ()
+    #: The calls one by one, in their order, for the page that draws them; empty: they were counted, not kept. It is not
+    #: saved: the groups and the partition say the same, but for each call's own shapes.
     graph: tuple[GraphCall, ...] = ()

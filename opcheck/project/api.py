@@ -10,6 +10,7 @@ import msgspec
 from opcheck.capture.request import DEFAULT_OPTIMIZER, MODES, CaptureRequest
 from opcheck.common.errors import UsageError
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
+from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import load
 from opcheck.judge.pipeline import asked_report
 from opcheck.judge.pipeline import audit as audit_request
@@ -23,7 +24,7 @@ def audit(
     torch: str | None = None,
     macos: str | None = None,
     fallback: bool = False,
-    mode: str = MODES[0],
+    mode: Mode = MODES[0],
     optimizer: str = DEFAULT_OPTIMIZER,
     autocast: str = "",
     dtype: str = "",

@@ -111,7 +111,7 @@ class Cache:
 
     def keep(self, request: CaptureRequest, report: Report, found: Dependencies) -> None:
         """Keep a report, if it may be kept: it is whole, and what it depends on is known."""
-        if found.unknowable or not report.capture["complete"]:
+        if found.unknowable or not report.capture.complete:
             return
         path = self._path(request)
         body = msgspec.msgpack.encode(_Entry(key=path.stem, dependencies=found, report=report))

@@ -21,10 +21,8 @@ import msgspec
 
 from opcheck.common.catalogue import Rule, by_id
 from opcheck.common.sanitize import cell, flat, one_line, shown
-from opcheck.model.fingerprint import fingerprints
 from opcheck.model.records import CallGroup, Finding, GroupLocation
 from opcheck.render import summary
-from opcheck.render.content import finding_content
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 FINDING_SCHEMA = "opcheck-finding/1"
@@ -112,8 +110,10 @@ def occurrences(
 
     A finding without a line stands at the beginning of the model's file, if a file names the model.
     """
-    for finding, own in zip(findings, fingerprints(findings), strict=True):
-        for place, fingerprint in zip(finding.locations or (None,), own, strict=True):
+    for finding in findings:
+        for place, fingerprint in zip(
+            finding.locations or (None,), finding.fingerprints, strict=True
+        ):
             where = place.location if place else None
             file = relative(where.file) if where else _model_file(model)
             line = max(where.line, 1) if where else 1
@@ -489,8 +489,8 @@ def lines(
     tool: str, about: Mapping[str, object], findings: Sequence[Finding]
 ) -> Iterator[dict[str, object]]:
     """Make an object for each finding, its places with their fingerprints."""
-    for finding, own in zip(findings, fingerprints(findings), strict=True):
-        yield {"schema": FINDING_SCHEMA, "tool": tool, **about, **finding_content(finding, own)}
+    for finding in findings:
+        yield {"schema": FINDING_SCHEMA, "tool": tool, **about, **msgspec.to_builtins(finding)}
 
 
 def json_lines(records: Iterable[Mapping[str, object]]) -> str:

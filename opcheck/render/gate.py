@@ -9,10 +9,10 @@ import msgspec
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural
+from opcheck.model.saved import as_content
 from opcheck.project.gate.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.project.gate.records import Cell, GateReport
 from opcheck.render import findings, summary
-from opcheck.render.content import as_dict
 from opcheck.render.document import (
     Block,
     Bullets,
@@ -230,7 +230,7 @@ def _cell(cell: Cell) -> dict[str, object]:
         "known": list(cell.known),
         "fixed": msgspec.to_builtins(cell.fixed),
         "failed": msgspec.to_builtins(cell.failed),
-        "report": as_dict(cell.report) if cell.report else None,
+        "report": as_content(cell.report) if cell.report else None,
     }
 
 

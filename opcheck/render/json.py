@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from opcheck.model.records import Report
-from opcheck.render.content import as_dict
+from opcheck.model.saved import as_content
 
 
 def render(report: Report) -> str:
     """The report as one JSON object, keys in the order of the schema."""
-    return json.dumps(as_dict(report), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(as_content(report), indent=2, ensure_ascii=False) + "\n"

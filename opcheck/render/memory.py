@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import filesize
+from opcheck.common.vocabulary import MEMORY_USES
 from opcheck.model.records import MacFit, Memory, MemoryHolder
 from opcheck.render import summary
 from opcheck.render.document import Block, Bullets, Heading, Span, Table, Words
@@ -17,10 +18,6 @@ _STATES = {
     "pressure": "more than Metal recommends: may swap, slows down",
     "raises": "raises",
 }
-
-#: The columns of a peak that are only shown where some phase has them.
-_COLUMNS = ("parameters", "buffers", "inputs", "gradients", "optimizer", "activations")
-
 
 #: How many lines that hold memory are seen at once.
 _HELD = 5
@@ -35,7 +32,7 @@ def blocks(memory: Memory) -> Iterator[Block]:
 
 def _peaks(memory: Memory) -> Table:
     """Make a row for each phase: its peak and what that holds."""
-    shown = [name for name in _COLUMNS if any(peak.held[name] for peak in memory.peaks)]
+    shown = [name for name in MEMORY_USES if any(peak.held[name] for peak in memory.peaks)]
     return Table(
         ("phase", "peak", *shown),
         tuple(

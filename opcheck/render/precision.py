@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from opcheck.common.text import filesize, plural
-from opcheck.model.records import GroupLocation, Precision, PrecisionEvent, PrecisionModule
+from opcheck.model.records import (
+    GroupLocation,
+    Precision,
+    PrecisionEvent,
+    PrecisionModule,
+    RelativeError,
+)
 from opcheck.render import summary
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 
@@ -131,13 +138,14 @@ def _event(event: PrecisionEvent) -> str:
 
 
 def _growth(module: PrecisionModule) -> tuple[bool, float]:
-    return bool(module.at_fault), module.total / max(module.inherited, 1e-8)
+    return bool(module.at_fault), float(module.total) / max(float(module.inherited), 1e-8)
 
 
-def _errors(entries: tuple[tuple[str, float], ...]) -> str:
-    shown = ", ".join(f"{name} {_number(error)}" for name, error in entries[:_NAMED])
+def _errors(entries: Mapping[str, RelativeError]) -> str:
+    first = islice(entries.items(), _NAMED)
+    shown = ", ".join(f"{name} {_number(error)}" for name, error in first)
     return shown + (f" and {len(entries) - _NAMED} more" if len(entries) > _NAMED else "")
 
 
-def _number(error: float) -> str:
-    return f"{error:.1e}" if error else "0"
+def _number(error: RelativeError) -> str:
+    return f"{float(error):.1e}" if error else "0"

@@ -19,7 +19,6 @@ from opcheck.render.document import (
     Heading,
     Lines,
     Place,
-    Severity,
     Span,
     Style,
     Table,
@@ -103,7 +102,7 @@ def entries(report: Report) -> Iterator[Entry]:
     for finding in report.findings:
         places = tuple(place(entry, first.get((finding.op, entry))) for entry in finding.locations)
         yield Entry(
-            severity=cast("Severity", finding.severity),
+            severity=finding.severity,
             rule=finding.rule,
             message=finding.message,
             places=places,
@@ -165,9 +164,9 @@ def finding_log(report: Report) -> FindingLog:
         properties={
             "headline": report.headline,
             "model": report.model,
-            "target": report.target,
+            "target": msgspec.to_builtins(report.target),
             "totals": report.totals,
-            "complete": report.capture["complete"],
+            "complete": report.capture.complete,
             "opLists": msgspec.to_builtins(report.op_lists),
             "notChecked": report.not_checked,
         },
@@ -227,9 +226,9 @@ def rows(report: Report) -> Iterator[tuple[str, ...]]:
         verdict = group.verdict
         yield (
             report.model,
-            str(target["torch"]),
-            str(target["macos"]),
-            "1" if target["cpu_fallback"] else "0",
+            target.torch,
+            target.macos,
+            "1" if target.cpu_fallback else "0",
             group.op,
             verdict.status,
             verdict.kind or "",
@@ -249,7 +248,7 @@ def lines(report: Report) -> Iterator[dict[str, object]]:
     """Make an object for each finding, with what it is about."""
     about = {
         "model": report.model,
-        "target": report.target,
+        "target": msgspec.to_builtins(report.target),
         "headline": report.headline,
     }
     yield from findings.lines(report.tool, about, report.findings)

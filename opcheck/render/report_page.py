@@ -61,7 +61,7 @@ def _state(status: str, kind: str | None) -> str:
 
 def _graph(record: Report) -> str:
     """Say what the script draws, or why there is nothing to draw."""
-    if not record.graph and record.capture["mode"] == "run":
+    if not record.graph and record.capture.mode == "run":
         return "The calls of a run are counted, not kept: there is no graph."
     if not record.graph:
         return "No call was captured: there is no graph."

@@ -12,8 +12,8 @@ from opcheck.model.visible import one_line
 
 def target(report: Report) -> str:
     """``torch 2.13, macOS 15.0``, with the variable where it is set."""
-    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if report.target["cpu_fallback"] else ""
-    return f"torch {report.target['torch']}, macOS {report.target['macos']}{variable}"
+    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if report.target.cpu_fallback else ""
+    return f"torch {report.target.torch}, macOS {report.target.macos}{variable}"
 
 
 def headline(report: Report) -> str:
@@ -51,29 +51,28 @@ _UNCOUNTED = ("log", "mac", "stand-in")
 def capture(report: Report) -> str:
     """How the calls were captured, and with what."""
     facts = report.capture
-    size = f"{facts['parameters']:,} parameters"
-    inputs = facts["inputs"]
-    given = f", inputs {', '.join(map(str, inputs))}" if isinstance(inputs, list) and inputs else ""
-    given += f" ({facts['inputs_note']})" if facts["inputs_note"] else ""
-    end = "" if facts["complete"] else ", broke off before its end"
-    mode = ", ".join(
-        [str(facts["mode"])]
-        + [f"{name} {facts[name]}" for name in ("optimizer", "autocast") if facts[name]]
-        + ([f"loss: {facts['loss']}"] if facts["loss"] else [])
+    size = f"{facts.parameters:,} parameters"
+    given = f", inputs {', '.join(facts.inputs)}" if facts.inputs else ""
+    given += f" ({facts.inputs_note})" if facts.inputs_note else ""
+    end = "" if facts.complete else ", broke off before its end"
+    if facts.mode == "run":
+        how = _RUNS.get(facts.tracer, _RUNS["emulator"])
+        return how + (f", torch {facts.installed_torch}" if facts.installed_torch else "") + end
+    parts = (
+        facts.mode,
+        facts.optimizer and f"optimizer {facts.optimizer}",
+        facts.autocast and f"autocast {facts.autocast}",
+        facts.loss and f"loss: {facts.loss}",
     )
-    if facts["mode"] == "run":
-        how = _RUNS.get(str(facts["tracer"]), _RUNS["emulator"])
-        return (
-            how + (f", torch {facts['installed_torch']}" if facts["installed_torch"] else "") + end
-        )
-    return f"{mode}, tracer {facts['tracer']}, torch {facts['installed_torch']}, {size}{given}{end}"
+    mode = ", ".join(filter(None, parts))
+    return f"{mode}, tracer {facts.tracer}, torch {facts.installed_torch}, {size}{given}{end}"
 
 
 def transfers(report: Report) -> str:
     """The copies of the fallbacks, or that there are none."""
     partition = report.partition
     if not partition.transfers_to_cpu + partition.transfers_to_mps:
-        counted = report.capture["tracer"] not in _UNCOUNTED
+        counted = report.capture.tracer not in _UNCOUNTED
         return (
             "no copies by a CPU fallback"
             if counted
@@ -93,8 +92,8 @@ def evidence(report: Report) -> str:
     """The wheel that the registrations were read from, and the age of that data."""
     lists = report.op_lists
     return (
-        f"registrations of {lists['wheel']} (sha256 {str(lists['sha256'])[:12]}), "
-        f"built {lists['built']}; op lists {str(lists['digest'])[:12]}"
+        f"registrations of {lists.wheel} (sha256 {lists.sha256[:12]}), "
+        f"built {lists.built}; op lists {lists.digest[:12]}"
     )
 
 
@@ -121,7 +120,7 @@ def statements(report: Report) -> list[tuple[str, str]]:
         who = ", ".join(ops[:3]) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
         said = report.statements.get(name)
         perhaps = "" if name in certain else " (perhaps)"
-        lines.append((name, f"{who}{perhaps}: {said['summary']}" if said else who))
+        lines.append((name, f"{who}{perhaps}: {said.summary}" if said else who))
     return lines
 
 
@@ -158,15 +157,14 @@ def next_command(report: Report) -> str:
     worst = next(iter(report.findings), None)
     if worst is not None and worst.severity != "note":
         return f"opcheck explain {worst.rule}"
-    flags = report.capture["flags"]
-    if report.capture["mode"] == "run" and report.capture["tracer"] != "emulator":
+    if report.capture.mode == "run" and report.capture.tracer != "emulator":
         return (
             "opcheck verify PREDICTION.json OBSERVATION.json, with an audit's report and this one"
         )
-    if report.capture["mode"] == "run":
+    if report.capture.mode == "run":
         return (
             "keep it so in CI: opcheck run --fail-on fallback, or the pytest fixture mps_emulated"
         )
-    words = ["opcheck", "audit", report.model, *(flags if isinstance(flags, list) else [])]
-    words += ["--torch", str(report.target["torch"]), "--macos", str(report.target["macos"])]
+    words = ["opcheck", "audit", report.model, *report.capture.flags]
+    words += ["--torch", report.target.torch, "--macos", report.target.macos]
     return shlex.join([*words, "--fail-on", "fallback"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opcheck.common.sanitize import finished
 from opcheck.common.text import plural
-from opcheck.judge.pipeline import HEADLINES
+from opcheck.common.vocabulary import HEADLINES
 from opcheck.project.sweep.attribution import OWNERS
 from opcheck.project.sweep.folder import About, read
 from opcheck.project.sweep.summary import MOST, Brought, Summary

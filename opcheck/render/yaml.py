@@ -8,7 +8,7 @@ import yaml
 
 from opcheck.common.sanitize import for_log, is_risky, shown
 from opcheck.model.records import Report
-from opcheck.render.content import as_dict
+from opcheck.model.saved import as_content
 
 try:
     from yaml import CSafeDumper as _Dumper
@@ -41,7 +41,7 @@ _Plain.add_representer(str, _text)
 
 def render(report: Report) -> str:
     """The report as one YAML document, keys in the order of the schema."""
-    return dump(as_dict(report))
+    return dump(as_content(report))
 
 
 def dump(content: Any) -> str:

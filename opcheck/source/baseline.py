@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 
 from opcheck.common import documents
-from opcheck.common.catalogue import SEVERITIES
 from opcheck.common.documents import DocumentError, brief
 from opcheck.common.errors import UsageError
-from opcheck.model.fingerprint import VERSION, fingerprints
+from opcheck.common.vocabulary import SEVERITIES
+from opcheck.model.fingerprint import VERSION
 from opcheck.model.records import Record
 from opcheck.source.records import ScanReport
 
@@ -40,12 +40,12 @@ def text(report: ScanReport) -> str:
     """The findings of a report as a baseline: JSON, sorted by file, without line numbers."""
     known = [
         _Known(
-            fingerprint=own[0],
+            fingerprint=finding.fingerprints[0],
             rule=finding.rule,
             file=place.location.file if place.location else "",
-            text=place.location.text if place.location else "",
+            text=place.text,
         )
-        for finding, own in zip(report.findings, fingerprints(report.findings), strict=True)
+        for finding in report.findings
         for place in finding.locations[:1]
     ]
     baseline = _Baseline(
@@ -85,11 +85,7 @@ def read(path: Path) -> frozenset[str]:
 
 def without(report: ScanReport, known: frozenset[str]) -> ScanReport:
     """The report with what is new alone."""
-    new = tuple(
-        finding
-        for finding, own in zip(report.findings, fingerprints(report.findings), strict=True)
-        if own[0] not in known
-    )
+    new = tuple(finding for finding in report.findings if finding.fingerprints[0] not in known)
     by_severity = Counter(finding.severity for finding in new)
     by_rule = Counter(finding.rule for finding in new)
     return msgspec.structs.replace(

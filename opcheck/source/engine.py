@@ -14,10 +14,11 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from opcheck import __version__
-from opcheck.common.catalogue import SEVERITIES
 from opcheck.common.errors import UsageError
 from opcheck.common.python_source import split_lines
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import SEVERITIES
+from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.ignores import Comment, Entry, Ignores, Silencers, of_lines, of_python
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
 from opcheck.source import requirements, source
@@ -76,7 +77,7 @@ def scan(
             context=f"opcheck scan {' '.join(paths)}",
             hint="give files or directories that hold .py, .ipynb, requirements*.txt, pyproject.toml",
         )
-    findings = tuple(reader.findings)
+    findings = tuple(fingerprinted(reader.findings))
     by_severity = Counter(finding.severity for finding in findings)
     by_rule = Counter(finding.rule for finding in findings)
     return ScanReport(
@@ -205,7 +206,7 @@ class _Reader:
         def place(line: int, function: str = "") -> GroupLocation:
             file, number = places[line - 1] if places else (shown, line)
             location = SourceLocation(file=file, line=number, function=function, text=quoted(line))
-            return GroupLocation(location=location, module="", count=1)
+            return GroupLocation.at(location, module="", count=1)
 
         @functools.cache
         def quoted(line: int) -> str:

@@ -8,7 +8,7 @@ from opcheck.model.records import Finding, Problem, Record
 class ScanReport(Record, frozen=True, kw_only=True):
     """All findings of a scan, and what was not read."""
 
-    schema: str = "opcheck-scan/1"
+    schema: str = "opcheck-scan/2"
     tool: str
     target: dict[str, str]
     paths: tuple[str, ...]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from opcheck.common.documents import from_toml
 from opcheck.common.python_source import split_lines
+from opcheck.common.vocabulary import Severity
 from opcheck.data.packages import packages
 from opcheck.source.rule import Hit
 from opcheck.source.rules.oc214_package_without_macos import RULE, describe
@@ -46,7 +48,7 @@ def check_pyproject(text: str) -> Iterator[Hit]:
         yield from judge(*wanted)
 
 
-def in_lines(lines: list[str]) -> Iterator[tuple[str, int, str]]:
+def in_lines(lines: list[str]) -> Iterator[tuple[str, int, Severity]]:
     """What a requirements.txt asks for: the requirement, its line, how severe its absence is."""
     for number, line in enumerate(lines, 1):
         text = _COMMENT.sub("", line).strip()
@@ -54,7 +56,7 @@ def in_lines(lines: list[str]) -> Iterator[tuple[str, int, str]]:
             yield text.split(" --")[0], number, "error"
 
 
-def in_pyproject(text: str) -> Iterator[tuple[str, int, str]]:
+def in_pyproject(text: str) -> Iterator[tuple[str, int, Severity]]:
     """The same of a pyproject.toml; without an extra the program still runs.
 
     Raises:
@@ -65,7 +67,9 @@ def in_pyproject(text: str) -> Iterator[tuple[str, int, str]]:
     extras = project.get("optional-dependencies", {})
     _expect(extras, dict, "project.optional-dependencies is not a table")
     lines = _quoted(text)
-    listed = [("dependencies", project.get("dependencies", []), "error")]
+    listed: list[tuple[str, Any, Severity]] = [
+        ("dependencies", project.get("dependencies", []), "error")
+    ]
     listed += [(f"optional-dependencies.{extra}", extras[extra], "warning") for extra in extras]
     for key, wanted, severity in listed:
         _expect(wanted, list, f"project.{key} is not a list")
@@ -88,7 +92,7 @@ def _quoted(text: str) -> dict[str, int]:
     return lines
 
 
-def judge(text: str, line: int, severity: str) -> Iterator[Hit]:
+def judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
     """The finding about one requirement, where a Mac installs it and has no wheel of it."""
     try:
         yield from _judge(text, line, severity)
@@ -97,7 +101,7 @@ def judge(text: str, line: int, severity: str) -> Iterator[Hit]:
         return
 
 
-def _judge(text: str, line: int, severity: str) -> Iterator[Hit]:
+def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
     wanted = Requirement(text)
     name = canonicalize_name(wanted.name)
     package = packages().by_name.get(name)

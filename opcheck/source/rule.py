@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from opcheck.common.catalogue import Rule
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import Severity
 from opcheck.source.mac import Mac
 from opcheck.source.program import Program
 
@@ -53,8 +54,8 @@ class Hit:
     node: ast.AST
     message: str
     hint: str = ""
-    #: empty: that of the rule
-    severity: str = ""
+    #: None: that of the rule
+    severity: Severity | None = None
     #: where what the node makes is used, if that is elsewhere.
     use: ast.AST | None = None
     prints: str = ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from opcheck.common.vocabulary import Phase
 from opcheck.tracing.autograd_trail import ENGINE, Trail
 from opcheck.tracing.module_stack import ModuleStack
 from opcheck.tracing.source_locations import UserFrames, locate, locate_in_text
@@ -32,14 +33,14 @@ class CallSites:
             caller: calls the program; the frames outside of it are not the program's.
         """
         #: what the program does where autograd does not run: forward, backward, optimizer
-        self.phase = "forward"
+        self.phase: Phase = "forward"
         self.modules = ModuleStack()
         self._frames = UserFrames(caller)
         self._frames.add([ENGINE])
         self._trail: Trail[tuple[Site, str]] = Trail((None, ""))
         self._graphs: dict[CodeType, torch.fx.GraphModule] = {}
 
-    def here(self) -> tuple[Site, str, str]:
+    def here(self) -> tuple[Site, str, Phase]:
         """Line, module and phase of the call that is being made."""
         site = self._frames.innermost(sys._getframe(1))
         in_engine = site is not None and site[0] is ENGINE
@@ -52,7 +53,7 @@ class CallSites:
         return (*place, "backward" if in_engine else self.phase)
 
     @contextlib.contextmanager
-    def at(self, phase: str, name: str) -> Iterator[None]:
+    def at(self, phase: Phase, name: str) -> Iterator[None]:
         """For the length of the block, calls are of this phase and, where no module runs, of this name.
 
         An exception leaves the phase in which it was raised.

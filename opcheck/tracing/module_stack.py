@@ -11,6 +11,7 @@ import torch
 from torch.optim import optimizer
 
 from opcheck.common.replacing import replaced
+from opcheck.common.vocabulary import Phase
 from opcheck.tracing.torch_private.autograd import running_node
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class ModuleStack:
 class ProgramStack(ModuleStack):
     """The modules of a program that calls backward and its optimizers itself: knows the phase, too."""
 
-    def where(self) -> tuple[str, str]:
+    def where(self) -> tuple[str, Phase]:
         """The innermost module, and the phase."""
         name = self.name()
         if running_node() is not None:

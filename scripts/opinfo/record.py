@@ -15,6 +15,7 @@ from torch.testing._internal import common_methods_invocations
 from opcheck.capture.graph import op_calls, to_graph
 from opcheck.capture.tensor_log import TensorLog, TraceEntry
 from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import Phase
 from opcheck.data.registrations import load
 from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.routes import Kind
@@ -42,7 +43,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.on = False
-        self.phase = "forward"
+        self.phase: Phase = "forward"
         self.calls: dict[Any, TraceEntry] = {}
         self._tensors = TensorLog(())
         self.bodies: dict[str, Body] = {}
@@ -51,7 +52,7 @@ class Watch:
         self._guesses = 0
 
     @contextlib.contextmanager
-    def watching(self, phase: str = "forward") -> Iterator[None]:
+    def watching(self, phase: Phase = "forward") -> Iterator[None]:
         """Keep what happens in the block."""
         self.on, self.phase, self._guesses, self._stack = True, phase, 0, []
         try:

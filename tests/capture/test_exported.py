@@ -153,8 +153,8 @@ NATIVE: Mapping[str, Make] = {
 def test_programs_run_natively(nets: Any, name: str) -> None:
     report = _audit(NATIVE[name](nets))
     assert report.headline == "runs natively"
-    assert report.capture["tracer"] == "exported program"
-    assert report.capture["inputs_note"] == "the inputs that came with the model"
+    assert report.capture.tracer == "exported program"
+    assert report.capture.inputs_note == "the inputs that came with the model"
     assert any("what torch.export fixed" in line for line in report.not_checked)
 
 
@@ -273,4 +273,4 @@ def test_a_program_without_inputs_of_its_own(nets: Any) -> None:
     program.example_inputs = None
     report = _audit(program)
     assert report.headline == "runs natively"
-    assert report.capture["inputs"] == ["2x3x16x16:float32"]
+    assert report.capture.inputs == ("2x3x16x16:float32",)

@@ -8,6 +8,7 @@ import pytest
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.run import run
+from opcheck.common.vocabulary import Mode
 from opcheck.model.records import Problem
 
 MODEL = """
@@ -25,7 +26,7 @@ def say(text: str, *, seconds: float = 0.0) -> None:
     assert seconds >= 0
 
 
-def lost(folder: Path, torch: str, *, mode: str = "train") -> list[Problem]:
+def lost(folder: Path, torch: str, *, mode: Mode = "train") -> list[Problem]:
     file = folder / "model.py"
     file.write_text(MODEL)
     request = CaptureRequest(
@@ -48,6 +49,6 @@ def test_the_fallback_of_svd_has_no_derivative(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("torch", "mode"), [("2.14", "train"), ("2.13", "inference")])
 def test_nothing_is_lost_with_a_kernel_of_its_own_or_without_backward(
-    tmp_path: Path, torch: str, mode: str
+    tmp_path: Path, torch: str, mode: Mode
 ) -> None:
     assert not lost(tmp_path, torch, mode=mode)

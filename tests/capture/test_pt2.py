@@ -141,7 +141,7 @@ def test_a_saved_program_is_audited(tmp_path: Path, name: str) -> None:
     torch.export.save(PROGRAMS[name](), tmp_path / "net.pt2")
     report = opcheck.audit(str(tmp_path / "net.pt2"), torch="2.13", macos="15")
     assert report.headline == "runs natively"
-    assert report.capture["inputs_note"] == "the inputs that came with the model"
+    assert report.capture.inputs_note == "the inputs that came with the model"
     assert any(place.location for group in report.groups for place in group.locations) is (
         name not in ("linear", "transformer")
     ), "the others are modules of torch alone"

@@ -73,7 +73,7 @@ def test_modules_run_natively(how: str, *, ran_before: bool) -> None:
         model(_image())
     report = _audit(model, _image())
     assert report.headline == "runs natively"
-    assert report.capture["tracer"] == "TorchScript"
+    assert report.capture.tracer == "TorchScript"
     assert _calls(report).keys() >= {"aten::native_batch_norm", "aten::linear", "aten::mean.dim"}
     assert not [found for found in report.findings if found.rule == "OC121"]
     assert any("what TorchScript fixed" in line for line in report.not_checked)

@@ -48,7 +48,7 @@ class CommandLine:
             progress("building the model")
         if self.failure is not None:
             raise self.failure
-        target = {**self.report.target, "cpu_fallback": request.cpu_fallback}
+        target = msgspec.structs.replace(self.report.target, cpu_fallback=request.cpu_fallback)
         return msgspec.structs.replace(self.report, model=request.model, target=target)
 
     def __call__(self, *args: str) -> Result:

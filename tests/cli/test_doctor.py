@@ -42,7 +42,7 @@ def test_a_finding_has_its_code_and_its_mend(opcheck: CommandLine) -> None:
 def test_all_formats_carry_the_same_findings(opcheck: CommandLine) -> None:
     path = written(WRONG)
     content = json.loads(opcheck("doctor", "--from", path, "-f", "json").out)
-    assert content["schema"] == "opcheck-doctor/1"
+    assert content["schema"] == "opcheck-doctor/2"
     assert [one["rule"] for one in content["findings"]] == ["OC320", "OC305"]
     assert yaml.safe_load(opcheck("doctor", "--from", path, "-f", "yaml").out) == content
     assert "OC320: " in opcheck("doctor", "--from", path, "-f", "markdown").out

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from opcheck.common.catalogue import SEVERITIES
+from opcheck.common.vocabulary import SEVERITIES
 from tests.cli.conftest import CommandLine
 from tests.cli.test_command_line import modules_after
 from tests.render.sarif_schema import LOG
@@ -40,7 +40,7 @@ def test_the_text_has_the_counts_the_lines_and_the_ways_out(
 
 def test_all_formats_carry_the_same_findings(opcheck: CommandLine, program: str) -> None:
     content = json.loads(opcheck("scan", program, "-f", "json").out)
-    assert content["schema"] == "opcheck-scan/1"
+    assert content["schema"] == "opcheck-scan/2"
     assert [one["rule"] for one in content["findings"]] == ["OC201", "OC210", "OC206"]
     assert yaml.safe_load(opcheck("scan", program, "-f", "yaml").out) == content
     markdown = opcheck("scan", program, "-f", "markdown").out
@@ -127,8 +127,8 @@ def test_the_configuration_gives_paths_rules_and_what_to_leave_out(opcheck: Comm
     result = opcheck("scan", "-f", "json")
     assert result.code == 0
     content = json.loads(result.out)
-    found = [(one["rule"], one["locations"][0]["location"]["file"]) for one in content["findings"]]
-    assert found == [("OC201", "src/a.py")]
+    found = [(one["rule"], one["locations"][0]["line"]) for one in content["findings"]]
+    assert found == [("OC201", "src/a.py:2")]
     assert content["skipped"] == {"files that --exclude names": 1}
     # What is on the command line wins.
     assert opcheck("scan", "other.py", "--fail-on", "warning", "--select", "oc210").code == 1

@@ -10,16 +10,8 @@ import pytest
 
 import opcheck
 from opcheck.common import catalogue
-from opcheck.common.catalogue import (
-    PARTS,
-    SEVERITIES,
-    Rule,
-    by_id,
-    discover,
-    groups,
-    pages_folder,
-    parts,
-)
+from opcheck.common.catalogue import PARTS, Rule, by_id, discover, groups, pages_folder, parts
+from opcheck.common.vocabulary import SEVERITIES
 from scripts import refresh_rules
 
 ROOT = Path(opcheck.__file__).parent

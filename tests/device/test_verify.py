@@ -11,42 +11,49 @@ import yaml
 
 from opcheck import cli
 from opcheck.common.errors import UsageError
+from opcheck.common.vocabulary import Confidence, Status
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_files import read_written
 from opcheck.device.observe.draft_statements import proposed
-from opcheck.device.observe.reported_calls import Place, Told, of
+from opcheck.device.observe.reported_calls import calls_of
 from opcheck.device.verify import verify
 from opcheck.judge.pipeline import report
+from opcheck.model.records import CallGroup, CaptureFacts, GroupLocation, Report, ReportTarget
+from opcheck.model.saved import read
 from opcheck.render import render
-from tests.made import call, make_lists, make_target, make_trace
+from tests.made import call, make_lists, make_report, make_target, make_trace
 
-TARGET: dict[str, str | bool] = {"torch": "2.13", "macos": "15.0", "cpu_fallback": True}
-
-
-def place(op: str, status: str, line: str = "net.py:3", **others: object) -> Place:
-    content = {"op": op, "status": status, "line": line, "dtypes": ("float32",), **others}
-    return Place(**content)  # type: ignore[arg-type]
+TARGET = ReportTarget(torch="2.13", macos="15.0", cpu_fallback=True)
 
 
-def told(*places: Place, observed: bool = False, **others: object) -> Told:
-    marked = [
-        msgspec.structs.replace(one, confidence="observed" if observed else "registration")
-        for one in places
-    ]
+def place(op: str, status: Status, line: str = "net.py:3", **others: object) -> CallGroup:
     content = {
-        "model": "net",
-        "target": TARGET,
-        "complete": True,
-        "tracer": "mac" if observed else "dispatch",
-        "packages": {"machine": "Apple M2", "macos build": "24D81"} if observed else {},
-        "places": tuple(marked),
+        "op": op,
+        "status": status,
+        "because": "",
+        "count": 1,
+        "locations": (GroupLocation(line=line),),
+        "dtypes": ("float32",),
         **others,
     }
-    return Told(**content)  # type: ignore[arg-type]
+    return CallGroup(**content)  # type: ignore[arg-type]
 
 
-def seen(*places: Place, **others: object) -> Told:
-    return told(*places, observed=True, **others)
+def told(*groups: CallGroup, target: ReportTarget = TARGET, observed: bool = False) -> Report:
+    confidence: Confidence = "observed" if observed else "registration"
+    packages = {"machine": "Apple M2", "macos build": "24D81"} if observed else {}
+    return msgspec.structs.replace(
+        make_report(),
+        target=target,
+        groups=tuple(msgspec.structs.replace(group, confidence=confidence) for group in groups),
+        capture=CaptureFacts(
+            tracer="mac" if observed else "dispatch", complete=True, packages=packages
+        ),
+    )
+
+
+def seen(*groups: CallGroup, target: ReportTarget = TARGET) -> Report:
+    return told(*groups, target=target, observed=True)
 
 
 def test_calls_are_matched_by_operator_line_and_dtype(lists: OpLists) -> None:
@@ -120,7 +127,7 @@ def test_nothing_observed_is_an_error(lists: OpLists) -> None:
 
 
 def test_differing_targets_are_said(lists: OpLists) -> None:
-    other = {**TARGET, "torch": "2.12"}
+    other = msgspec.structs.replace(TARGET, torch="2.12")
     notes = verify(told(), seen(place("aten::sin", "native"), target=other), lists).notes
     assert any("differ in torch" in note for note in notes)
 
@@ -159,9 +166,7 @@ def test_a_report_and_its_file_tell_the_same(tmp_path: Path) -> None:
     )
     file = tmp_path / "report.json"
     file.write_text(render(made, "json"), encoding="utf-8")
-    from opcheck.device.observe.reported_calls import read
-
-    assert read(str(file)) == of(made)
+    assert calls_of(read(str(file))) == calls_of(made)
 
 
 def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
-from opcheck.judge.examples import example_content, example_of
+from opcheck.judge.examples import example_of
 from opcheck.model.records import OpCall, Verdict
 from tests.made import call, spec
 
@@ -23,7 +21,6 @@ def test_the_smallest_call_is_kept_without_its_place() -> None:
     kept = example_of((of_shape(4, 4), of_shape(2, 2, line=2), of_shape(2, 2, line=3)), RAISES)
     assert kept is not None
     assert kept.inputs[0].shape == (2, 2)
-    assert (kept.location, kept.module, kept.outputs) == (None, "", ())
 
 
 def test_none_is_kept_of_calls_that_simply_run() -> None:
@@ -40,14 +37,13 @@ def test_none_is_kept_of_calls_that_simply_run() -> None:
         ((2, 3), (), None),
         ((2, 1), (1, 9), None),
         ((), (), None),
-        ((2, 3), (1, 2), [1, 2]),
-        ((2, 3), (0, 1), [0, 1]),
+        ((2, 3), (1, 2), (1, 2)),
+        ((2, 3), (0, 1), (0, 1)),
     ],
 )
 def test_only_strides_that_say_something_are_told(
-    shape: tuple[int, ...], stride: tuple[int, ...], told: list[int] | None
+    shape: tuple[int, ...], stride: tuple[int, ...], told: tuple[int, ...] | None
 ) -> None:
     kept = example_of((call("aten::op", inputs=(spec(1, shape=shape, stride=stride),)),), RAISES)
     assert kept is not None
-    inputs: Any = example_content(kept)["inputs"]
-    assert inputs[0]["stride"] == told
+    assert kept.inputs[0].stride == told

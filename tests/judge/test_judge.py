@@ -9,10 +9,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from opcheck.common.versions import Span, Version
+from opcheck.common.vocabulary import EFFECTS, STATUSES
 from opcheck.data.registrations import OpLists, Resolution
-from opcheck.data.statement_model import EFFECTS, Statement, StatementEvidence
+from opcheck.data.statement_model import Statement, StatementEvidence
 from opcheck.judge.judge import OUTCOMES, judge, judge_all, outcome
-from opcheck.model.records import STATUSES, OpCall, Verdict
+from opcheck.model.records import OpCall, Verdict
 from tests.made import COMMIT, VALUES, call, make_lists, make_statement, make_target, spec
 
 LISTS = make_lists(sparse={"aten::mm": "kernel"})

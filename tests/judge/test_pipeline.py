@@ -5,9 +5,10 @@ import pickle
 import pytest
 
 from opcheck.capture.request import CaptureRequest
+from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.registrations import OpLists
-from opcheck.judge.pipeline import HEADLINES, audit
-from opcheck.model.records import OpCall, Trace
+from opcheck.judge.pipeline import audit
+from opcheck.model.records import OpCall, OpListFacts, Trace
 from opcheck.render.summary import next_command
 from tests.made import call, make_report, make_trace
 
@@ -95,14 +96,14 @@ def test_what_was_not_checked_is_said() -> None:
 
 
 def test_the_report_names_the_data_it_rests_on() -> None:
-    assert make_report(NATIVE).op_lists == {
-        "digest": "ab" * 6,
-        "torch": "2.13.0",
-        "wheel": "torch-2.13.0-cp311-none-macosx_14_0_arm64.whl",
-        "sha256": "cd" * 32,
-        "commit": "0123456789abcdef" * 2 + "01234567",
-        "built": "2026-07-03",
-    }
+    assert make_report(NATIVE).op_lists == OpListFacts(
+        digest="ab" * 6,
+        torch="2.13.0",
+        wheel="torch-2.13.0-cp311-none-macosx_14_0_arm64.whl",
+        sha256="cd" * 32,
+        commit="0123456789abcdef" * 2 + "01234567",
+        built="2026-07-03",
+    )
 
 
 def test_the_next_command_asks_for_the_same_capture_again(

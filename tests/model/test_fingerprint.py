@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opcheck.model.fingerprint import fingerprint, fingerprints, normalised
+from opcheck.common.text import normalised_code
+from opcheck.model.fingerprint import fingerprint, fingerprints
 from opcheck.model.records import Finding, GroupLocation, SourceLocation
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(
@@ -27,8 +28,8 @@ LINES = (
 
 def finding(op: str = "aten::foo", *lines: str, rule: str = "OC102", **others: object) -> Finding:
     places = tuple(
-        GroupLocation(
-            location=SourceLocation(file="model.py", line=number, text=text),
+        GroupLocation.at(
+            SourceLocation(file="model.py", line=number, text=text),
             module="net",
             count=1,
         )
@@ -60,9 +61,8 @@ def moved(found: Finding, **others: object) -> Finding:
     }
     of_place = {name: value for name, value in others.items() if name not in of_line}
     location = msgspec.structs.replace(place.location, **of_line)
-    return msgspec.structs.replace(
-        found, locations=(msgspec.structs.replace(place, location=location, **of_place),)
-    )
+    at = GroupLocation.at(location, module=place.module)
+    return msgspec.structs.replace(found, locations=(msgspec.structs.replace(at, **of_place),))
 
 
 @given(line=st.integers(1, 10**6), file=st.text(min_size=1), outer=st.text())
@@ -149,7 +149,7 @@ def test_a_finding_of_no_operator_goes_by_its_message_without_the_numbers() -> N
     ],
 )
 def test_how_a_line_is_read(line: str, expected: str) -> None:
-    assert normalised(line) == expected
+    assert normalised_code(line) == expected
 
 
 @settings(max_examples=50)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.ignores import NO_REASON, Entry, Ignores, of_lines, of_python
 from opcheck.model.records import Finding, GroupLocation, SourceLocation
 
@@ -26,7 +27,7 @@ def forward(x):
 
 def place(line: int, file: str = "model.py", text: str = "") -> GroupLocation:
     where = SourceLocation(file=file, line=line, text=text)
-    return GroupLocation(location=where, module="net", count=2)
+    return GroupLocation.at(where, module="net", count=2)
 
 
 def finding(*places: GroupLocation, rule: str = "OC103", op: str = "aten::svd") -> Finding:
@@ -94,7 +95,7 @@ def test_a_finding_ignored_at_some_of_its_places_becomes_two(ignores: Ignores) -
 
 
 def test_what_is_not_ignored_stays_the_same_object(ignores: Ignores) -> None:
-    whole = finding(place(9), place(10))
+    (whole,) = fingerprinted([finding(place(9), place(10))])
     assert ignores.marked([whole, whole])[0] is whole
 
 

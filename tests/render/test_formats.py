@@ -20,9 +20,9 @@ from opcheck.model.records import (
     Report,
     SourceLocation,
 )
+from opcheck.model.saved import as_content
 from opcheck.render import FORMATS, format_of, render
 from opcheck.render import report as report_page
-from opcheck.render.content import as_dict
 from opcheck.render.text import as_text
 from tests.made import call, make_report, make_statement, problem, spec
 
@@ -31,8 +31,8 @@ GOLDEN = Path(__file__).parent / "golden"
 #: One report that is all well, one that has every finding, one with nothing to tell.
 LOST = PrecisionLine(
     op="aten::sub.Tensor",
-    place=GroupLocation(
-        location=SourceLocation(file="model.py", line=9, text="var = a | b"),
+    place=GroupLocation.at(
+        SourceLocation(file="model.py", line=9, text="var = a | b"),
         module="norm",
         count=1,
     ),
@@ -108,8 +108,8 @@ REPORTS: dict[str, Report] = {
                         first=8,
                     ),
                 ),
-                outputs=(("[0]", 0.29),),
-                gradients=(("norm.weight", 0.4), ("norm.bias", 0.0)),
+                outputs={"[0]": 0.29},
+                gradients={"norm.weight": 0.4, "norm.bias": 0.0},
                 loss="the mean square of the floating outputs",
                 notes=("computed by this machine's CPU",),
             ),
@@ -167,7 +167,7 @@ def test_golden(name: str, kind: str, request: pytest.FixtureRequest) -> None:
 def test_yaml_and_json_say_the_same(name: str) -> None:
     report = REPORTS[name]
     from_yaml = yaml.safe_load(render(report, "yaml"))
-    assert from_yaml == json.loads(render(report, "json")) == as_dict(report)
+    assert from_yaml == json.loads(render(report, "json")) == as_content(report)
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)

@@ -15,9 +15,9 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from opcheck.model.saved import as_content
 from opcheck.model.visible import shown
 from opcheck.render import FORMATS, render
-from opcheck.render.content import as_dict
 from tests.made import hostile_report
 
 NASTY = (
@@ -64,7 +64,7 @@ def test_it_can_be_written_and_commands_no_terminal(kind: str, text: str) -> Non
 @example(text="".join(NASTY))
 def test_data_comes_back_as_it_was(text: str) -> None:
     report = hostile_report(text)
-    content = as_dict(report)
+    content = as_content(report)
     assert json.loads(render(report, "json")) == content
     assert json.loads(render(report, "sarif"))["runs"][0]["properties"]["model"] == text
     lines = render(report, "jsonl").split("\n")
@@ -76,7 +76,7 @@ def test_data_comes_back_as_it_was(text: str) -> None:
 @example(text="".join(NASTY[:12]))
 def test_yaml_comes_back_as_it_was(text: str) -> None:
     report = hostile_report(text)
-    assert yaml.safe_load(render(report, "yaml")) == as_dict(report)
+    assert yaml.safe_load(render(report, "yaml")) == as_content(report)
 
 
 def shape(element: ET.Element) -> list[Any]:

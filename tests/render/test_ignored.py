@@ -10,7 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from opcheck.model.records import Report
-from opcheck.render import FORMATS, render, schema
+from opcheck.model.saved import json_schema
+from opcheck.render import FORMATS, render
 from tests.made import call, make_report
 from tests.render.sarif_schema import LOG
 
@@ -31,7 +32,7 @@ def test_the_reason_is_in_every_format_of_findings(name: str) -> None:
 
 def test_it_is_valid_json_and_suppressed_in_sarif() -> None:
     content = json.loads(render(ignored(), "json"))
-    assert not list(Draft202012Validator(schema.schema()).iter_errors(content))
+    assert not list(Draft202012Validator(json_schema()).iter_errors(content))
     log = json.loads(render(ignored(), "sarif"))
     assert not list(Draft202012Validator(LOG).iter_errors(log))
     results = log["runs"][0]["results"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import opcheck.source.rules
-from opcheck.common.catalogue import SEVERITIES
 from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import SEVERITIES
 from opcheck.source import engine
 from opcheck.source.rule import ScanRule
 from opcheck.source.rules import BY_ID, RULES

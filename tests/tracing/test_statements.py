@@ -39,7 +39,7 @@ def named(source: str, function: str = "forward", op: str = "aten::svd") -> str:
         text=lines[line - 1].strip(),
         statement=statement("<made>", line),
     )
-    place = GroupLocation(location=where, module="net", count=1)
+    place = GroupLocation.at(where, module="net", count=1)
     return fingerprint(Finding(rule="OC103", severity="warning", message="m", op=op), place)
 
 

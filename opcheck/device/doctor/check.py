@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from opcheck.common.catalogue import Rule
 from opcheck.common.versions import Version
+from opcheck.common.vocabulary import Severity
 from opcheck.data.pythons import load_wheels
 from opcheck.data.registrations import OpLists
 from opcheck.device.doctor.environment import Environment
@@ -20,7 +21,7 @@ class Requirement(Record, frozen=True, kw_only=True):
     text: str
     place: GroupLocation
     #: the severity if the package cannot be installed: a warning for an extra
-    severity: str
+    severity: Severity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +105,7 @@ class DoctorRule(Rule):
         return next((name for name in self.needs if not FACTS[name](examined)), "")
 
 
-def rule(code: str, severity: str, *needs: str) -> Callable[[Check], DoctorRule]:
+def rule(code: str, severity: Severity, *needs: str) -> Callable[[Check], DoctorRule]:
     """Make a rule of the function below, which yields findings from an environment.
 
     Args:
@@ -116,7 +117,7 @@ def rule(code: str, severity: str, *needs: str) -> Callable[[Check], DoctorRule]
 
 
 #: A finding; ``examine`` adds the code and the severity of its rule.
-found = functools.partial(Finding, rule="", severity="")
+found = functools.partial(Finding, rule="", severity="")  # type: ignore[arg-type]  # see above
 
 
 def install(line: Version) -> str:

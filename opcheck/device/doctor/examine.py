@@ -10,9 +10,9 @@ import msgspec
 
 from opcheck import __version__
 from opcheck.common import documents
-from opcheck.common.catalogue import SEVERITIES
 from opcheck.common.errors import UsageError
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
+from opcheck.common.vocabulary import SEVERITIES
 from opcheck.data.registrations import OpLists
 from opcheck.device.doctor.check import GIVEN, DoctorRule, Examined, Requirement
 from opcheck.device.doctor.checks import RULES
@@ -32,7 +32,7 @@ _NEVER_CHECKED = (
 class Diagnosis(Record, frozen=True, kw_only=True):
     """The answer of ``opcheck doctor``."""
 
-    schema: str = "opcheck-doctor/1"
+    schema: str = "opcheck-doctor/2"
     tool: str
     environment: Environment
     #: findings by severity
@@ -117,8 +117,8 @@ def _requirements(path: Path) -> tuple[Requirement, ...]:
     return tuple(
         Requirement(
             text=text,
-            place=GroupLocation(
-                location=SourceLocation(file=path.as_posix(), line=line, text=text),
+            place=GroupLocation.at(
+                SourceLocation(file=path.as_posix(), line=line, text=text),
                 module="",
                 count=1,
             ),

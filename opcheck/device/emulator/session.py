@@ -14,6 +14,7 @@ from opcheck.capture import endings
 from opcheck.common.errors import UsageError
 from opcheck.common.text import one_line, plural
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
+from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.registrations import OpLists, load
 from opcheck.device.emulator import vision_kernels
 from opcheck.device.emulator.engine import Emulator
@@ -24,7 +25,7 @@ from opcheck.device.emulator.tally import Tally
 from opcheck.device.emulator.uncompiled import uncompiled
 from opcheck.device.emulator.verdicts import Verdicts
 from opcheck.device.emulator.warned import warnings_at_their_lines
-from opcheck.judge.pipeline import HEADLINES, assemble
+from opcheck.judge.pipeline import assemble
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.records import OWN_LIMITS, Problem, Report, Trace
 from opcheck.simulator import python_visible_target

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from opcheck.common.text import any_layer
+from opcheck.common.vocabulary import PHASES, Phase
 from opcheck.judge.examples import example_of
 from opcheck.judge.judge import outcome
 from opcheck.model.records import (
-    PHASES,
     CallGroup,
+    Example,
     GroupLocation,
-    OpCall,
     Partition,
     SourceLocation,
     Verdict,
@@ -44,7 +44,7 @@ class Row(NamedTuple):
     verdict: int
     site: Site
     module: str
-    phase: str
+    phase: Phase
 
 
 class Tally:
@@ -56,7 +56,7 @@ class Tally:
         self.rows: Counter[Row] = Counter()
         self._kept: dict[int, Verdict] = {}
         self._dtypes: dict[tuple[str, int], set[str]] = {}
-        self._examples: dict[tuple[str, int], OpCall | None] = {}
+        self._examples: dict[tuple[str, int], Example | None] = {}
         self._frames = UserFrames()
         self._warned: set[tuple[str, Site]] = set()
         self._copies = [0, 0, 0, 0]
@@ -171,9 +171,9 @@ class Tally:
         for row, count in self.rows.items():
             members.setdefault((row.op, row.verdict), []).append((row, count))
         groups = [
-            CallGroup(
-                op=op,
-                verdict=self._kept[number],
+            CallGroup.judged(
+                op,
+                self._kept[number],
                 count=sum(count for _, count in rows),
                 locations=tuple(_places(rows)),
                 dtypes=tuple(sorted(self._dtypes[op, number])),
@@ -202,10 +202,10 @@ def _again(error: BaseException) -> BaseException:
 
 
 def _places(rows: Iterable[tuple[Row, int]]) -> Iterable[GroupLocation]:
-    modules: dict[tuple[SourceLocation | None, str, str], Counter[str]] = {}
+    modules: dict[tuple[SourceLocation | None, str, Phase], Counter[str]] = {}
     for row, count in rows:
         key = (locate(row.site), any_layer(row.module), row.phase)
         modules.setdefault(key, Counter())[row.module] += count
     for (location, pattern, phase), names in modules.items():
         module = next(iter(names)) if len(names) == 1 else pattern
-        yield GroupLocation(location=location, module=module, phase=phase, count=names.total())
+        yield GroupLocation.at(location, module=module, phase=phase, count=names.total())

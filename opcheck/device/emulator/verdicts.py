@@ -8,6 +8,7 @@ import torch
 
 from opcheck.capture.graph import op_call
 from opcheck.capture.tensor_log import RecordedCall, Ref
+from opcheck.common.vocabulary import Side
 from opcheck.device.emulator.errors import error_of, warning_of
 from opcheck.judge import matching_statements
 from opcheck.judge.judge import judge, outcome
@@ -31,7 +32,7 @@ class Judged(NamedTuple):
 
     verdict: Verdict
     #: mps, cpu, unknown, raises
-    side: str
+    side: Side
     error: BaseException | None
     warning: str
     dtypes: tuple[str, ...]

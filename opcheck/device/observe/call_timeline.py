@@ -228,8 +228,8 @@ def _warned(
 
 
 def _place(row: Row, count: int) -> GroupLocation:
-    return GroupLocation(
-        location=row.location, module=any_layer(row.module), count=count, phase=row.phase
+    return GroupLocation.at(
+        row.location, module=any_layer(row.module), count=count, phase=row.phase
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from opcheck.common.versions import Span
+from opcheck.common.vocabulary import Confidence
 from opcheck.model.records import Record, SourceLocation
 
 #: The operator of a text that names none.
 NOT_NAMED = "(operator not named)"
 #: The strongest of model.CONFIDENCES.
-CONFIDENCE = "observed"
+CONFIDENCE: Confidence = "observed"
 
 
 class Kind(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize, plural
 from opcheck.common.versions import Version
+from opcheck.common.vocabulary import FallbackKind, Status
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe import observed
 from opcheck.device.observe.log_events import ENDS, KINDS, LogEvent
@@ -136,7 +137,7 @@ def others(seen: Sequence[LogEvent], torch: Version, lists: OpLists) -> Iterator
 
 
 #: Kind of sighting -> status and kind of a verdict.
-_STATUS: dict[str, tuple[str, str | None]] = {
+_STATUS: dict[str, tuple[Status, FallbackKind | None]] = {
     "detour": ("fallback", "internal"),
     "warned": ("native", None),
     "no_kernel": ("fallback", "env"),
@@ -178,7 +179,7 @@ def _places(alike: Sequence[LogEvent]) -> Iterator[GroupLocation]:
         sighting.location for sighting in alike if sighting.location
     )
     for location, count in counts.items():
-        yield GroupLocation(location=location, module="", count=count)
+        yield GroupLocation.at(location, module="", count=count)
 
 
 def copies(seen: Sequence[LogEvent]) -> Partition:

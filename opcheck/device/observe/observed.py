@@ -8,13 +8,13 @@ import msgspec
 
 from opcheck.common.text import filesize, plural
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import HEADLINES, PHASES, FallbackKind, Status
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_events import CONFIDENCE, NOT_NAMED
 from opcheck.judge.judge import outcome
-from opcheck.judge.pipeline import HEADLINES, assemble
+from opcheck.judge.pipeline import assemble
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.records import (
-    PHASES,
     CallGroup,
     Evidence,
     GroupLocation,
@@ -34,8 +34,8 @@ class Observed(Record, frozen=True, kw_only=True):
     #: empty: what was printed names none
     op: str
     #: as in Verdict
-    status: str
-    kind: str | None = None
+    status: Status
+    kind: FallbackKind | None = None
     #: what it did, without numbers
     what: str
     #: how often; at least
@@ -75,9 +75,9 @@ def group(one: Observed, torch: str) -> CallGroup:
         advisories=one.advisories,
     )
     phases = {place.phase for place in one.places}
-    return CallGroup(
-        op=one.op or NOT_NAMED,
-        verdict=verdict,
+    return CallGroup.judged(
+        one.op or NOT_NAMED,
+        verdict,
         count=one.count,
         locations=one.places,
         dtypes=one.dtypes,

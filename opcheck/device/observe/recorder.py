@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
+from opcheck.common.vocabulary import Phase
 from opcheck.device.observe.request import Row, Warned
 from opcheck.tracing.autograd_trail import Trail
 from opcheck.tracing.module_stack import ProgramStack
@@ -135,7 +136,7 @@ class Recorder(DispatchMode):
                 )
         return number
 
-    def _where(self) -> tuple[Site, str, str]:
+    def _where(self) -> tuple[Site, str, Phase]:
         """The line, module and phase; a call of backward has those of the forward call that it belongs to."""
         site = self._frames.innermost(sys._getframe(1))
         module, phase = self._modules.where()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opcheck.common.vocabulary import Phase
 from opcheck.model.records import Record, SourceLocation
 
 
@@ -43,7 +44,7 @@ class Row(Record, frozen=True, kw_only=True, tag="row"):
     shapes: tuple[tuple[int, ...], ...] = ()
     location: SourceLocation | None = None
     module: str = ""
-    phase: str = "forward"
+    phase: Phase = "forward"
 
 
 class Warned(Record, frozen=True, kw_only=True, tag="warned"):

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from opcheck.common.versions import Span, Version
+from opcheck.common.vocabulary import EFFECTS
 from opcheck.data.registrations import OpLists
-from opcheck.data.statement_model import EFFECTS, Statement
+from opcheck.data.statement_model import Statement
 
 #: What a statement's effect makes of a text that is printed.
 _KINDS = {

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from opcheck.common.errors import UnknownTargetError
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
+from opcheck.common.vocabulary import FallbackKind
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_events import LogEvent
 
@@ -142,7 +143,7 @@ def _needs_the_variable(one: LogEvent, line: str, lists: OpLists) -> bool:
     return pair != ("fallback", "always")
 
 
-def resolution(op: str, line: str, lists: OpLists) -> tuple[str, str | None]:
+def resolution(op: str, line: str, lists: OpLists) -> tuple[str, FallbackKind | None]:
     """What the lists say of an operator; of a name without its overload, what they say of the worst of them."""
     found = lists.resolve(op, line)
     if found.status != "unknown" or "." in op:

@@ -6,19 +6,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from opcheck.common.vocabulary import MEMORY_USES, MemoryOrigin, MemoryUse
 from opcheck.model.records import Lifetime, OpCall, Trace
 
-#: The columns of a peak.
-KINDS = ("parameters", "buffers", "inputs", "gradients", "optimizer", "activations")
-
-_PLACED = {"parameter": "parameters", "buffer": "buffers", "input": "inputs"}
+_PLACED: dict[MemoryOrigin, MemoryUse] = {
+    "parameter": "parameters",
+    "buffer": "buffers",
+    "input": "inputs",
+}
 
 
 class Taken(NamedTuple):
     """A piece of memory with its column."""
 
     life: Lifetime
-    kind: str
+    kind: MemoryUse
 
     @property
     def moved(self) -> bool:
@@ -37,14 +39,14 @@ def taken(trace: Trace) -> tuple[Taken, ...]:
     )
 
 
-def sweep(pieces: Sequence[Taken], calls: int) -> Iterator[dict[str, int]]:
+def sweep(pieces: Sequence[Taken], calls: int) -> Iterator[dict[MemoryUse, int]]:
     """The bytes of each column during each call."""
-    changes: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    changes: dict[int, list[tuple[MemoryUse, int]]] = defaultdict(list)
     for life, kind in pieces:
         changes[life.first].append((kind, life.nbytes))
         if life.freed is not None:
             changes[life.freed].append((kind, -life.nbytes))
-    now = dict.fromkeys(KINDS, 0)
+    now = dict.fromkeys(MEMORY_USES, 0)
     for index in range(calls):
         for kind, change in changes.get(index, ()):
             now[kind] += change
@@ -56,7 +58,7 @@ def highest(totals: Sequence[int]) -> int:
     return max(range(len(totals)), key=totals.__getitem__, default=0)
 
 
-def _kinds(trace: Trace) -> Iterator[str]:
+def _kinds(trace: Trace) -> Iterator[MemoryUse]:
     """The column of each lifetime.
 
     What backward makes and leaves behind are gradients, what the optimizer leaves behind is its state.

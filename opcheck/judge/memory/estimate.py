@@ -13,12 +13,12 @@ import msgspec
 
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase
 from opcheck.judge.memory.advice import advice
-from opcheck.judge.memory.allocations import KINDS, Taken, highest, sweep, taken
+from opcheck.judge.memory.allocations import Taken, highest, sweep, taken
 from opcheck.judge.memory.attention import never_written
 from opcheck.judge.memory.macs import Moment, fits, watermarks
 from opcheck.model.records import (
-    PHASES,
     GroupLocation,
     Lifetime,
     MacFit,
@@ -49,7 +49,7 @@ _TRAINING = (
 _BROKE_OFF = "the run broke off: what follows may take more"
 
 #: column, operator, location, module, phase
-_Line = tuple[str, str, SourceLocation | None, str, str]
+_Line = tuple[MemoryUse, str, SourceLocation | None, str, Phase]
 
 
 def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
@@ -102,14 +102,14 @@ def peaks_as_recorded(trace: Trace) -> dict[str, int]:
 
 
 def _moved(pieces: Sequence[Taken]) -> MemoryPeak:
-    held = dict.fromkeys(KINDS, 0)
+    held = dict.fromkeys(MEMORY_USES, 0)
     for piece in pieces:
         held[piece.kind] += piece.life.nbytes if piece.moved else 0
     return MemoryPeak(phase="move", total=sum(held.values()), held=held)
 
 
 def _peaks(
-    trace: Trace, sums: Sequence[Mapping[str, int]], totals: Sequence[int]
+    trace: Trace, sums: Sequence[Mapping[MemoryUse, int]], totals: Sequence[int]
 ) -> Iterator[MemoryPeak]:
     for phase in PHASES[1:]:
         calls = [index for index, call in enumerate(trace.calls) if call.phase == phase]
@@ -122,7 +122,7 @@ def _peaks(
 
 
 def _place(call: OpCall) -> GroupLocation:
-    return GroupLocation(location=call.location, module=call.module, count=1, phase=call.phase)
+    return GroupLocation.at(call.location, module=call.module, count=1, phase=call.phase)
 
 
 def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[MemoryHolder]:
@@ -138,7 +138,7 @@ def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[Memor
             tensors=len(lives),
             kind=kind,
             op=op,
-            place=GroupLocation(location=location, module=module, count=1, phase=phase),
+            place=GroupLocation.at(location, module=module, count=1, phase=phase),
         )
 
 

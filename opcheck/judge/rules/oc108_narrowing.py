@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from opcheck.common.vocabulary import Effect, Severity
 from opcheck.judge.rules.rule import Audited, AuditRule, of_statement
 from opcheck.model.records import Finding
 
 #: A limitation with a wrong result is as grave: it is said here where it is not an advisory.
-_EFFECTS = {"narrows": "warning", "wrong_result": "warning", "warns": "note"}
+_EFFECTS: dict[Effect, Severity] = {
+    "narrows": "warning",
+    "wrong_result": "warning",
+    "warns": "note",
+}
 
 
 def check(audited: Audited) -> Iterator[Finding]:

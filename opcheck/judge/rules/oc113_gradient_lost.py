@@ -28,7 +28,7 @@ def check(audited: Audited) -> Iterator[Finding]:
             op=op,
             prints=members[0].message,
             locations=tuple(
-                GroupLocation(location=problem.location, module=problem.module, count=1)
+                GroupLocation.at(problem.location, module=problem.module, count=1)
                 for problem in members
             ),
             count=group.count if group else len(members),

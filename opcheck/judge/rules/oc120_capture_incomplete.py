@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from opcheck.common.vocabulary import Severity
 from opcheck.judge.rules.rule import Audited, AuditRule
 from opcheck.model.records import OWN_LIMITS, RAISED_ON_A_MAC, Finding, GroupLocation, Problem
 
@@ -29,7 +30,7 @@ _OF_OTHER_RULES = frozenset(
 _ENDS_NOTHING = frozenset({"gradient_lost", "guess", "module_not_called", "value_check"})
 
 #: how severe a guess is, and what rests on it.
-_GUESSES = {
+_GUESSES: dict[str, tuple[Severity, str]] = {
     "guess": ("warning", "the way and the shapes from there rest on it"),
     "value_check": ("note", "the lines only check them, and go no other way"),
 }
@@ -38,7 +39,7 @@ _GUESSES = {
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for each problem, one for all guesses of an operator; an incomplete trace gets one in any case."""
     trace = audited.trace
-    severity = "warning" if trace.complete else "error"
+    severity: Severity = "warning" if trace.complete else "error"
     problems = [problem for problem in trace.problems if problem.kind not in _OF_OTHER_RULES]
     for problem in problems:
         if problem.kind not in _GUESSES:
@@ -86,7 +87,7 @@ def place_of(problem: Problem) -> tuple[GroupLocation, ...]:
     """Where a problem arose, as a finding has it."""
     if problem.location is None and not problem.module:
         return ()
-    return (GroupLocation(location=problem.location, module=problem.module, count=problem.count),)
+    return (GroupLocation.at(problem.location, module=problem.module, count=problem.count),)
 
 
 RULE = AuditRule(

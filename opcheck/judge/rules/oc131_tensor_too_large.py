@@ -63,7 +63,7 @@ def _finding(audited: Audited, op: str, calls: list[tuple[OpCall, TensorSpec]]) 
         op=op,
         prints=prints,
         locations=tuple(
-            GroupLocation(location=location, module=module, count=1, phase=phase)
+            GroupLocation.at(location, module=module, count=1, phase=phase)
             for location, module, phase in places
         ),
         count=len(calls),

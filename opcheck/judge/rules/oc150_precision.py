@@ -17,7 +17,7 @@ def _check(audited: Audited) -> Iterator[Finding]:
                 rule="OC150",
                 severity="warning",
                 message=f"{line.op}: in {run.dtype} it loses digits by itself: relative error "
-                f"{line.local:.1e}, from inputs that are off by {line.inherited:.1e}",
+                f"{float(line.local):.1e}, from inputs that are off by {float(line.inherited):.1e}",
                 hint=_way_out(line.op, audited),
                 op=line.op,
                 locations=(line.place,),

@@ -68,9 +68,9 @@ def _would_print(audited: Audited, verdict: Verdict, origin: dtype_flow.Origin) 
 
 def _places(origin: dtype_flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:
     """The origin's line, then that of the first call that fails, where it is another."""
-    begins = GroupLocation(location=origin.location, module="", count=1)
-    fails = GroupLocation(
-        location=first.location,
+    begins = GroupLocation.at(origin.location, module="", count=1)
+    fails = GroupLocation.at(
+        first.location,
         module=first.module,
         count=len(origin.failing),
         phase=first.phase,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from opcheck.common.catalogue import Rule
 from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import Severity
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
 from opcheck.judge.dtype_flow import Origin
@@ -81,7 +82,9 @@ class AuditRule(Rule):
     check: Callable[[Audited], Iterator[Finding]]
 
 
-def about(group: CallGroup, rule: str, severity: str, *, hint: str, remedy: str = "") -> Finding:
+def about(
+    group: CallGroup, rule: str, severity: Severity, *, hint: str, remedy: str = ""
+) -> Finding:
     """The finding that says of one group of calls what its verdict says."""
     verdict = group.verdict
     return Finding(
@@ -98,7 +101,7 @@ def about(group: CallGroup, rule: str, severity: str, *, hint: str, remedy: str 
 
 
 def of_statement(
-    statement: Statement, groups: Sequence[CallGroup], rule: str, severity: str
+    statement: Statement, groups: Sequence[CallGroup], rule: str, severity: Severity
 ) -> Finding:
     """The finding that says of all the groups that meet a statement what it says."""
     ops = sorted({group.op for group in groups})

@@ -7,7 +7,7 @@ from typing import Literal
 from opcheck.data.device_evidence import Machine
 from opcheck.model.records import GroupLocation, Record
 
-SCHEMA = "opcheck-compare/1"
+SCHEMA = "opcheck-compare/2"
 
 #: Largest difference that a dtype is allowed, as (share of the exact element, share of the result's root mean square).  The
 #: numbers are those of torch.testing.assert_close (torch 2.13, torch/testing/_comparison.py, ``_DTYPE_PRECISIONS``), of which

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from opcheck.common.text import any_layer
+from opcheck.common.vocabulary import Phase
 from opcheck.model.records import GroupLocation
 from opcheck.numerics.compare.closeness import dtype_name
 from opcheck.numerics.compare.compare_mode import Judged
@@ -46,7 +47,7 @@ class Tally:
         #: the first wrong call, with its arguments
         self.first: Judged | None = None
         self._places = places
-        self._wrong: dict[tuple[str, str, Any, str, str], _Worst] = {}
+        self._wrong: dict[tuple[str, str, Any, str, Phase], _Worst] = {}
         self._ops: dict[str, _Sum] = {}
 
     def add(self, judged: Judged) -> None:
@@ -80,8 +81,8 @@ class Tally:
             yield Wrong(
                 op=op,
                 kind=kind,  # type: ignore[arg-type]  # it was one before it was a key
-                place=GroupLocation(
-                    location=locate(site), module=name, phase=phase, count=one.modules.total()
+                place=GroupLocation.at(
+                    locate(site), module=name, phase=phase, count=one.modules.total()
                 ),
                 first=one.first,
                 output=one.judged.output,

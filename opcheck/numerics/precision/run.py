@@ -14,7 +14,7 @@ from opcheck.capture.imports import without_compiler
 from opcheck.capture.run import uncompiled
 from opcheck.capture.watchdog import out_of_memory, rest
 from opcheck.common.errors import CaptureError
-from opcheck.model.records import Precision
+from opcheck.model.records import Precision, RelativeError
 from opcheck.numerics.precision import real
 from opcheck.numerics.precision.accumulators import NOTE, WITHOUT_DOUBLE
 from opcheck.numerics.precision.distance import distance
@@ -78,7 +78,7 @@ class _Run:
             args, kwargs = tree_map(self._input, (args, kwargs))
             output, problem = self._ran(args, kwargs, title)
             outputs = _errors(output, self.shadows)
-            gradients = sorted(self._gradients(), key=lambda entry: (-entry[1], entry[0]))
+            gradients = sorted(self._gradients(), key=lambda entry: (-float(entry[1]), entry[0]))
         return Precision(
             dtype=self.name,
             limit=self.tally.limit,
@@ -88,8 +88,8 @@ class _Run:
             lines=tuple(self.tally.lines(locate, _LINES)),
             modules=tuple(self.modules.records(self.tally.by_module))[:_MODULES],
             events=tuple(self.tally.events(locate)),
-            outputs=tuple(outputs),
-            gradients=tuple(gradients)[:_GRADIENTS],
+            outputs=dict(outputs),
+            gradients=dict(gradients[:_GRADIENTS]),
             loss=self.places.loss,
             complete=not problem,
             notes=(*problem, *self._notes()),
@@ -160,7 +160,7 @@ class _Run:
         self.shadows.note(cast, distance(cast, exact).relative)
         return cast.requires_grad_(value.requires_grad)
 
-    def _gradients(self) -> Iterator[tuple[str, float]]:
+    def _gradients(self) -> Iterator[tuple[str, RelativeError]]:
         for name, parameter in self.model.named_parameters():
             gradient = parameter.grad
             if gradient is not None and followed(gradient):
@@ -183,7 +183,7 @@ def _plain_kernels() -> Iterator[None]:
         yield
 
 
-def _errors(output: Any, shadows: Shadows) -> Iterator[tuple[str, float]]:
+def _errors(output: Any, shadows: Shadows) -> Iterator[tuple[str, RelativeError]]:
     for path, leaf in tree_flatten_with_path(output)[0]:
         if followed(leaf):
             yield keystr(path) or "output", digits(shadows.error(leaf))

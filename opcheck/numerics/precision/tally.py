@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from opcheck.common.text import any_layer
-from opcheck.model.records import GroupLocation, PrecisionEvent, PrecisionLine
+from opcheck.common.vocabulary import Phase, PrecisionEventKind
+from opcheck.model.records import GroupLocation, PrecisionEvent, PrecisionLine, RelativeError
 from opcheck.numerics.precision.distance import Distance
 
 #: Relative error of a result from which on a call is named: some hundred times what one rounding costs.
 LIMITS = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
 
 #: What of a distance is an event, the most telling first.
-_EVENTS = ("nan", "overflow", "underflow")
+_EVENTS: tuple[Literal["nan", "overflow", "underflow"], ...] = ("nan", "overflow", "underflow")
 
 
 class Seen:
     """One call."""
 
-    def __init__(self, op: str, site: Any, module: str, phase: str, inherited: float) -> None:
+    def __init__(self, op: str, site: Any, module: str, phase: Phase, inherited: float) -> None:
         self.op = op
         self.site = site
         self.module = module
@@ -29,7 +31,7 @@ class Seen:
         self.local = 0.0
         self.total = 0.0
         self.floating = False
-        self.events: dict[str, tuple[int, int]] = {}
+        self.events: dict[PrecisionEventKind, tuple[int, int]] = {}
 
     def measure(self, total: Distance, local: Distance, elements: int) -> None:
         """One of its results beside float64's."""
@@ -71,8 +73,8 @@ class Tally:
         self.crossing: tuple[Seen, int] | None = None
         #: by module: calls, and those that lose more than the limit
         self.by_module: dict[str, list[int]] = {}
-        self._sums: dict[tuple[str, Any, str, str], _Sum] = {}
-        self._events: dict[tuple[str, str, Any, str, str], list[int]] = {}
+        self._sums: dict[tuple[str, Any, str, Phase], _Sum] = {}
+        self._events: dict[tuple[PrecisionEventKind, str, Any, str, Phase], list[int]] = {}
 
     def add(self, seen: Seen) -> None:
         """Count one call."""
@@ -109,8 +111,8 @@ class Tally:
             name = next(iter(total.modules)) if len(total.modules) == 1 else pattern
             yield PrecisionLine(
                 op=op,
-                place=GroupLocation(
-                    location=locate(site), module=name, phase=phase, count=total.modules.total()
+                place=GroupLocation.at(
+                    locate(site), module=name, phase=phase, count=total.modules.total()
                 ),
                 first=total.first,
                 local=digits(total.local),
@@ -121,7 +123,7 @@ class Tally:
     def events(self, locate: Any) -> Iterator[PrecisionEvent]:
         """What happened that float64 does not do, in order."""
         for (kind, op, site, module, phase), (count, of, first) in self._events.items():
-            place = GroupLocation(location=locate(site), module=module, phase=phase, count=1)
+            place = GroupLocation.at(locate(site), module=module, phase=phase, count=1)
             yield PrecisionEvent(kind=kind, op=op, place=place, elements=count, of=of, first=first)
 
     def line(self, found: tuple[Seen, int] | None, locate: Any) -> PrecisionLine | None:
@@ -131,8 +133,8 @@ class Tally:
         seen, index = found
         return PrecisionLine(
             op=seen.op,
-            place=GroupLocation(
-                location=locate(seen.site), module=seen.module, phase=seen.phase, count=1
+            place=GroupLocation.at(
+                locate(seen.site), module=seen.module, phase=seen.phase, count=1
             ),
             first=index,
             local=digits(seen.local),
@@ -141,6 +143,8 @@ class Tally:
         )
 
 
-def digits(number: float) -> float:
-    """Two digits: the others depend on the machine."""
-    return float(f"{number:.1e}")
+def digits(number: float) -> RelativeError:
+    """Two digits, because the others depend on the machine; a word where JSON has no number."""
+    if math.isfinite(number):
+        return float(f"{number:.1e}")
+    return "nan" if math.isnan(number) else "inf"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcheck.model.records import Record
+from opcheck.model.records import Record, ReportTarget
 from opcheck.project.changes.records import Entry
 
 
@@ -64,7 +64,7 @@ class Advice(Record, frozen=True, kw_only=True):
     schema: str = "opcheck-upgrade/1"
     tool: str
     model: str
-    target: dict[str, str | bool]
+    target: ReportTarget
     headline: str
     #: false: the run of the current target broke off
     complete: bool

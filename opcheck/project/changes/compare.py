@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from opcheck import __version__
-from opcheck.common.catalogue import SEVERITIES
+from opcheck.common.vocabulary import SEVERITIES
 from opcheck.model.fingerprint import without_quantities
 from opcheck.project.changes.records import Comparison, Difference, Entry, Side
 
@@ -79,7 +81,7 @@ def _about(side: Side) -> dict[str, object]:
     return {
         "name": side.name,
         "model": side.model,
-        "target": side.target,
+        "target": msgspec.to_builtins(side.target),
         "headline": side.headline,
         "totals": side.totals,
         "complete": side.complete,

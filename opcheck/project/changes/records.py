@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from opcheck.model.fingerprint import fingerprints
-from opcheck.model.records import Finding, GroupLocation, Record, Report
+from opcheck.model.records import Finding, GroupLocation, Record, Report, ReportTarget
 
 
 class Entry(Record, frozen=True, kw_only=True):
@@ -34,7 +33,7 @@ class Side(Record, frozen=True, kw_only=True):
     #: how the user named it: a file, or a target
     name: str
     model: str
-    target: dict[str, str | bool]
+    target: ReportTarget
     headline: str
     totals: dict[str, int]
     #: inference, train, run
@@ -75,32 +74,35 @@ class Comparison(Record, frozen=True, kw_only=True):
 
 
 def side_of(report: Report, name: str) -> Side:
-    """A report that was just made."""
+    """A report, one that was just made or one that was read."""
     return Side(
         name=name,
         model=report.model,
-        target=dict(report.target),
+        target=report.target,
         headline=report.headline,
-        totals=dict(report.totals),
-        mode=str(report.capture["mode"]),
-        inputs=tuple(map(str, report.capture["inputs"])),  # type: ignore[call-overload]
-        complete=bool(report.capture["complete"]),
-        op_lists=str(report.op_lists["digest"]),
-        entries=entries_of(report.findings, fingerprints(report.findings)),
+        totals=report.totals,
+        mode=report.capture.mode,
+        inputs=report.capture.inputs,
+        complete=report.capture.complete,
+        op_lists=report.op_lists.digest,
+        entries=entries_of(report.findings),
     )
 
 
-def entries_of(findings: Sequence[Finding], names: Sequence[Sequence[str]]) -> tuple[Entry, ...]:
+def entries_of(findings: Iterable[Finding]) -> tuple[Entry, ...]:
     """Each finding at each of its places, in their order, with its fingerprints."""
     return tuple(
         _entry(finding, place, fingerprint)
-        for finding, own in zip(findings, names, strict=True)
-        for place, fingerprint in zip(finding.locations or (None,), own, strict=True)
+        for finding in findings
+        for place, fingerprint in zip(
+            finding.locations or (GroupLocation(count=finding.count),),
+            finding.fingerprints,
+            strict=True,
+        )
     )
 
 
-def _entry(finding: Finding, place: GroupLocation | None, fingerprint: str) -> Entry:
-    where = place.location if place else None
+def _entry(finding: Finding, place: GroupLocation, fingerprint: str) -> Entry:
     return Entry(
         fingerprint=fingerprint,
         rule=finding.rule,
@@ -108,10 +110,10 @@ def _entry(finding: Finding, place: GroupLocation | None, fingerprint: str) -> E
         op=finding.op,
         message=finding.message,
         hint=finding.hint,
-        line=str(where or ""),
-        text=where.text.strip() if where else "",
-        module=place.module if place else "",
-        phase=place.phase if place else "",
-        count=place.count if place else finding.count,
+        line=place.line,
+        text=place.text.strip(),
+        module=place.module,
+        phase=place.phase if finding.locations else "",
+        count=place.count,
         ignored=finding.ignored,
     )

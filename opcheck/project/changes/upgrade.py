@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from opcheck import __version__
-from opcheck.common.text import any_layer
+from opcheck.common.text import any_layer, normalised_code
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.data.registrations import OpLists
-from opcheck.model.fingerprint import fingerprints, normalised
 from opcheck.model.records import Finding, Report
 from opcheck.project.changes.advice import Advice, Cell, Change, Removal, Upgrade
 from opcheck.project.changes.records import Entry, entries_of
@@ -52,15 +51,14 @@ def advise(
     seen = {target: _Seen(report) for target, report in reports.items()}
     here = seen[current]
     report = reports[current]
-    flags = report.capture["flags"]
     cells = [_cell(target, other, here, current) for target, other in seen.items()]
     return Advice(
         tool=f"opcheck {__version__}",
         model=report.model,
-        target=dict(report.target),
+        target=report.target,
         headline=report.headline,
-        complete=bool(report.capture["complete"]),
-        flags=tuple(map(str, flags if isinstance(flags, list) else ())),
+        complete=report.capture.complete,
+        flags=report.capture.flags,
         findings=tuple(_removal(index, here, seen, current) for index in here.counted),
         upgrade=_best(here, seen, current),
         newest=_newest(here, seen, current),
@@ -76,8 +74,7 @@ class _Seen:
     def __init__(self, report: Report) -> None:
         self.report = report
         self.findings = report.findings
-        self.fingerprints = fingerprints(report.findings)
-        self.names = [frozenset(own) for own in self.fingerprints]
+        self.names = [frozenset(finding.fingerprints) for finding in report.findings]
         self.counted = [
             index
             for index, finding in enumerate(report.findings)
@@ -95,13 +92,12 @@ class _Seen:
 
     def entries(self, indices: Iterable[int]) -> tuple[Entry, ...]:
         """These findings, place by place."""
-        pairs = [(self.findings[index], self.fingerprints[index]) for index in indices]
-        return entries_of([finding for finding, _ in pairs], [own for _, own in pairs])
+        return entries_of(self.findings[index] for index in indices)
 
     def removes(self, index: int, here: _Seen) -> bool:
         """Whether a finding of the current target is gone, and no new one has come to its lines."""
         # Of a run that broke off nobody knows what would have been found.
-        if here.names[index] & self.all_names or not self.report.capture["complete"]:
+        if here.names[index] & self.all_names or not self.report.capture.complete:
             return False
         lines = _lines(here.findings[index])
         return not any(lines & _lines(self.findings[number]) for number in self.new(here))
@@ -113,7 +109,7 @@ def _lines(finding: Finding) -> set[tuple[str, str, str]]:
         (
             place.phase,
             any_layer(place.module),
-            normalised(place.location.statement or place.location.text) if place.location else "",
+            normalised_code(place.statement or place.text),
         )
         for place in finding.locations
     }
@@ -141,13 +137,12 @@ def _removal(index: int, here: _Seen, seen: Mapping[Target, _Seen], current: Tar
     either = torch_alone or macos_alone
     both = None if either else _first(without, lambda one: _newer(one, current))
     older = [one for one in without if one.torch < current.torch and one.macos == current.macos]
-    first = finding.locations[0].location if finding.locations else None
     return Removal(
         rule=finding.rule,
         severity=finding.severity,
         op=finding.op,
         message=finding.message,
-        line=str(first or ""),
+        line=finding.locations[0].line if finding.locations else "",
         torch_alone=_change(torch_alone, current),
         macos_alone=_change(macos_alone, current),
         both=_change(both, current),
@@ -183,7 +178,7 @@ def _upgrade(target: Target, here: _Seen, there: _Seen, current: Target) -> Upgr
 
 def _badness(seen: _Seen) -> tuple[int, int, int]:
     """What an upgrade is to lower: a run that broke off tells of no errors after that."""
-    return (not seen.report.capture["complete"], *seen.errors_and_warnings())
+    return (not seen.report.capture.complete, *seen.errors_and_warnings())
 
 
 def _newer(target: Target, current: Target) -> bool:

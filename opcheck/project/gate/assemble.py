@@ -8,7 +8,6 @@ import msgspec
 
 from opcheck import __version__
 from opcheck.common.versions import Target
-from opcheck.model.fingerprint import fingerprints
 from opcheck.model.ignores import Ignores
 from opcheck.model.records import Report
 from opcheck.project.gate.baseline import Baseline
@@ -103,7 +102,7 @@ def _cell(
     )
     marked = msgspec.structs.replace(found, findings=ignores.marked(found.findings, model=name))
     known = baseline.of(name, str(target)) if baseline else ()
-    here = {own for of_finding in fingerprints(marked.findings) for own in of_finding}
+    here = {name for finding in marked.findings for name in finding.fingerprints}
     names = tuple(entry.fingerprint for entry in known)
     return Cell(
         model=name,
@@ -113,6 +112,6 @@ def _cell(
         known=tuple(own for own in names if own in here),
         # What a run that broke off did not come to is not fixed.
         fixed=tuple(entry for entry in known if entry.fingerprint not in here)
-        if marked.capture["complete"]
+        if marked.capture.complete
         else (),
     )

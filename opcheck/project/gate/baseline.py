@@ -19,7 +19,7 @@ from opcheck.common import documents
 from opcheck.common.documents import DocumentError, brief
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
-from opcheck.model.fingerprint import VERSION, fingerprints
+from opcheck.model.fingerprint import VERSION
 from opcheck.model.records import Record, Report
 from opcheck.project.gate.policy import speaks_of_calls
 from opcheck.project.gate.records import Cell, Known
@@ -138,8 +138,8 @@ def updated(
 def found(report: Report, names: Collection[str] | None = None) -> Iterator[Known]:
     """What speaks against a report and is not ignored, or what of it has these fingerprints."""
     wanted = speaks_of_calls(report) if names is None else names
-    for finding, own in zip(report.findings, fingerprints(report.findings), strict=True):
-        for place, name in zip(finding.locations or (None,), own, strict=True):
+    for finding in report.findings:
+        for place, name in zip(finding.locations or (None,), finding.fingerprints, strict=True):
             where = place.location if place else None
             if name in wanted and not finding.ignored:
                 parts = (
@@ -162,7 +162,7 @@ def _stays(cell: Cell | None, *, whole: bool) -> bool:
 
 
 def _is_whole(cell: Cell) -> bool:
-    return cell.report is not None and bool(cell.report.capture["complete"])
+    return cell.report is not None and cell.report.capture.complete
 
 
 def _add(

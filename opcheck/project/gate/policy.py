@@ -11,7 +11,6 @@ from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize, plural
 from opcheck.judge.memory.macs import asked
-from opcheck.model.fingerprint import fingerprints
 from opcheck.model.records import Finding, GroupLocation, Memory, Record, Report
 
 PASSED, FINDINGS, COULD_NOT_TELL = 0, 1, 3
@@ -96,7 +95,7 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
         policy: what is allowed.
         known: fingerprints that excuse calls as well: those of a baseline.
     """
-    names = _fingerprinted(report.findings)
+    names = _by_fingerprint(report)
     excused = {name for name, finding in names.items() if finding.ignored} | set(known)
     left = [place for place in _places(report, names) if not _excused(place, excused)]
     counts = _counts(left, report)
@@ -124,7 +123,7 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
 
 def speaks_of_calls(report: Report) -> frozenset[str]:
     """The fingerprints of all that can speak against a report, whatever its policy."""
-    names = _fingerprinted(report.findings)
+    names = _by_fingerprint(report)
     return frozenset(name for place in _places(report, names) for name in place.spoken_of)
 
 
@@ -154,14 +153,9 @@ def limit(text: str) -> tuple[str, int]:
     return name, int(match[1]) * (1024 if match[3] else 1000) ** power
 
 
-def _fingerprinted(findings: Iterable[Finding]) -> dict[str, Finding]:
+def _by_fingerprint(report: Report) -> dict[str, Finding]:
     """Each finding by the fingerprints that it has at its places."""
-    together = tuple(findings)
-    return {
-        name: finding
-        for finding, own in zip(together, fingerprints(together), strict=True)
-        for name in own
-    }
+    return {name: finding for finding in report.findings for name in finding.fingerprints}
 
 
 def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_Place]:
@@ -195,8 +189,8 @@ def _by_place(
 ) -> dict[tuple[str, str, GroupLocation | None], tuple[str, ...]]:
     """The fingerprints by rule, operator and place."""
     found: dict[tuple[str, str, GroupLocation | None], tuple[str, ...]] = {}
-    for finding, own in zip(report.findings, fingerprints(report.findings), strict=True):
-        for place, name in zip(finding.locations or (None,), own, strict=True):
+    for finding in report.findings:
+        for place, name in zip(finding.locations or (None,), finding.fingerprints, strict=True):
             key = (finding.rule, finding.op, place)
             found[key] = (*found.get(key, ()), name)
     return found
@@ -220,7 +214,7 @@ def _counts(places: Iterable[_Place], report: Report) -> Counter[str]:
 
 def _limits(policy: Policy, report: Report) -> dict[str, int]:
     none_of = () if policy.expect else FAIL_ON[policy.fail_on]
-    if none_of and not report.target["cpu_fallback"]:
+    if none_of and not report.target.cpu_fallback:
         # Without the variable these raise NotImplementedError.
         none_of = (*none_of, "fallback_env")
     return {**dict.fromkeys(none_of, 0), **policy.limits}
@@ -243,7 +237,7 @@ def _headline_differs(report: Report, policy: Policy) -> bool:
 
 def _untold(report: Report, policy: Policy) -> Iterator[str]:
     """Why nobody can tell that it passes."""
-    if not report.capture["complete"]:
+    if not report.capture.complete:
         yield "the run broke off: what follows was not judged"
     elif not report.totals["calls"]:
         yield "no call was recorded"

@@ -11,9 +11,9 @@ from opcheck.capture.request import AUTOCAST, MODES, TRACERS
 from opcheck.common.errors import UsageError
 from opcheck.common.names import parse_dtype
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.registrations import OpLists
 from opcheck.data.target_ranges import NEWEST, pairs
-from opcheck.judge.pipeline import HEADLINES
 from opcheck.judge.rules import BY_ID
 from opcheck.model.ignores import Entry
 from opcheck.model.records import Record, Scalar

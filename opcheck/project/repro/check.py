@@ -14,8 +14,8 @@ from opcheck.common.errors import OpcheckError, UsageError
 from opcheck.common.text import filesize
 from opcheck.data.extensions import LIBRARIES
 from opcheck.data.registrations import load
-from opcheck.model.records import Record
-from opcheck.project.repro.saved import Calls, Chosen, read
+from opcheck.model.records import CallGroup, Record
+from opcheck.project.repro.chosen import Chosen, read
 from opcheck.project.repro.script import FILLS, Parameter, nbytes, write
 from opcheck.worker.children import python, run
 
@@ -91,8 +91,10 @@ def make(chosen: Chosen) -> Tried:
             chosen, (), f"Not tried: {installed} has no {calls.op} to call ({problem})."
         )
     _check_files(calls.op, [parameter.name for parameter in schema if "str" in parameter.type])
-    if not _is_listed(calls.op, chosen.report.torch):
-        reason = f"Not tried: the op lists of torch {chosen.report.torch} have no {calls.op}."
+    if not _is_listed(calls.op, chosen.report.target.torch):
+        reason = (
+            f"Not tried: the op lists of torch {chosen.report.target.torch} have no {calls.op}."
+        )
         return _untried(chosen, schema, reason)
     with tempfile.TemporaryDirectory(prefix="opcheck-") as directory:
         path = Path(directory, "repro.py")
@@ -150,7 +152,7 @@ def expectation(chosen: Chosen, raised: str = "") -> tuple[str, ...]:
         texts = [chosen.report.statements[name].summary for name in chosen.about]
         return ("no error, and a result that is not the CPU's:", *texts)
     if calls is not None and calls.status == "fallback":
-        runs = calls.kind != "env" or chosen.report.cpu_fallback
+        runs = calls.kind != "env" or chosen.report.target.cpu_fallback
         how = "a warning, and the result of the CPU" if runs else "an error"
         return (f"{how}: {prints or calls.because}",)
     return (prints or (calls.because if calls else chosen.finding.message),)
@@ -190,20 +192,20 @@ def _emulate(chosen: Chosen, path: Path) -> _Emulated:
     code, _, error = _run(
         [
             *("-m", "opcheck", "run", "--emulate", "--quiet"),
-            *("--torch", report.torch, "--macos", str(report.target["macos"])),
-            "--fallback" if report.cpu_fallback else "--no-fallback",
+            *("--torch", report.target.torch, "--macos", report.target.macos),
+            "--fallback" if report.target.cpu_fallback else "--no-fallback",
             *("--format", "json", "--output", str(answer), str(path)),
         ]
     )
-    target = f"an emulated Mac with torch {report.torch} and macOS {report.target['macos']}"
+    target = f"an emulated Mac with torch {report.target.torch} and macOS {report.target.macos}"
     if not answer.exists():
         why = _last_line(error) or f"exit code {code}"
         return _Emulated(same=None, note=f"on {target} it could not be tried ({why}).")
     try:
-        found = read(str(answer)).calls
+        groups = read(str(answer)).groups
     except OpcheckError as damaged:
         return _Emulated(same=None, note=f"what {target} said cannot be read ({damaged.message}).")
-    if any(_is_same(calls, one) for one in found):
+    if any(_is_same(calls, group) for group in groups):
         more = " (its numbers are the CPU's: that they are wrong, only a Mac shows)"
         more = more if chosen.silent else ""
         more = " (whether it raises, only a Mac shows)" if chosen.uncertain else more
@@ -213,10 +215,10 @@ def _emulate(chosen: Chosen, path: Path) -> _Emulated:
     )
 
 
-def _is_same(expected: Calls, found: Calls) -> bool:
+def _is_same(expected: CallGroup, emulated: CallGroup) -> bool:
     keys = ("op", "status", "kind", "prints", "because")
-    met = set(expected.advisories) <= set(found.advisories)
-    return met and all(getattr(expected, key) == getattr(found, key) for key in keys)
+    has_advisories = set(expected.advisories) <= set(emulated.advisories)
+    return has_advisories and all(getattr(expected, key) == getattr(emulated, key) for key in keys)
 
 
 def _run(arguments: Sequence[str]) -> tuple[int, str, str]:

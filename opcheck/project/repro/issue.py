@@ -10,7 +10,7 @@ from opcheck.common.versions import Version
 from opcheck.data.messages import not_implemented
 from opcheck.model.records import Record
 from opcheck.project.repro.check import Tried
-from opcheck.project.repro.saved import Chosen
+from opcheck.project.repro.chosen import Chosen
 
 _NEW = "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml"
 _ISSUE = re.compile(r"https://github\.com/pytorch/pytorch/issues/\d+")
@@ -36,7 +36,7 @@ def _where(chosen: Chosen) -> tuple[str, str]:
     assert calls is not None
     if _is_missing(chosen):
         op = calls.named or calls.op
-        said = not_implemented(op, Version.parse(report.torch), report.op_lists.commit)
+        said = not_implemented(op, Version.parse(report.target.torch), report.op_lists.commit)
         match = _ISSUE.search(calls.prints) or _ISSUE.search(said)
         if match:
             return match[
@@ -69,13 +69,13 @@ def _body(chosen: Chosen, tried: Tried) -> Iterator[str]:
         module = f" in {markdown_code(place.module)}" if place.module else ""
         yield from ("", f"{markdown(place.line)}{module}:", "", *_fenced(place.text, "python"))
     yield from ("", "**Minimal program.**", "", *_fenced(tried.text.rstrip(), "python"), "")
-    variable = "with" if report.cpu_fallback else "without"
+    variable = "with" if report.target.cpu_fallback else "without"
     yield f"**Expected.** The result of the CPU. **Instead**, {variable} PYTORCH_ENABLE_MPS_FALLBACK=1:"
     yield from ("", *_fenced("\n".join(tried.expected)), "", "### Versions", "")
     versions = (
         f"PyTorch version: {report.op_lists.torch}",
         f"PyTorch commit: {report.op_lists.commit}",
-        f"OS: macOS {report.target['macos']} (arm64)",
+        f"OS: macOS {report.target.macos} (arm64)",
     )
     yield from (*_fenced("\n".join(versions)), "")
     if chosen.observed:

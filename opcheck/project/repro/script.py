@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from opcheck.common.names import DTYPES
 from opcheck.data.extensions import LIBRARIES
-from opcheck.model.records import ENDLESS, Record
-from opcheck.project.repro.saved import Chosen, Example, Tensor, Value
+from opcheck.model.records import ENDLESS, Example, ExampleTensor, Record, Scalar
+from opcheck.project.repro.chosen import Chosen
 
 #: What floating tensors may hold: some operators take probabilities, or matrices that are positive definite, only.
 FILLS = ("randn", "rand", "ones", "eye")
@@ -86,12 +86,12 @@ def nbytes(example: Example) -> int:
 
 def _header(chosen: Chosen, expected: Sequence[str], checked: Sequence[str]) -> Iterator[str]:
     report = chosen.report
-    variable = "1" if report.cpu_fallback else "0"
+    variable = "1" if report.target.cpu_fallback else "0"
     finding, calls = chosen.finding, chosen.calls
     op = calls.op if calls else finding.op
     texts = [
         f"{op} on MPS: {finding.rule} of {report.model}",
-        f"torch {report.torch}, macOS {report.target['macos']}, PYTORCH_ENABLE_MPS_FALLBACK={variable}",
+        f"torch {report.target.torch}, macOS {report.target.macos}, PYTORCH_ENABLE_MPS_FALLBACK={variable}",
         "",
         "Expected there:",
         *(f"  {line}" for line in expected),
@@ -166,7 +166,7 @@ def _invocation(op: str, texts: dict[str, str], schema: Sequence[Parameter]) -> 
         yield ")"
 
 
-def _tensor(tensor: Tensor, fill: str) -> str:
+def _tensor(tensor: ExampleTensor, fill: str) -> str:
     """What makes a tensor of that dtype, shape and stride."""
     move = ".to(device)" if tensor.device.startswith("mps") else ""
     if tensor.layout != "strided":
@@ -195,7 +195,7 @@ def _filled(shape: tuple[int, ...], dtype: str, fill: str) -> str:
     return f"torch.{'ones' if fill == 'eye' else fill}({shape}, {kind})"
 
 
-def _value(name: str, value: Value | tuple[Value, ...]) -> str:
+def _value(name: str, value: Scalar | tuple[Scalar, ...]) -> str:
     """An argument that is no tensor, as Python writes it."""
     if isinstance(value, tuple):
         return f"[{', '.join(_value(name, one) for one in value)}]"

@@ -23,6 +23,7 @@ from opcheck.common.documents import DocumentError
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import Mode
 from opcheck.model.records import Record
 from opcheck.project.sweep.records import Model, Result, target_name
 from opcheck.project.sweep.schema import FORMAT, TABLES
@@ -59,7 +60,7 @@ class About(Record, frozen=True, kw_only=True):
     sources: str
     packages: dict[str, str]
     targets: tuple[str, ...]
-    modes: tuple[str, ...]
+    modes: tuple[Mode, ...]
     small: bool = True
     #: results by their names, in the order of the models
     keys: tuple[str, ...] = ()

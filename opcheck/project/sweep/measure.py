@@ -17,8 +17,8 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.capture.shared import captures
 from opcheck.common.errors import CaptureError, InputError, ModelLoadError, OpcheckError
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import HEADLINES, Mode
 from opcheck.data.registrations import OpLists
-from opcheck.judge.pipeline import HEADLINES
 from opcheck.judge.target_summary import Outcome as Judged
 from opcheck.judge.target_summary import outcomes
 from opcheck.model.records import Trace
@@ -50,7 +50,7 @@ def results(task: Task, lists: OpLists, say: Callable[[Message], None]) -> Itera
         yield _result(task, mode, key, lists)
 
 
-def _result(task: Task, mode: str, key: str, lists: OpLists) -> Result:
+def _result(task: Task, mode: Mode, key: str, lists: OpLists) -> Result:
     start = time.monotonic()
     work = _Work(task, mode, lists)
     try:
@@ -77,7 +77,7 @@ def _config(task: Task) -> Config:
 class _Work:
     """One configuration in one mode: what comes out for each target."""
 
-    def __init__(self, task: Task, mode: str, lists: OpLists) -> None:
+    def __init__(self, task: Task, mode: Mode, lists: OpLists) -> None:
         self.task = task
         self.mode = mode
         self.lists = lists

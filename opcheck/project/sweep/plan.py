@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from opcheck.common.files import is_file
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import OpLists
 from opcheck.project.sweep.folder import About, Folder, key_of, sources
 from opcheck.project.sweep.records import Model, Task, target_name
@@ -26,7 +27,7 @@ class Plan(NamedTuple):
 def plan(
     models: Sequence[Model],
     targets: Sequence[Target],
-    modes: Sequence[str],
+    modes: Sequence[Mode],
     folder: Folder,
     lists: OpLists,
     *,

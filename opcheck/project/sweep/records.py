@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import Mode
 from opcheck.model.records import Record, Scalar
 
 Config = dict[str, Scalar | list[object] | dict[str, object]]
@@ -33,7 +34,7 @@ class Task(Record, frozen=True, kw_only=True):
 
     model: Model
     #: by mode the name of its result (folder.py)
-    keys: dict[str, str]
+    keys: dict[Mode, str]
     targets: tuple[Target, ...]
     #: fewer layers and experts, where the library's configuration says how many there are
     small: bool = True
@@ -84,7 +85,7 @@ class Result(Record, frozen=True, kw_only=True):
 
     key: str
     model: Model
-    mode: str
+    mode: Mode
     #: the settings that it was run with, those that make it small included
     config: Config = {}
     outcomes: tuple[Outcome, ...] = ()
@@ -101,7 +102,7 @@ class Control(Record, frozen=True, kw_only=True, tag="control"):
 
     model: Model
     config: Config
-    mode: str
+    mode: Mode
     stage: str
     #: GB, as in Task
     memory: float
@@ -129,7 +130,7 @@ class Began(Record, frozen=True, kw_only=True, tag="began"):
     """A sign of life: what is being done now."""
 
     text: str
-    mode: str = ""
+    mode: Mode | None = None
 
 
 class Ended(Record, frozen=True, kw_only=True, tag="ended"):

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from opcheck.judge.pipeline import HEADLINES
+from opcheck.common.vocabulary import HEADLINES
 from opcheck.project.sweep.attribution import attribute
 from opcheck.project.sweep.records import Failed, Result
 

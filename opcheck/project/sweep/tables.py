@@ -11,7 +11,7 @@ import msgspec
 
 from opcheck.common.errors import UsageError
 from opcheck.common.files import replaced
-from opcheck.judge.pipeline import HEADLINES
+from opcheck.common.vocabulary import HEADLINES
 from opcheck.project.sweep.attribution import attribute
 from opcheck.project.sweep.folder import About, read
 from opcheck.project.sweep.records import Outcome, Result

@@ -21,6 +21,7 @@ from opcheck import __version__
 from opcheck.capture.parent import environment
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, UsageError
+from opcheck.common.vocabulary import Mode
 from opcheck.project.sweep.attribution import audited
 from opcheck.project.sweep.records import (
     LIBRARIES,
@@ -117,7 +118,7 @@ def _results(task: Task) -> Iterator[Result]:
             yield _died(task, lost, waiting.pop(lost), why)
 
 
-def _died(task: Task, mode: str, key: str, why: Ended) -> Result:
+def _died(task: Task, mode: Mode, key: str, why: Ended) -> Result:
     failed = Failed(
         targets=tuple(map(target_name, task.targets)),
         stage="worker",

@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from opcheck.common.text import plural
-from opcheck.judge.pipeline import HEADLINES
+from opcheck.common.vocabulary import HEADLINES
 from opcheck.model.visible import one_line
 from opcheck.render.answers.changes import listed
 from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from opcheck.project.changes.advice import Advice, Cell, Change, Removal, Upgrade
 
 #: The headlines in a word each, as the grid has them.
-WORDS = dict(zip(HEADLINES, ("fails", "unknown", "variable", "partly", "native"), strict=True))
+WORDS: dict[str, str] = dict(
+    zip(HEADLINES, ("fails", "unknown", "variable", "partly", "native"), strict=True)
+)
 _MEANINGS = {
     "native": "runs natively",
     "partly": "runs, partly on the CPU",
@@ -70,8 +72,8 @@ def _blocks(advice: Advice) -> Iterator[Block]:
 
 
 def _pair(advice: Advice) -> str:
-    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if advice.target["cpu_fallback"] else ""
-    return f"torch {advice.target['torch']}, macOS {advice.target['macos']}{variable}"
+    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if advice.target.cpu_fallback else ""
+    return f"torch {advice.target.torch}, macOS {advice.target.macos}{variable}"
 
 
 def _answer(advice: Advice) -> Iterator[str]:
@@ -169,8 +171,8 @@ def _next(advice: Advice) -> str:
     if advice.upgrade is None and advice.findings:
         return f"opcheck explain {advice.findings[0].rule}"
     change = advice.upgrade.change if advice.upgrade else None
-    torch = (change.torch if change else "") or str(advice.target["torch"])
-    macos = (change.macos if change else "") or str(advice.target["macos"])
+    torch = (change.torch if change else "") or advice.target.torch
+    macos = (change.macos if change else "") or advice.target.macos
     words = ["opcheck", "audit", advice.model, *advice.flags, "--torch", torch, "--macos", macos]
     # What is good as it is stays so.
     return shlex.join(words if change else [*words, "--fail-on", "fallback"])

@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from opcheck.common.sanitize import for_json, for_log
 from opcheck.common.text import plural
-from opcheck.device.observe.reported_calls import Place
+from opcheck.device.observe.reported_calls import ReportedCalls
 from opcheck.device.verify import Pair, Verification, ratio
 from opcheck.model.visible import one_line
 
@@ -82,7 +82,11 @@ def _lines(found: Verification, *, full: bool) -> Iterator[str]:
 
 
 def _section(
-    title: str, entries: Sequence[Pair | Place], write: Callable[[Pair | Place], str], *, full: bool
+    title: str,
+    entries: Sequence[Pair | ReportedCalls],
+    write: Callable[[Pair | ReportedCalls], str],
+    *,
+    full: bool,
 ) -> Iterator[str]:
     if not entries:
         return
@@ -94,14 +98,14 @@ def _section(
         yield f"  {len(entries) - len(shown):,} more (-v shows all)"
 
 
-def _contradiction(one: Pair | Place) -> str:
+def _contradiction(one: Pair | ReportedCalls) -> str:
     assert isinstance(one, Pair)
     at = f" at {one_line(one.line)}" if one.line else ""
     return f"{one_line(one.op)}{at}: predicted {one.predicted}, observed {one.observed}; {one_line(one.seen)}"
 
 
-def _place(one: Pair | Place) -> str:
-    assert isinstance(one, Place)
+def _place(one: Pair | ReportedCalls) -> str:
+    assert isinstance(one, ReportedCalls)
     at = f" at {one_line(one.line)}" if one.line else ""
     return f"{one_line(one.op)}{at}: {one.status}"
 

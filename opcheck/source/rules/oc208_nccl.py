@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opcheck.common.vocabulary import Severity
 from opcheck.source.mac import Value
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method
 
@@ -21,7 +22,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         if name in _MAKES_GROUPS:
             position = 0 if name == "init_process_group" else None
             value = _nccl(argument(node, position, "backend", "dist_backend"), scanned)
-            yield from _said(value, "torch for macOS has no NCCL", "", node)
+            yield from _said(value, "torch for macOS has no NCCL", None, node)
         elif name in _OPTIONS:
             value = _nccl(argument(node, None, "default"), scanned)
             yield from _said(value, "the default is NCCL, which macOS has not", "warning", None)
@@ -37,7 +38,9 @@ def _nccl(node: ast.expr | None, scanned: Scanned) -> Value | None:
     return next(named, None)
 
 
-def _said(value: Value | None, message: str, severity: str, use: ast.AST | None) -> Iterator[Hit]:
+def _said(
+    value: Value | None, message: str, severity: Severity | None, use: ast.AST | None
+) -> Iterator[Hit]:
     if value is not None:
         yield Hit(
             node=value.origin,

@@ -26,7 +26,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
                 node=node,
                 message=known.text.partition(". ")[0].rstrip("."),
                 hint=known.text.partition(". ")[2],
-                severity="error" if known.status == "invented" else "",
+                severity="error" if known.status == "invented" else None,
             )
         elif known.variable is not None:
             yield from _misused(node, known.variable, value, scanned)

@@ -12,9 +12,10 @@ from opcheck import cli
 from opcheck.common.errors import UnknownTargetError, UsageError
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_report import read
-from opcheck.model.records import CallGroup, Report
+from opcheck.model.records import CallGroup, Report, ReportTarget
+from opcheck.model.saved import json_schema
 from opcheck.project.gate import exit_code
-from opcheck.render import FORMATS, render, schema
+from opcheck.render import FORMATS, render
 
 WARNING = (
     "/w/train.py:12: UserWarning: The operator 'aten::linalg_eig' is not currently supported on the MPS backend and "
@@ -49,7 +50,7 @@ def test_a_fallback_has_its_count_its_bytes_and_its_line(lists: OpLists) -> None
     assert group.verdict.confidence == "observed"
     assert "108 bytes copied" in group.verdict.because
     assert [str(place.location) for place in group.locations] == ["/w/train.py:12"]
-    assert report.target == {"torch": "2.13", "macos": "15.0", "cpu_fallback": True}
+    assert report.target == ReportTarget(torch="2.13", macos="15.0", cpu_fallback=True)
     assert report.headline == "runs, partly on the CPU"
     assert not any("first CPU fallback" in said for said in report.not_checked)
 
@@ -65,7 +66,7 @@ def test_an_error_names_the_programs_line_and_fails(lists: OpLists) -> None:
     group = only(report, "aten::linalg_eig")
     assert (group.verdict.status, group.verdict.kind) == ("fallback", "env")
     assert str(group.locations[0].location) == "/w/train.py:30"
-    assert report.target["cpu_fallback"] is False
+    assert report.target.cpu_fallback is False
     assert report.headline == "fails"
     rules = {finding.rule for finding in report.findings}
     assert {"OC102", "OC105"} <= rules
@@ -83,12 +84,12 @@ def test_an_error_names_the_programs_line_and_fails(lists: OpLists) -> None:
 )
 def test_the_target_is_the_logs_own(text: str, torch: str, macos: str, lists: OpLists) -> None:
     target = made(text + WARNING, lists).target
-    assert (target["torch"], target["macos"]) == (torch, macos)
+    assert (target.torch, target.macos) == (torch, macos)
 
 
 def test_the_wording_bounds_the_release(lists: OpLists) -> None:
     old = "The operator 'aten::foo' is not currently implemented for the MPS device. If you want this op to be added in priority"
-    assert made(old, lists).target["torch"] == "2.5"
+    assert made(old, lists).target.torch == "2.5"
 
 
 def test_a_commit_names_the_release(lists: OpLists) -> None:
@@ -97,11 +98,11 @@ def test_a_commit_names_the_release(lists: OpLists) -> None:
         MISSING.rstrip()
         + f" and mention use-case, that resulted in missing op as well as commit hash {commit}."
     )
-    assert made(text, lists).target["torch"] == "2.11"
+    assert made(text, lists).target.torch == "2.11"
 
 
 def test_what_is_asked_for_wins(lists: OpLists) -> None:
-    assert made("PyTorch version: 2.9.1\n" + WARNING, lists, torch="2.13").target["torch"] == "2.13"
+    assert made("PyTorch version: 2.9.1\n" + WARNING, lists, torch="2.13").target.torch == "2.13"
     with pytest.raises(UnknownTargetError):
         made(WARNING, lists, torch="1.2")
     with pytest.raises(UsageError):
@@ -113,14 +114,14 @@ def test_an_abort_is_what_ended_the_process(lists: OpLists) -> None:
     (group,) = report.groups
     assert group.verdict.status == "unsupported"
     assert "ended the process" in group.verdict.because
-    assert report.capture["complete"] is False
+    assert report.capture.complete is False
 
 
 def test_every_format_takes_it(lists: OpLists) -> None:
     report = made(WARNING + MISSING + FLOAT64, lists)
     for name in FORMATS:
         assert render(report, name)
-    jsonschema.validate(json.loads(render(report, "json")), json.loads(schema.text()))
+    jsonschema.validate(json.loads(render(report, "json")), json_schema())
 
 
 def test_a_log_of_nothing_could_not_be_told(

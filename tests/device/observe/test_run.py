@@ -14,7 +14,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.device.observe import parent
 from opcheck.device.observe.parent import run
 from opcheck.device.observe.request import ObserveRequest, Start, Warned
-from opcheck.model.records import CallGroup, Report, SourceLocation
+from opcheck.model.records import CallGroup, Report, ReportTarget, SourceLocation
 from opcheck.render import render
 from tests.device.observe.recorded import START, Process, during, end, fell, row
 
@@ -58,8 +58,8 @@ def test_three_fallbacks_are_three(lists: OpLists) -> None:
     assert [str(place.location) for place in eig.locations] == ["train.py:3"]
     assert {one.verdict.confidence for one in report.groups} == {"observed"}
     assert group(report, "aten::add.Tensor").count == 9
-    assert report.target == {"torch": "2.13", "macos": "15.3", "cpu_fallback": True}
-    assert report.capture["packages"] == {
+    assert report.target == ReportTarget(torch="2.13", macos="15.3", cpu_fallback=True)
+    assert report.capture.packages == {
         "macos": "15.3.2",
         "machine": "Apple M2",
         "macos build": "24D81",
@@ -102,7 +102,7 @@ def test_an_abort_names_the_call_that_was_running(lists: OpLists) -> None:
     assert found.verdict.status == "unsupported"
     assert str(found.locations[0].location) == "train.py:2"
     assert report.headline == "fails"
-    assert report.capture["complete"] is False
+    assert report.capture.complete is False
     assert any("ended with code -6" in problem.message for problem in report.problems)
 
 
@@ -145,7 +145,7 @@ def test_the_variables_are_set_before_and_said(
 def test_a_macos_that_the_lists_do_not_know_is_said(lists: OpLists) -> None:
     start = Start(torch="2.13.0", macos="27.1", machine="Apple M9")
     report = observed(Process(start, row(1, "aten::add.Tensor"), end({1: 1})), lists)
-    assert report.target["macos"] == "26.0"
+    assert report.target.macos == "26.0"
     assert any("macOS 27.1: the lists do not have it" in said for said in report.not_checked)
 
 
@@ -232,7 +232,7 @@ def test_a_program_with_three_fallbacks_lists_three(emulated: tuple[Report, str]
     native = {one.op for one in report.groups if one.verdict.status == "native"}
     assert "aten::add.Tensor" in native
     assert "aten::linalg_lstsq" not in native
-    assert report.capture["tracer"] == "stand-in"
+    assert report.capture.tracer == "stand-in"
     assert "anything on a Mac" in report.not_checked[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.judge.memory.allocations import taken
 from opcheck.judge.memory.estimate import estimate, peaks_as_recorded
 from opcheck.judge.memory.macs import asked, ratio, smallest
@@ -14,7 +15,9 @@ GIB = 1 << 30
 PHASES = ("forward", "forward", "backward", "backward", "optimizer", "optimizer")
 
 
-def life(first: int, freed: int | None, nbytes: int = GIB, kind: str = "result") -> Lifetime:
+def life(
+    first: int, freed: int | None, nbytes: int = GIB, kind: MemoryOrigin = "result"
+) -> Lifetime:
     return Lifetime(storage=first + 100, nbytes=nbytes, first=first, freed=freed, kind=kind)
 
 

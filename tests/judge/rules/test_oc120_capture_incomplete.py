@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.common.catalogue import SEVERITIES
+from opcheck.common.vocabulary import SEVERITIES
 from opcheck.model.records import Finding, Problem, SourceLocation
 from tests.judge.rules.found import found
 from tests.made import call, problem

@@ -4,7 +4,7 @@ from opcheck.model.records import GroupLocation, Precision, PrecisionEvent, Prec
 from tests.judge.rules.found import found
 from tests.made import call
 
-PLACE = GroupLocation(location=None, module="norm", count=1)
+PLACE = GroupLocation.at(None, module="norm", count=1)
 LINE = PrecisionLine(
     op="aten::sub.Tensor", place=PLACE, first=3, local=0.1, inherited=1e-7, total=0.1
 )

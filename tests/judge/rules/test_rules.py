@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import opcheck.judge.rules
-from opcheck.common.catalogue import SEVERITIES, Rule
+from opcheck.common.catalogue import Rule
+from opcheck.common.vocabulary import SEVERITIES
 from opcheck.judge.rules import BY_ID, RULES
 from tests.made import make_report
 

@@ -10,6 +10,7 @@ import pytest
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, UsageError
+from opcheck.common.vocabulary import Mode
 from opcheck.numerics.compare.parent import compare
 from opcheck.numerics.compare.records import SHOWS, Comparison, Plan
 from opcheck.render.answers import compared as page
@@ -20,7 +21,7 @@ PLANTED = Path(__file__).parents[3] / "scripts" / "planted"
 
 
 def run(
-    attribute: str, plan: Plan, *, mode: str = "inference", limit: float = 1200.0
+    attribute: str, plan: Plan, *, mode: Mode = "inference", limit: float = 1200.0
 ) -> Comparison:
     request = CaptureRequest(
         model=f"{MODELS}:{attribute}", torch="2.13", macos="15.0", mode=mode, time_limit=limit

@@ -23,7 +23,7 @@ def test_a_live_module_is_audited_and_stays_as_it_is() -> None:
     has_mps = torch.backends.mps.is_available()
     report = opcheck.audit(model, (x,), torch="2.13", macos="15", mode="train")
     assert report.headline == "runs natively"
-    assert report.capture["mode"] == "train"
+    assert report.capture.mode == "train"
     assert {phase for group in report.groups for phase in group.phases} > {"backward"}
     assert report.model == "torch.nn.modules.container.Sequential"
     assert pickle.loads(pickle.dumps(report)) == report  # noqa: S301 - made here
@@ -60,7 +60,7 @@ def test_what_cannot_be_audited() -> None:
     with pytest.raises(UsageError, match="int is no kind of model"):
         opcheck.audit(3)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no mode 'both'"):
-        opcheck.audit("timm:resnet18", mode="both")
+        opcheck.audit("timm:resnet18", mode="both")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="are texts"):
         opcheck.audit("timm:resnet18", (torch.rand(1),))
     with pytest.raises(UsageError, match="goes with a model's name"):

@@ -15,7 +15,7 @@ X = torch.rand(4)
 
 def test_runs(opcheck_mps):
     report = opcheck_mps(torch.nn.Linear(4, 2), (X,))
-    assert report.target["torch"] == "2.5"
+    assert report.target.torch == "2.5"
 
 @pytest.mark.opcheck_mps(torch="2.13", macos="14")
 def test_fails(opcheck_mps):

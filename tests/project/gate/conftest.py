@@ -11,7 +11,7 @@ import pytest
 from opcheck.cli import invoke
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.versions import Target
-from opcheck.model.records import OpCall, Report
+from opcheck.model.records import OpCall, Report, ReportTarget
 from opcheck.project.gate.records import Failed
 from opcheck.project.gate.work import Job, Result
 from tests.cli.conftest import Result as Printed
@@ -28,11 +28,9 @@ BROKEN = ModelLoadError("no such file", context="model broken.py:Net", hint="loo
 
 
 def made(calls: tuple[OpCall, ...], target: Target, **others: object) -> Report:
-    about = {
-        "torch": str(target.torch),
-        "macos": str(target.macos),
-        "cpu_fallback": target.cpu_fallback,
-    }
+    about = ReportTarget(
+        torch=str(target.torch), macos=str(target.macos), cpu_fallback=target.cpu_fallback
+    )
     report = make_report(*calls, cpu_fallback=target.cpu_fallback, **others)  # type: ignore[arg-type]
     return msgspec.structs.replace(report, target=about, graph=())
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from opcheck.model.saved import json_schema
 from opcheck.render import WITHOUT_PAGE as FORMATS
-from opcheck.render import schema
 from tests.project.gate.conftest import BROKEN, Project
 from tests.render.sarif_schema import LOG
 
@@ -55,7 +55,7 @@ def test_json_and_yaml_hold_the_same_reports_of_the_published_schema(mixed: Proj
     assert content["schema"] == "opcheck-gate/1"
     assert content["exit_code"] == 1
     assert len(content["cells"]) == 30
-    validator = Draft202012Validator(schema.schema())
+    validator = Draft202012Validator(json_schema())
     for cell in content["cells"]:
         if cell["failed"]:
             assert (cell["model"], cell["report"], cell["code"]) == ("broken", None, 3)

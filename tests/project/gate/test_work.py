@@ -55,7 +55,7 @@ def test_only_what_is_missing_is_audited_and_comes_in_the_order_of_the_targets(
     assert work(first, print).kept == 0
     whole = work(job, print)
     assert audits == [job.targets[1:], job.targets[:1]]
-    assert [report.target["torch"] for report in whole.reports] == ["2.12", "2.14"]
+    assert [report.target.torch for report in whole.reports] == ["2.12", "2.14"]
     assert whole.kept == 1
     assert kept(job) == msgspec.structs.replace(whole, kept=2)
 

@@ -18,9 +18,11 @@ import opcheck
 from opcheck.common.errors import UsageError
 from opcheck.data.registrations import load
 from opcheck.device.emulator.errors import ProcessAbortedError
-from opcheck.project.repro import check, issue, saved, script
+from opcheck.model.records import ExampleTensor, Finding, Report
+from opcheck.model.visible import visible
+from opcheck.project.repro import check, issue, script
 from opcheck.project.repro.check import Tried, make
-from opcheck.project.repro.saved import Chosen, Found, Saved, Tensor
+from opcheck.project.repro.chosen import Chosen, choose, read
 from opcheck.render import render
 
 MPS = "mps"
@@ -70,7 +72,7 @@ def cholesky() -> None:
 
 def reported(
     function: Callable[[], None], release: str, macos: str, *, fallback: bool = False
-) -> Saved:
+) -> Report:
     """The report of a run of the function on an emulated Mac."""
     with (
         opcheck.emulate(release, macos, fallback=fallback) as run,
@@ -79,7 +81,7 @@ def reported(
     ):
         warnings.simplefilter("ignore")
         function()
-    return saved.of(run.report)
+    return visible(run.report)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def reported(
 def test_each_rule_has_a_program_that_does_the_same(
     function: Callable[[], None], target: tuple[str, str], rule: str, expected: str
 ) -> None:
-    chosen = saved.choose(reported(function, *target), rule)
+    chosen = choose(reported(function, *target), rule)
     tried = make(chosen)
     assert (tried.on_cpu, tried.emulated) == (True, True)
     assert tried.expected[0].startswith(expected)
@@ -114,14 +116,14 @@ def test_each_rule_has_a_program_that_does_the_same(
 
 @pytest.mark.usefixtures("tried_here")
 def test_with_the_variable_the_same_call_warns() -> None:
-    tried = make(saved.choose(reported(eig, "2.13", "15", fallback=True), "linalg_eig"))
+    tried = make(choose(reported(eig, "2.13", "15", fallback=True), "linalg_eig"))
     assert tried.checked
     assert tried.expected[0].startswith("UserWarning: The operator 'aten::linalg_eig' is not")
     assert "PYTORCH_ENABLE_MPS_FALLBACK=1\n" in tried.text
 
 
 @pytest.mark.usefixtures("tried_here")
-def test_an_operator_takes_the_first_filling_with_which_the_cpu_runs_it(missing: Saved) -> None:
+def test_an_operator_takes_the_first_filling_with_which_the_cpu_runs_it(missing: Report) -> None:
     tried = make(made_op(missing, "aten::linalg_cholesky"))
     assert tried.on_cpu
     # What randn, rand and ones give is not positive definite.
@@ -129,27 +131,27 @@ def test_an_operator_takes_the_first_filling_with_which_the_cpu_runs_it(missing:
 
 
 @pytest.fixture
-def missing() -> Saved:
+def missing() -> Report:
     return reported(eig, "2.13", "15")
 
 
-def with_example(report: Saved, **changes: object) -> Chosen:
+def with_example(report: Report, **changes: object) -> Chosen:
     """The first finding, its call given something else."""
-    (group, *_) = [one for one in report.calls if one.example]
+    (group, *_) = [one for one in report.groups if one.example]
     assert group.example is not None
     example = msgspec.structs.replace(group.example, **changes)
     calls = (msgspec.structs.replace(group, example=example),)
-    return saved.choose(msgspec.structs.replace(report, calls=calls), "1")
+    return choose(msgspec.structs.replace(report, groups=calls), "1")
 
 
-def made_op(report: Saved, op: str) -> Chosen:
-    calls = tuple(msgspec.structs.replace(group, op=op) for group in report.calls if group.example)
+def made_op(report: Report, op: str) -> Chosen:
+    calls = tuple(msgspec.structs.replace(group, op=op) for group in report.groups if group.example)
     findings = tuple(msgspec.structs.replace(one, op=op) for one in report.findings)
-    return saved.choose(msgspec.structs.replace(report, calls=calls, findings=findings), op)
+    return choose(msgspec.structs.replace(report, groups=calls, findings=findings), op)
 
 
 @pytest.mark.usefixtures("tried_here")
-def test_an_operator_that_the_installed_torch_lacks_is_said_to_be_untried(missing: Saved) -> None:
+def test_an_operator_that_the_installed_torch_lacks_is_said_to_be_untried(missing: Report) -> None:
     tried = make(made_op(missing, "aten::of_tomorrow"))
     assert (tried.on_cpu, tried.emulated, tried.checked) == (None, None, False)
     assert "# Not tried: torch 2." in tried.text
@@ -158,8 +160,8 @@ def test_an_operator_that_the_installed_torch_lacks_is_said_to_be_untried(missin
 
 
 @pytest.mark.usefixtures("tried_here")
-def test_a_call_that_the_cpu_refuses_too_is_said_to_be_untried(missing: Saved) -> None:
-    tensor = Tensor(
+def test_a_call_that_the_cpu_refuses_too_is_said_to_be_untried(missing: Report) -> None:
+    tensor = ExampleTensor(
         argument="self", dtype="float32", shape=(2, 3), stride=None, layout="strided", device="mps"
     )
     tried = make(with_example(missing, inputs=(tensor,)))
@@ -168,8 +170,8 @@ def test_a_call_that_the_cpu_refuses_too_is_said_to_be_untried(missing: Saved) -
 
 
 @pytest.mark.usefixtures("tried_here")
-def test_a_target_that_does_something_else_is_told(missing: Saved) -> None:
-    chosen = saved.choose(missing, "1")
+def test_a_target_that_does_something_else_is_told(missing: Report) -> None:
+    chosen = choose(missing, "1")
     assert chosen.calls is not None
     calls = msgspec.structs.replace(chosen.calls, kind="always")
     other = msgspec.structs.replace(chosen, calls=calls)
@@ -178,8 +180,8 @@ def test_a_target_that_does_something_else_is_told(missing: Saved) -> None:
     assert "does not do the same" in tried.notes[0]
 
 
-def test_what_takes_too_much_memory_is_not_tried(missing: Saved) -> None:
-    tensor = Tensor(
+def test_what_takes_too_much_memory_is_not_tried(missing: Report) -> None:
+    tensor = ExampleTensor(
         argument="self",
         dtype="float32",
         shape=(1 << 16, 1 << 16),
@@ -196,7 +198,7 @@ def test_what_takes_too_much_memory_is_not_tried(missing: Saved) -> None:
 def test_an_origin_is_shown_by_the_first_call_that_fails() -> None:
     report = reported(float64, "2.13", "15")
     refused = report.findings[0]
-    origin = Found(
+    origin = Finding(
         rule="OC140",
         severity="error",
         message="float64 begins here: a cast; the first call that fails is aten::_to_copy at a.py:8",
@@ -204,42 +206,40 @@ def test_an_origin_is_shown_by_the_first_call_that_fails() -> None:
         prints=refused.prints,
         locations=(),
     )
-    assert make(saved.choose(msgspec.structs.replace(report, findings=(origin,)), "OC140")).checked
+    assert make(choose(msgspec.structs.replace(report, findings=(origin,)), "OC140")).checked
 
 
 @pytest.mark.usefixtures("tried_here")
 def test_an_error_that_only_may_come_is_not_promised() -> None:
     report = reported(strided_weight, "2.8", "15")
-    (group,) = [one for one in report.calls if one.op == "aten::linear"]
-    said = Found(
+    (group,) = [one for one in report.groups if one.op == "aten::linear"]
+    said = Finding(
         rule="OC141", severity="warning", message="may fail", op=group.op, prints="no", locations=()
     )
     quiet = msgspec.structs.replace(group, evidence=(), advisories=())
-    chosen = saved.choose(
-        msgspec.structs.replace(report, findings=(said,), calls=(quiet,)), "OC141"
-    )
+    chosen = choose(msgspec.structs.replace(report, findings=(said,), calls=(quiet,)), "OC141")
     tried = make(chosen)
     assert tried.expected == ("perhaps, the op lists do not tell for certain: no",)
     assert "whether it raises, only a Mac shows" in tried.notes[0]
 
 
-def test_a_finding_about_no_one_call_has_none(missing: Saved) -> None:
-    lost = Found(
+def test_a_finding_about_no_one_call_has_none(missing: Report) -> None:
+    lost = Finding(
         rule="OC150", severity="note", message="digits", op="aten::sum", prints="", locations=()
     )
-    chosen = saved.choose(msgspec.structs.replace(missing, findings=(lost,)), "OC150")
+    chosen = choose(msgspec.structs.replace(missing, findings=(lost,)), "OC150")
     assert chosen.calls is None
 
 
 @pytest.mark.parametrize("which", ["1", "OC102", "oc102", "aten::linalg_eig", "linalg_eig"])
-def test_a_finding_is_named_by_number_rule_or_operator(missing: Saved, which: str) -> None:
-    assert saved.choose(missing, which).number == 1
+def test_a_finding_is_named_by_number_rule_or_operator(missing: Report, which: str) -> None:
+    assert choose(missing, which).number == 1
 
 
 @pytest.mark.parametrize("which", ["0", "99", "OC1", "", "-1"])
-def test_an_unknown_finding_names_the_known_ones(missing: Saved, which: str) -> None:
+def test_an_unknown_finding_names_the_known_ones(missing: Report, which: str) -> None:
     with pytest.raises(UsageError, match="no finding") as raised:
-        saved.choose(missing, which)
+        choose(missing, which)
     assert "1 OC102" in raised.value.hint
 
 
@@ -254,7 +254,7 @@ def written(chosen: Chosen) -> issue.Issue:
     ("release", "number"), [("2.13", "141287"), ("2.6", "141287"), ("2.5", "77764")]
 )
 def test_a_missing_operator_goes_where_that_release_says(release: str, number: str) -> None:
-    chosen = saved.choose(reported(eig, release, "15"), "OC102")
+    chosen = choose(reported(eig, release, "15"), "OC102")
     text = written(chosen)
     assert text.where == f"https://github.com/pytorch/pytorch/issues/{number}"
     commit = load().release(release).commit
@@ -269,10 +269,10 @@ def test_a_missing_operator_goes_where_that_release_says(release: str, number: s
 
 
 def test_a_known_fault_goes_to_its_issue_and_another_is_new() -> None:
-    known = written(saved.choose(reported(strided_weight, "2.8", "15"), "OC112"))
+    known = written(choose(reported(strided_weight, "2.8", "15"), "OC112"))
     assert re.fullmatch(r"https://github.com/pytorch/pytorch/issues/\d+", known.where)
     assert "gives a wrong result, without an error," in known.body
-    chosen = saved.choose(reported(complex128, "2.13", "15"), "OC105")
+    chosen = choose(reported(complex128, "2.13", "15"), "OC105")
     unlinked = {
         name: msgspec.structs.replace(one, links=())
         for name, one in chosen.report.statements.items()
@@ -283,8 +283,8 @@ def test_a_known_fault_goes_to_its_issue_and_another_is_new() -> None:
     assert "refuses this call" in new.body
 
 
-def test_what_was_observed_is_not_called_predicted(missing: Saved) -> None:
-    chosen = saved.choose(missing, "1")
+def test_what_was_observed_is_not_called_predicted(missing: Report) -> None:
+    chosen = choose(missing, "1")
     assert chosen.calls is not None
     seen = msgspec.structs.replace(chosen.calls, confidence="observed")
     text = written(msgspec.structs.replace(chosen, calls=seen))
@@ -318,12 +318,12 @@ def test_a_report_cannot_write_its_own_code(tmp_path: Path, old: str, new: str) 
     path = tmp_path / "report.json"
     path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(UsageError, match="is no call"):
-        saved.read(str(path))
+        read(str(path))
 
 
-def test_what_a_report_names_does_not_end_the_comment(missing: Saved) -> None:
+def test_what_a_report_names_does_not_end_the_comment(missing: Report) -> None:
     hostile = msgspec.structs.replace(missing, model="a\nimport os\r\x0b\x1b[31m")
-    tried = make_untried(saved.choose(hostile, "1"))
+    tried = make_untried(choose(hostile, "1"))
     assert next(line for line in tried.splitlines() if "import os" in line).startswith("# ")
 
 
@@ -342,7 +342,7 @@ def make_untried(chosen: Chosen) -> str:
     ],
 )
 def test_a_report_cannot_have_any_operator_run(
-    missing: Saved, op: str, arguments: dict[str, Any], reason: str
+    missing: Report, op: str, arguments: dict[str, Any], reason: str
 ) -> None:
     report = made_op(missing, op).report
     chosen = with_example(report, inputs=(), arguments=arguments)
@@ -373,7 +373,7 @@ def test_a_tensor_that_there_cannot_be_is_refused(
     path = tmp_path / "report.json"
     path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(UsageError, match="is no call"):
-        saved.read(str(path))
+        read(str(path))
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_a_target_that_is_none_is_refused(tmp_path: Path, target: object) -> Non
     path = tmp_path / "report.json"
     path.write_text(json.dumps({**content_of_eig(), "target": target}), encoding="utf-8")
     with pytest.raises(UsageError, match="a damaged report"):
-        saved.read(str(path))
+        read(str(path))
 
 
 def content_of_eig() -> dict[str, Any]:

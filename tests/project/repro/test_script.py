@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opcheck.project.repro.saved import Example, Tensor
+from opcheck.model.records import Example, ExampleTensor
 from opcheck.project.repro.script import FILLS, Parameter, _call, nbytes
 
 
-def tensor(argument: str = "self", **others: object) -> Tensor:
+def tensor(argument: str = "self", **others: object) -> ExampleTensor:
     content: dict[str, object] = {
         "argument": argument,
         "dtype": "float32",
@@ -19,10 +19,10 @@ def tensor(argument: str = "self", **others: object) -> Tensor:
         "device": "mps",
         **others,
     }
-    return Tensor(**content)  # type: ignore[arg-type]
+    return ExampleTensor(**content)  # type: ignore[arg-type]
 
 
-def made(one: Tensor, fill: str = "randn") -> torch.Tensor:
+def made(one: ExampleTensor, fill: str = "randn") -> torch.Tensor:
     """What the line for a tensor makes, with the CPU as device."""
     lines = list(_call("aten::relu", Example(inputs=(one,), arguments={}), (), fill))
     names: dict[str, object] = {"torch": torch, "device": "cpu"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opcheck.common.vocabulary import Mode
 from opcheck.project.sweep.folder import About
 from opcheck.project.sweep.records import Failed, Model, NotNative, Outcome, Result
 
@@ -11,7 +12,7 @@ TARGETS = ("2.4/15.0", "2.5/15.0")
 NATIVE = {"calls": 4, "operators": 2, "native": 4}
 
 
-def runs(name: str = "BertModel", key: str = "a" * 32, mode: str = "inference") -> Result:
+def runs(name: str = "BertModel", key: str = "a" * 32, mode: Mode = "inference") -> Result:
     """Native on the one, only with the variable on the other."""
     softmax = NotNative(op="aten::_safe_softmax", status="fallback", kind="env", calls=1)
     return Result(

@@ -68,7 +68,7 @@ def _required(examined: Examined) -> Iterator[Finding]:
     for requirement in examined.requirements:
         for hit in judge(requirement.text, 1, requirement.severity):
             yield found(
-                severity=hit.severity,
+                severity=hit.severity or requirement.severity,
                 message=hit.message,
                 hint=hit.hint,
                 locations=(requirement.place,),

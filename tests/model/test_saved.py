@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from opcheck.common.errors import UsageError
-from opcheck.project.changes import saved
-from opcheck.project.changes.records import side_of
+from opcheck.model import saved
 from opcheck.render import render
 from tests.made import call, make_report
 
@@ -22,7 +22,22 @@ TEXT = render(REPORT, "json")
 def test_what_is_read_back_is_what_was_written(tmp_path: Path, name: str) -> None:
     file = tmp_path / "a.txt"
     file.write_text(render(REPORT, name), encoding="utf-8")
-    assert saved.read(str(file)) == side_of(REPORT, str(file))
+    assert saved.read(str(file)) == msgspec.structs.replace(REPORT, graph=())
+    assert REPORT.graph
+
+
+def without(content: Any, *keys: str) -> Any:
+    if isinstance(content, dict):
+        return {name: without(value, *keys) for name, value in content.items() if name not in keys}
+    return [without(value, *keys) for value in content] if isinstance(content, list) else content
+
+
+def test_a_report_of_before_its_newest_keys_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps(without(json.loads(TEXT), "statement", "example")))
+    report = saved.read(str(file))
+    assert report.findings == REPORT.findings
+    assert [group.verdict for group in report.groups] == [group.verdict for group in REPORT.groups]
 
 
 def changed(**others: Any) -> str:

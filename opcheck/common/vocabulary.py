@@ -1,0 +1,67 @@
+"""The fixed words of the records: what a status, a kind, a severity, a phase or an effect can be.
+
+Each is a ``Literal`` with a tuple of its values beside it, in the order that reports sort by. JSON writes them as they stand.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+#: What a target does with a call, from best to worst. Never a boolean.
+Status = Literal["native", "fallback", "unknown", "unsupported"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+#: Why a call runs on the CPU: inside its kernel, because it is registered so, or only with the variable.
+FallbackKind = Literal["internal", "always", "env"]
+FALLBACK_KINDS: tuple[FallbackKind, ...] = get_args(FallbackKind)
+
+#: How sure a verdict is, strongest first.
+Confidence = Literal["observed", "test list", "source check", "registration", "inferred"]
+CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
+
+#: Where a call runs; ``raises``: nowhere.
+Side = Literal["mps", "cpu", "unknown", "raises"]
+
+#: The severities of findings, the most severe first.
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+#: Where in a program a call happens.
+Phase = Literal["move", "forward", "backward", "optimizer"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+#: What is captured of a model; ``run``: a whole program.
+Mode = Literal["inference", "train", "run"]
+
+#: What the verdicts of a model come to, the first that holds.
+Headline = Literal[
+    "fails",
+    "could not tell",
+    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1",
+    "runs, partly on the CPU",
+    "runs natively",
+]
+HEADLINES: tuple[Headline, ...] = get_args(Headline)
+
+#: The two sorts of curated statements.
+StatementSort = Literal["limitation", "advisory"]
+
+#: What a kernel does where a statement holds, the worst first.
+Effect = Literal["aborts", "raises", "falls_back", "wrong_result", "narrows", "warns"]
+EFFECTS: tuple[Effect, ...] = get_args(Effect)
+
+#: Whether a run fits the memory of a Mac.
+FitState = Literal["fits", "pressure", "raises"]
+
+#: What is special about the memory of a tensor from its first moment on.
+MemoryOrigin = Literal["parameter", "buffer", "input", "result"]
+
+#: What a call does in one dtype that it does not do in float64.
+PrecisionEventKind = Literal["overflow", "nan", "underflow", "flips"]
+
+#: What memory on MPS is for at a moment of the run: the columns of a peak.
+MemoryUse = Literal["parameters", "buffers", "inputs", "gradients", "optimizer", "activations"]
+MEMORY_USES: tuple[MemoryUse, ...] = get_args(MemoryUse)
+
+#: A number that JSON cannot write stands as a word.
+NonFinite = Literal["inf", "nan"]

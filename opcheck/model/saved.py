@@ -1,0 +1,120 @@
+"""The saved report: the encoding of ``Report`` as plain data, its JSON schema, and how a file of it is read back.
+
+JSON and YAML hold the same data, schema ``opcheck-report/1``. A new key with a meaning of its own may be added to version 1, and
+then has a default, so that older reports are still read; a key that goes or changes its meaning is version 2.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from opcheck.common import documents
+from opcheck.common.documents import DocumentError, brief
+from opcheck.common.errors import UsageError
+from opcheck.model.records import Report
+
+#: The one schema that is written and read: the same keys may mean something else in a later one.
+(SCHEMA,) = get_args(get_type_hints(Report)["schema"])
+
+#: What a hint says that a damaged report needs.
+WRITE_AGAIN = "write it again: opcheck audit MODEL -o report.json"
+
+_SCHEMA = re.compile(r"(?P<name>[\w-]+)/(?P<version>\d{1,9})")
+
+
+def as_content(report: Report) -> dict[str, Any]:
+    """The report as dicts, lists and scalars: every key is present, and the single calls are left out."""
+    content: dict[str, Any] = to_plain(msgspec.structs.replace(report, graph=()))
+    del content["graph"]
+    # Who reads the file looks for the operator first; a verdict, of which a group is one, has none.
+    content["calls"] = [
+        {"op": group["op"], "count": group["count"], **group} for group in content["calls"]
+    ]
+    return content
+
+
+def to_plain(record: msgspec.Struct) -> Any:
+    """A record as dicts, lists and scalars, as JSON and YAML hold them."""
+    return _with_lists(msgspec.to_builtins(record))
+
+
+def _with_lists(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _with_lists(value) for name, value in content.items()}
+    return [_with_lists(value) for value in content] if isinstance(content, tuple) else content
+
+
+def read(path: str) -> Report:
+    """The report in a file, JSON or YAML, whatever its suffix.
+
+    Raises:
+        UsageError: the file cannot be read, is no report, is damaged, or has a newer schema.
+    """
+    content = _parse(path)
+    _check_schema(content.get("schema") if isinstance(content, dict) else None, path)
+    try:
+        report = documents.convert(content, Report)
+        _check_fingerprints(report)
+    except DocumentError as error:
+        raise UsageError(f"a damaged report: {error}", context=path, hint=WRITE_AGAIN) from error
+    return report
+
+
+def _check_fingerprints(report: Report) -> None:
+    for finding in report.findings:
+        if len(finding.fingerprints) != max(1, len(finding.locations)):
+            message = "a finding has not one fingerprint a location"
+            raise DocumentError(message)
+
+
+def _parse(path: str) -> object:
+    hint = "name a .json or .yaml report"
+    try:
+        text = documents.read_text(path)
+    except DocumentError as error:
+        raise UsageError(f"cannot read the report: {error}", context=path, hint=hint) from error
+    # JSON first: it is read a hundred times as fast.
+    with contextlib.suppress(DocumentError):
+        return documents.from_json(text)
+    try:
+        return documents.from_yaml(text)
+    except DocumentError as error:
+        raise UsageError(f"neither JSON nor YAML: {error}", context=path, hint=hint) from error
+
+
+def _check_schema(schema: object, path: str) -> None:
+    name, _, newest = SCHEMA.partition("/")
+    match = _SCHEMA.fullmatch(schema) if isinstance(schema, str) else None
+    if match is None or match["name"] != name:
+        reason = f"its schema is {brief(schema)}" if schema else "it names no schema"
+        raise UsageError(f"not a report of an audit: {reason}", context=path, hint=WRITE_AGAIN)
+    if int(match["version"]) > int(newest):
+        raise UsageError(
+            f"the report is of a newer schema than this opcheck reads: {schema}",
+            context=f"{path}; this one reads {SCHEMA}",
+            hint=f"upgrade opcheck, or {WRITE_AGAIN}",
+        )
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema (2020-12) of what ``as_content`` makes, from the types of the records."""
+    kinds: dict[str, Any] = msgspec.json.schema(Report)["$defs"]
+    report = kinds.pop("Report")
+    del report["properties"]["graph"], kinds["GraphCall"]
+    for kind in (report, *kinds.values()):
+        # Every key is always there, and no other is.
+        kind["required"] = list(kind["properties"])
+        kind["additionalProperties"] = False
+        for entry in kind["properties"].values():
+            entry.pop("default", None)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:opcheck:report:1",
+        **report,
+        "title": SCHEMA,
+        "$defs": kinds,
+    }

@@ -1,0 +1,140 @@
+"""The finding that a program is written for, and the calls of the report that it is about."""
+
+from __future__ import annotations
+
+import math
+import re
+from keyword import iskeyword
+
+from opcheck.common.errors import UsageError
+from opcheck.common.names import DTYPES
+from opcheck.common.vocabulary import CONFIDENCES
+from opcheck.model import saved
+from opcheck.model.records import CallGroup, Example, ExampleTensor, Finding, Record, Report
+from opcheck.model.visible import visible
+
+_OP = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?", re.ASCII)
+
+#: dimensions of a tensor (c10/core/TensorImpl.h), and what its 64-bit numbers hold
+_DIMENSIONS, _LARGEST = 64, 1 << 63
+
+
+class Chosen(Record, frozen=True, kw_only=True):
+    """One finding of a report, and the calls that it is about."""
+
+    report: Report
+    #: its place in a listing, which counts from 1
+    number: int
+    finding: Finding
+    #: None: it is about no one operator's calls, or the report keeps none of them.
+    calls: CallGroup | None
+
+    @property
+    def observed(self) -> bool:
+        """Whether the report is of a run on a Mac, and not a prediction."""
+        return self.calls is not None and self.calls.confidence == CONFIDENCES[0]
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether it names an error that the verdict of its calls does not have: they may raise it."""
+        if self.calls is None or self.calls.status != "native" or self.silent:
+            return False
+        return self.finding.prints not in {"", self.calls.prints}
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is printed and the result is wrong."""
+        if self.calls is None or self.calls.status == "unsupported":
+            return False
+        statements = [self.report.statements.get(name) for name in self.about]
+        return any(
+            statement is not None and statement.effect == "wrong_result" for statement in statements
+        )
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """The ids of the statements that the calls meet and the finding names."""
+        if self.calls is None:
+            return ()
+        ids = (*self.calls.limitations, *self.calls.advisories)
+        named = [name for name in ids if f"({name})" in self.finding.message]
+        decided = {evidence.detail for evidence in self.calls.evidence}
+        return tuple(named or (name for name in ids if name in decided))
+
+
+def read(path: str) -> Report:
+    """The report in a JSON or YAML file, its texts fit to be shown and its examples fit to be run.
+
+    Raises:
+        UsageError: the file cannot be read, or is no report of an audit or of a run.
+    """
+    report = visible(saved.read(path))
+    for group in report.groups:
+        example = group.example
+        if example is not None and not (_OP.fullmatch(group.op) and _is_plain(example)):
+            raise UsageError(
+                f"a damaged report: what it keeps of {group.op} is no call",
+                context=path,
+                hint=saved.WRITE_AGAIN,
+            )
+    return report
+
+
+def _is_plain(example: Example) -> bool:
+    """Whether all that is written into a program as it stands, and is run, are names and dtypes."""
+    names = [tensor.argument for tensor in example.inputs if tensor.argument]
+    names += [*example.arguments, *(tensor.layout for tensor in example.inputs)]
+    known = all(tensor.dtype in DTYPES and _is_possible(tensor) for tensor in example.inputs)
+    return known and all(name.isidentifier() and not iskeyword(name) for name in names)
+
+
+def _is_possible(tensor: ExampleTensor) -> bool:
+    """Whether there can be a tensor of that shape and stride."""
+    strides = tensor.stride if tensor.stride is not None else (0,) * len(tensor.shape)
+    return (
+        len(strides) == len(tensor.shape) <= _DIMENSIONS
+        and all(0 <= number < _LARGEST for number in (*tensor.shape, *strides))
+        and math.prod(tensor.shape) < _LARGEST
+        and sum(size * step for size, step in zip(tensor.shape, strides, strict=True)) < _LARGEST
+    )
+
+
+def every(report: Report) -> tuple[Chosen, ...]:
+    """The findings, numbered from 1, each with its calls."""
+    return tuple(
+        Chosen(report=report, number=number, finding=finding, calls=_calls(report, finding))
+        for number, finding in enumerate(report.findings, 1)
+    )
+
+
+def choose(report: Report, which: str) -> Chosen:
+    """The finding that ``which`` names: its number, or the first of a rule or of an operator.
+
+    Raises:
+        UsageError: there is none.
+    """
+    choices = every(report)
+    names = {which.upper(), which, f"aten::{which}"}
+    for choice in choices:
+        ops = {choice.finding.op, choice.finding.op.partition(".")[0]}
+        if which == str(choice.number) or choice.finding.rule in names or ops & names:
+            return choice
+    known = ", ".join(f"{choice.number} {choice.finding.rule}" for choice in choices)
+    raise UsageError(
+        f"no finding {which!r} in the report",
+        context=report.model,
+        hint=f"there are: {known or 'it has no findings'}",
+    )
+
+
+def _calls(report: Report, finding: Finding) -> CallGroup | None:
+    """The group that a finding is about: of its operator, if possible with what it prints; or of the statement it names."""
+    kept = [group for group in report.groups if group.example is not None]
+    if finding.op:
+        same = [group for group in kept if group.op == finding.op]
+        exact = [group for group in same if group.prints == finding.prints]
+        return next(iter(exact or same), None)
+    for group in kept:
+        if any(f"({name})" in finding.message for name in (*group.limitations, *group.advisories)):
+            return group
+    return None
