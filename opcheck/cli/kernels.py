@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opcheck.cli import VERBS, flags, output
+from opcheck.cli import VERBS, flags, output, output_formats
 from opcheck.common.errors import UsageError
 
 if TYPE_CHECKING:
@@ -83,3 +83,81 @@ def _library(torch: str | None) -> Library:
     lists = load()
     line = parse_options.release_of(torch, lists)
     return library.read(lists.release(str(line)).torch)
+
+
+@command.command(
+    "test",
+    short_help="Run the kernels of a release on this CPU, and judge what they compute.",
+    help="Run the kernels of a release on this CPU, and judge what they compute.\n\n"
+    "PATTERN is a kernel's name, with * and ?. Kernels whose threads need each other take a C++ "
+    "compiler. Exits with 1 if a result is wrong.",
+)
+@flags.torch("Of this release, or a wheel's path.  [default: the newest list]")
+@click.argument("pattern", default="")
+@flags.flag("--op", "operations", multiple=True, metavar="NAME", help="Only this operation.")
+@flags.dtype
+@flags.flag("--pointwise", is_flag=True, help="Only the unary, binary and ternary families.")
+@flags.jobs(None, "Processes at once.  [default: one a core]")
+@output_formats.format_flag
+@flags.output("Write the report there; a name that ends in .parquet gets one row a kernel.")
+@flags.quiet()
+def test(
+    *,
+    torch: str | None,
+    pattern: str,
+    operations: tuple[str, ...],
+    dtype: str | None,
+    pointwise: bool,
+    jobs: int | None,
+    format_name: str | None,
+    output_path: str,
+    quiet: bool,
+) -> int:
+    """Run them, and write what came of it."""
+    import os
+
+    from opcheck.common.names import parse_dtype
+    from opcheck.kernels import air, parent
+    from opcheck.render.answers import kernel_runs
+
+    air.binding()
+    library = _library(torch)
+    with output.progress(quiet=quiet, verbose=False) as progress:
+        found = parent.run(
+            library,
+            operations=operations,
+            pointwise=pointwise,
+            dtype=parse_dtype(dtype) if dtype else "",
+            pattern=pattern,
+            jobs=jobs or os.cpu_count() or 1,
+            progress=progress,
+        )
+    if not found.outcomes:
+        raise UsageError(
+            f"no kernel of torch {library.torch} is asked for",
+            context="opcheck kernels test",
+            hint=f"opcheck kernels list --torch {library.torch} shows the operations",
+        )
+    if output_path.endswith(".parquet"):
+        _write_table(kernel_runs.rows(found), output_path)
+        output_path = ""
+    output_formats.deliver(found, kernel_runs.document, format_name, output_path)
+    return 1 if any(outcome.verdict == "wrong" for outcome in found.outcomes) else 0
+
+
+def _write_table(rows: dict[str, list[object]], path: str) -> None:
+    """Write a Parquet file.
+
+    Raises:
+        UsageError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "writing Parquet needs pyarrow, which is not installed",
+            context=path,
+            hint="pip install 'opcheck[sweep]', or name another format with --format",
+        ) from error
+    pq.write_table(pa.table(rows), path)

@@ -496,13 +496,11 @@ def _shuffle(action: str, kind: str) -> str | None:
         }.get(action, "")
         if index == wide:
             return None
-    text = _exchange(kind, "%0")
-    if "fill" in action:
-        text += _exchange(kind, "%1", "fill.")
-    text += f"{index}  %in = and i32 %to, 31\n{_take(kind, '%in', 'value')}"
+    text = f"{_exchange(kind, '%0')}{index}  %in = and i32 %to, 31\n{_take(kind, '%in', 'value')}"
     if "fill" not in action:
         return f"{text}  ret {kind} %value"
-    text += _take(kind, "%in", "filled", "fill.")
+    # Taken before the second exchange: after it, others may overwrite what the first one left.
+    text += _exchange(kind, "%1", "fill.") + _take(kind, "%in", "filled", "fill.")
     return f"{text}  %r = select i1 %out, {kind} %filled, {kind} %value\n  ret {kind} %r"
 
 

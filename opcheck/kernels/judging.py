@@ -1,0 +1,220 @@
+"""A kernel's results beside the reference: right, within what is allowed, or wrong."""
+
+from __future__ import annotations
+
+import msgspec
+import torch
+from torch import Tensor
+
+from opcheck.kernels.records import Sample
+
+#: What a float32 computation may be off in its argument, in units of float32's precision: the
+#: reference moved so far bounds what rounding before the last step can do.
+_MOVED = 4.0
+_DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+#: A relative error that is no matter of digits.
+_GROSS = 1e-2
+_PARTS = {torch.complex64: torch.float32, torch.complex32: torch.float16}
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """Results compared with a reference."""
+
+    compared: int
+    wrong: int
+    ulps: float
+    smallest: Sample | None = None
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """The reference of a set of inputs: in double or integers, and by how much it may be off.
+
+    ``flushed`` is the reference with denormal inputs taken as zero, which Metal allows; ``left_out``
+    is True where nothing is defined; ``own`` is what the CPU gives in the same precision.
+    """
+
+    inputs: tuple[Tensor, ...]
+    value: Tensor
+    slack: Tensor | None = None
+    flushed: Tensor | None = None
+    left_out: Tensor | None = None
+    own: Tensor | None = None
+
+
+def slack(value: Tensor, moved: tuple[Tensor, ...]) -> Tensor:
+    """By how much a reference moves with its arguments; not a number counts as nothing."""
+    found = torch.zeros(value.shape, dtype=torch.float64)
+    for other in moved:
+        found = torch.maximum(found, torch.nan_to_num((other - value).abs(), 0.0, 0.0, 0.0))
+    return found
+
+
+def nudged(operand: Tensor) -> tuple[Tensor, Tensor]:
+    """An operand in double a little larger and a little smaller."""
+    by = _MOVED * 2.0**-24
+    return operand * (1 + by), operand * (1 - by)
+
+
+def flushed(operand: Tensor, dtype: torch.dtype) -> Tensor:
+    """An operand whose denormal values are zero."""
+    if not dtype.is_floating_point:
+        return operand
+    least = torch.finfo(dtype).smallest_normal
+    return torch.where(
+        operand.abs() < least, torch.copysign(torch.zeros_like(operand), operand), operand
+    )
+
+
+def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
+    """Compare a kernel's results with their reference.
+
+    Args:
+        expected: the reference.
+        got: the results, in the order of the inputs.
+        allowed: units in the last place by which a float may differ.
+    """
+    if got.dtype.is_complex:
+        bad, ulps = _complex(expected, got, allowed)
+    elif got.dtype.is_floating_point:
+        bad, ulps = _floats(expected.value, expected.slack, got, allowed)
+        if expected.flushed is not None:
+            also, _ = _floats(expected.flushed, expected.slack, got, allowed)
+            bad = bad & also
+        if expected.own is not None:
+            also, _ = _floats(expected.own, expected.slack, got, allowed)
+            bad = bad & also
+    else:
+        bad = _wrapped(expected.value, got.dtype) != got
+        ulps = torch.zeros(got.shape, dtype=torch.float64)
+    if expected.left_out is not None:
+        bad = bad & ~expected.left_out
+        ulps = torch.where(expected.left_out, 0.0, ulps)
+    wrong = int(bad.sum())
+    worst = float(torch.where(bad, 0.0, ulps).max()) if got.numel() else 0.0
+    return Judged(
+        compared=got.numel(),
+        wrong=wrong,
+        ulps=worst,
+        smallest=_smallest(expected, got, bad) if wrong else None,
+    )
+
+
+def _wrapped(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Integers as their type holds them; a float reference is whole where it is one."""
+    if dtype == torch.bool:
+        return value.to(torch.bool)
+    if value.dtype.is_floating_point:
+        value = torch.nan_to_num(value, 0.0)
+    return value.to(torch.int64).to(dtype)
+
+
+def _unit(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """The distance between neighbours of a dtype at a value, in double."""
+    info = torch.finfo(dtype)
+    least = torch.frexp(torch.tensor(info.smallest_normal, dtype=torch.float64)).exponent
+    exponent = torch.maximum(torch.frexp(value.abs()).exponent, least)
+    return torch.ldexp(torch.ones_like(value), exponent - _DIGITS[dtype])
+
+
+def _floats(
+    value: Tensor, moves: Tensor | None, got: Tensor, allowed: float
+) -> tuple[Tensor, Tensor]:
+    """Which results are wrong, and the units by which each differs."""
+    info = torch.finfo(got.dtype)
+    value = value.to(torch.float64)
+    result = got.to(torch.float64)
+    difference = (result - value).abs()
+    unit = _unit(torch.nan_to_num(value, 0.0, info.max, -info.max), got.dtype)
+    ulps = difference / unit
+    slackened = torch.zeros_like(value) if moves is None else moves
+    bound = max(allowed, 0.5) * unit + slackened + unit * 2.0**-20
+    fine = difference <= bound
+    fine |= value.isnan() & result.isnan()
+    fine |= (value == result) & value.isinf()
+    # Beyond the largest number of the dtype infinity is right, and near it the largest number.
+    over = value.abs() + bound >= info.max
+    fine |= over & result.isinf() & (result.sign() == value.sign())
+    # Results below the smallest normal number may be flushed to zero.
+    fine |= (value.abs() < info.smallest_normal) & (result.abs() <= info.smallest_normal)
+    counted = torch.where(
+        value.isfinite() & result.isfinite() & (value.abs() >= info.smallest_normal), ulps, 0.0
+    )
+    return ~fine, torch.nan_to_num(counted, 0.0, 0.0, 0.0)
+
+
+def _complex(expected: Expected, got: Tensor, allowed: float) -> tuple[Tensor, Tensor]:
+    """A complex result may be off by so much of its modulus, each part by that of a float."""
+    part = _PARTS[got.dtype]
+    value = expected.value.to(torch.complex128)
+    result = got.to(torch.complex128)
+    info = torch.finfo(part)
+    size = torch.nan_to_num(value.abs(), 0.0, info.max, info.max)
+    unit = _unit(size, part)
+    difference = (result - value).abs()
+    bound = allowed * unit + (0.0 if expected.slack is None else expected.slack)
+    both = torch.view_as_real(value)
+    fine = difference <= bound
+    # What overflows, or has a part that is not a number, is not judged.
+    fine |= (both.abs().amax(-1) >= info.max / 8) | both.isnan().any(-1)
+    fine |= (value.abs() < info.smallest_normal) & (result.abs() <= info.smallest_normal)
+    return ~fine, torch.nan_to_num(torch.where(fine, difference / unit, 0.0), 0.0, 0.0, 0.0)
+
+
+def _smallest(expected: Expected, got: Tensor, bad: Tensor) -> Sample:
+    """The wrong result of the simplest inputs, of those that are furthest off by class."""
+    places = bad.nonzero().flatten()
+    off = _relative(expected.value[places], got[places])
+    gross = off >= _GROSS
+    if bool(gross.any()):
+        places, off = places[gross], off[gross]
+
+    def weight(at: int) -> tuple[float, float, int]:
+        weights = [_weight(operand[at]) for operand in expected.inputs]
+        return sum(digits for digits, _ in weights), sum(size for _, size in weights), at
+
+    place = min(places[:2000].tolist(), key=weight)
+    value = expected.value[place]
+    return Sample(
+        inputs=tuple(text(operand[place]) for operand in expected.inputs),
+        result=text(got[place]),
+        expected=text(value if got.dtype == torch.complex32 else value.to(got.dtype)),
+        gross=bool(gross.any()),
+    )
+
+
+def _relative(value: Tensor, got: Tensor) -> Tensor:
+    """The relative error of results; 1 where one of the two is no finite number."""
+    wide = torch.complex128 if got.is_complex() or value.is_complex() else torch.float64
+    value, got = value.to(wide), got.to(wide)
+    error = (got - value).abs() / value.abs()
+    return torch.nan_to_num(error, 1.0, 1.0, 1.0)
+
+
+def _weight(value: Tensor) -> tuple[float, float]:
+    """How far from simple: ordinary before special, of few digits before many, small ones first."""
+    number = value.item()
+    parts = (number.real, number.imag) if isinstance(number, complex) else (number,)
+    total = 0.0
+    for part in parts:
+        size = abs(float(part))
+        if size != size or size == float("inf"):  # noqa: PLR0124
+            total += 40
+        elif size and not 1e-6 <= size <= 1e6:
+            total += 30
+        else:
+            total += min(len(f"{size:.9g}".replace(".", "").strip("0")), 4)
+    return total, sum(min(1e30, abs(float(part))) for part in parts)
+
+
+def text(value: Tensor) -> str:
+    """A number as it is written, with as many digits as its dtype has."""
+    if value.dtype.is_complex:
+        number = value.to(torch.complex128).item()
+        return f"{_float(number.real)}{'-' if str(number.imag).startswith('-') else '+'}{_float(abs(number.imag))}j"
+    if value.dtype.is_floating_point:
+        return _float(value.double().item())
+    return str(value.item())
+
+
+def _float(number: float) -> str:
+    return f"{number:.9g}"

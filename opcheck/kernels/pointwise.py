@@ -1,0 +1,503 @@
+"""Pointwise kernels called as TensorIterator's host side does: dense, strided, broadcast, cast.
+
+Which buffer holds what is read from the kernel's own metadata, by the arguments' names
+(aten/src/c10/metal/indexing.h and aten/src/ATen/native/mps/OperationUtils.mm, exec_unary_kernel,
+exec_binary_kernel, exec_ternary_kernel).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import torch
+from torch import Tensor
+
+from opcheck.kernels import air, judging, names, reference, values
+from opcheck.kernels.judging import Expected, Judged
+from opcheck.kernels.machine import Kernel, KernelError
+
+#: Metal's name of a type -> torch's; half2 and float2 are complex.
+DTYPES = {
+    "float": torch.float32,
+    "half": torch.float16,
+    "bfloat": torch.bfloat16,
+    "long": torch.int64,
+    "int": torch.int32,
+    "short": torch.int16,
+    "char": torch.int8,
+    "uchar": torch.uint8,
+    "bool": torch.bool,
+    "float2": torch.complex64,
+    "half2": torch.complex32,
+}
+#: c10/core/ScalarType.h
+SCALAR_TYPES = {
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.int16: 2,
+    torch.int32: 3,
+    torch.int64: 4,
+    torch.float16: 5,
+    torch.float32: 6,
+    torch.complex32: 8,
+    torch.complex64: 9,
+    torch.bool: 11,
+    torch.bfloat16: 15,
+}
+_OUTPUTS = ("out", "output")
+_OPERANDS = ("input", "other", "other1", "other2", "broadcast", "scalar")
+#: Elements that a thread computes where the host passes the number of them.
+_EACH = 4
+#: Extents of the innermost dimension of what is strided: a multiple of no simdgroup.
+_INNER = 16
+_BLOCK = 2 * _INNER
+_PAIR = 2
+#: What stands behind a result in memory, and must stand there afterwards.
+_GUARD, _GUARDED = 0xA5, 64
+_PACKED = {
+    "float": "f",
+    "int": "i",
+    "uint": "I",
+    "long": "q",
+    "ulong": "Q",
+    "short": "h",
+    "char": "b",
+    "uchar": "B",
+    "bool": "?",
+    "half": "e",
+}
+
+
+class Unfit(ValueError):  # noqa: N818  (it is a reason, not a mistake)
+    """The kernel is not one that this module can call; the message says why."""
+
+
+def address(tensor: Tensor) -> int:
+    """Where a tensor's memory begins; never nothing, also for an empty one."""
+    return tensor.data_ptr() or torch.zeros(1).data_ptr() or 1
+
+
+def packed(kind: str, fields: Sequence[air.Field], size: int, given: Sequence[float]) -> Tensor:
+    """A scalar or a struct of them in memory.
+
+    Raises:
+        Unfit: a type that this module does not know.
+    """
+    buffer = bytearray(max(size, 8))
+    places = [(field.offset, field.type) for field in fields] or [(0, kind)]
+    filled = [*given, *[0] * len(places)]
+    for (offset, of), value in zip(places, filled, strict=False):
+        name = of.partition("<")[0]
+        if name == "bfloat":
+            raw = torch.tensor(value, dtype=torch.bfloat16).view(torch.int16).item()
+            struct.pack_into("<h", buffer, offset, raw)
+        elif name in {"float2", "half2"}:
+            struct.pack_into("<2f" if name == "float2" else "<2e", buffer, offset, value, 0)
+        elif name in _PACKED:
+            code = _PACKED[name]
+            number = value if code in "fe" else int(value) % 256 if code in "bB" else int(value)
+            struct.pack_into(f"<{code.replace('b', 'B')}", buffer, offset, number)
+        else:
+            raise Unfit(f"a parameter of type {of}")
+    return torch.frombuffer(buffer, dtype=torch.uint8)
+
+
+def numbers(*given: int, size: int = 4) -> Tensor:
+    """Integers of four or eight bytes in memory."""
+    return torch.tensor(given, dtype=torch.int32 if size == 4 else torch.int64)
+
+
+class Call(NamedTuple):
+    """One call: the result's dtype, the operands, which of the values they are."""
+
+    result: torch.dtype
+    operands: tuple[Tensor, ...]
+    part: Tensor
+    strided: bool = False
+
+
+class Case:
+    """The values of an operation's kernels of one dtype, and their reference."""
+
+    def __init__(
+        self, operation: str, dtypes: tuple[torch.dtype, ...], parameters: tuple[float, ...]
+    ) -> None:
+        self.operation, self.parameters = operation, parameters
+        self.arity = len(dtypes)
+        if self.arity == 1:
+            operands: tuple[Tensor, ...] = (values.single(dtypes[0]),)
+            self.cross, self.extents = 0, (0, 0)
+        else:
+            first, second = defined(operation, values.few(dtypes[0]), values.few(dtypes[1]))
+            self.cross = len(first) * len(second)
+            self.extents = len(first), len(second)
+            crossed = [first.repeat_interleave(len(second)), second.repeat(len(first))]
+            crossed += [
+                values.few(d)[torch.arange(self.cross) * 7 % len(values.few(d))] for d in dtypes[2:]
+            ]
+            drawn = harmless(
+                operation, tuple(values.drawn(d, 10 + place) for place, d in enumerate(dtypes))
+            )
+            operands = tuple(torch.cat(pair) for pair in zip(crossed, drawn, strict=True))
+        # An odd number: the last thread of those that compute four has less.
+        odd = len(operands[0]) - 1 + len(operands[0]) % 2
+        self.operands = tuple(operand[:odd].clone() for operand in operands)
+
+    def scalar_parts(self, *, first: bool) -> Iterator[Tensor]:
+        """Which pairs have one value of the first operand, or of the second, a few times."""
+        rows, columns = self.extents
+        for place in dict.fromkeys((0, columns // 3, columns // 2, max(columns - 2, 0))):
+            if first:
+                part = torch.arange(columns) + min(place, rows - 1) * columns
+            else:
+                part = torch.arange(rows) * columns + place
+            yield part[part < len(self.operands[0])]
+
+    def broadcast_part(self, *, first: bool) -> tuple[Tensor, int]:
+        """The pairs in the order in which one operand repeats, and after how many it does."""
+        rows, columns = self.extents
+        if first:
+            grid = torch.arange(rows)[None] * columns + torch.arange(columns)[:, None]
+            part, period = grid.flatten(), rows
+        else:
+            part, period = torch.arange(self.cross), columns
+        lacking = part >= len(self.operands[0])
+        if bool(lacking.any()):
+            # Of the pairs one may be left out, so that their number is odd: its round goes, too.
+            part = part[: int(lacking.to(torch.int8).argmax()) // period * period]
+        return part, period
+
+    @functools.cached_property
+    def expected(self) -> Expected:
+        """The reference of all values."""
+        return expected(self.operation, self.operands, self.parameters)
+
+
+def defined(operation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """The values of two operands without those of which no pair is defined: kernels loop on some."""
+    pairs = (first.repeat_interleave(len(second)), second.repeat(len(first)))
+    out = reference.excluded(operation, pairs)
+    if out is None or bool(out.all()):
+        return first, second
+    table = out.view(len(first), len(second))
+    return first[~table.all(1)], second[~table.all(0)]
+
+
+def harmless(operation: str, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The operands with ones where nothing is defined."""
+    out = reference.excluded(operation, operands)
+    if out is None:
+        return operands
+    return tuple(torch.where(out, torch.ones_like(operand), operand) for operand in operands)
+
+
+def expected(
+    operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]
+) -> Expected:
+    """The reference of an operation, and by how much it may be off."""
+    out = reference.excluded(operation, operands)
+    # Where nothing is defined the reference is not asked: it may trap or loop.
+    used = harmless(operation, operands)
+    floating = any(o.dtype.is_floating_point or o.dtype.is_complex for o in operands)
+    comparing = operation.startswith(
+        ("logical", "is", "eq", "ne", "lt", "le", "gt", "ge", "bitwise")
+    )
+    wide = [o.to(reference.wide(o.dtype)) if o.dtype != torch.bool else o for o in used]
+    value = reference.evaluate(operation, tuple(wide), parameters)
+    if value.dtype == torch.float32:
+        # Integers whose function is a float's: exact in double.
+        wide = [o.double() for o in wide]
+        value = reference.evaluate(operation, tuple(wide), parameters)
+    moves = flushed = None
+    if (floating or value.dtype.is_floating_point) and not comparing and value.dtype != torch.bool:
+        real = [o if o.is_complex() else o.double() for o in wide]
+        moved = [
+            reference.evaluate(operation, (*real[:at], other, *real[at + 1 :]), parameters)
+            for at in range(len(real))
+            for other in judging.nudged(real[at])
+        ]
+        moves = judging.slack(value, tuple(moved))
+        if floating and not value.dtype.is_complex:
+            zeroed = tuple(judging.flushed(w, o.dtype) for w, o in zip(wide, used, strict=True))
+            flushed = reference.evaluate(operation, zeroed, parameters)
+    return Expected(operands, value, moves, flushed, out)
+
+
+def dtypes_of(
+    named: names.Named, kernel: Kernel
+) -> tuple[torch.dtype | None, tuple[torch.dtype, ...]]:
+    """The dtypes of the result and of the operands; None: the host chooses that of the result.
+
+    Raises:
+        Unfit: a dtype that torch has not, or none in the name.
+    """
+    kinds = [DTYPES[word] for word in named.types if word in DTYPES]
+    if len(kinds) < len(named.types) or not kinds:
+        raise Unfit(f"a dtype that is not driven: {' '.join(named.types)}")
+    operands = [a for a in kernel.buffers if a.name in _OPERANDS]
+    if not operands or not any(a.name in _OUTPUTS for a in kernel.buffers):
+        raise Unfit("its arguments are not those of a pointwise kernel")
+    first = kinds[0]
+    if named.operation == "where":
+        return first, (torch.bool, first, first)
+    if "castout" in named.form:
+        return None, (first,) * len(operands)
+    return first, (kinds[1] if len(kinds) > 1 else first,) * len(operands)
+
+
+class Driver:
+    """Calls the kernels of one operation; values and references are shared between them."""
+
+    def __init__(self) -> None:
+        self._cases: dict[Any, Case] = {}
+
+    def case(self, operation: str, dtypes: tuple[torch.dtype, ...]) -> Case:
+        """The values of an operation for these dtypes."""
+        key = operation, dtypes
+        if key not in self._cases:
+            parameters = reference.PARAMETERS.get(operation, ())
+            self._cases[key] = Case(operation, dtypes, parameters)
+        return self._cases[key]
+
+    def judge(self, named: names.Named, kernel: Kernel) -> Judged:
+        """Run a kernel over all values, and compare.
+
+        Raises:
+            Unfit: it cannot be called.
+            KernelError: it cannot be run.
+        """
+        if reference.function(named.operation) is None:
+            raise Unfit("no reference for the operation")
+        result, sources = dtypes_of(named, kernel)
+        case = self.case(named.operation, sources)
+        try:
+            wanted = case.expected
+        except (RuntimeError, TypeError, NotImplementedError, KeyError) as error:
+            raise Unfit(f"no reference: {str(error).splitlines()[0][:80]}") from error
+        judged = []
+        for call in self._calls(named, kernel, case, result):
+            got = run(named, kernel, call, case.parameters)
+            selected = _selected(wanted, call.part)
+            if got.is_complex() and not selected.value.is_complex():
+                # The host takes the real part (abs, angle).
+                got = torch.view_as_real(got)[..., 0].contiguous()
+            elif selected.value.is_complex() and not got.is_complex():
+                raise Unfit("a real result of a complex function")
+            if result is None:
+                got = _before_cast(got, selected.value, sources[0])
+            found = judging.judge(selected, got, reference.allowed(named.operation, got.dtype))
+            if found.wrong:
+                selected = self._as_the_cpu(selected, case, got.dtype)
+                found = judging.judge(selected, got, reference.allowed(named.operation, got.dtype))
+            judged.append(found)
+        return _together(judged)
+
+    def _as_the_cpu(self, wanted: Expected, case: Case, dtype: torch.dtype) -> Expected:
+        """With what the CPU gives in the kernel's own precision, which is right as well."""
+        if not dtype.is_floating_point or any(not o.is_floating_point() for o in wanted.inputs):
+            return wanted
+        try:
+            own = reference.evaluate(
+                case.operation, tuple(o.float() for o in wanted.inputs), case.parameters
+            )
+        except (RuntimeError, NotImplementedError):
+            return wanted
+        return msgspec.structs.replace(wanted, own=own.to(dtype).double())
+
+    def _calls(
+        self, named: names.Named, kernel: Kernel, case: Case, result: torch.dtype | None
+    ) -> Iterator[Call]:
+        """What the kernel is called with, so that all values are tried."""
+        dtype = result or _cast_to(case)
+        roles = [argument.name for argument in kernel.buffers if argument.name in _OPERANDS]
+        every = case.operands
+        if "scalar" in roles and case.arity == _PAIR:
+            for part in case.scalar_parts(first=roles[0] == "scalar"):
+                yield Call(dtype, tuple(operand[part] for operand in every), part)
+        elif "broadcast" in roles:
+            part, period = case.broadcast_part(first=roles[0] == "broadcast")
+            given = [operand[part] for operand in every]
+            small = roles.index("broadcast")
+            given[small] = given[small][:period].clone()
+            yield Call(dtype, tuple(given), part)
+        elif named.form.startswith(("strided", "inner")):
+            count = len(every[0]) // _BLOCK * _BLOCK
+            # Few values, as of bool, are repeated.
+            part = torch.arange(count or _BLOCK) % len(every[0])
+            yield Call(dtype, tuple(operand[part] for operand in every), part, strided=True)
+        else:
+            for few in (len(every[0]), 1, 3, 33) if named.form == "dense" else (len(every[0]),):
+                part = torch.arange(min(few, len(every[0])))
+                yield Call(dtype, tuple(operand[part] for operand in every), part)
+
+
+def _cast_to(case: Case) -> torch.dtype:
+    """The dtype that the host asks of a kernel that casts its result."""
+    first, value = case.operands[0].dtype, case.expected.value.dtype
+    if first.is_complex:
+        return torch.complex64
+    if value == torch.bool:
+        return torch.uint8
+    return torch.float32 if value.is_floating_point else torch.int64
+
+
+def _selected(whole: Expected, part: Tensor) -> Expected:
+    return Expected(
+        tuple(operand[part] for operand in whole.inputs),
+        whole.value[part],
+        None if whole.slack is None else whole.slack[part],
+        None if whole.flushed is None else whole.flushed[part],
+        None if whole.left_out is None else whole.left_out[part],
+    )
+
+
+def _before_cast(got: Tensor, value: Tensor, source: torch.dtype) -> Tensor:
+    """What a functor gave before it was cast: a functor of half gives half."""
+    if got.dtype == torch.uint8 or source == torch.complex64:
+        return got
+    if source == torch.complex32 and not value.is_complex():
+        return got.to(torch.float16)
+    kept = source.is_complex or source.is_floating_point or not value.is_floating_point()
+    return got.to(source) if kept and source != torch.bool else got
+
+
+def _together(judged: Sequence[Judged]) -> Judged:
+    return Judged(
+        compared=sum(j.compared for j in judged),
+        wrong=sum(j.wrong for j in judged),
+        ulps=max((j.ulps for j in judged), default=0.0),
+        smallest=next((j.smallest for j in judged if j.smallest), None),
+    )
+
+
+def _laid(operand: Tensor, *, inner: bool) -> Tensor:
+    """The values in memory that is neither contiguous nor at its beginning; the same order."""
+    count = operand.numel() // _BLOCK
+    step = 1 if inner else 2
+    room = torch.zeros(count * (_BLOCK * step + 6) + 5, dtype=operand.dtype)
+    row = _INNER * step + 3
+    laid = room.as_strided((2, count, _INNER), (row, 2 * row, step), 5)
+    laid.copy_(operand.view(2, count, _INNER))
+    return laid
+
+
+def run(named: names.Named, kernel: Kernel, call: Call, parameters: tuple[float, ...]) -> Tensor:
+    """Run a pointwise kernel; the results in the order of the operands' values.
+
+    Raises:
+        Unfit: an argument that no host function passes.
+        KernelError: the kernel writes where it must not, or cannot be run.
+    """
+    count = max(operand.numel() for operand in call.operands)
+    size = torch.empty(0, dtype=call.result).element_size()
+    memory = torch.full((count * size + _GUARDED,), _GUARD, dtype=torch.uint8)
+    sizes: tuple[int, ...] = (count,)
+    if call.strided:
+        inner = named.form.startswith("inner")
+        laid = [_laid(operand, inner=inner) for operand in call.operands]
+        out = _laid(torch.zeros(count, dtype=call.result), inner=inner)
+        sizes = (_INNER, count // _BLOCK, 2)
+    else:
+        laid = [operand.contiguous() for operand in call.operands]
+        out = memory[: count * size].view(call.result)
+    bound = Binding(named, kernel, laid, out, sizes, parameters)
+    kernel.run(bound.addresses(), bound.grid())
+    if not bool((memory[count * size :] == _GUARD).all()):
+        raise KernelError("the kernel writes beyond the end of its result")
+    return out.clone(memory_format=torch.contiguous_format).flatten()
+
+
+class Binding:
+    """What is bound to each of a pointwise kernel's buffers, by its name."""
+
+    def __init__(
+        self,
+        named: names.Named,
+        kernel: Kernel,
+        operands: Sequence[Tensor],
+        out: Tensor,
+        sizes: tuple[int, ...],
+        parameters: tuple[float, ...],
+    ) -> None:
+        self._named, self._kernel, self._out, self._sizes = named, kernel, out, sizes
+        self._parameters = parameters
+        roles = [argument.name for argument in kernel.buffers if argument.name in _OPERANDS]
+        self._operands = dict(zip(roles, operands, strict=True))
+        self._roles = roles
+        self._kept: list[Tensor] = []
+
+    def addresses(self) -> dict[str, int]:
+        """The address of each buffer; the memory lives as long as this object."""
+        found = {}
+        for argument in self._kernel.buffers:
+            name = argument.name
+            if name in _OUTPUTS:
+                found[name] = address(self._out)
+            elif name in self._operands:
+                found[name] = address(self._operands[name])
+            else:
+                made = self._made(argument)
+                self._kept.append(made)
+                found[name] = address(made)
+        return found
+
+    def _made(self, argument: air.Argument) -> Tensor:
+        name = argument.name
+        if name == "alpha":
+            return packed(argument.type, argument.fields, argument.size, self._parameters)
+        if name in {"sizes", "outer_sizes"} and argument.type == "long":
+            return numbers(*self._sizes[name == "outer_sizes" :], size=8)
+        if name.endswith("_strides"):
+            outer = name.endswith("_outer_strides")
+            of = name.removesuffix("_strides").removesuffix("_outer")
+            tensor = self._out if of in _OUTPUTS else self._operands[of]
+            strides = [s * tensor.element_size() for s in reversed(tensor.stride())]
+            return numbers(*strides[outer:], size=8)
+        if name == "broadcast_numel":
+            return numbers(self._operands["broadcast"].numel(), size=8)
+        words = self._words().get(name)
+        if words is None:
+            raise Unfit(f"nothing is known of the argument {name}")
+        return numbers(*words, *[0] * (4 - len(words)))
+
+    def _words(self) -> dict[str, list[int]]:
+        """The arguments that are a few 32-bit numbers."""
+        operands = [self._operands[role] for role in self._roles]
+        sizes = [operand.element_size() for operand in operands]
+        types = [SCALAR_TYPES[operand.dtype] for operand in operands]
+        size, kind = self._out.element_size(), SCALAR_TYPES[self._out.dtype]
+        count, dims = math.prod(self._sizes), len(self._sizes)
+        return {
+            "numel": [count],
+            "ndim": [dims],
+            "size_outtype": [size, kind],
+            "size_outtype_numel": [size, kind, count],
+            "sizes_types": [*sizes, *types],
+            "sizes": [*sizes, size],
+            "types": [*types, kind],
+            "ndim_types": [dims, *types, kind],
+            "ndim_outtype": [dims, kind],
+            "ndim_outer_inner": [dims - 1, self._sizes[0]],
+            "ndimO_inner_elem_outtype": [dims - 1, self._sizes[0], size, kind],
+        }
+
+    def grid(self) -> tuple[int, ...]:
+        """The extents of the grid: as many as the thread's position has."""
+        position = next((a for a in self._kernel.arguments if not a.is_buffer), None)
+        if position is None:
+            raise Unfit("the kernel asks for no position")
+        count = math.prod(self._sizes)
+        if any("numel" in a.name and a.name != "broadcast_numel" for a in self._kernel.buffers):
+            count = -(-count // _EACH)
+        first, *rest = self._sizes
+        if position.type == "uint2":
+            return first, math.prod(rest)
+        if position.type == "uint3":
+            second, *more = rest or (1,)
+            return first, second, math.prod(more)
+        return (count,)

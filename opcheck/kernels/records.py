@@ -1,0 +1,77 @@
+"""What running kernels finds, as records: they travel from the child process that ran them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+#: `right`: every result is the reference rounded, or its neighbour.  `within`: some differ by no
+#: more than is allowed to the functions in it.  `wrong`: some differ by more.  `not run`: why is said.
+Verdict = Literal["right", "within", "wrong", "not run"]
+VERDICTS: tuple[Verdict, ...] = ("right", "within", "wrong", "not run")
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One input of a kernel whose result is wrong: grossly, or in digits alone."""
+
+    inputs: tuple[str, ...]
+    result: str
+    expected: str
+    gross: bool = True
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What running one kernel found."""
+
+    kernel: str
+    family: str
+    operation: str
+    dtypes: tuple[str, ...]
+    verdict: Verdict
+    #: results that were compared, and those that are wrong.
+    compared: int = 0
+    wrong: int = 0
+    #: units in the last place by which the worst of the results that are not wrong differs.
+    ulps: float = 0.0
+    #: the simplest input with a wrong result.
+    smallest: Sample | None = None
+    #: why it was not run, or what else is to be known.
+    reason: str = ""
+    #: of this machine's processor.
+    seconds: float = 0.0
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """Kernels that share inputs and references: those of one operation."""
+
+    family: str
+    operation: str
+    kernels: tuple[str, ...]
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run over a release: all outcomes."""
+
+    torch: str
+    section: str
+    seed: int
+    seconds: float
+    outcomes: tuple[Outcome, ...]
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child process is started with: the library, and where wheels and code are kept."""
+
+    release: str
+    section: str
+    wheels: str
+    cache: str
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child process says: a kernel is begun, its outcome, or the end of a task."""
+
+    begun: str = ""
+    outcome: Outcome | None = None
+    done: bool = False

@@ -1,0 +1,190 @@
+"""What an operation should give: PyTorch's own on the CPU, in double or in exact integers.
+
+The operation of a kernel's name is the functor's (aten/src/ATen/native/mps/kernels/*.metal), which
+is the operator's name but for the table below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor
+
+Function = Callable[..., Tensor]
+_aten: Any = torch.ops.aten
+
+
+#: Parameters of the functors that have a struct, in the order of its fields.
+PARAMETERS: dict[str, tuple[float | int, ...]] = {
+    "elu": (1.5, 1.25, 0.75),
+    "elu_backward": (1.5, 1.25, 0.75, 0),
+    "leaky_relu": (0.1,),
+    "leaky_relu_backward": (0.1,),
+    "hardshrink": (0.5,),
+    "softshrink": (0.5,),
+    "shrink_backward": (0.5,),
+    "softplus": (2.0, 3.0),
+    "softplus_backward": (2.0, 3.0),
+    "clamp_scalar": (-2, 3),
+    "clamp_min_scalar": (-2,),
+    "clamp_max_scalar": (3,),
+    "round_decimals": (2,),
+    "polygamma": (2,),
+    "pow_scalar": (3,),
+    "add_alpha": (2,),
+    "sub_alpha": (2,),
+    "lerp_alpha": (0.25,),
+    "addcmul": (2,),
+    "addcdiv": (2,),
+    "nan_to_num": (1.5, 100.0, -100.0),
+}
+
+FUNCTIONS: dict[str, Function] = {
+    "sqr": torch.square,
+    "trigamma": lambda x: torch.polygamma(1, x),
+    "polygamma": lambda x, n: torch.polygamma(int(n), x),
+    "copy_identity": lambda x: x,
+    "copy_neg": torch.neg,
+    "copy_conj": lambda x: torch.conj(x).resolve_conj(),
+    "copy_conj_neg": lambda x: torch.neg(torch.conj(x).resolve_conj()),
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "log_sigmoid_forward": F.logsigmoid,
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "silu": lambda x: x * torch.sigmoid(x) if x.is_complex() else F.silu(x),
+    "mish": F.mish,
+    "log1p": torch.log1p,
+    "elu": _aten.elu,
+    "leaky_relu": F.leaky_relu,
+    "hardshrink": F.hardshrink,
+    "softshrink": F.softshrink,
+    "softplus": F.softplus,
+    "round_decimals": lambda x, n: torch.round(x, decimals=int(n)),
+    "pow_scalar": torch.pow,
+    "clamp_scalar": torch.clamp,
+    "clamp_min_scalar": torch.clamp_min,
+    "clamp_max_scalar": torch.clamp_max,
+    "nan_to_num": torch.nan_to_num,
+    "add_alpha": lambda a, b, n: torch.add(a, b, alpha=n),
+    "sub_alpha": lambda a, b, n: torch.sub(a, b, alpha=n),
+    "lerp_alpha": torch.lerp,
+    "addcmul": lambda a, b, c, n: torch.addcmul(a, b, c, value=n),
+    "addcdiv": lambda a, b, c, n: torch.addcdiv(a, b, c, value=n),
+    "div_true": torch.true_divide,
+    "div_floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "div_trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "make_complex": torch.complex,
+    "where": lambda c, a, b: torch.where(c.bool(), a, b),
+    "clamp": torch.clamp,
+    "elu_backward": lambda g, x, a, s, i, r: _aten.elu_backward(g, a, s, i, bool(r), x),
+    "leaky_relu_backward": lambda x, g, n: _aten.leaky_relu_backward(g, x, n, self_is_result=False),
+    "gelu_backward": _aten.gelu_backward,
+    "gelu_tanh_backward": lambda g, x: _aten.gelu_backward(g, x, approximate="tanh"),
+    "sigmoid_backward": _aten.sigmoid_backward,
+    "tanh_backward": _aten.tanh_backward,
+    "silu_backward": _aten.silu_backward,
+    "mish_backward": _aten.mish_backward,
+    "hardsigmoid_backward": _aten.hardsigmoid_backward,
+    "hardswish_backward": _aten.hardswish_backward,
+    "shrink_backward": _aten.hardshrink_backward,
+    "softplus_backward": _aten.softplus_backward,
+}
+
+#: Functions that lose digits by their nature, or are approximated: no specification bounds them.
+_HARD = (
+    *("bessel_", "modified_bessel", "scaled_modified", "spherical_bessel", "digamma", "trigamma"),
+    *("polygamma", "zeta", "lgamma", "igamma", "erfinv", "chebyshev", "hermite", "laguerre"),
+    *("shifted_chebyshev", "i0", "i1", "logit", "erfcx"),
+)
+#: Units in the last place that are allowed to float32: what Metal's table allows to a function
+#: that is one call, and a few such calls to the others.
+_ULPS = {
+    **dict.fromkeys(("add", "sub", "mul", "neg", "abs", "sqrt", "reciprocal", "div_true"), 1.0),
+    **dict.fromkeys(("ceil", "floor", "trunc", "round", "copysign", "nextafter", "sqr"), 1.0),
+    **dict.fromkeys(("copy_identity", "copy_neg", "copy_conj", "maximum", "minimum"), 0.0),
+}
+#: Sums of a product, which a compiler may fuse.
+_FUSED = frozenset(["add_alpha", "sub_alpha", "addcmul", "addcdiv", "lerp", "lerp_alpha"])
+_USUAL, _LOOSE, _SHORT = 16.0, 512.0, 3.0
+
+
+def function(operation: str) -> Function | None:
+    """What an operation computes; None where this table and torch know none of that name."""
+    if operation in FUNCTIONS:
+        return FUNCTIONS[operation]
+    name = operation.removesuffix("_forward")
+    for module in (torch, torch.special):
+        found = getattr(module, name, None)
+        if callable(found):
+            made: Function = found
+            return made
+    return None
+
+
+def allowed(operation: str, dtype: torch.dtype) -> float:
+    """The units in the last place by which a result may differ before it is wrong."""
+    if dtype in (torch.float16, torch.bfloat16, torch.complex32):
+        return min(_ULPS.get(operation, _SHORT) + 1, _SHORT)
+    if dtype == torch.complex64:
+        return 2 * _USUAL
+    return _ULPS.get(operation, _LOOSE if operation.startswith(_HARD) else _USUAL)
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which an operation on values of this one is exact, or nearly so."""
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else torch.int64
+
+
+def excluded(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
+    """Where the operands' result is not defined, by Metal or by PyTorch; None: nowhere."""
+    first, *rest = operands
+    if "shift" in operation and not operation.startswith("shifted"):
+        bits = {torch.bool: 1}.get(first.dtype) or torch.iinfo(first.dtype).bits
+        amount = rest[0].to(torch.int64)
+        return (amount < 0) | (amount >= bits) | (first.to(torch.int64) < 0)
+    if not first.dtype.is_floating_point and not first.dtype.is_complex and rest:
+        other = rest[0]
+        if operation.startswith(("div", "fmod", "remainder")) and first.dtype != torch.bool:
+            least = torch.iinfo(first.dtype).min
+            return (other == 0) | ((first == least) & (other == -1) if least else other == 0)
+        if operation in {"gcd", "lcm"} and first.dtype != torch.bool:
+            a, b = first.double().abs(), other.double().abs()
+            least = torch.iinfo(first.dtype).min
+            over = a * b > torch.iinfo(first.dtype).max if operation == "lcm" else a < 0
+            return over | (first == least) & (least < 0) | (other == least) & (least < 0)
+        if operation == "pow":
+            return (other < 0) | (other > 64)
+    if operation.startswith(("chebyshev", "hermite", "laguerre", "shifted")):
+        order = rest[0].double()
+        return (
+            ~((order >= 0) & (order <= 12) & (order == order.round())) | ~first.double().isfinite()
+        )
+    if operation in _FUSED and first.dtype.is_floating_point:
+        # A fused multiplication does not overflow where two operations do: both are allowed.
+        return torch.stack([o.double().abs() > 1e18 for o in operands]).any(0)
+    if operation == "polar":
+        return (first.double() < 0) | ~rest[0].double().isfinite() | ~first.double().isfinite()
+    return None
+
+
+def evaluate(operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]) -> Tensor:
+    """The result in double, or in exact integers.
+
+    Args:
+        operation: of the kernel's name.
+        operands: in double, complex of double, int64 or bool.
+        parameters: of the functor's struct.
+
+    Raises:
+        KeyError: there is no such function.
+    """
+    found = function(operation)
+    if found is None:
+        raise KeyError(operation)
+    return found(*operands, *parameters)

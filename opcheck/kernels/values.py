@@ -1,0 +1,145 @@
+"""The values that kernels are tried with: where arithmetic is delicate, and random ones."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+from torch import Tensor
+
+#: Of the random values; a run is the same wherever it is done.
+SEED = 20240
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+COMPLEX = (torch.complex64, torch.complex32)
+_RANDOM = 400
+
+
+def generator(salt: int) -> torch.Generator:
+    """A generator that is the same every time; the salt tells its uses apart."""
+    made = torch.Generator()
+    made.manual_seed(SEED + salt)
+    return made
+
+
+@functools.cache
+def single(dtype: torch.dtype) -> Tensor:
+    """The values for functions of one argument."""
+    if dtype in COMPLEX:
+        return _complex(dtype, _PARTS)
+    if dtype not in FLOATS:
+        numbers: Tensor = torch.unique(torch.cat([_integers(dtype), _random_integers(dtype, 0)]))
+        return numbers
+    info = torch.finfo(dtype)
+    exponents = range(math.frexp(info.smallest_normal)[1], math.frexp(info.max)[1])
+    powers = torch.tensor([math.ldexp(1.0, e) for e in exponents], dtype=torch.float64)
+    seeded = generator(1)
+    drawn = [
+        torch.randn(_RANDOM, generator=seeded, dtype=torch.float64) * scale
+        for scale in (1e-4, 1e-2, 1.0, 10.0, 100.0)
+    ]
+    found = torch.cat(
+        [
+            _special(dtype).double(),
+            torch.arange(-20, 20.01, 0.25, dtype=torch.float64),
+            torch.linspace(-1, 1, 101, dtype=torch.float64),
+            powers,
+            -powers,
+            *drawn,
+        ]
+    ).to(dtype)
+    return _distinct(found)
+
+
+def _distinct(found: Tensor) -> Tensor:
+    """Each value once, zeros of both signs among them."""
+    seen, kept = set(), []
+    for place, value in enumerate(found.tolist()):
+        key = (value, math.copysign(1.0, value)) if value == value else None  # noqa: PLR0124
+        if key not in seen:
+            seen.add(key)
+            kept.append(place)
+    return found[kept]
+
+
+@functools.cache
+def _special(dtype: torch.dtype) -> Tensor:
+    """Where floating point is delicate; without duplicates."""
+    info = torch.finfo(dtype)
+    eps = info.eps
+    numbers = [0.0, 1.0, 0.5, 2.0, 1.5, 2.5, 3.0, 7.0, 0.1, 0.3, 10.0, 33.0, 100.0, 1.0 + eps]
+    numbers += [1.0 - eps / 2, eps, math.pi, math.pi / 2, 1e-3, 1.3667163e-5, 1e-4, 63.0, 4.25]
+    numbers += [info.max, info.smallest_normal, info.smallest_normal / 4, 16777217.0, 1e10, 1e20]
+    numbers += [1e-20, 12.0, 88.0, 256.0, math.inf]
+    both = torch.tensor([v * s for v in numbers for s in (1, -1)] + [math.nan], dtype=torch.float64)
+    return _distinct(both.to(dtype))
+
+
+#: Parts of the complex values: finite, because what infinities do is not agreed on.
+_PARTS = (0.0, 1.0, 0.5, 2.0, 0.1, 3.0, 10.0, 100.0, 1e-3, 1e-20, 1e20)
+_FEW_PARTS = (0.0, 1.0, 0.5, 2.0, 1e-20, 1e20)
+
+
+def _complex(dtype: torch.dtype, parts: tuple[float, ...]) -> Tensor:
+    real = torch.float32 if dtype == torch.complex64 else torch.float16
+    signed = [p * s for p in parts for s in (1.0, -1.0) if p <= torch.finfo(real).max]
+    if real == torch.float16:
+        signed = [p for p in signed if p == 0 or abs(p) >= torch.finfo(real).smallest_normal]
+    pairs = torch.tensor([(a, b) for a in signed for b in signed], dtype=torch.float64)
+    drawn = torch.randn(_RANDOM // 4, 2, generator=generator(2), dtype=torch.float64) * 3
+    return torch.view_as_complex(torch.cat([pairs, drawn]).to(real))
+
+
+@functools.cache
+def _integers(dtype: torch.dtype) -> Tensor:
+    """The limits of a type of integers, and what lies beyond the whole numbers of floats."""
+    if dtype == torch.bool:
+        return torch.tensor([False, True])
+    info = torch.iinfo(dtype)
+    if info.bits == 8:
+        few = [0, 1, 2, 3, 5, 7, 10, 64, 100, 127, info.max, info.max - 1]
+    else:
+        few = [0, 1, 2, 3, 5, 7, 10, 31, 32, 33, 100, 255, 1000, info.max, info.max - 1]
+        few += [16777217, 2**31 - 1, 2**31, 2**33, 2**53 + 1]
+    signed = [v * s for v in few for s in (1, -1)] + [info.min, info.min + 1]
+    return torch.tensor(sorted({v for v in signed if info.min <= v <= info.max}), dtype=dtype)
+
+
+def _random_integers(dtype: torch.dtype, salt: int) -> Tensor:
+    if dtype == torch.bool:
+        return torch.tensor([False, True])
+    info = torch.iinfo(dtype)
+    if info.bits == 8:
+        return torch.arange(info.min, info.max + 1, dtype=torch.int64).to(dtype)
+    wide = torch.randint(-(2**62), 2**62, (_RANDOM,), generator=generator(3 + salt))
+    narrow = torch.randint(-1000, 1000, (_RANDOM,), generator=generator(30 + salt))
+    unsigned = info.min == 0
+    return torch.cat(
+        [wide % (info.max + 1 if unsigned else 2**61), narrow.abs() if unsigned else narrow]
+    ).to(dtype)
+
+
+@functools.cache
+def few(dtype: torch.dtype) -> Tensor:
+    """The values whose pairs are tried."""
+    if dtype in COMPLEX:
+        return _complex(dtype, _FEW_PARTS)[: 4 * len(_FEW_PARTS) ** 2]
+    return _special(dtype) if dtype in FLOATS else _integers(dtype)
+
+
+@functools.cache
+def drawn(dtype: torch.dtype, salt: int) -> Tensor:
+    """Random values, `2 * _RANDOM` of them, for functions of several arguments."""
+    if dtype == torch.bool:
+        return torch.randint(0, 2, (2 * _RANDOM,), generator=generator(salt)).bool()
+    if dtype in COMPLEX:
+        real = torch.float32 if dtype == torch.complex64 else torch.float16
+        parts = torch.randn(2 * _RANDOM, 2, generator=generator(salt), dtype=torch.float64) * 3
+        return torch.view_as_complex(parts.to(real))
+    if dtype in FLOATS:
+        scale = torch.tensor([0.01, 1.0, 5.0, 50.0], dtype=torch.float64).repeat(_RANDOM // 2)
+        return (
+            torch.randn(2 * _RANDOM, generator=generator(salt), dtype=torch.float64) * scale
+        ).to(dtype)
+    numbers = _random_integers(dtype, salt)
+    return numbers[torch.randint(0, len(numbers), (2 * _RANDOM,), generator=generator(salt))]

@@ -1,0 +1,116 @@
+"""What ``opcheck kernels test`` answers: as Markdown, as text, as rows of a table."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from opcheck.common.text import plural
+from opcheck.kernels.records import VERDICTS, Outcome, Run
+from opcheck.render.answers.document import Document, Heading, Lines, Table
+
+_NOTE = (
+    "The kernels ran on this CPU: mathematical functions are this machine's, evaluated in double. "
+    "What is wrong here is wrong by the kernel's own code; what is right may still differ on a GPU."
+)
+
+
+def document(run: Run) -> Document:
+    """The counts by family, the wrong ones by operation with the smallest input, and why not run."""
+    counts = Counter(outcome.verdict for outcome in run.outcomes)
+    told = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS)
+    blocks: list[Any] = [
+        Heading(f"Metal kernels of torch {run.torch} ({run.section}), run on a CPU", 1),
+        Lines(
+            (f"{plural(len(run.outcomes), 'kernel')}: {told}; {run.seconds:,.0f} seconds", _NOTE)
+        ),
+        Heading("By family"),
+        Table(
+            ("family", "run", *VERDICTS, "seconds"),
+            tuple(_family(name, group) for name, group in _grouped(run.outcomes, "family")),
+            (0,),
+        ),
+    ]
+    wrong = [outcome for outcome in run.outcomes if outcome.verdict == "wrong"]
+    if wrong:
+        blocks += [
+            Heading("Wrong results"),
+            Table(
+                ("operation", "dtype", "kernels", "smallest input", "result", "expected", "off by"),
+                tuple(_wrong(wrong)),
+                (0, 1),
+            ),
+        ]
+    reasons = Counter(
+        (outcome.family, outcome.reason) for outcome in run.outcomes if outcome.verdict == "not run"
+    )
+    if reasons:
+        rows = tuple((f, str(count), reason) for (f, reason), count in sorted(reasons.items()))
+        blocks += [Heading("Not run"), Table(("family", "kernels", "why"), rows, (0,))]
+    return tuple(blocks)
+
+
+def _grouped(outcomes: Iterable[Outcome], key: str) -> list[tuple[str, list[Outcome]]]:
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        found[getattr(outcome, key)].append(outcome)
+    return sorted(found.items())
+
+
+def _family(name: str, group: Sequence[Outcome]) -> tuple[str, ...]:
+    counts = Counter(outcome.verdict for outcome in group)
+    run = len(group) - counts["not run"]
+    seconds = sum(outcome.seconds for outcome in group)
+    return (name, str(run), *(str(counts[verdict]) for verdict in VERDICTS), f"{seconds:.1f}")
+
+
+def _wrong(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, ...]]:
+    """One row an operation and dtype of its operands: the first kernel's smallest input."""
+    by_source: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        source = outcome.dtypes[1] if len(outcome.dtypes) > 1 else " ".join(outcome.dtypes)
+        by_source[outcome.operation, source].append(outcome)
+    for (operation, source), group in sorted(by_source.items()):
+        samples = [outcome.smallest for outcome in group if outcome.smallest]
+        sample = next((sample for sample in samples if sample.gross), samples[0])
+        yield (
+            *(operation, source, str(len(group)), ", ".join(sample.inputs)),
+            *(sample.result, sample.expected, "all of it" if sample.gross else "digits"),
+        )
+
+
+#: The columns of a table of outcomes.
+COLUMNS = (
+    *(
+        "torch",
+        "section",
+        "kernel",
+        "family",
+        "operation",
+        "dtypes",
+        "verdict",
+        "compared",
+        "wrong",
+    ),
+    *("ulps", "inputs", "result", "expected", "gross", "reason", "seconds"),
+)
+
+
+def rows(run: Run) -> dict[str, list[Any]]:
+    """One row a kernel, by column: what a Parquet file holds."""
+    found: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for outcome in run.outcomes:
+        sample = outcome.smallest
+        values = {
+            "torch": run.torch,
+            "section": run.section,
+            "dtypes": list(outcome.dtypes),
+            "inputs": list(sample.inputs) if sample else [],
+            "result": sample.result if sample else "",
+            "expected": sample.expected if sample else "",
+            "gross": bool(sample and sample.gross),
+        }
+        for name in COLUMNS:
+            found[name].append(values[name] if name in values else getattr(outcome, name))
+    return found

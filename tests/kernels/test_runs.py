@@ -1,0 +1,154 @@
+"""Whole runs over libraries that are made here: verdicts, mutations, and processes that end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("llvmlite")
+
+from opcheck.kernels import judging, library, names, parent, pointwise, reference, values
+from opcheck.kernels.judging import Expected
+from opcheck.kernels.machine import Machine
+from opcheck.kernels.records import Outcome
+from tests.kernels import made
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return Machine(tmp_path_factory.mktemp("kernels"))
+
+
+_SQUARE = "  %r = fmul float %x, %x"
+_CRASH = "  %v = load volatile float, ptr null\n  %r = fadd float %v, %x"
+
+
+def ran(tmp_path: Path, bodies: dict[str, str]) -> dict[str, Outcome]:
+    """The outcomes of a library of unary kernels, by name."""
+    kept = tmp_path / "kernels" / "libraries"
+    kept.mkdir(parents=True)
+    data = made.metallib({name: made.unary(name, body) for name, body in bodies.items()})
+    (kept / "metal_basic-2.99.0.metallib").write_bytes(data)
+    cache = tmp_path / "wheels"
+    found = parent.run(library.read("2.99.0", cache), jobs=1, cache=cache)
+    return {outcome.kernel: outcome for outcome in found.outcomes}
+
+
+def test_verdicts_of_a_run_and_a_kernel_that_ends_its_process(tmp_path: Path) -> None:
+    found = ran(
+        tmp_path,
+        {
+            "sqr_dense_float_float": _SQUARE,
+            "sqr_dense_scalar_float_float": "  %r = fadd float %x, %x",
+            "neg_dense_float_float": _CRASH,
+            "neg_dense_scalar_float_float": "  %r = fneg float %x",
+            "unheardof_dense_float_float": _SQUARE,
+            "svd_jacobi_float": _SQUARE,
+        },
+    )
+    right = found["sqr_dense_float_float"]
+    assert (right.verdict, right.family, right.wrong) == ("right", "unary", 0)
+    assert right.compared > 1000
+    wrong = found["sqr_dense_scalar_float_float"]
+    assert wrong.verdict == "wrong"
+    assert wrong.smallest is not None
+    assert (wrong.smallest.inputs, wrong.smallest.result, wrong.smallest.expected) == (
+        ("0.5",),
+        "1",
+        "0.25",
+    )
+    ended = found["neg_dense_float_float"]
+    assert (ended.verdict, ended.reason) == ("not run", "its process was ended by SIGSEGV")
+    assert found["neg_dense_scalar_float_float"].verdict == "right"
+    assert found["unheardof_dense_float_float"].reason == "no reference for the operation"
+    assert found["svd_jacobi_float"].reason == "its family is not driven"
+
+
+#: Changes that a mistake in a kernel could make, each of one instruction of a right square or exponential.
+@pytest.mark.parametrize(
+    ("operation", "body"),
+    [
+        pytest.param("sqr", "  %a = fmul float %x, %x\n  %r = fadd float %a, 0x3F1A36E2E0000000", id="a term"),
+        pytest.param("sqr", "  %a = fmul float %x, %x\n  %r = fneg float %a", id="a sign"),
+        pytest.param("sqr", "  %b = fptrunc float %x to half\n  %c = fpext half %b to float\n  %r = fmul float %c, %c", id="half"),
+        pytest.param("sqr", "  %n = fcmp ogt float %x, 1.0e10\n  %a = fmul float %x, %x\n  %r = select i1 %n, float 0.0, float %a", id="large"),
+        pytest.param("exp", "  %n = fcmp uno float %x, 0.0\n  %a = call float @air.exp.f32(float %x) #0\n  %r = select i1 %n, float 0.0, float %a", id="nan"),
+        pytest.param("exp", "  %a = call float @air.exp.f32(float %x) #0\n  %r = fmul float %a, 0x3FF0001000000000", id="digits"),
+        pytest.param("floor", "  %t = fptosi float %x to i32\n  %r = sitofp i32 %t to float", id="truncated"),
+    ],
+)  # fmt: skip
+def test_mutations_are_found(machine: Machine, operation: str, body: str) -> None:
+    name = f"{operation}_dense_float_float"
+    kernel = machine.kernel(machine.compile(made.unary(name, body), name))
+    assert pointwise.Driver().judge(names.parse(name), kernel).wrong > 0
+
+
+def expected(*numbers: float, slack: float = 0.0) -> Expected:
+    value = torch.tensor(numbers, dtype=torch.float64)
+    return Expected((value,), value, torch.full_like(value, slack))
+
+
+def test_a_neighbour_is_no_error_and_a_far_one_is() -> None:
+    one = torch.tensor([1.0])
+    near, far = torch.tensor([1 + 2**-23]), torch.tensor([1 + 2**-15])
+    assert judging.judge(expected(1.0), one, 1.0).ulps == 0
+    assert judging.judge(expected(1.0), near, 1.0).wrong == 0
+    assert judging.judge(expected(1.0), near, 0.5).wrong == 1
+    assert judging.judge(expected(1.0), far, 16.0).wrong == 1
+    assert judging.judge(expected(1.0, slack=1e-4), far, 16.0).wrong == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "got", "wrong"),
+    [
+        (float("nan"), float("nan"), 0),
+        (float("nan"), 1.0, 1),
+        (1.0, float("nan"), 1),
+        (float("inf"), float("inf"), 0),
+        (float("inf"), float("-inf"), 1),
+        (1e39, float("inf"), 0),
+        (1e39, float("-inf"), 1),
+        (1e-40, 0.0, 0),
+        (1e-30, 0.0, 1),
+    ],
+)
+def test_special_results(value: float, got: float, wrong: int) -> None:
+    assert judging.judge(expected(value), torch.tensor([got]), 1.0).wrong == wrong
+
+
+def test_integers_are_compared_as_their_type_holds_them() -> None:
+    wrapped = Expected((torch.tensor([1]),), torch.tensor([128]))
+    assert judging.judge(wrapped, torch.tensor([-128], dtype=torch.int8), 0.0).wrong == 0
+    assert judging.judge(wrapped, torch.tensor([127], dtype=torch.int8), 0.0).wrong == 1
+
+
+def test_the_smallest_of_the_grossly_wrong_is_named() -> None:
+    value = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+    got = torch.tensor([1.0, 2.0001, 0.0, 0.0])
+    found = judging.judge(Expected((value,), value), got, 1.0)
+    assert found.smallest is not None
+    assert (found.wrong, found.smallest.inputs, found.smallest.gross) == (3, ("3",), True)
+
+
+def test_values_are_the_same_every_time_and_hold_the_delicate_ones() -> None:
+    first = values.single(torch.float32)
+    values.single.cache_clear()
+    assert torch.equal(first.nan_to_num(7), values.single(torch.float32).nan_to_num(7))
+    for number in (float("inf"), 0.5, 2.5, 4.25, torch.finfo(torch.float32).smallest_normal):
+        assert number in first.tolist()
+    assert {0, 2**53 + 1, -(2**63), 2**63 - 1} <= {*values.single(torch.int64).tolist()}
+
+
+def test_what_is_not_defined_is_left_out() -> None:
+    numbers = torch.tensor([1, 7, -(2**31)], dtype=torch.int32)
+    divisors = torch.tensor([0, 2, -1], dtype=torch.int32)
+    left_out = reference.excluded("div_floor", (numbers, divisors))
+    assert left_out is not None
+    assert left_out.tolist() == [True, False, True]
+    shifted = reference.excluded(
+        "bitwise_left_shift", (numbers, torch.tensor([31, 32, 1], dtype=torch.int32))
+    )
+    assert shifted is not None
+    assert shifted.tolist() == [False, True, True]
