@@ -1,4 +1,4 @@
-"""Each private use of PyTorch by itself: where a new torch breaks the simulation, these tell which part has moved."""
+"""Each private use of PyTorch by itself: on a new torch, these tests tell which name has moved."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def wrapper(size: int) -> torch.Tensor:
     return tensors.make_wrapper_subclass(Wrapper, (size,), device=cpu, _extra_dispatch_keys=KEYS)
 
 
-# -- tensors -----------------------------------------------------------------------------------------------
+# -- tensors ---------------------------------------------------------------------------------------
 
 
 def test_a_wrapper_takes_keys_of_another_device() -> None:
@@ -90,7 +90,7 @@ def test_data_that_is_not_there_is_refused() -> None:
         tensor.data_ptr()
 
 
-# -- dispatch ----------------------------------------------------------------------------------------------
+# -- dispatch --------------------------------------------------------------------------------------
 
 
 class Seen(dispatch.DispatchMode):
@@ -112,7 +112,8 @@ def test_a_mode_sees_every_call() -> None:
 
 
 def test_a_mode_may_do_without_dynamo() -> None:
-    # The base class asks it, or wraps what it has anyway: a mode of ours is left alone in both cases.
+    # The base class asks it, or wraps what it has anyway: a mode of ours is left alone in both
+    # cases.
     assert "__wrapped__" not in vars(Seen.__torch_dispatch__)
 
 
@@ -186,7 +187,7 @@ def test_autocast_is_made_by_names_that_can_be_replaced() -> None:
     assert callable(torch.clear_autocast_cache)
 
 
-# -- autograd ----------------------------------------------------------------------------------------------
+# -- autograd --------------------------------------------------------------------------------------
 
 
 def test_the_engine_tells_its_node_and_the_sequence_its_call() -> None:
@@ -214,7 +215,7 @@ def test_the_stack_of_function_modes_can_be_read() -> None:
         assert dispatch.function_mode_stack() == [mode]
 
 
-# -- backend -----------------------------------------------------------------------------------------------
+# -- backend ---------------------------------------------------------------------------------------
 
 
 def test_only_tensors_of_the_cpu_may_be_lifted() -> None:
@@ -244,12 +245,13 @@ def test_python_asks_c_for_mps_by_these_names(asked: Place) -> None:
 
 
 def test_is_available_has_a_plain_function_behind_it() -> None:
-    # torch/_dynamo/trace_rules.py of 2.15 reads it; before 2.10 or so there is none, and nobody asks.
+    # torch/_dynamo/trace_rules.py of 2.15 reads it; before 2.10 or so there is none, and nobody
+    # asks.
     function = torch.backends.mps.is_available
     assert inspect.isfunction(inspect.unwrap(function))
 
 
-# -- kernels in Python -------------------------------------------------------------------------------------
+# -- kernels in Python -----------------------------------------------------------------------------
 
 
 def test_the_kernels_that_a_mac_registers_from_python_are_there() -> None:
@@ -267,7 +269,7 @@ def test_higher_order_operators_hold_their_eager_form() -> None:
     assert "_get_current_dispatch_mode" in inspect.unwrap(kernel).__globals__
 
 
-# -- printing, pickling, data ------------------------------------------------------------------------------
+# -- printing, pickling, data ----------------------------------------------------------------------
 
 
 def test_printing_is_in_two_parts() -> None:
@@ -303,7 +305,7 @@ def test_each_tensor_has_a_version_of_its_own() -> None:
     assert (first._version, second._version) == (5, 0)
 
 
-# -- modules, trees ----------------------------------------------------------------------------------------
+# -- modules, trees --------------------------------------------------------------------------------
 
 
 def test_the_name_that_imports_the_compiler_can_be_replaced() -> None:
@@ -357,7 +359,7 @@ def test_other_reads_of_modules_and_tensors() -> None:
     assert tensors.sparse_values(sparse).shape == (4,)
 
 
-# -- export, compilation -----------------------------------------------------------------------------------
+# -- export, compilation ---------------------------------------------------------------------------
 
 
 def test_a_program_is_read_by_these_names() -> None:
@@ -384,7 +386,7 @@ def test_the_shaders_of_all_kernels_are_compiled_at_once_since_2_13() -> None:
     assert compilation.load_wrapper().value()
 
 
-# -- the rule ----------------------------------------------------------------------------------------------
+# -- the rule --------------------------------------------------------------------------------------
 
 
 def test_a_missing_name_is_an_error_of_three_lines() -> None:
@@ -420,14 +422,15 @@ def test_a_capture_reports_a_missing_name(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-#: Private attributes that are not PyTorch's: ours on torch.Tensor, those of named tuples, of Python, of transformers.
+#: Private attributes that are not PyTorch's: ours on torch.Tensor, those of named tuples, of
+#: Python, of transformers.
 OURS = {"_mps", "_mps_outer", "_made_on_mps", "_opcheck"}
 PYTHONS = {"_replace", "_fields", "_getframe", "_exit", "_run_exitfuncs", "_showwarnmsg"}
 OTHERS = {"_from_config", "_model_mapping", "_class_to_module", "_executor"}
 
 
 def private_uses(path: Path) -> Iterator[str]:
-    """The accesses of private names of torch in a file: imports, attributes, and names handed to getattr."""
+    """The accesses of torch's private names in a file: imports, attributes, names in getattr."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     own |= {

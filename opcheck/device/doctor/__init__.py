@@ -1,1 +1,1 @@
-"""What is wrong with the machine, the Python and the torch that a program is to run with on a Mac."""
+"""Examines the machine, the Python and the torch with which a program is to run on a Mac."""

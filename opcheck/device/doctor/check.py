@@ -60,7 +60,7 @@ class Examined:
         return Version.parse(self.lists.release(str(line)).minimum_macos)
 
     def installable(self) -> tuple[Version, ...]:
-        """The releases that have a wheel for this Python and start their MPS backend on this macOS."""
+        """The releases with a wheel for this Python whose MPS backend starts on this macOS."""
         python, macos = self.environment.python.version, self.environment.macos
         span = load_wheels().by_python.get(Version.parse(python)) if python else None
         return tuple(

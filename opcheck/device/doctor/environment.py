@@ -1,7 +1,7 @@
 """The facts that the checks look at: gathered here (gather.py) or on another machine, as JSON.
 
-Nothing in them is a path, a user's name or the value of a variable that torch does not know.  What could not be
-learned is None or empty, and no check takes that for an answer.
+Nothing in them is a path, a user's name or the value of a variable that torch does not know.  What
+could not be learned is None or empty, and no check takes that for an answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Machine(Record, frozen=True, kw_only=True):
     translated: bool | None = None
     #: kern.hv_vmm_present: the system runs in a virtual machine
     virtual: bool | None = None
-    #: whose runner of continuous integration it is, as ``GitHub-hosted``; empty: none that is known.
+    #: whose runner of continuous integration it is, as ``GitHub-hosted``; empty: none that is
+    #: known.
     hosted: str = ""
 
     @property

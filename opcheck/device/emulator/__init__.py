@@ -1,1 +1,1 @@
-"""Programs run, unmodified, on an emulated Mac: its dispatcher and its errors, this machine's numbers."""
+"""Runs unmodified programs on an emulated Mac: its dispatcher and errors, this CPU's numbers."""

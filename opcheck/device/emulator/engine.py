@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.device.emulator import cpu_errors
+from opcheck.device.emulator.errors import CpuRefusesError, mac_error
 from opcheck.device.emulator.numbers import NUMBERS, WIDER
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.dispatcher import Simulator
@@ -32,10 +32,12 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         device: torch.device,
     ) -> Any:
         if not all(tensor._mps.payload is not None for tensor in on_mps):
-            # A composite's body is being followed (simulator/bodies.py), on tensors without values.
+            # The simulator follows the body of a composite (simulator/bodies.py), on tensors
+            # without values.
             return super()._compute(route, key, args, kwargs, on_mps, device)
         if torch.is_inference_mode_enabled():
-            # What was made in inference mode may be written to, or saved for a backward, outside of it.
+            # Outside of inference mode, the program may write to these results or save them for a
+            # backward.
             with torch.inference_mode(mode=False):
                 return self._compute_real(route, args, kwargs, device)
         return self._compute_real(route, args, kwargs, device)
@@ -53,11 +55,11 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
                 raise NotSimulatedError(message) from error
             arguments = (*args, *kwargs.values())
             release = python_visible_target.now(_release)
-            shown = cpu_errors.on_a_mac(error, route.name, arguments, self._registrations, release)
+            shown = mac_error(error, route.name, arguments, self._registrations, release)
             if shown is error:
                 raise
             wider = WIDER.get(route.name)
-            if isinstance(shown, cpu_errors.CpuRefusesError) and wider and release >= wider.since:
+            if isinstance(shown, CpuRefusesError) and wider and release >= wider.since:
                 return wider.function(*args, **kwargs)
             raise shown from None
 
@@ -66,5 +68,5 @@ def _release(target: Target) -> Version:
     return target.torch
 
 
-#: of the operators that only MPS has, those with a layout of its own.
+#: Operators that only MPS has, whose results have a layout of MPS's own.
 _NOT_COMPUTED = frozenset({"aten::_convert_weight_to_int4pack", "aten::_weight_int4pack_mm"})

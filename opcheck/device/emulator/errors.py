@@ -1,18 +1,31 @@
-"""What a program on a Mac sees of a verdict: the exception with its text, or the warning."""
+"""The errors and warnings that a program sees on an emulated Mac.
+
+Those of the target come from verdicts. Where the CPU's kernel, which computes in place of one of
+MPS, raises an error of its own, the program gets the error that a Mac would raise, as far as it is
+known.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
+from opcheck.common.versions import Span, Version
 from opcheck.data import messages
+from opcheck.simulator.routes import end_of
+from opcheck.simulator.shapes import NotSimulatedError
 
 if TYPE_CHECKING:
     from opcheck.common.versions import Target
     from opcheck.data.registrations import OpLists
     from opcheck.data.statement_model import Statement
     from opcheck.model.records import OpCall, Verdict
+
+# -- errors and warnings of the target -------------------------------------------------------------
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
@@ -40,24 +53,28 @@ _SCALAR_TYPES = {
     "float8_e5m2fnuz": "Float8_e5m2fnuz",
 }
 
-#: by the type that a statement names.  An IndexError or a ValueError is one in Python too.
+#: The exceptions by the name of the type that a statement has.
 _TYPES: dict[str, type[Exception]] = {
     kind.__name__: kind
     for kind in (RuntimeError, TypeError, NotImplementedError, IndexError, ValueError)
 }
 
-#: the refusals that the simulation sees itself: torch/csrc/utils/tensor_numpy.cpp throws a TypeError.
+#: The types of refusals that the simulation finds (torch/csrc/utils/tensor_numpy.cpp); others are
+#: RuntimeErrors.
 _REFUSALS: dict[str, type[Exception]] = {"numpy": TypeError}
 
 
 class ProcessAbortedError(BaseException):
-    """A Mac ends the process here, by a failed assertion of Metal's; no program catches that."""
+    """A failed assertion in Metal ends the process of a Mac here.
+
+    It is no Exception, so that no program catches it.
+    """
 
 
 def error_of(
     verdict: Verdict, call: OpCall, target: Target, lists: OpLists
 ) -> BaseException | None:
-    """What the target raises; None where the call runs, or where nothing is known."""
+    """What the target raises; None where the call runs, or its verdict is unknown."""
     if verdict.status == "fallback" and verdict.kind == "env" and not target.cpu_fallback:
         return NotImplementedError(verdict.prints)
     if verdict.status != "unsupported":
@@ -66,7 +83,7 @@ def error_of(
         return _REFUSALS.get(call.refusal[0], RuntimeError)(verdict.prints)
     statement = _decided(verdict, lists)
     if statement is None:
-        # No kernel; with the variable, no CPU kernel either.
+        # There is no kernel for MPS, and with the fallback variable none for the CPU.
         return NotImplementedError(verdict.prints or verdict.because)
     if statement.effect == "aborts":
         return ProcessAbortedError(verdict.prints or verdict.because)
@@ -74,25 +91,23 @@ def error_of(
         return RuntimeError(
             f"{verdict.because} [the Mac's own text is not known; opcheck: {statement.id}]"
         )
-    text = _PLACEHOLDER.sub(lambda found: _value(found, call, statement), verdict.prints)
+    text = _PLACEHOLDER.sub(lambda match: _value(match, call, statement), verdict.prints)
     return _TYPES.get(statement.error.type, RuntimeError)(text)
 
 
 def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:
-    """The UserWarning that the target gives where the call runs; empty: none."""
+    """The text of the UserWarning that the target gives where the call runs, or empty."""
     if verdict.status == "fallback" and verdict.kind in {"always", "env"}:
         return messages.fallback_warning(verdict.named or op)
     if verdict.status == "unsupported" or not verdict.prints:
         return ""
     by_id = lists.statements.by_id
-    met = [by_id[entry.detail] for entry in verdict.evidence if entry.detail in by_id]
-    given = any(
-        one.error is not None
-        and one.error.type == "UserWarning"
-        and one.error.text == verdict.prints
-        for one in met
+    errors = [by_id[entry.detail].error for entry in verdict.evidence if entry.detail in by_id]
+    warns = any(
+        error is not None and error.type == "UserWarning" and error.text == verdict.prints
+        for error in errors
     )
-    return verdict.prints.replace("{op}", op.partition("::")[2].partition(".")[0]) if given else ""
+    return verdict.prints.replace("{op}", _short(op)) if warns else ""
 
 
 def _decided(verdict: Verdict, lists: OpLists) -> Statement | None:
@@ -105,18 +120,148 @@ def _decided(verdict: Verdict, lists: OpLists) -> Statement | None:
     return min(ends, key=lambda statement: statement.rank, default=None)
 
 
-def _value(found: re.Match[str], call: OpCall, statement: Statement) -> str:
-    """What PyTorch inserts; what only the kernel knows stays as the statement writes it."""
+def _short(op: str) -> str:
+    """``add`` of ``aten::add.Tensor``."""
+    return op.partition("::")[2].partition(".")[0]
+
+
+def _value(match: re.Match[str], call: OpCall, statement: Statement) -> str:
+    """What PyTorch inserts for a placeholder; one that only the kernel can fill stays as it is."""
     specs = [spec for spec in (*call.inputs, *call.outputs) if spec.device == "mps"]
     refused = [spec for spec in specs if spec.dtype in statement.dtypes] or specs
     if not refused:
-        return found[0]
+        return match[0]
     first = refused[0]
+    elements = str(max(math.prod(spec.shape) for spec in specs))
     known = {
-        "op": call.op.partition("::")[2].partition(".")[0],
+        "op": _short(call.op),
         "dtype": _SCALAR_TYPES.get(first.dtype, first.dtype),
         "rank": str(max(len(spec.shape) for spec in specs)),
-        "count": str(max(math.prod(spec.shape) for spec in specs)),
-        "numel": str(max(math.prod(spec.shape) for spec in specs)),
+        "count": elements,
+        "numel": elements,
     }
-    return known.get(found[1], found[0])
+    return known.get(match[1], match[0])
+
+
+# -- errors of the CPU's kernels -------------------------------------------------------------------
+
+#: On a Mac, too, the CPU runs these: its texts are the Mac's.
+_RUN_BY_THE_CPU = frozenset({None, "cpu_fallback", "cpu_only"})
+
+#: ATen/Dispatch.h, AT_DISPATCH_SWITCH.
+_NOT_IMPLEMENTED = re.compile(r"\"(?P<kernel>\w+)\" not implemented for '(?P<dtype>\w+)'")
+
+#: Other texts of the CPU's kernels (Sorting.cpp), or that name one of them (OperatorEntry.cpp).
+_OF_THE_CPU = re.compile(
+    r"not supported on CPU|does not support .* on CPU|\bon CPU (?:does|is) not"
+    r"|'CPU' backend|\w_cpu(?:_\w*)?\b"
+)
+
+#: How shared code names a tensor's type: ATen/core/TensorBase.h, toString.
+_TYPE_NAME = re.compile(r"\btorch\.(?P<plain>[A-Z]\w*)Tensor\b|\bCPU(?P<full>[A-Z]\w*)Type\b")
+
+_INTEGERS = frozenset({"Byte", "Char", "Short", "Int", "Long"})
+_HISTOGRAMS = re.compile(r"aten::(?:histc|histogram\.|_histogramdd_from_bin_)")
+_UNIFORM = re.compile(r"aten::(?:uniform_?|rand(?:_like)?)(?:\.|$)")
+_RANGES = re.compile(r"aten::a?range\b")
+
+
+class CpuRefusesError(NotSimulatedError, NotImplementedError):
+    """The CPU's kernel refuses a call, and it is not known what a Mac's kernel does.
+
+    A program that catches PyTorch's NotImplementedError or RuntimeError catches this, too.
+    """
+
+
+class _MacName(NamedTuple):
+    """The name that a kernel of MPS has in the text with which it refuses a dtype."""
+
+    operators: re.Pattern[str]
+    #: as C++ names them
+    dtypes: frozenset[str]
+    name: str
+    releases: Span
+
+
+def _from(since: str, until: str | None = None) -> Span:
+    return Span(since=Version.parse(since), until=Version.parse(until) if until else None)
+
+
+#: aten/src/ATen/native/mps/operations: AT_DISPATCH_* of the sources, by the dtypes that they leave
+#: out.
+_MAC_NAMES = (
+    # HistogramKernel.mm takes only float32 up to 2.11, and no integers up to 2.12.
+    _MacName(re.compile(r"aten::histc"), frozenset({"Bool"}), "histc_mps", _from("2.15")),
+    _MacName(_HISTOGRAMS, _INTEGERS, "histogram_mps", _from("2.1", "2.13")),
+    _MacName(_HISTOGRAMS, frozenset({"Bool"}), "histogram_mps", _from("2.1")),
+    # RangeFactories.mm, with AT_DISPATCH_MPS_TYPES of TensorFactory.h
+    _MacName(
+        _RANGES,
+        frozenset({"Bool", "ComplexHalf", "ComplexFloat"}),
+        "arange_mps",
+        _from("1.13"),
+    ),
+    # Distributions.mm, uniform_mps_, which has the name from DistributionTemplates.h
+    _MacName(_UNIFORM, _INTEGERS | {"Bool"}, "check_uniform_bounds", _from("1.13")),
+)
+
+#: HistogramKernel.mm, histogramdd_linear_kernel, checks this before it dispatches; histc takes
+#: another way.
+_FLOAT32_ALONE = re.compile(r"aten::(?:histogram\.bin_ct|_histogramdd_from_bin_cts)")
+_FLOAT32_ALONE_SINCE = Version.parse("2.12")
+
+
+def mac_error(
+    error: Exception,
+    operator: str,
+    arguments: tuple[Any, ...],
+    registrations: Mapping[str, str],
+    release: Version,
+) -> Exception:
+    """The error that a Mac raises where the CPU's kernel raised ``error``; often the same.
+
+    Args:
+        error: raised by the CPU's kernel.
+        operator: the overload.
+        arguments: of the call.
+        registrations: of the target.
+        release: the target's torch.
+    """
+    text = str(error)
+    value = registrations.get(operator)
+    if end_of(value, registrations) in _RUN_BY_THE_CPU or not isinstance(error, RuntimeError):
+        return error
+    refused = _NOT_IMPLEMENTED.match(text)
+    if refused is None and not _OF_THE_CPU.search(text):
+        shown = _TYPE_NAME.sub(lambda name: f"MPS{name['plain'] or name['full']}Type", text)
+        return error if shown == text else type(error)(shown)
+    dtypes = refused["dtype"] if refused else ", ".join(sorted({*_dtypes(arguments)}))
+    if refused:
+        if (
+            release >= _FLOAT32_ALONE_SINCE
+            and _FLOAT32_ALONE.match(operator)
+            and dtypes in _INTEGERS | {"Half", "BFloat16"}
+        ):
+            return RuntimeError("histogram is only supported for float32")
+        for known in _MAC_NAMES:
+            if (
+                known.operators.match(operator)
+                and dtypes in known.dtypes
+                and release in known.releases
+            ):
+                return type(error)(f"\"{known.name}\" not implemented for '{dtypes}'")
+    return CpuRefusesError(
+        f"{operator} of {dtypes} goes to a kernel of MPS; this machine's CPU computes in its "
+        "place, and "
+        "the CPU's kernel refuses: whether a Mac's does, and in which words, is not known"
+    )
+
+
+def _dtypes(value: Any) -> Iterator[str]:
+    if isinstance(value, torch.Tensor):
+        yield str(value.dtype).removeprefix("torch.")
+    elif isinstance(value, torch.dtype):
+        yield str(value).removeprefix("torch.")
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _dtypes(item)

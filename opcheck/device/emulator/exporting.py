@@ -1,6 +1,7 @@
-"""``torch.export`` in a program: it traces on the CPU, below the emulation, and what comes out is put back on ``mps``.
+"""``torch.export`` in a program traces on the CPU, below the emulation.
 
-On a Mac it runs on fake tensors too, so that no kernel of MPS is called.
+The exported program is put back on ``mps``. On a Mac, too, an export runs on fake tensors and calls
+no kernel of MPS.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ def export_below() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _below() -> Iterator[None]:
-    """Without our modes: tensors of the CPU alone, and those that are fake, come to torch's own."""
-    call, torch.nn.Module.__call__ = torch.nn.Module.__call__, call_module  # type: ignore[method-assign]
+    """Without our modes: torch itself handles tensors of the CPU and fake ones."""
+    call = torch.nn.Module.__call__
+    torch.nn.Module.__call__ = call_module  # type: ignore[method-assign]
     lifted = backend.only_cpu_lifted()
     with contextlib.ExitStack() as left:
         for _ in range(dispatch.function_mode_depth()):
@@ -107,7 +109,7 @@ def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
     return load
 
 
-# -- between the devices ----------------------------------------------------------------------------------------
+# -- between the devices ---------------------------------------------------------------------------
 
 
 def _of_module(module: Any) -> list[Any]:
@@ -159,7 +161,7 @@ def _to_mps(program: Any) -> Any:
 
 
 def _placed(program: Any, move: Callable[[Any], Any], device: torch.device) -> Any:
-    """The same program with its tensors, and the devices that its graph names, on the other device."""
+    """The same program with its tensors, and the devices in its graph, on the other device."""
     made = copy.copy(program)
     module = copy.copy(program.graph_module)
     module.graph = copy.deepcopy(program.graph_module.graph)

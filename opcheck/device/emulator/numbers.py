@@ -1,7 +1,7 @@
-"""Operators that only MPS has a kernel for, computed as the CPU computes the same thing.
+"""The operators that only MPS has a kernel for, computed by the CPU's own operators.
 
-Each gives the CPU's numbers bit for bit, because it calls what the CPU calls: the backward of a composite is what
-autograd makes of that composite on the CPU.
+The results equal the CPU's bit for bit: the backward of a composite is what autograd derives from
+that composite on the CPU.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
+_CONVOLVE: Callable[..., Tensor] = aten.convolution.default
 _TRANSPOSED, _NOT_TRANSPOSED = True, False
 
-#: of a forward LSTM with dropout: the state of the generator before it, by the address of its result.
+#: The state of the generator before a forward LSTM with dropout, by the address of its result.
 _LSTM_STATES: dict[int, Tensor] = {}
 _LSTM_STATES_KEPT = 256
 
 
 @contextlib.contextmanager
 def _autograd() -> Iterator[None]:
-    """Autograd of the CPU's own: a dispatch mode runs below it, and the function mode is not asked."""
+    """Turn on the CPU's own autograd, which is off below a dispatch mode, without function modes."""
+    keys = dispatch.DispatchKey
     with (
         dispatch.without_function_modes(),
-        dispatch.set_key_excluded(dispatch.DispatchKey.AutogradFunctionality, False),  # noqa: FBT003
-        dispatch.set_key_excluded(dispatch.DispatchKey.ADInplaceOrView, False),  # noqa: FBT003
+        dispatch.include_key(keys.AutogradFunctionality),
+        dispatch.include_key(keys.ADInplaceOrView),
         torch.enable_grad(),
     ):
         yield
@@ -41,7 +43,17 @@ def _autograd() -> Iterator[None]:
 def gradients(
     forward: Callable[..., Any], inputs: Sequence[Tensor], wanted: Sequence[bool], *grads: Any
 ) -> list[Tensor | None]:
-    """What CPU autograd gives for the inputs that are wanted."""
+    """Differentiate on the CPU.
+
+    Args:
+        forward: a function of the inputs.
+        inputs: its arguments.
+        wanted: for each input, whether its gradient is wanted.
+        grads: the gradient of each result; None for a result without one.
+
+    Returns:
+        For each input its gradient; None where it is not wanted or does not depend on a result.
+    """
     with _autograd():
         leaves = [
             tensor.detach().requires_grad_(want)
@@ -53,12 +65,12 @@ def gradients(
         asked = [leaf for leaf in leaves if leaf.requires_grad]
         if not asked or not given:
             return [None] * len(leaves)
-        found = iter(
+        computed = iter(
             torch.autograd.grad(
                 [out for out, _ in given], asked, [grad for _, grad in given], allow_unused=True
             )
         )
-    return [next(found) if leaf.requires_grad else None for leaf in leaves]
+    return [next(computed) if leaf.requires_grad else None for leaf in leaves]
 
 
 def _linear_backward(x: Tensor, grad: Tensor, weight: Tensor, mask: Sequence[bool]) -> Any:
@@ -96,7 +108,7 @@ def _attention(
     out = torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, **options
     )
-    # The weights are the kernel's own business: nobody reads them.
+    # The second result is only read by the kernel's own backward.
     return out, query.new_empty((*query.shape[:-1], key.shape[-2]))
 
 
@@ -104,7 +116,7 @@ def _lstm(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], *rest: Any)
     has_biases, layers, dropout, train, bidirectional, batch_first = rest
     state = torch.get_rng_state() if dropout and train else None
     with _autograd() if train else torch.no_grad():
-        # With a graph to make the CPU takes another kernel than without one.
+        # The CPU runs another kernel where autograd records.
         weights = [p.detach().requires_grad_(train) for p in params]
         out, h, c = torch.lstm(x, list(hx), weights, *rest)
     del has_biases
@@ -137,119 +149,58 @@ def _lstm_backward(
         return torch.lstm(tensors[0], list(tensors[1:3]), list(tensors[3:]), *rest)
 
     inputs = (x, *hx, *params)
+    # The forward pass runs again for its gradients, with the numbers that its dropout drew.
     before, state = torch.get_rng_state(), _LSTM_STATES.get(gates.data_ptr())
     if state is not None:
         torch.set_rng_state(state)
     try:
-        found = gradients(forward, inputs, [True] * len(inputs), grad_y, grad_h, grad_c)
+        computed = gradients(forward, inputs, [True] * len(inputs), grad_y, grad_h, grad_c)
     finally:
         torch.set_rng_state(before)
     filled = [
         torch.zeros_like(tensor) if grad is None else grad
-        for grad, tensor in zip(found, inputs, strict=True)
+        for grad, tensor in zip(computed, inputs, strict=True)
     ]
     return filled[0], list(filled[1:3]), list(filled[3:])
 
 
-def _convolution(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    padding: Any,
-    stride: Any,
-    dilation: Any,
-    groups: int,
-) -> Tensor:
-    result: Tensor = aten.convolution.default(
-        x,
-        weight,
-        bias,
-        stride,
-        padding,
-        dilation,
-        _NOT_TRANSPOSED,
-        [0] * len(padding),
-        groups,
-    )
-    return result
+# MPS has operators of its own for convolutions, whose arguments stand in another order than those
+# of the CPU's.
 
 
-def _convolution_transpose(
-    x: Tensor,
-    weight: Tensor,
-    padding: Any,
-    output_padding: Any,
-    stride: Any,
-    dilation: Any,
-    groups: int,
-) -> Tensor:
-    result: Tensor = aten.convolution.default(
-        x,
-        weight,
-        None,
-        stride,
-        padding,
-        dilation,
-        _TRANSPOSED,
-        output_padding,
-        groups,
-    )
-    return result
+def _convolution(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Any, *rest: Any) -> Any:
+    stride, dilation, groups = rest
+    none = [0] * len(padding)
+    return _CONVOLVE(x, weight, bias, stride, padding, dilation, _NOT_TRANSPOSED, none, groups)
+
+
+def _convolution_transpose(x: Tensor, weight: Tensor, padding: Any, more: Any, *rest: Any) -> Any:
+    stride, dilation, groups = rest
+    return _CONVOLVE(x, weight, None, stride, padding, dilation, _TRANSPOSED, more, groups)
 
 
 def _convolution_backward(
-    x: Tensor,
-    grad: Tensor,
-    weight: Tensor,
-    padding: Any,
-    stride: Any,
-    dilation: Any,
-    groups: int,
-    mask: Any,
-) -> Any:
-    return aten.convolution_backward.default(
-        grad,
-        x,
-        weight,
-        [weight.shape[0]],
-        stride,
-        padding,
-        dilation,
-        _NOT_TRANSPOSED,
-        [0] * len(padding),
-        groups,
-        mask,
-    )
+    x: Tensor, grad: Tensor, weight: Tensor, padding: Any, *rest: Any
+) -> tuple[Tensor | None, ...]:
+    stride, dilation, groups, mask = rest
+    how = (stride, padding, dilation, _NOT_TRANSPOSED, [0] * len(padding), groups, mask)
+    gradients: tuple[Tensor | None, ...]
+    gradients = aten.convolution_backward.default(grad, x, weight, [weight.shape[0]], *how)
+    return gradients
 
 
 def _convolution_transpose_backward(
-    x: Tensor,
-    grad: Tensor,
-    weight: Tensor,
-    padding: Any,
-    output_padding: Any,
-    stride: Any,
-    dilation: Any,
-    groups: int,
-    mask: Any,
-) -> Any:
-    return aten.convolution_backward.default(
-        grad,
-        x,
-        weight,
-        None,
-        stride,
-        padding,
-        dilation,
-        _TRANSPOSED,
-        output_padding,
-        groups,
-        [*mask, False],
-    )[:2]
+    x: Tensor, grad: Tensor, weight: Tensor, padding: Any, more: Any, *rest: Any
+) -> tuple[Tensor | None, ...]:
+    stride, dilation, groups, mask = rest
+    how = (stride, padding, dilation, _TRANSPOSED, more, groups, [*mask, False])
+    gradients: tuple[Tensor | None, ...]
+    gradients = aten.convolution_backward.default(grad, x, weight, None, *how)
+    return gradients[:2]
 
 
-def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
-    return target.copy_(source, non_blocking)
+def _copy_from(source: Tensor, target: Tensor, *non_blocking: bool) -> Tensor:
+    return target.copy_(source, *non_blocking)
 
 
 def _copy_from_and_resize(source: Tensor, target: Tensor) -> Tensor:
@@ -257,11 +208,11 @@ def _copy_from_and_resize(source: Tensor, target: Tensor) -> Tensor:
 
 
 def _zeros(size: Any, **options: Any) -> Tensor:
-    # A tensor without memory, which only the dispatcher's ZeroTensor key knows how to read.
+    # A real one has no memory, and only the dispatcher's ZeroTensor key can read it.
     return torch.zeros(size, **options)
 
 
-#: operator overload -> the CPU's way to its numbers.
+#: by operator overload, how the CPU computes it
 NUMBERS: dict[str, Callable[..., Any]] = {
     "aten::linear_backward": _linear_backward,
     "aten::max_pool2d_backward": _max_pool2d_backward,
@@ -279,7 +230,7 @@ NUMBERS: dict[str, Callable[..., Any]] = {
 
 
 class Wider(NamedTuple):
-    """How the CPU computes dtypes that a Mac's kernel takes and its own does not."""
+    """How the CPU computes a dtype that a Mac's kernel takes and its own kernel refuses."""
 
     #: the first release whose kernel on MPS takes them
     since: Version
@@ -291,8 +242,8 @@ def _histc(x: Tensor, *settings: Any, **named: Any) -> Tensor:
     return counted.to(x.dtype)
 
 
-#: operator overload -> the same, where the CPU's kernel refuses the dtype.
+#: by operator overload
 WIDER: dict[str, Wider] = {
-    # mps/operations/HistogramKernel.mm has Metal kernels for integers; grouped experts are counted so.
+    # mps/operations/HistogramKernel.mm has Metal kernels for integers, which count grouped experts.
     "aten::histc": Wider(Version(2, 13), _histc),
 }

@@ -1,4 +1,7 @@
-"""A program run in this process as ``python script.py`` or ``python -m module`` would run it.  Imports no torch."""
+"""Runs a program in this process as ``python script.py`` or ``python -m module`` would.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,19 @@ import os
 import runpy
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-#: torch's own files that stand between the program and the emulation, and between its parts.
+#: torch's own files whose frames stand between the program and the emulation.
 _OVERRIDES = str(Path("torch", "overrides.py"))
 _BETWEEN = (
     str(Path("torch", "_ops.py")),
     str(Path("torch", "utils", "_python_dispatch.py")),
     runpy.__file__,
 )
-#: What MPSFallback.mm warns of, as a filter of Python's warnings names it.
+#: The warning of MPSFallback.mm, as a filter of Python's warnings takes it.
 FALLBACK_WARNING = (
     r"The (?:distributed )?operator '.*' is not currently supported on the MPS backend"
 )
@@ -28,7 +32,7 @@ _OWN = str(Path(__file__).parents[2]) + os.sep
 
 
 def prepare(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
-    """The arguments and the path that python would set up; after all imports of ours, which are not the program's."""
+    """Set the arguments and the path as python would; call it after all imports of ours."""
     if is_module:
         sys.argv = ["-m", *arguments]
         sys.path.insert(0, os.getcwd())  # noqa: PTH109  (as python does)
@@ -38,25 +42,25 @@ def prepare(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
 
 
 def execute(program: str, *, is_module: bool) -> None:
-    """Run it as ``__main__``; what it raises is left to the caller."""
+    """Run the program as ``__main__``; its exceptions reach the caller."""
     if is_module:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
         return
     path = Path(program)
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=program, __builtins__=__builtins__, __cached__=None)
-    # Not runpy.run_path: it takes __main__ away again, and what is pickled at exit needs it.
+    # Not runpy.run_path: it removes __main__ at the end, and pickling at exit needs it.
     sys.modules["__main__"] = module
     code = compile(path.read_bytes(), program, "exec", dont_inherit=True)
     exec(code, module.__dict__)  # noqa: S102 - this is what it is for
 
 
-#: audit events of the standard library that start another process.
+#: Audit events of Python that start another process.
 _STARTS = frozenset({"os.exec", "os.fork", "os.posix_spawn", "os.system", "subprocess.Popen"})
 
 
 class Watched:
-    """What a program does beside its operator calls: when it imports torch, and whether it starts processes."""
+    """Sees when a program imports torch, and whether it starts processes."""
 
     def __init__(self, imports_torch: Callable[[], None]) -> None:
         self._imports_torch = imports_torch
@@ -66,9 +70,10 @@ class Watched:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """For the length of the block, ``imports_torch`` is called before the first ``import torch`` returns.
+        """For the length of the block, see imports of torch and new processes.
 
-        A Mac's torch reads its variables then; here torch is imported before the program starts.
+        ``imports_torch`` is called before the first ``import torch`` returns: a Mac's torch reads its
+        variables then, and here torch is imported before the program starts.
         """
         original = builtins.__import__
 
@@ -82,7 +87,7 @@ class Watched:
 
         builtins.__import__ = watched
         self._watching = True
-        sys.addaudithook(self._see)  # which cannot be taken away again
+        sys.addaudithook(self._see)  # Python cannot remove an audit hook
         try:
             yield
         finally:
@@ -96,14 +101,14 @@ class Watched:
 
     @property
     def cause(self) -> str:
-        """Why the program computes nothing on ``mps``, in words; empty where nothing is known."""
+        """Why the program computes nothing on ``mps``, in words; empty if no cause is known."""
         if self._processes:
             return "the program started other processes, in which nothing is emulated"
         return "" if self._imported else "the program did not import torch"
 
 
 def code_of(error: SystemExit) -> int:
-    """As python: None is 0, a text is printed and is 1."""
+    """The exit code, as python decides it: None is 0; a text is printed, and the code is 1."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):
@@ -113,31 +118,66 @@ def code_of(error: SystemExit) -> int:
 
 
 def print_error(error: BaseException, *, whole: bool = False) -> None:
-    """The traceback of the program; without the frames of ours, unless ``whole``."""
+    """Print the traceback of the program; without our frames, unless ``whole``."""
     trace = error.__traceback__ if whole else _without_own(error)
     sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 
 def is_between(file: str) -> bool:
-    """Whether a file is ours, or torch's that stands between the program and us."""
+    """Whether a file is ours, or one of torch's that calls us for the program."""
     return file.startswith((_OWN, "<frozen runpy>")) or file.endswith(_BETWEEN)
 
 
 def _without_own(error: BaseException) -> types.TracebackType | None:
-    for other in (error.__cause__, error.__context__):
-        if other is not None and other.__traceback__ is not None:
-            other.with_traceback(_without_own(other))
+    for earlier in (error.__cause__, error.__context__):
+        if earlier is not None and earlier.__traceback__ is not None:
+            earlier.with_traceback(_without_own(earlier))
     frames: list[types.TracebackType] = []
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if file.endswith(_OVERRIDES) and frames:
-            # The function that asks whether it is overridden, and is then called as if it had not been asked.
+            # A function of torch that calls its override; without opcheck it would not be in the
+            # traceback.
             frames.pop()
         elif not is_between(file):
             frames.append(trace)
         trace = trace.tb_next
     chain = None
-    for one in reversed(frames):
-        chain = types.TracebackType(chain, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    for frame in reversed(frames):
+        chain = types.TracebackType(chain, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return chain
+
+
+@contextlib.contextmanager
+def warnings_at_their_lines() -> Iterator[None]:
+    """For the length of the block, a warning names the line that it would name on a Mac.
+
+    C++ and ``warnings.warn`` count frames, and ours stand between. What shows a warning, and what
+    ``catch_warnings(record=True)`` keeps, goes through ``warnings._showwarnmsg`` (Lib/warnings.py,
+    3.10 to 3.13).
+    """
+    original: Any = warnings._showwarnmsg  # type: ignore[attr-defined]
+
+    def show(message: Any) -> None:
+        if is_between(message.filename):
+            _move(message)
+        original(message)
+
+    warnings._showwarnmsg = show  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        warnings._showwarnmsg = original  # type: ignore[attr-defined]
+
+
+def _move(message: Any) -> None:
+    """Let the message name the first line outside of our frames."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and not is_between(frame.f_code.co_filename):
+        frame = frame.f_back  # frames of the warnings module
+    while frame is not None and is_between(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is not None:
+        message.filename, message.lineno = frame.f_code.co_filename, frame.f_lineno
+        message.line = None

@@ -20,11 +20,11 @@ from opcheck.device.emulator import vision_kernels
 from opcheck.device.emulator.engine import Emulator
 from opcheck.device.emulator.errors import ProcessAbortedError
 from opcheck.device.emulator.exporting import export_below
+from opcheck.device.emulator.program import warnings_at_their_lines
 from opcheck.device.emulator.surface import mac_surface
 from opcheck.device.emulator.tally import Tally
 from opcheck.device.emulator.uncompiled import uncompiled
 from opcheck.device.emulator.verdicts import Verdicts
-from opcheck.device.emulator.warned import warnings_at_their_lines
 from opcheck.judge.pipeline import assemble
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.records import OWN_LIMITS, Problem, Report, Trace

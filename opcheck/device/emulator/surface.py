@@ -1,4 +1,4 @@
-"""What Python sees of a Mac's torch beside its tensors: ``torch.mps`` by release, events, storages, threads."""
+"""What Python sees of a Mac's torch beside tensors: ``torch.mps`` by release, streams, storages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
 
-#: torch/utils/data/dataloader.py warns since 2.7; before, it was silent about it.
+#: torch/utils/data/dataloader.py warns since 2.7.
 _PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS now"
 _V2_7 = Version(2, 7)
 
 
-#: whether MPS's allocator answers torch.accelerator, and since when, stands in no source that was read
+#: whether MPS's allocator answers torch.accelerator, and since when, stands in no source that was
+#: read
 _MEMORY = (
     *("empty_cache", "empty_host_cache", "get_memory_info", "memory_stats", "memory_allocated"),
     *("max_memory_allocated", "memory_reserved", "max_memory_reserved"),
@@ -43,10 +44,10 @@ class MacStream:
         self.device_type = 13
 
     def synchronize(self) -> None:
-        """Nothing is left to wait for."""
+        """Do nothing: all work is done."""
 
     def query(self) -> bool:
-        """Whether all is done."""
+        """Whether all work is done."""
         return True
 
     def is_capturing(self) -> bool:
@@ -54,10 +55,10 @@ class MacStream:
         return False
 
     def wait_event(self, event: Any) -> None:
-        """Nothing is left to wait for."""
+        """Do nothing: all work is done."""
 
     def wait_stream(self, stream: Any) -> None:
-        """Nothing is left to wait for."""
+        """Do nothing: all work is done."""
 
     def record_event(self, event: Any = None) -> MacEvent:
         """An event, recorded."""
@@ -67,11 +68,11 @@ class MacStream:
         return made
 
     def __enter__(self) -> Self:
-        """The one stream."""
+        """Return the stream itself: there is no other."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave it."""
+        """Do nothing."""
 
 
 class _StreamOf(type):
@@ -82,7 +83,8 @@ class _StreamOf(type):
     def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
         if device is None or torch.device(device).type == "mps":
             if not python_visible_target.ask(_makes_streams):
-                # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl overrides since 2.15
+                # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl
+                # overrides since 2.15
                 message = "Backend doesn't support create a new Stream."
                 raise RuntimeError(message)
             return MacStream()
@@ -105,7 +107,7 @@ def _no(*_: Any, **__: Any) -> bool:
 
 
 def _unknown(name: str) -> Callable[..., Any]:
-    """A function of which no source says what a Mac answers."""
+    """A function whose result on a Mac no source tells."""
 
     def function(*_: Any, **__: Any) -> Any:
         message = f"what {name} answers on a Mac is not known here"
@@ -125,7 +127,8 @@ def _no_metal(*_: Any, **__: Any) -> Any:
 
 
 def _seed_all(seed: int) -> None:
-    # The emulated device draws from the CPU's generator, so that a run draws what the same run on the CPU draws.
+    # The emulated device draws from the CPU's generator, so that a run draws what the same run on
+    # the CPU draws.
     torch.default_generator.manual_seed(seed)
 
 
@@ -134,7 +137,11 @@ def _new_seed() -> None:
 
 
 def _nothing() -> Callable[..., None]:
-    """A function of its own for each name: torch._dynamo refuses one under two names (torch/_dynamo/trace_rules.py)."""
+    """A function that does nothing.
+
+    Each name needs its own: torch._dynamo refuses one object under two names
+    (torch/_dynamo/trace_rules.py).
+    """
 
     def function(*_: Any, **__: Any) -> None:
         return None
@@ -222,6 +229,6 @@ def mac_surface(target: Target, allocated: Callable[[], int]) -> Iterator[None]:
 
 def _change(place: Any, name: str, value: Any, undo: contextlib.ExitStack) -> None:
     if name not in vars(place):
-        return  # this torch lacks it, and so do its programs
+        return  # this torch lacks the name, so no program of it uses the name
     undo.callback(setattr, place, name, vars(place)[name])
     setattr(place, name, value)

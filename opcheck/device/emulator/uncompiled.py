@@ -1,4 +1,4 @@
-"""What a program compiles, by ``torch.compile`` or to TorchScript, runs as the Python that it is."""
+"""Functions that a program compiles, by ``torch.compile`` or to TorchScript, run uncompiled."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def uncompiled(tell: Tell) -> Iterator[None]:
     """For the length of the block; ``tell`` is called for each use.
 
-    TorchScript asks C++ for the device, which says ``cpu``: with PYTORCH_JIT=0, as ``opcheck run`` sets it, torch
-    returns what it was given. Without that, it stays as it is.
+    TorchScript asks C++ for the device, which says ``cpu``: with PYTORCH_JIT=0, as ``opcheck run``
+    sets it, torch returns what it was given. Without that, it stays as it is.
     """
     changes: list[tuple[Any, str, Any]] = [(torch, "compile", eager_compile(tell, _refuse_backend))]
     if not is_scripting():

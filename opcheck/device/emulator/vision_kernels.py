@@ -1,6 +1,7 @@
 """The operators of torchvision on the CPU, for a machine where its compiled part does not load.
 
-The formulas are those of torchvision/csrc/ops/cpu (0.17 to 0.29).  They serve ``opcheck run``: an audit needs no values.
+The formulas are those of torchvision/csrc/ops/cpu (0.17 to 0.29). Only ``opcheck run`` needs them:
+an audit has no values.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 Tensor = torch.Tensor
 
-#: A Library that is garbage-collected takes its kernels back.
+#: A Library unregisters its kernels when it is garbage-collected.
 _kept: list[torch.library.Library] = []
 
 
 def install() -> None:
-    """Register the kernels; the operators must be declared, and have none for the CPU."""
+    """Register the kernels for the CPU; the operators must be declared and have none yet."""
     if _kept:
         return
     library = torch.library.Library("torchvision", "IMPL")  # type: ignore[no-untyped-call]
@@ -32,7 +33,7 @@ def install() -> None:
 
 
 def installed() -> bool:
-    """Whether they compute here, in place of the compiled part."""
+    """Whether these kernels stand in for the compiled part."""
     return bool(_kept)
 
 
@@ -57,7 +58,7 @@ _NARROW = (torch.float16, torch.bfloat16)
 
 
 def _bilinear(image: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    """The values of ``image`` [C, H, W] at the rows ``y`` and columns ``x``: [C, len(y), len(x)]."""
+    """Sample ``image`` [C, H, W] at the rows ``y`` and columns ``x``: [C, len(y), len(x)]."""
     height, width = image.shape[-2:]
     inside = ((y >= -1) & (y <= height))[:, None] & ((x >= -1) & (x <= width))[None, :]
     y, x = y.clamp(0, height - 1), x.clamp(0, width - 1)
@@ -74,7 +75,7 @@ def _bilinear(image: Tensor, y: Tensor, x: Tensor) -> Tensor:
 
 
 def _bins(start: float, size: float, count: int, samples: int, like: Tensor) -> Tensor:
-    """The middles of ``samples`` pieces of each of ``count`` bins."""
+    """The centres of ``samples`` pieces of each of ``count`` bins: [count * samples]."""
     bins = torch.arange(count, dtype=like.dtype)[:, None]
     pieces = torch.arange(samples, dtype=like.dtype)[None, :] + 0.5
     return (start + (bins + pieces / samples) * size / count).reshape(-1)
@@ -89,7 +90,7 @@ def _align(
     *,
     aligned: bool,
 ) -> Tensor:
-    """The means of one region's bins: [C, *shape]."""
+    """The means of the bins of a region: [C, *shape]."""
     offset = 0.5 if aligned else 0.0
     x1, y1, x2, y2 = (edge * scale - offset for edge in roi)
     width, height = x2 - x1, y2 - y1
@@ -123,7 +124,7 @@ def _roi_align(
 
 
 def _stacked(regions: list[Tensor], image: Tensor, shape: tuple[int, ...]) -> Tensor:
-    # Beside the image, so that a gradient flows where there is no region at all.
+    # Without regions, the result still depends on the image, so that it has a gradient.
     return torch.stack(regions) if regions else image.sum() * image.new_zeros(0, *shape)
 
 
@@ -259,18 +260,18 @@ def _sampled(parts: Tensor, y: Tensor, x: Tensor) -> Tensor:
     return total
 
 
-# -- backward: each is linear in what it differentiates, or is differentiated by autograd -----------------------
+# -- backward: each is linear in what it differentiates, or is differentiated by autograd ----------
 
 
 def _of_image(
     forward: Callable[..., Any], grad: Tensor, shape: tuple[int, ...], rest: tuple[Any, ...]
 ) -> Tensor:
-    def pooled(image: Tensor) -> Any:
-        result = forward(image, *rest)
-        return result[0] if isinstance(result, tuple) else result
-
-    (found,) = gradients(pooled, (grad.new_zeros(shape),), (True,), grad)
-    return grad.new_zeros(shape) if found is None else found
+    """The gradient of an image of this shape; ``rest`` are the other arguments of ``forward``."""
+    # Only the first result has a gradient.
+    (gradient,) = gradients(
+        lambda image: forward(image, *rest), (grad.new_zeros(shape),), (True,), grad
+    )
+    return grad.new_zeros(shape) if gradient is None else gradient
 
 
 def _roi_align_backward(
@@ -280,10 +281,8 @@ def _roi_align_backward(
     return _of_image(_roi_align, grad, tuple(shape), (rois, scale, height, width, ratio, aligned))
 
 
-def _roi_pool_backward(
-    grad: Tensor, rois: Tensor, places: Tensor, scale: float, height: int, width: int, *shape: int
-) -> Tensor:
-    del scale, height, width
+def _roi_pool_backward(grad: Tensor, rois: Tensor, places: Tensor, *rest: Any) -> Tensor:
+    _scale, _height, _width, *shape = rest
     batch, channels, rows, columns = shape
     result = grad.new_zeros(batch, channels, rows * columns)
     for number, image in enumerate(rois[:, 0].long().tolist()):
@@ -294,32 +293,25 @@ def _roi_pool_backward(
 
 
 def _ps_roi_align_backward(
-    grad: Tensor,
-    rois: Tensor,
-    mapping: Tensor,
-    scale: float,
-    height: int,
-    width: int,
-    ratio: int,
-    *shape: int,
+    grad: Tensor, rois: Tensor, _mapping: Tensor, scale: float, *rest: Any
 ) -> Tensor:
-    del mapping
-    return _of_image(_ps_roi_align, grad, shape, (rois, scale, height, width, ratio))
+    height, width, ratio, *shape = rest
+    return _of_image(_ps_roi_align, grad, tuple(shape), (rois, scale, height, width, ratio))
 
 
 def _ps_roi_pool_backward(
-    grad: Tensor, rois: Tensor, mapping: Tensor, scale: float, height: int, width: int, *shape: int
+    grad: Tensor, rois: Tensor, _mapping: Tensor, scale: float, *rest: Any
 ) -> Tensor:
-    del mapping
-    return _of_image(_ps_roi_pool, grad, shape, (rois, scale, height, width))
+    height, width, *shape = rest
+    return _of_image(_ps_roi_pool, grad, tuple(shape), (rois, scale, height, width))
 
 
 def _deform_conv2d_backward(grad: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     tensors, rest = arguments[:5], arguments[5:]
-    found = gradients(lambda *given: _deform_conv2d(*given, *rest), tensors, (True,) * 5, grad)
+    computed = gradients(lambda *given: _deform_conv2d(*given, *rest), tensors, (True,) * 5, grad)
     return tuple(
-        torch.zeros_like(tensor) if each is None else each
-        for tensor, each in zip(tensors, found, strict=True)
+        torch.zeros_like(tensor) if gradient is None else gradient
+        for tensor, gradient in zip(tensors, computed, strict=True)
     )
 
 

@@ -1,1 +1,1 @@
-"""What a real Mac did: the texts that it prints, a recorder in the process, and the check of a prediction against both."""
+"""What a real Mac did: the texts that it prints, and a recorder in the process of a program."""

@@ -1,4 +1,4 @@
-"""Reads the raw text of a log: the lines that the process printed, and the frames of Python's tracebacks."""
+"""Reads the raw text of a log: the lines that the process printed, the frames of tracebacks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from opcheck.model.records import SourceLocation
 
-# -- lines -------------------------------------------------------------------------------------------
+# -- lines -----------------------------------------------------------------------------------------
 
 #: No line of a Mac's that matters is longer; the rest is cut off.
 LONGEST = 4000
@@ -61,7 +61,7 @@ def _line(raw: str) -> str:
     return line[:LONGEST].rstrip()
 
 
-# -- tracebacks and warnings -------------------------------------------------------------------------
+# -- tracebacks and warnings -----------------------------------------------------------------------
 
 _FRAME = re.compile(
     r'^\s{0,80}(?:\|\s{0,20})?File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,7})'
@@ -77,7 +77,8 @@ _CELL = re.compile(
 _ARROW = re.compile(r"^-{2,8}> (?:\[?(?P<line>\d{1,7})\]?)(?:\(.{0,300}?\))? (?P<text>\S.{0,300})$")
 #: ``file.py:103: UserWarning: ...``, as Python's warnings begin.
 _WARNING = re.compile(
-    r"(?P<file>[^\s:][^:]{0,300}?(?:\.py|<\w{1,40}>|\.\w{1,5})):(?P<line>\d{1,7}): \w{1,60}Warning: "
+    r"(?P<file>[^\s:][^:]{0,300}?(?:\.py|<\w{1,40}>|\.\w{1,5})):(?P<line>\d{1,7}): "
+    r"\w{1,60}Warning: "
 )
 
 #: Files of Python itself; site-packages below them are not Python's.
@@ -153,7 +154,8 @@ class Traceback:
     def end(self) -> tuple[SourceLocation | None, str]:
         """Close the traceback; return its innermost user line, and the innermost in no package.
 
-        A user line is neither torch's nor Python's. The second is ``file:line``, empty if there is none.
+        A user line is neither torch's nor Python's. The second is ``file:line``, empty if there is
+        none.
         """
         frames, self._frames = self._frames, []
         users = [frame for frame in frames if frame.user]

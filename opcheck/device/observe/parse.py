@@ -62,8 +62,8 @@ def _calls(text: str) -> list[int]:
         number = current
         for mark in MARK.finditer(line):
             current = int(mark[1]) if mark[2] == "<" else 0
-            # A line that begins before the mark was written after it: C++ ends its lines, a progress
-            # bar does not.
+            # A line that begins before the mark was written after it: C++ ends its lines, a
+            # progress bar does not.
             number = current or number
         numbers.append(number)
     return numbers

@@ -1,4 +1,4 @@
-"""The texts that a Mac prints: ``patterns.yaml`` as compiled expressions, and how they read a line."""
+"""The texts that a Mac prints: the table ``patterns.yaml``, and how a line is read with it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from opcheck.device.observe.log_events import LogEvent
 #: MPSAllocator.mm, ``format_size``, spells units in its own way up to 2.7, and as c10 does since.
 _UNITS = {"bytes": 0, "KB": 1, "MB": 2, "GB": 3, "KiB": 1, "MiB": 2, "GiB": 3}
 
-#: What the unified log puts around a message of the profiler: ``log show --signpost`` and exports of
-#: Instruments. The subsystem, categories and names are MPSProfiler.mm's; what stands between them is
-#: Apple's, and was not seen on a Mac.
+#: What the unified log puts around a message of the profiler: ``log show --signpost`` and exports
+#: of Instruments. The subsystem, categories and names are MPSProfiler.mm's; what stands between
+#: them is Apple's, and was not seen on a Mac.
 _SIGNPOST = re.compile(
     r"PyTorchMPS\b.{0,200}?PyTorch(?:Operation|Copy|CPUFallbacks?)(?:Intervals|Events)\b"
     r"[^\w]{0,40}(?P<message>.{0,3500})"

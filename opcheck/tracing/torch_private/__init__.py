@@ -1,32 +1,34 @@
 """The private names of PyTorch that opcheck uses: this package is the only place that touches them.
 
-PyTorch has no public way to be a device that the machine does not have, to follow autograd, or to see what
-Inductor generates. Each module here binds the private names of one concern, and the docstring below a name says what
-the name is for and what happens in a release that lacks it:
+PyTorch has no public way to be a device that the machine does not have, to follow autograd, or to
+see what Inductor generates. Each module here binds the private names of one concern, and the
+docstring below a name says what the name is for and what happens in a release that lacks it:
 
 - ``Required``: importing the module (or calling the function, where the import is lazy) raises
   ``UnsupportedTorchError``, which names the release and the missing name.
-- ``Optional``: the name is ``None``, or the function does nothing; the docstring says what degrades.
+- ``Optional``: the name is ``None``, or the function does nothing; the docstring says what
+degrades.
 
-All names were tried on 2.13.0 by ``tests/tracing/test_torch_private.py``, and on 2.9.1 and 2.15.0 by
-``scripts/test_installed_torch.py`` (2026-11-22); a docstring that names other releases says where the source was read.
-The names are bound once, at import: nothing here stands between the dispatcher and the simulator.
+All names were tried on 2.13.0 by ``tests/tracing/test_torch_private.py``, and on 2.9.1 and 2.15.0
+by ``scripts/test_installed_torch.py`` (2026-11-22); a docstring that names other releases says
+where the source was read. The names are bound once, at import: nothing here stands between the
+dispatcher and the simulator.
 
 - ``dispatch``: overloads, keys, kernels, dispatch modes, guards.
 - ``tensors``: wrapper tensors, their metadata, views, printing, pickling.
 - ``autograd``: the engine, its nodes and their numbers.
-- ``backend``: the attributes by which Python asks which devices there are; they are replaced for a while.
-- ``modules``: tables of ``torch.nn.Module``, graphs, TorchScript.
-- ``trees``: nested arguments.
-- ``export``: programs of ``torch.export``, fake tensors. Its imports are lazy.
-- ``compilation``: Dynamo and Inductor. Its imports are lazy, so that a capture imports no compiler.
-- ``testing``: PyTorch's operator database. Its import is lazy.
+- ``backend``: the attributes by which Python asks which devices there are; they are replaced for a
+while. - ``modules``: tables of ``torch.nn.Module``, graphs, TorchScript. - ``trees``: nested
+arguments. - ``export``: programs of ``torch.export``, fake tensors. Its imports are lazy. -
+``compilation``: Dynamo and Inductor. Its imports are lazy, so that a capture imports no compiler. -
+``testing``: PyTorch's operator database. Its import is lazy.
 
-Private in effect, although no name is underscored, and tested by the tests of their rooms: the layout of DLPack's
-capsules (``simulator/dlpack.py``), of ``.pt2`` archives (``capture/pt2.py``), of libc10's table of device guards
-(``compiler/inductor_metal.py``) and of ``c10::metal::ErrorMessages`` (``compiler/execute/kernels.py``);
-``HigherOrderOperator.py_kernels`` (``simulator/higher.py``); ``Module.__call__``, ``threading.Thread.run``,
-``autocast.__init__``, ``Tensor``'s methods and the constructors of ``torch``, which are replaced for a while.
+Private in effect, although no name is underscored, and tested by the tests of their rooms: the
+layout of DLPack's capsules (``simulator/dlpack.py``), of ``.pt2`` archives (``capture/pt2.py``), of
+libc10's table of device guards (``compiler/inductor_metal.py``) and of
+``c10::metal::ErrorMessages`` (``compiler/execute/kernels.py``); ``HigherOrderOperator.py_kernels``
+(``simulator/higher.py``); ``Module.__call__``, ``threading.Thread.run``, ``autocast.__init__``,
+``Tensor``'s methods and the constructors of ``torch``, which are replaced for a while.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from opcheck.common.errors import UnsupportedTorchError
 
 @contextlib.contextmanager
 def required(feature: str) -> Iterator[None]:
-    """Report a private name that the block does not find as a torch release that opcheck does not support.
+    """Report a name that the block does not find: opcheck does not support this torch release.
 
     Args:
         feature: what opcheck cannot do without the names, as a phrase: ``following autograd``.

@@ -12,17 +12,25 @@ from opcheck.tracing.torch_private import place, required
 
 with required("telling which forward call a call of backward belongs to"):
     next_sequence_number = torch._C._autograd._get_sequence_nr
-    """The number that the next node of this thread takes (torch/csrc/autograd/function.h, ``Node``). Required."""
+    """The number that the next node of this thread takes (torch/csrc/autograd/function.h,
+    ``Node``). Required.
+    """
 
     running_node: Callable[[], Any] = torch._C._current_autograd_node
-    """The node that the engine runs now; None where none runs, which the stub does not say. Required."""
+    """The node that the engine runs now; None where none runs, which the stub does not say.
+    Required.
+    """
 
     sequence_number_of: Callable[[Any], int] = operator.methodcaller("_sequence_nr")
     """The number of a node, the largest there is for one that gathers gradients. Required."""
     sequence_number_of(torch.ones(1, requires_grad=True).exp().grad_fn)
 
     RUN_BACKWARD = place(torch.autograd, "_engine_run_backward")
-    """What ``Tensor.backward`` and ``torch.autograd.grad`` call. Required; replaced, to follow the engine."""
+    """What ``Tensor.backward`` and ``torch.autograd.grad`` call. Required; replaced, to follow the
+    engine.
+    """
 
     engine_code = RUN_BACKWARD.value().__code__
-    """The code of its frame: a call below it, with no line of the program between, is autograd's own. Required."""
+    """The code of its frame: a call below it, with no line of the program between, is autograd's
+    own. Required.
+    """

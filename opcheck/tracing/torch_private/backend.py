@@ -11,19 +11,23 @@ from torch.optim import optimizer
 from opcheck.tracing.torch_private import Place, place, required
 
 MPS_IS_AVAILABLE = Place(torch._C, "_mps_is_available")
-"""Whether there is a GPU of Apple's. Optional: a release that lacks it does not ask it. Replaced."""
+"""Whether there is a GPU of Apple's. Optional: a release that lacks it does not ask it. Replaced.
+"""
 
 HAS_MPS = Place(torch._C, "_has_mps")
 """Whether torch was built for MPS. Optional: a release that lacks it does not ask it. Replaced."""
 
 MPS_IS_ON_MACOS = Place(torch._C, "_mps_is_on_macos_or_newer")
-"""Whether macOS is at least this one. Optional: a release that lacks it does not ask it. Replaced."""
+"""Whether macOS is at least this one. Optional: a release that lacks it does not ask it. Replaced.
+"""
 
 GROUP_TENSORS = place(torch._C, "_group_tensors_by_device_and_dtype")
 """Groups tensors by C++'s device, which is the CPU's for a simulated tensor. Required; replaced."""
 
 FUSED_DEVICES = Place(optimizer, "_get_fused_kernels_supported_devices")
-"""The devices that ``fused=True`` of an optimizer takes. Optional: a release that lacks it does not ask it. Replaced."""
+"""The devices that ``fused=True`` of an optimizer takes. Optional: a release that lacks it does not
+ask it. Replaced.
+"""
 
 CUDA_INIT = Place(torch.cuda, "_lazy_init")
 """Looks for CUDA's driver. Optional: a release that lacks it does not ask it. Replaced."""
@@ -50,7 +54,9 @@ with required("moving tensors to a device that the machine does not have"):
     """The class in C++ of ``torch.Generator``, which the simulation replaces. Required."""
 
     foreach_mul_: Callable[..., Any] = torch._foreach_mul_
-    """Multiplies each tensor of a list: a step of an optimizer as earlier releases wrote it. Required."""
+    """Multiplies each tensor of a list: a step of an optimizer as earlier releases wrote it.
+    Required.
+    """
 
     foreach_add_: Callable[..., Any] = torch._foreach_add_
     """Adds to each tensor of a list, for the same. Required."""
@@ -61,4 +67,6 @@ with required("moving tensors to a device that the machine does not have"):
 private_backend_name: Callable[[], str] = getattr(
     torch._C, "_get_privateuse1_backend_name", lambda: "privateuseone"
 )
-"""The device of another package. Optional: without it, such a device goes by the name that torch gave it."""
+"""The device of another package. Optional: without it, such a device goes by the name that torch
+gave it.
+"""

@@ -1,4 +1,4 @@
-"""Dynamo and Inductor. Each function imports them when it is called: a capture imports no compiler."""
+"""Dynamo and Inductor. Each function imports them when it is called, so no capture does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COUNTING = "counting what Dynamo compiled"
 _GENERATING = "compiling graphs for Metal"
 _RUNNING = "running kernels for Metal on the CPU"
 
-# -- Dynamo ----------------------------------------------------------------------------------------------------
+# -- Dynamo ----------------------------------------------------------------------------------------
 
 
 def reset_dynamo() -> None:
@@ -53,7 +53,11 @@ def compilation_metrics() -> Iterable[Any]:
 
 
 def backends(**options: Any) -> list[str]:
-    """The names of the backends of torch.compile; ``exclude_tags=()`` lists those for debugging, too. Required."""
+    """The names of the backends of torch.compile. Required.
+
+    Args:
+        options: ``exclude_tags=()`` lists the backends for debugging, too.
+    """
     names: list[str] = lazily("torch._dynamo:list_backends", _COUNTING)(**options)
     return names
 
@@ -63,9 +67,10 @@ def backend(name: str) -> Any:
     return lazily("torch._dynamo:lookup_backend", _COUNTING)(name)
 
 
-# -- Inductor --------------------------------------------------------------------------------------------------
+# -- Inductor --------------------------------------------------------------------------------------
 
-#: The names with which a graph is compiled for Metal, by what they are here. All are required for that.
+#: The names with which a graph is compiled for Metal, by what they are here. All are required for
+#: that.
 _METAL = {
     "scheduling": "torch._inductor.codegen.mps:MetalScheduling",
     "boxed": "torch._functorch.aot_autograd:make_boxed_func",
@@ -77,9 +82,10 @@ _METAL = {
 
 
 def missing_for_metal() -> str:
-    """The first name that compiling for Metal takes and this release lacks; empty where all are there.
+    """The first name that is needed to compile for Metal and that this release lacks, or empty.
 
-    Required to check what Inductor generates for Metal; nothing is compiled for Metal where it names one.
+    Required to check what Inductor generates for Metal; nothing is compiled for Metal where it
+    names one.
     """
     # The first import of Inductor warns of its own use of torch.jit.
     with warnings.catch_warnings():
@@ -105,7 +111,7 @@ def inductor_config(changes: Mapping[str, Any]) -> AbstractContextManager[Any]:
 
 
 def compile_graph(graph: torch.fx.GraphModule, inputs: Any, inner: Callable[..., Any]) -> Any:
-    """Run AOTAutograd and its partitioning on a graph of Dynamo's; ``inner`` compiles what comes. Required."""
+    """Run AOTAutograd on a graph of Dynamo's; ``inner`` compiles the resulting graphs. Required."""
     return lazily(_METAL["outer"], _GENERATING)(graph, inputs, inner_compile=inner)
 
 
@@ -120,12 +126,12 @@ def boxed(function: Callable[..., Any]) -> Any:
 
 
 def define_kernel() -> Place:
-    """The step that names a kernel's source, as a place to replace. Required."""
+    """The step that names a kernel's source, to replace it. Required."""
     return Place(lazily(_METAL["scheduling"], _GENERATING), "define_kernel")
 
 
 def defined_kernels() -> Mapping[str, Any]:
-    """The names of the kernels that the graph being compiled has so far, by their source. Required."""
+    """The names of the kernels of the graph that is being compiled, by their source. Required."""
     kernels: Mapping[str, Any] = lazily(
         "torch._inductor.virtualized:V.graph.wrapper_code.src_to_kernel", _GENERATING
     )
@@ -133,17 +139,17 @@ def defined_kernels() -> Mapping[str, Any]:
 
 
 def extern_comment() -> Place:
-    """The step that writes a comment before each call between kernels, as a place to replace. Required."""
+    """The step that writes a comment before each call between kernels, to replace it. Required."""
     return Place(lazily(_METAL["extern"], _GENERATING), "codegen_comment")
 
 
 def compile_shader() -> Place:
-    """The step that hands one kernel to Metal, as a place to replace. Required."""
+    """The step that hands one kernel to Metal, to replace it. Required."""
     return Place(lazily("torch._inductor.runtime:runtime_utils", _GENERATING), "compile_mps_shader")
 
 
 def compile_shaders() -> Place | None:
-    """The step that hands all kernels to Metal, as a place to replace (2.13 and 2.15 have it, 2.9 lacks it).
+    """The step that hands all kernels to Metal, to replace it; 2.13 and 2.15 have it, 2.9 lacks it.
 
     Optional: where it is missing, kernels cannot be run on the CPU (``--run-metal``).
     """
@@ -153,14 +159,14 @@ def compile_shaders() -> Place | None:
 
 
 def load_wrapper() -> Place:
-    """The step that loads the Python that Inductor wrote around the kernels, as a place to replace. Required."""
+    """The step that loads the Python code around the kernels, to replace it. Required."""
     lowering = lazily("torch._inductor.graph:GraphLowering", _RUNNING)
     with required(_RUNNING):
         return place(lowering, "_compile_to_module_lines")
 
 
 def flex_attention_shader() -> Place | None:
-    """The step that writes flex_attention's shader, which goes past ``define_kernel``, as a place to replace.
+    """The step that writes flex_attention's shader, which ``define_kernel`` does not see.
 
     Optional: it came with 2.13; without it, no kernel of flex_attention is checked.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -16,15 +17,18 @@ with required("dispatching operators as a Mac does"):
     from torch._ops import HigherOrderOperator, OpOverload
     from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-    # -- keys --------------------------------------------------------------------------------------------------
+    # -- keys --------------------------------------------------------------------------------------
 
-    AUTOCAST_KEY: DispatchKey = DispatchKey.AutocastMPS  # type: ignore[attr-defined]  # the stub lacks it
+    # The stub lacks it.
+    AUTOCAST_KEY: DispatchKey = DispatchKey.AutocastMPS  # type: ignore[attr-defined]
     """The key of ``torch.autocast("mps")``. Required."""
 
-    # -- overloads ---------------------------------------------------------------------------------------------
+    # -- overloads ---------------------------------------------------------------------------------
 
     schema_of: Callable[[Any], FunctionSchema] = operator.attrgetter("_schema")
-    """The schema of an overload: which arguments are written or aliased. Required; there is no public name for it."""
+    """The schema of an overload: which arguments are written or aliased. Required; there is no
+    public name for it.
+    """
 
     packet_name_of: Callable[[Any], str] = operator.attrgetter("_opname")
     """``add`` of ``aten::add.Tensor``. Required."""
@@ -35,15 +39,15 @@ with required("dispatching operators as a Mac does"):
     body_of: Callable[[Any], Callable[..., Any]] = operator.attrgetter("_op_dk")
     """Runs an overload's kernel for one dispatch key: ``body_of(op)(key, *args)``.
 
-    This is how the C++ body of a composite is followed. Required. ``OpOverload.decompose`` does not replace it: it
-    prefers a Python decomposition to the C++ composite.
+    This is how the C++ body of a composite is followed. Required. ``OpOverload.decompose`` does not
+    replace it: it prefers a Python decomposition to the C++ composite.
     """
 
     _sample = torch.ops.aten.add.Tensor
     for _getter in (schema_of, packet_name_of, overload_name_of, body_of):
         _getter(_sample)
 
-    # -- kernels -----------------------------------------------------------------------------------------------
+    # -- kernels -----------------------------------------------------------------------------------
 
     has_schema = torch._C._dispatch_has_kernel
     """Whether an operator of this name has any kernel. Required."""
@@ -55,15 +59,19 @@ with required("dispatching operators as a Mac does"):
     """
 
     takes_numbers_as_tensors = torch._C._should_allow_numbers_as_tensors
-    """Whether an operator of this name accepts a number for a tensor, as ``torch.add(x, 1)`` does. Required."""
+    """Whether an operator of this name accepts a number for a tensor, as ``torch.add(x, 1)`` does.
+    Required.
+    """
 
     unregister: Callable[[torch.library.Library], None] = torch.library.Library._destroy
     """Takes back what a library registered. Required."""
 
-    # -- Python kernels ----------------------------------------------------------------------------------------
+    # -- Python kernels ----------------------------------------------------------------------------
 
     group_norm_in_python: Callable[..., Any] = torch._refs.native_group_norm
-    """A kernel that a Mac registers from Python (torch/backends/mps/__init__.py, ``_init``). Required."""
+    """A kernel that a Mac registers from Python (torch/backends/mps/__init__.py, ``_init``).
+    Required.
+    """
 
     group_norm_backward_in_python: Callable[..., Any] = (
         torch._decomp.decompositions.native_group_norm_backward
@@ -81,14 +89,15 @@ with required("dispatching operators as a Mac does"):
     Optional: without it, a call of the operator on such a target is reported as not simulated.
     """
 
-    # -- modes -------------------------------------------------------------------------------------------------
+    # -- modes -------------------------------------------------------------------------------------
 
     class DispatchMode(TorchDispatchMode):
         """A ``TorchDispatchMode`` under which nothing is compiled. Required.
 
-        The base class wraps ``__torch_dispatch__`` in ``torch._disable_dynamo``, whose first call imports torch._dynamo
-        and takes 1.5 s (torch/utils/_python_dispatch.py, 2.8 to 2.15), unless ``_should_skip_dynamo`` is false. A
-        release that ignores the answer is slower by that import.
+        The base class wraps ``__torch_dispatch__`` in ``torch._disable_dynamo``, whose first call
+        imports torch._dynamo and takes 1.5 s (torch/utils/_python_dispatch.py, 2.8 to 2.15), unless
+        ``_should_skip_dynamo`` is false. A release that ignores the answer is slower by that
+        import.
         """
 
         @classmethod
@@ -99,7 +108,9 @@ with required("dispatching operators as a Mac does"):
     """A context without any dispatch mode. Required."""
 
     PROXY_MODE: Any = torch._C._TorchDispatchModeKey.PROXY
-    """The slot of make_fx's mode, which runs after all others (TorchDispatchModeTLS.cpp, ``pop_stack``). Required."""
+    """The slot of make_fx's mode, which runs after all others (TorchDispatchModeTLS.cpp,
+    ``pop_stack``). Required.
+    """
 
     mode_in_slot = torch._C._get_dispatch_mode
     """The mode in such a slot. Required."""
@@ -110,7 +121,7 @@ with required("dispatching operators as a Mac does"):
     fill_slot = torch._C._set_dispatch_mode
     """Puts a mode into its slot. Required."""
 
-    # -- guards ------------------------------------------------------------------------------------------------
+    # -- guards ------------------------------------------------------------------------------------
 
     without_function_modes = torch._C.DisableTorchFunction
     """A context in which ``__torch_function__`` is not called. Required."""
@@ -124,8 +135,11 @@ with required("dispatching operators as a Mac does"):
     excluding = torch._C._ExcludeDispatchKeyGuard
     """A context in which the keys of a set are skipped. Required."""
 
-    set_key_excluded = torch._C._SetExcludeDispatchKeyGuard
-    """A context in which one key is skipped, or is not. Required."""
+    _set_key_excluded = torch._C._SetExcludeDispatchKeyGuard
+
+    def include_key(key: DispatchKey) -> AbstractContextManager[None]:
+        """A context in which a key that a guard excluded is not skipped. Required."""
+        return _set_key_excluded(key, False)  # noqa: FBT003 - torch takes it by position
 
     function_hooks_enabled = torch._C._is_torch_function_enabled
     """Whether ``__torch_function__`` of a class would be called now. Required."""
@@ -154,8 +168,8 @@ with required("dispatching operators as a Mac does"):
     disable_dynamo = _disable_dynamo
     """The decorator whose first call imports the compiler. Required.
 
-    It leaves a function alone that has the attribute ``__dynamo_disable`` (torch/_compile.py, 2.8 to 2.15); a release
-    that does not is slower by that import.
+    It leaves a function alone that has the attribute ``__dynamo_disable`` (torch/_compile.py, 2.8
+    to 2.15); a release that does not is slower by that import.
     """
 
 __all__ = ["DispatchKey", "DispatchKeySet", "FunctionSchema", "HigherOrderOperator", "OpOverload"]

@@ -41,7 +41,7 @@ def dtypes_by_number() -> Mapping[int, torch.dtype]:
 
 
 def functions_of_sizes() -> Collection[Any]:
-    """The functions of Python that compute with sizes in a graph. Required to read a ``.pt2`` file."""
+    """The Python functions that compute with sizes in a graph. Required to read a ``.pt2`` file."""
     functions: Collection[Any] = lazily(f"{_SERIALIZER}:_SYM_OPS", _READING)
     return functions
 
@@ -69,7 +69,8 @@ def deserialized(
 def is_predispatch_function(name: str) -> bool:
     """Whether ``torch._functorch.predispatch`` has a function of this name.
 
-    ``torch.vmap`` and ``torch.func.grad`` leave them in a graph (2.9 and newer). Optional: 2.8 has none.
+    ``torch.vmap`` and ``torch.func.grad`` leave them in a graph (2.9 and newer). Optional: 2.8 has
+    none.
     """
     try:
         module = importlib.import_module("torch._functorch.predispatch")
@@ -86,7 +87,7 @@ def with_tensors(
     inputs: Any,
     graph: torch.fx.GraphModule,
 ) -> None:
-    """Give a copied program other tensors and another graph. Required to export on an emulated Mac."""
+    """Give a copied program other tensors and another graph. Required to emulate an export."""
     with required("exporting on an emulated Mac"):
         for name in ("_state_dict", "_constants", "_example_inputs", "_graph_module"):
             getattr(program, name)

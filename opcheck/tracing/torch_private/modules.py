@@ -21,13 +21,17 @@ with required("following modules"):
     pre_hooks_of: Callable[[torch.nn.Module], dict[int, Any]] = operator.attrgetter(
         "_forward_pre_hooks"
     )
-    """The hooks that run before ``forward``, among them the check of an exported program's inputs. Required."""
+    """The hooks that run before ``forward``, among them the check of an exported program's inputs.
+    Required.
+    """
 
     for _getter in (parameters_of, buffers_of, pre_hooks_of):
         _getter(torch.nn.Identity())
 
     apply_to_tensors: Callable[..., torch.nn.Module] = torch.nn.Module._apply
-    """Replaces each tensor of a module: ``Module.to(dtype)`` would make complex weights real. Required."""
+    """Replaces each tensor of a module: ``Module.to(dtype)`` would make complex weights real.
+    Required.
+    """
 
     call_module = torch.nn.Module._wrapped_call_impl
     """What ``Module.__call__`` is before anything replaces it. Required."""
@@ -48,13 +52,18 @@ with required("following modules"):
     root_of(torch.fx.Graph())
 
     inline_calls = torch._C._jit_pass_inline
-    """Inlines the calls of a TorchScript graph, so that each ``prim::device`` stands in it. Required."""
+    """Inlines the calls of a TorchScript graph, so that each ``prim::device`` stands in it.
+    Required.
+    """
 
 
 def lines_of(graph: torch.fx.GraphModule) -> dict[int, int] | None:
-    """The nodes of a graph by the line of its code (torch/fx/graph.py, ``_lineno_map``), counted from its ``def``.
+    """The numbers of a graph's nodes by the lines of its code, counted from its ``def``.
 
-    Optional: the result is None without it, and a call in a graph that is run again has no line of the model.
+    Source: torch/fx/graph.py, ``_lineno_map``.
+
+    Optional: the result is None without it, and a call in a graph that is run again has no line of
+    the model.
     """
     return (graph._lineno_map or {}) if hasattr(graph, "_lineno_map") else None
 

@@ -1,4 +1,4 @@
-"""Tensors that dispatch as those of a Mac: how they are made, changed in place, printed and pickled."""
+"""Tensors that dispatch as a Mac's: making, changing, printing and pickling them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from opcheck.tracing.torch_private import Place, place, required
 
 with required("making a plain CPU tensor that dispatches as MPS"):
     tensor_base: Any = torch._C.TensorBase
-    """The class in C++ that ``torch.Tensor`` derives from: the methods that a subclass did not replace. Required."""
+    """The class in C++ that ``torch.Tensor`` derives from: the methods that a subclass did not
+    replace. Required.
+    """
 
     make_wrapper_subclass: Callable[..., Any] = torch.Tensor._make_wrapper_subclass
-    """Makes a tensor without memory, with dispatch keys of our choice (``_extra_dispatch_keys=``). Required."""
+    """Makes a tensor without memory, with dispatch keys of our choice (``_extra_dispatch_keys=``).
+    Required.
+    """
 
     make_subclass: Callable[..., Any] = torch.Tensor._make_subclass
     """Makes a tensor of another class that shares its memory. Required."""
@@ -27,9 +31,11 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     """The same from the base class, while the simulation replaces ``torch.Tensor``'s. Required."""
 
     refuse_data_access = torch._C._set_throw_on_mutable_data_ptr
-    """Lets C++ that would write through a missing data pointer raise, where it would end the process. Required."""
+    """Lets C++ that would write through a missing data pointer raise, where it would end the
+    process. Required.
+    """
 
-    set_data: Callable[[torch.Tensor, torch.Tensor], None] = torch._C.TensorBase.data.__set__  # type: ignore[attr-defined]
+    set_data: Callable[[torch.Tensor, torch.Tensor], None] = tensor_base.data.__set__
     """Gives a tensor the metadata, the keys and the memory of another, in place. Required."""
 
     set_conjugate = torch._C._set_conj
@@ -51,14 +57,18 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     """The values of a sparse tensor that need not be coalesced. Required."""
 
     storage_address: Callable[[torch.UntypedStorage], int] = operator.attrgetter("_cdata")
-    """The address of the C++ object of a storage: the same for all tensors that share memory. Required."""
+    """The address of the C++ object of a storage: the same for all tensors that share memory.
+    Required.
+    """
     storage_address(torch.UntypedStorage(0))
 
     storage_base: Any = torch.storage._StorageBase
     """The base class of the storages, whose method ``mps`` a Mac has. Required."""
 
     parse_to: Callable[..., Any] = torch._C._nn._parse_to
-    """Parses the arguments of ``Tensor.to`` to device, dtype, non_blocking and memory format. Required."""
+    """Parses the arguments of ``Tensor.to`` to device, dtype, non_blocking and memory format.
+    Required.
+    """
 
     text_of_contents: Callable[..., str] = torch._tensor_str._tensor_str
     """The numbers of a tensor as ``repr`` prints them. Required."""
@@ -67,12 +77,15 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     """``repr`` of a tensor around numbers that are given. Required."""
 
     PICKLED_STATE = place(torch._utils, "_get_obj_state")
-    """What a tensor pickles beside its values. Required; replaced, so that what is ours is not pickled."""
+    """What a tensor pickles beside its values. Required; replaced, so that what is ours is not
+    pickled.
+    """
 
     IS_ALIAS = Place(torch._C, "_any_output_is_alias_to_input_or_output")
     """Whether results share memory with arguments (torch/_library/utils.py, since 2.8).
 
-    Optional: where it is missing, PyTorch compares the memories in another way, and nothing is replaced.
+    Optional: where it is missing, PyTorch compares the memories in another way, and nothing is
+    replaced.
     """
 
     FROM_DLPACK = place(torch._C, "_from_dlpack")
@@ -82,4 +95,6 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     """Makes a capsule. Required; replaced, to make capsules of Metal memory."""
 
     TO_DLPACK_VERSIONED = Place(torch._C, "_to_dlpack_versioned")
-    """Makes a capsule with a version, since 2.9. Optional: where it is missing, nothing is replaced."""
+    """Makes a capsule with a version, since 2.9. Optional: where it is missing, nothing is
+    replaced.
+    """

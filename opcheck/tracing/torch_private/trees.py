@@ -1,7 +1,7 @@
-"""Nested arguments: lists, tuples and dictionaries of tensors, and the classes that a program registered as such.
+"""Nested arguments: lists, tuples, dictionaries, and classes that a program registered.
 
-``torch.utils._pytree`` is private; all of its names here are required. ``torch.utils.pytree``, which 2.8 brought, has
-not the same functions in each release.
+``torch.utils._pytree`` is private; all of these names are required. ``torch.utils.pytree``,
+which 2.8 brought, has not the same functions in each release.
 """
 
 from opcheck.tracing.torch_private import required

@@ -12,7 +12,8 @@ from opcheck.data.pythons import load_wheels
 from opcheck.device.doctor.check import Examined, found, install, rule
 from opcheck.model.records import Finding
 
-#: The platform's own packages; the last patch of each line is what the lists hold, and no line had ten.
+#: The platform's own packages; the last patch of each line is what the lists hold, and no line had
+#: ten.
 _PATCHES = range(10)
 
 
@@ -44,7 +45,8 @@ def _no_wheel(examined: Examined) -> Iterator[Finding]:
             usable = wheels.pythons(asked[-1])
             names = ", ".join(map(str, usable)) or "no Python that is known"
             yield found(
-                message=f"{requirement.text} asks for a torch that has no macOS wheel for Python {python}: "
+                message=f"{requirement.text} asks for a torch that has no macOS wheel for Python "
+                f"{python}: "
                 f"torch {asked[-1]} has one for {names}",
                 hint=f"uv venv --python {usable[-1]}" if usable else "ask for another torch",
                 locations=(requirement.place,),
@@ -94,10 +96,13 @@ def _unavailable(examined: Examined) -> Iterator[Finding]:
     if too_old or machine.virtual or machine.hosted or not machine.apple_silicon:
         return
     yield found(
-        message=f"torch {torch.version} has MPS, and says that it is not available; nothing that opcheck "
+        message=f"torch {torch.version} has MPS, and says that it is not available; nothing that "
+        "opcheck "
         "knows of is the reason",
-        hint="log in at the Mac's own screen once and try again: a session without a GPU, such as one of "
-        "a daemon, has none; python -c 'import torch; torch.zeros(1, device=\"mps\")' says torch's own reason",
+        hint="log in at the Mac's own screen once and try again: a session without a GPU, such as "
+        "one of "
+        "a daemon, has none; python -c 'import torch; torch.zeros(1, device=\"mps\")' says torch's "
+        "own reason",
     )
 
 
@@ -118,7 +123,8 @@ def _nightly(examined: Examined) -> Iterator[Finding]:
     if torch is not None and (".dev" in torch.version or "a0" in torch.version):
         kind = "a nightly build" if ".dev" in torch.version else "built from source"
         yield found(
-            message=f"torch {torch.version} is {kind}: the lists are of releases, and what they say of "
+            message=f"torch {torch.version} is {kind}: the lists are of releases, and what they "
+            "say of "
             f"{torch.line} need not hold",
             hint=f"for an answer that holds: {install(examined.lines[-1])}",
         )

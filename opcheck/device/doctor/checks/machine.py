@@ -54,7 +54,8 @@ def _wrong_results(examined: Examined) -> Iterator[Finding]:
         where, mend = f"macOS {system}", f"update macOS to {system}: softwareupdate --list"
     if mended:
         yield found(
-            message=f"torch {torch} has {plural(len(here), 'known wrong result')} that macOS {macos} "
+            message=f"torch {torch} has {plural(len(here), 'known wrong result')} that macOS "
+            f"{macos} "
             f"causes; {where} does not have {', '.join(sorted(mended))}",
             hint=f"{mend}; whether a model makes such calls: "
             f"opcheck audit MODEL --torch {torch} --macos {macos}",
@@ -82,7 +83,8 @@ def _intel(examined: Examined) -> Iterator[Finding]:
     span = load_wheels().intel
     lines = [line for line in examined.lines if line in span]
     yield found(
-        message=f"this Mac has an Intel processor; the last torch with a wheel for it is {lines[-1]}",
+        message="this Mac has an Intel processor; the last torch with a wheel for it is "
+        f"{lines[-1]}",
         hint=f"stay with it, on the CPU: {install(lines[-1])}; or use a Mac with Apple silicon",
     )
 
@@ -115,14 +117,18 @@ def _virtual(examined: Examined) -> Iterator[Finding]:
     yield found(
         severity="error" if hosted else "warning",
         message=(
-            "this is a runner hosted by GitHub, a virtual machine whose GPU MPS cannot use, whatever "
+            "this is a runner hosted by GitHub, a virtual machine whose GPU MPS cannot use, "
+            "whatever "
             "torch.backends.mps.is_available() says"
             if hosted
-            else "macOS runs in a virtual machine: MPS may say that it is available and still fail at the "
+            else "macOS runs in a virtual machine: MPS may say that it is available and still fail "
+            "at the "
             "first tensor"
         ),
-        hint="run on the CPU there, and ask for the Mac from there: opcheck audit MODEL; what needs MPS "
-        "runs on a Mac of one's own, as a self-hosted runner (runs-on: [self-hosted, macOS, ARM64])",
+        hint="run on the CPU there, and ask for the Mac from there: opcheck audit MODEL; what "
+        "needs MPS "
+        "runs on a Mac of one's own, as a self-hosted runner (runs-on: [self-hosted, macOS, "
+        "ARM64])",
         prints="MPS backend out of memory (MPS allocated: 0 bytes, other allocations: 0 bytes, "
         "max allowed: ...). Tried to allocate ... on private pool.",
     )

@@ -38,7 +38,8 @@ def _mismatch(examined: Examined) -> Iterator[Finding]:
         other = fitting.line if fitting else paired
         mend = f'pip install "{library}=={other}.*"' if other else f"pip uninstall {library}"
         yield found(
-            message=f"{library} {installed[library]} was made for torch {made_for}, and torch {torch} is "
+            message=f"{library} {installed[library]} was made for torch {made_for}, and torch "
+            f"{torch} is "
             "installed" + ("" if other else f"; no {library} was released with it"),
             hint=mend,
         )
@@ -50,7 +51,8 @@ def _installed(examined: Examined) -> Iterator[Finding]:
         package = packages().by_name.get(canonicalize_name(name))
         if package is not None and not _has_wheel(package, version):
             yield found(
-                message=f"{describe(name, package)}, and {version} is installed: built from source, or without "
+                message=f"{describe(name, package)}, and {version} is installed: built from "
+                "source, or without "
                 "its kernels",
                 hint=f"pip uninstall {name}; instead: {package.instead}",
             )

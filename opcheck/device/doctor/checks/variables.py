@@ -63,7 +63,8 @@ def _no_number(examined: Examined) -> Iterator[Finding]:
     for name, value, known in _set(examined):
         if known.status == "read" and known.variable is not None and number(value) is None:
             yield found(
-                message=f"{name} is {value!r}, which is no number; it takes {known.variable.values}",
+                message=f"{name} is {value!r}, which is no number; it takes "
+                f"{known.variable.values}",
                 hint=f"export {name}=1" if name == _FALLBACK else f"unset {name}",
             )
 
@@ -84,7 +85,8 @@ def _watermarks(examined: Examined) -> Iterator[Finding]:
     elif not 0 <= low <= (high or _UPPER_BOUND):
         given = "is" if _LOW in examined.environment.variables else "is by default"
         yield found(
-            message=f"{_LOW} {given} {low:g}, and must not be above {_HIGH}={high or _UPPER_BOUND:g}",
+            message=f"{_LOW} {given} {low:g}, and must not be above "
+            f"{_HIGH}={high or _UPPER_BOUND:g}",
             hint=f"export {_LOW}={high or _UPPER_BOUND:g}",
             prints=f"invalid low watermark ratio {low:g}",
         )
@@ -94,7 +96,8 @@ def _watermarks(examined: Examined) -> Iterator[Finding]:
 def _no_limit(examined: Examined) -> Iterator[Finding]:
     if _ratio(examined, _HIGH, 1.0) == 0:
         yield found(
-            message=f"{_HIGH} is 0: torch takes memory without a limit, and macOS may swap until it stands still",
+            message=f"{_HIGH} is 0: torch takes memory without a limit, and macOS may swap until "
+            "it stands still",
             hint=f"unset {_HIGH}; where a model does not fit: opcheck audit MODEL --memory GB",
         )
 
@@ -119,7 +122,8 @@ def _bits(examined: Examined) -> Iterator[Finding]:
             )
         elif set_ and set_ <= {*_HOW.get(name, ())}:
             yield found(
-                message=f"{name} is {value}: {', '.join(sorted(set_))} says how, and nothing says what to print",
+                message=f"{name} is {value}: {', '.join(sorted(set_))} says how, and nothing says "
+                "what to print",
                 hint=f"export {name}={given | 1}",
             )
 
@@ -134,7 +138,8 @@ def _contradiction(examined: Examined) -> Iterator[Finding]:
         return
     if number(variables.get(_FALLBACK, "0")) == 0:
         yield found(
-            message=f"{_PROFILE} asks for CPU fallbacks alone ({', '.join(asked)}), and {_FALLBACK} is off: an "
+            message=f"{_PROFILE} asks for CPU fallbacks alone ({', '.join(asked)}), and "
+            f"{_FALLBACK} is off: an "
             "operator without a kernel raises instead, and only what always falls back is printed",
             hint=f"export {_FALLBACK}=1",
         )
