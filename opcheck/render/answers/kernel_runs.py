@@ -8,7 +8,7 @@ from typing import Any
 
 from opcheck.common.text import plural
 from opcheck.kernels.records import VERDICTS, Outcome, Run
-from opcheck.render.answers.document import Document, Heading, Lines, Table
+from opcheck.render.document import Document, Heading, Lines, Table
 
 _NOTE = (
     "The kernels ran on this CPU: mathematical functions are this machine's, evaluated in double. "
