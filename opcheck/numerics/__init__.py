@@ -1,1 +1,1 @@
-"""Each call again in float64: where digits are lost, and where a device computes something else."""
+"""Each operator call of a run made again in float64: ``precision``, ``compare`` and ``probe``.  Imports no torch."""

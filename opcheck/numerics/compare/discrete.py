@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opcheck.numerics.compare.stand_ins import arguments
+from opcheck.numerics.float64 import Call
 
 aten = torch.ops.aten
 
@@ -54,43 +54,40 @@ def determined(func: Any, count: int) -> Sequence[int]:
     )
 
 
-def same_choice(
-    func: Any, args: Any, kwargs: Any, found: torch.Tensor, exact: torch.Tensor
-) -> bool:
+def same_choice(call: Call, result: torch.Tensor, exact: torch.Tensor) -> bool:
     """Whether two whole-number results choose equal elements: the operator leaves open which of them it is.
 
     Args:
-        func: the operator.
-        args: its arguments on the CPU, the first of them in its own dtype.
-        kwargs: the same.
-        found: the indices of the device.
+        call: its arguments on the CPU, the first of them in its own dtype.
+        result: the indices of the device.
         exact: those of the CPU.
     """
-    if found.shape != exact.shape or found.dtype != torch.int64 or not args:
+    func, args = call.func, call.args
+    if result.shape != exact.shape or result.dtype != torch.int64 or not args:
         return False
     source = args[0]
     dims = _POOLS.get(func.overloadpacket)
     if dims is not None:
-        flat, shape = source.flatten(-dims), found.flatten(-dims)
+        flat, shape = source.flatten(-dims), result.flatten(-dims)
         return _equal(flat, -1, shape, exact.flatten(-dims))
     if func.overloadpacket not in _CHOOSING or not source.dim():
         return False
-    given = arguments(func, args, kwargs)
-    dim = given.get("dim")
+    dim = call.arguments().get("dim")
     if dim is None:
-        return _equal(source.flatten(), 0, found.flatten(), exact.flatten())
-    if found.dim() < source.dim():
-        found, exact = found.unsqueeze(dim), exact.unsqueeze(dim)
-    if found.dim() != source.dim():
+        return _equal(source.flatten(), 0, result.flatten(), exact.flatten())
+    if result.dim() < source.dim():
+        result, exact = result.unsqueeze(dim), exact.unsqueeze(dim)
+    if result.dim() != source.dim():
         return False
     # An element that is chosen twice has pushed another one out.
-    if func.overloadpacket in {aten.sort, aten.argsort, aten.topk} and _repeats(found, dim):
+    if func.overloadpacket in {aten.sort, aten.argsort, aten.topk} and _repeats(result, dim):
         return False
-    return _equal(source, dim, found, exact)
+    return _equal(source, dim, result, exact)
 
 
-def outside(func: Any, args: Any, result: torch.Tensor) -> torch.Tensor | None:
+def outside(call: Call, result: torch.Tensor) -> torch.Tensor | None:
     """Where a floating number was made a whole one that cannot hold it: C++ leaves open what comes; None: nowhere."""
+    func, args = call.func, call.args
     if func.overloadpacket not in {aten._to_copy, aten.copy_} or not args:
         return None
     source = args[0] if func.overloadpacket is aten._to_copy else args[1]
@@ -104,11 +101,11 @@ def outside(func: Any, args: Any, result: torch.Tensor) -> torch.Tensor | None:
     return bad.expand(result.shape) if bad.any() else None
 
 
-def _equal(source: torch.Tensor, dim: int, found: torch.Tensor, exact: torch.Tensor) -> bool:
+def _equal(source: torch.Tensor, dim: int, result: torch.Tensor, exact: torch.Tensor) -> bool:
     length = source.shape[dim]
-    if found.numel() and (int(found.min()) < 0 or int(found.max()) >= length):
+    if result.numel() and (int(result.min()) < 0 or int(result.max()) >= length):
         return False
-    tensor, other = source.gather(dim, found), source.gather(dim, exact)
+    tensor, other = source.gather(dim, result), source.gather(dim, exact)
     return bool(((tensor == other) | ((tensor != tensor) & (other != other))).all())  # noqa: PLR0124 - not a number
 
 

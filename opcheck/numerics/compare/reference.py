@@ -1,4 +1,4 @@
-"""One operator call made again on the CPU: in float64, and in the dtype that it has."""
+"""A call on a device made again on the CPU: in float64, and in the dtype that it has."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from typing import Any
 
 import torch
 
-from opcheck.numerics.compare import stand_ins
-from opcheck.numerics.compare.snapshot import Kept, map_kept
-from opcheck.numerics.compare.stand_ins import arguments
-from opcheck.numerics.precision.kernels import PRODUCTS, written
-from opcheck.numerics.precision.shadows import WIDE
+from opcheck.numerics.compare.cpu_formulas import kernel_for
+from opcheck.numerics.float64 import PRODUCTS, WIDE, Call, widened
+from opcheck.numerics.kept_tensors import KeptTensor, restore
 from opcheck.tracing.nested_tensors import tensors
-from opcheck.tracing.torch_private.dispatch import schema_of
-from opcheck.tracing.torch_private.trees import tree_map
 
-#: What results are sums of, beside products.
+#: Operators whose results are sums of something else than products.
 _SUMS = tuple(
     f"aten::{name}"
     for name in (
@@ -34,113 +30,85 @@ _SUMS = tuple(
 )
 #: Sums in which each element takes of all others.
 _OF_ALL = "aten::_fft_"
+_HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
-def results(func: Any, args: Any, kwargs: Any, result: Any) -> list[torch.Tensor]:
-    """The tensors that a call made or wrote to, each once, in the order of the schema."""
-    found = {id(tensor): tensor for tensor in (*tensors(result), *written(func, args, kwargs))}
-    return list(found.values())
+def in_float64(call: Call, like: torch.Tensor | None = None) -> list[torch.Tensor]:
+    """What a call makes in float64 of the same numbers.
 
-
-def in_float64(
-    func: Any, args: Any, kwargs: Any, like: torch.Tensor | None = None
-) -> list[torch.Tensor]:
-    """What the call makes in float64 of the same numbers; ``like`` is its first result on the device.
+    Args:
+        call: with its tensors kept.
+        like: its first result on the device.
 
     Raises:
         Exception: whatever the CPU's kernel raises where it does not take them.
     """
-    wide = WIDE.get(like.dtype) if like is not None else None
-    names = [argument.name for argument in schema_of(func).arguments]
-    if wide and "dtype" in names and names.index("dtype") >= len(args) and not kwargs.get("dtype"):
-        kwargs = {**kwargs, "dtype": wide}
-    return _run(func, args, kwargs, lambda dtype: WIDE.get(dtype, dtype))
+    return _on_cpu(call.for_wide_results(like), widened)
 
 
-def as_it_is(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None:
+def in_its_dtype(call: Call) -> list[torch.Tensor] | None:
     """What the CPU makes in the same dtype; where it has no kernel for that, in float32, rounded; None: not at all."""
     try:
-        return _run(func, args, kwargs, lambda dtype: dtype)
+        return _on_cpu(call, lambda dtype: dtype)
     except Exception:  # noqa: BLE001 - the CPU lacks the dtype
-        narrow = {torch.float16, torch.bfloat16}
-    rounded = {
-        tensor.dtype
-        for tensor in tensors(map_kept(Kept.tensor, (args, kwargs)))
-        if tensor.dtype in narrow
-    }
+        given = tensors(restore((call.args, call.kwargs)))
+    rounded = {tensor.dtype for tensor in given} & _HALVES
     if len(rounded) != 1:
         return None
-    (to,) = rounded
+    (half,) = rounded
     try:
-        found = _run(func, args, kwargs, lambda dtype: torch.float32 if dtype in narrow else dtype)
+        made = _on_cpu(call, lambda dtype: torch.float32 if dtype in _HALVES else dtype)
     except Exception:  # noqa: BLE001 - nor that
         return None
-    return [one.to(to) if one.dtype == torch.float32 else one for one in found]
+    return [tensor.to(half) if tensor.dtype == torch.float32 else tensor for tensor in made]
 
 
-def sizes(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None:
+def sizes(call: Call) -> list[torch.Tensor] | None:
     """What was summed for each element, without its sign; None: the call makes no sums."""
-    if func.name().startswith(_OF_ALL):
-        exact = in_float64(func, args, kwargs)
+    name = call.func.name()
+    if name.startswith(_OF_ALL):
+        exact = in_float64(call)
         return [tensor.abs().square().mean().sqrt().expand(tensor.shape) for tensor in exact]
-    if "_backward" in func.name() and not func.name().startswith(PRODUCTS):
-        return _of_gradient(func, args, kwargs)
-    if not func.name().startswith((*PRODUCTS, *_SUMS)):
+    if "_backward" in name and not name.startswith(PRODUCTS):
+        return _of_gradient(call)
+    if not name.startswith((*PRODUCTS, *_SUMS)):
         return None
 
-    def unsigned(kept: Kept) -> Kept:
-        numeric = kept.dtype.is_floating_point or kept.dtype.is_complex
-        return kept._replace(memory=kept.memory.abs()) if numeric else kept
+    def unsigned(value: Any) -> Any:
+        numeric = isinstance(value, KeptTensor) and value.dtype in WIDE
+        return value.with_memory(torch.abs) if numeric else value
 
     try:
-        args, kwargs = map_kept(unsigned, (args, kwargs))
-        found = in_float64(func, args, kwargs)
+        return [tensor.abs() for tensor in in_float64(call.changed(unsigned))]
     except Exception:  # noqa: BLE001 - then there is no such number
         return None
-    return [tensor.abs() for tensor in found]
 
 
-def _of_gradient(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor] | None:
+def _of_gradient(call: Call) -> list[torch.Tensor] | None:
     """The largest gradient that comes in: what goes out is made of differences of its like."""
-    given = arguments(func, args, kwargs)
-    grads = [
-        one for name, one in given.items() if name.startswith("grad") and isinstance(one, Kept)
+    gradients = [
+        value
+        for name, value in call.arguments().items()
+        if name.startswith("grad") and isinstance(value, KeptTensor)
     ]
-    if not grads or not grads[0].memory.numel():
+    if not gradients or not gradients[0].memory.numel():
         return None
-    largest = grads[0].memory.abs().max().double()
-    return [largest.expand(tensor.shape) for tensor in in_float64(func, args, kwargs)]
+    largest = gradients[0].memory.abs().max().double()
+    return [largest.expand(tensor.shape) for tensor in in_float64(call)]
 
 
-def on_cpu(nest: Any, change: Callable[[torch.dtype], torch.dtype]) -> Any:
-    """The arguments with kept tensors and dtypes changed, and every device the CPU."""
+def _on_cpu(call: Call, change: Callable[[torch.dtype], torch.dtype]) -> list[torch.Tensor]:
+    """What the CPU makes of a call with its dtypes changed."""
 
-    def one(value: Any) -> Any:
-        if isinstance(value, Kept):
-            tensor = value.tensor()
-            wanted = change(value.dtype)
+    def moved(value: Any) -> Any:
+        if isinstance(value, KeptTensor):
             # Not Tensor.to: it would lay the tensor out anew.
-            return tensor if wanted == value.dtype else _cast(tensor, value, wanted)
+            return value.with_memory(lambda memory: memory.to(change(value.dtype))).tensor()
         if isinstance(value, torch.dtype):
             return change(value)
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
-    return tree_map(one, nest, is_leaf=lambda value: isinstance(value, Kept))
-
-
-def _cast(tensor: torch.Tensor, kept: Kept, wanted: torch.dtype) -> torch.Tensor:
-    return (
-        Kept.tensor(kept._replace(memory=kept.memory.to(wanted)))
-        if tensor.numel()
-        else tensor.to(wanted)
-    )
-
-
-def _run(
-    func: Any, args: Any, kwargs: Any, change: Callable[[torch.dtype], torch.dtype]
-) -> list[torch.Tensor]:
-    args, kwargs = on_cpu((args, kwargs), change)
-    if "pin_memory" in kwargs:
-        kwargs = {**kwargs, "pin_memory": False}
-    result = stand_ins.on_cpu(func)(*args, **kwargs)
-    return results(func, args, kwargs, result)
+    call = call.changed(moved)
+    if "pin_memory" in call.kwargs:
+        call = call._replace(kwargs={**call.kwargs, "pin_memory": False})
+    return call.run(kernel_for(call.func))

@@ -13,13 +13,13 @@ import torch
 from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize
 from opcheck.data.device_evidence import Machine
-from opcheck.numerics.compare.closeness import dtype_name
+from opcheck.numerics.closeness import dtype_name
 from opcheck.numerics.compare.compare_mode import Judged
+from opcheck.numerics.compare.cpu_formulas import FORMULAS
 from opcheck.numerics.compare.records import BEYOND, TIMES, TOLERANCES
 from opcheck.numerics.compare.reference import in_float64
-from opcheck.numerics.compare.snapshot import Kept
-from opcheck.numerics.compare.stand_ins import STAND_INS
-from opcheck.numerics.precision.shadows import WIDE
+from opcheck.numerics.float64 import WIDE
+from opcheck.numerics.kept_tensors import KeptTensor
 from opcheck.tracing.torch_private import dispatch
 
 SCRIPT, INPUTS = "repro.py", "inputs.pt"
@@ -135,12 +135,11 @@ def _script(judged: Judged, machine: Machine, tensors: dict[str, torch.Tensor]) 
     relative, of_all = TOLERANCES.get(dtype, (0.0, 0.0))
     # As it was judged: beyond what the CPU loses in the same dtype, or on the CPU itself so many tolerances.
     allowed = TIMES if machine.device == "cpu" else max(BEYOND, TIMES * (judged.cpu or 0.0))
-    op = judged.func.name()
-    args, kwargs = judged.kept
-    arguments = f"{_text(list(args), tensors)}, {_text(dict(kwargs), tensors)}"
+    func, args, kwargs = judged.call
+    arguments = f"{_text(list(args), tensors)}, {_text(kwargs, tensors)}"
     return _TEMPLATE.format(
-        op=op,
-        call=f"{judged.func.namespace}.{dispatch.packet_name_of(judged.func)}.{dispatch.overload_name_of(judged.func)}",
+        op=judged.op,
+        call=f"{func.namespace}.{dispatch.packet_name_of(func)}.{dispatch.overload_name_of(func)}",
         written=", ".join(_written(judged)),
         reference=_reference(judged, tensors),
         device=machine.device,
@@ -154,14 +153,14 @@ def _script(judged: Judged, machine: Machine, tensors: dict[str, torch.Tensor]) 
         of_all=of_all,
         times=allowed if math.isfinite(allowed) else 1.0,
         output=judged.output,
-        wide="{" + ", ".join(f"{one}: {other}" for one, other in WIDE.items()) + "}",
+        wide="{" + ", ".join(f"{dtype}: {wide}" for dtype, wide in WIDE.items()) + "}",
         arguments=arguments,
     )
 
 
 def _text(value: Any, tensors: dict[str, torch.Tensor]) -> str:
     """A value as the Python that makes it."""
-    if isinstance(value, Kept):
+    if isinstance(value, KeptTensor):
         name = f"input{len(tensors)}"
         tensors[name] = value.memory
         bits = "".join(f", {bit}=True" for bit in ("conj", "neg") if getattr(value, bit))
@@ -169,7 +168,7 @@ def _text(value: Any, tensors: dict[str, torch.Tensor]) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k!r}: {_text(v, tensors)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_text(one, tensors) for one in value) + "]"
+        return "[" + ", ".join(_text(item, tensors) for item in value) + "]"
     if isinstance(value, torch.dtype):
         return f"d({value})"
     if isinstance(value, torch.device):
@@ -183,8 +182,8 @@ def _text(value: Any, tensors: dict[str, torch.Tensor]) -> str:
 
 def _written(judged: Judged) -> Iterator[str]:
     """The arguments that the operator writes to, as the script names them."""
-    args, kwargs = judged.kept
-    for position, argument in enumerate(dispatch.schema_of(judged.func).arguments):
+    func, args, kwargs = judged.call
+    for position, argument in enumerate(dispatch.schema_of(func).arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
         if position < len(args) and not argument.kwarg_only:
@@ -195,9 +194,7 @@ def _written(judged: Judged) -> Iterator[str]:
 
 def _reference(judged: Judged, tensors: dict[str, torch.Tensor]) -> str:
     """What the script compares with: the operator on the CPU, or, where the CPU has none, what its formula gave."""
-    if judged.func.name() not in STAND_INS:
+    if judged.op not in FORMULAS:
         return 'run("cpu", True)'
-    args, kwargs = judged.kept
-    exact = in_float64(judged.func, args, kwargs)
-    tensors["exact"] = exact[judged.output]
+    tensors["exact"] = in_float64(judged.call)[judged.output]
     return 'INPUTS["exact"]'

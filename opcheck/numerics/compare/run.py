@@ -11,12 +11,12 @@ import msgspec
 import torch
 from torch import nn
 
-from opcheck.capture.imports import without_compiler
 from opcheck.capture.run import uncompiled
-from opcheck.capture.watchdog import out_of_memory, rest
-from opcheck.common.errors import CaptureError, UsageError
-from opcheck.numerics.compare import devices, reproducer
-from opcheck.numerics.compare.compare_mode import Beside
+from opcheck.capture.watchdog import rest
+from opcheck.common.errors import UsageError
+from opcheck.numerics import devices
+from opcheck.numerics.compare import reproducer
+from opcheck.numerics.compare.compare_mode import CompareMode
 from opcheck.numerics.compare.records import (
     NOT_WRITTEN,
     SHOWS_NOT,
@@ -25,11 +25,9 @@ from opcheck.numerics.compare.records import (
     Plan,
     Reproducer,
 )
-from opcheck.numerics.compare.tally import Tally
+from opcheck.numerics.compare.tally import CompareTally
 from opcheck.numerics.compare.timing import Clock
-from opcheck.numerics.precision import real
-from opcheck.numerics.precision.shadow_mode import Places
-from opcheck.tracing.source_locations import locate_raise
+from opcheck.numerics.model_run import ModelRun, built, describe_break
 from opcheck.tracing.torch_private.trees import tree_map_only
 
 if TYPE_CHECKING:
@@ -52,12 +50,12 @@ def compare(request: CaptureRequest, say: Say) -> Comparison:
     """
     plan = msgspec.convert(request.plan, Plan)
     device = devices.require(plan.device)
-    model, inputs = real.built(request, say)
+    model, inputs = built(request, say)
     say(f"running on {device} beside float64 on the CPU")
-    on_device = _Run(model, device, Clock(device, plan.times) if plan.times else None)
+    on_device = _Run(device, Clock(device, plan.times) if plan.times else None)
     with uncompiled([]), full_precision(), torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
-        on_device(inputs.args, inputs.kwargs, request)
+        on_device(model, inputs.args, inputs.kwargs, request)
     rest()
     machine = devices.machine(device)
     tally, mode = on_device.tally, on_device.mode
@@ -68,7 +66,7 @@ def compare(request: CaptureRequest, say: Say) -> Comparison:
         mode=request.mode,
         inputs=inputs.specs,
         inputs_note=inputs.note,
-        loss=on_device.places.loss,
+        loss=on_device.run.loss,
         calls=tally.calls,
         outcomes=dict(tally.outcomes),
         elsewhere=mode.elsewhere,
@@ -113,46 +111,34 @@ def full_precision() -> Iterator[None]:
 class _Run:
     """One run on a device."""
 
-    def __init__(self, model: nn.Module, device: torch.device, clock: Clock | None) -> None:
-        self.model = model
+    def __init__(self, device: torch.device, clock: Clock | None) -> None:
         self.device = device
         self.clock = clock
-        self.places = Places()
-        self.tally = Tally(self.places)
-        self.mode = Beside(device, self.tally.add, clock.time if clock else None)
+        self.run = ModelRun()
+        self.tally = CompareTally(self.run.sites)
+        self.mode = CompareMode(device, self.tally.add, clock.time if clock else None)
         self.problem = ""
 
-    def __call__(self, args: Any, kwargs: Any, request: CaptureRequest) -> None:
+    def __call__(self, model: nn.Module, args: Any, kwargs: Any, request: CaptureRequest) -> None:
         train = request.mode == "train"
-        moved = False
+        doing = "moving the model"
         try:
-            self.model.to(self.device)
+            model.to(self.device)
             args, kwargs = tree_map_only(torch.Tensor, self._move, (args, kwargs))
-            moved = True
-            with (
-                self.places.followed(self.model),
-                without_compiler(),
-                torch.set_grad_enabled(train or request.grad),
-                self.mode,
-            ):
-                output = self.model(*args, **kwargs)
-                if train:
-                    self.places.backward(output)
+            doing = "the run"
+            self.run(model, args, kwargs, self.mode, train=train, grad=train or request.grad)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # user code: anything, SystemExit included
-            op = f", in {self.mode.running}" if self.mode.running else ""
-            text = f"{real.broke_off(error)}{op}"
-            place = locate_raise(error)
-            if not self.tally.calls or out_of_memory(error):
-                doing = "the run" if moved else "moving the model"
-                raise CaptureError(
-                    f"{doing} on {self.device} broke off: {text}",
-                    context=" ".join(str(part) for part in (request.model, place) if part),
-                    hint="it has to run there to be compared; give smaller inputs with --input, or a "
-                    "smaller model with --config",
-                ) from error
-            self.problem = f"broke off{f' at {place}' if place else ''}: {text}"
+        except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
+            self.problem = describe_break(
+                error,
+                request.model,
+                op=self.mode.running,
+                calls=self.tally.calls,
+                doing=f"{doing} on {self.device}",
+                hint="it has to run there to be compared; give smaller inputs with --input, or a "
+                "smaller model with --config",
+            )
 
     def _move(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().to(self.device).requires_grad_(tensor.requires_grad)
@@ -163,7 +149,7 @@ def _dtype(model: nn.Module) -> str:
     return ", ".join(sorted(dtypes))
 
 
-def _reproducer(tally: Tally, machine: Any, folder: str) -> Reproducer | None:
+def _reproducer(tally: CompareTally, machine: Any, folder: str) -> Reproducer | None:
     if tally.first is None:
         return None
     if not folder:

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from opcheck.numerics.compare.devices import synchronize
+from opcheck.numerics.compare.cpu_formulas import kernel_for
 from opcheck.numerics.compare.records import Time
-from opcheck.numerics.compare.snapshot import Kept, map_kept, place
-from opcheck.numerics.compare.stand_ins import on_cpu
+from opcheck.numerics.devices import synchronize
+from opcheck.numerics.float64 import Call
+from opcheck.numerics.kept_tensors import KeptTensor, place, restore
 from opcheck.tracing.torch_private.trees import tree_map_only
 
 #: runs that are not counted: the first ones load kernels and fill caches
@@ -26,20 +27,20 @@ class Clock:
         self._device = device
         self._times = times
         #: kind of call -> how often, seconds on the device, seconds on the CPU
-        self._found: dict[tuple[str, str], tuple[int, float, float | None]] = {}
+        self._kinds: dict[tuple[str, str], tuple[int, float, float | None]] = {}
 
-    def time(self, func: Any, kept: Any, _made: Any) -> None:
+    def time(self, call: Call) -> None:
         """Count one call; time it where there was none of its kind."""
-        key = (func.name(), _kind(kept))
-        calls, device, cpu = self._found.get(key) or (0, *self._seconds(func, kept))
-        self._found[key] = (calls + 1, device, cpu)
+        key = (call.func.name(), _kind(call))
+        calls, device, cpu = self._kinds.get(key) or (0, *self._seconds(call))
+        self._kinds[key] = (calls + 1, device, cpu)
 
     def records(self) -> Iterator[Time]:
         """By operator, what lost most first."""
-        ops = dict.fromkeys(op for op, _ in self._found)
+        ops = dict.fromkeys(op for op, _ in self._kinds)
         rows = []
         for op in ops:
-            kinds = [one for (name, _), one in self._found.items() if name == op]
+            kinds = [kind for (name, _), kind in self._kinds.items() if name == op]
             known = [calls * cpu for calls, _, cpu in kinds if cpu is not None]
             rows.append(
                 Time(
@@ -51,32 +52,35 @@ class Clock:
             )
         yield from sorted(rows, key=lambda row: (-row.lost, -row.device, row.op))
 
-    def _seconds(self, func: Any, kept: Any) -> tuple[float, float | None]:
-        here = map_kept(Kept.tensor, kept)
-        there = tree_map_only(torch.Tensor, lambda one: place(one, self._device), here)
-        device = self._median(func, there, self._device)
+    def _seconds(self, call: Call) -> tuple[float, float | None]:
+        here = restore((call.args, call.kwargs))
+        there = tree_map_only(torch.Tensor, lambda tensor: place(tensor, self._device), here)
+        device = self._median(call.func, there, self._device)
         if self._device.type == "cpu":
             return device, device
         cpu = torch.device("cpu")
         here = tree_map_only(torch.device, lambda _: cpu, here)
         try:
-            return device, self._median(on_cpu(func), here, cpu)
+            return device, self._median(kernel_for(call.func), here, cpu)
         except Exception:  # noqa: BLE001 - the CPU has no kernel for it
             return device, None
 
     def _median(self, call: Callable[..., Any], given: Any, device: torch.device) -> float:
         """Seconds of one call.  A call that writes does so again and again: what is in its tensors costs nothing."""
         args, kwargs = given
-        taken = []
+        seconds = []
         for number in range(_WARM + self._times):
             synchronize(device)
             start = time.perf_counter()
             call(*args, **kwargs)
             synchronize(device)
             if number >= _WARM:
-                taken.append(time.perf_counter() - start)
-        return statistics.median(taken)
+                seconds.append(time.perf_counter() - start)
+        return statistics.median(seconds)
 
 
-def _kind(kept: Any) -> str:
-    return repr(map_kept(lambda one: (one.dtype, one.size, one.stride), kept))
+def _kind(call: Call) -> str:
+    arguments = call.args, call.kwargs
+    return repr(
+        tree_map_only(KeptTensor, lambda kept: (kept.dtype, kept.size, kept.stride), arguments)
+    )

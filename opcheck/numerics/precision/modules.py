@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from opcheck.model.records import PrecisionModule
 from opcheck.numerics.precision.shadows import Shadows, followed
-from opcheck.numerics.precision.tally import digits
+from opcheck.numerics.precision.tally import PrecisionTally
+from opcheck.numerics.tally import digits
 from opcheck.tracing.nested_tensors import tensors
 
 
@@ -30,7 +31,7 @@ class Modules:
     def __init__(self, root: nn.Module, shadows: Shadows) -> None:
         self._names = {id(module): name for name, module in root.named_modules()}
         self._shadows = shadows
-        self._found: dict[str, _Module] = {}
+        self._entries: dict[str, _Module] = {}
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -41,9 +42,9 @@ class Modules:
         finally:
             handle.remove()
 
-    def records(self, by_module: Mapping[str, list[int]]) -> Iterator[PrecisionModule]:
+    def records(self, tally: PrecisionTally) -> Iterator[PrecisionModule]:
         """The modules in the order in which they were done first."""
-        for name, module in self._found.items():
+        for name, module in self._entries.items():
             yield PrecisionModule(
                 name=name,
                 kind=module.kind,
@@ -52,20 +53,20 @@ class Modules:
                 total=digits(module.total),
                 bytes_in=module.bytes_in,
                 bytes_out=module.bytes_out,
-                at_fault=by_module.get(name, [0, 0])[1],
+                at_fault=tally.at_fault[name],
             )
 
     def _called(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         name = self._names.get(id(module))
         if not name:
             return
-        found = self._found.setdefault(name, _Module(type(module).__name__))
-        found.calls += 1
+        entry = self._entries.setdefault(name, _Module(type(module).__name__))
+        entry.calls += 1
         read, made = tensors((args, kwargs)), tensors(output)
-        found.inherited = max(found.inherited, self._error(read))
-        found.total = max(found.total, self._error(made))
-        found.bytes_in += sum(tensor.nbytes for tensor in read)
-        found.bytes_out += sum(tensor.nbytes for tensor in made)
+        entry.inherited = max(entry.inherited, self._error(read))
+        entry.total = max(entry.total, self._error(made))
+        entry.bytes_in += sum(tensor.nbytes for tensor in read)
+        entry.bytes_out += sum(tensor.nbytes for tensor in made)
 
     def _error(self, values: list[torch.Tensor]) -> float:
         return max(

@@ -10,19 +10,17 @@ import torch
 from torch import nn
 
 from opcheck.capture.build import OnMps
-from opcheck.capture.imports import without_compiler
 from opcheck.capture.run import uncompiled
-from opcheck.capture.watchdog import out_of_memory, rest
-from opcheck.common.errors import CaptureError
+from opcheck.capture.watchdog import rest
 from opcheck.model.records import Precision, RelativeError
-from opcheck.numerics.precision import real
+from opcheck.numerics.closeness import distance
+from opcheck.numerics.model_run import ModelRun, built, describe_break
 from opcheck.numerics.precision.accumulators import NOTE, WITHOUT_DOUBLE
-from opcheck.numerics.precision.distance import distance
 from opcheck.numerics.precision.modules import Modules
-from opcheck.numerics.precision.shadow_mode import Follow, Places
+from opcheck.numerics.precision.shadow_mode import ShadowMode
 from opcheck.numerics.precision.shadows import Shadows, followed
-from opcheck.numerics.precision.tally import Tally, digits
-from opcheck.tracing.source_locations import locate, locate_raise
+from opcheck.numerics.precision.tally import PrecisionTally
+from opcheck.numerics.tally import digits
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 from opcheck.tracing.torch_private.trees import keystr, tree_flatten_with_path, tree_map
 
@@ -48,16 +46,16 @@ def compare(request: CaptureRequest, say: Say) -> tuple[Precision, ...]:
         InputError: the inputs do not parse, or none could be derived.
         CaptureError: the run broke off.
     """
-    model, inputs = real.built(request, say)
-    found = []
+    model, inputs = built(request, say)
+    runs = []
     for name in request.precision:
         say(f"running in {name} beside float64")
         with OnMps(), uncompiled([]), torch.random.fork_rng(devices=()):
             torch.manual_seed(0)
             run = _Run(model, name, train=request.mode == "train")
-            found.append(run(inputs.args, inputs.kwargs, request.model))
+            runs.append(run(inputs.args, inputs.kwargs, request.model))
     rest()
-    return tuple(found)
+    return tuple(runs)
 
 
 class _Run:
@@ -69,61 +67,52 @@ class _Run:
         self.dtype: torch.dtype = getattr(torch, name)
         self.train = train
         self.shadows = Shadows()
-        self.places = Places()
-        self.tally = Tally(name)
+        self.run = ModelRun()
+        self.tally = PrecisionTally(name)
         self.modules = Modules(model, self.shadows)
 
     def __call__(self, args: Any, kwargs: Any, title: str) -> Precision:
         with self._cast():
             args, kwargs = tree_map(self._input, (args, kwargs))
-            output, problem = self._ran(args, kwargs, title)
-            outputs = _errors(output, self.shadows)
+            problem = self._ran(args, kwargs, title)
+            outputs = _errors(self.run.output, self.shadows)
             gradients = sorted(self._gradients(), key=lambda entry: (-float(entry[1]), entry[0]))
         return Precision(
             dtype=self.name,
             limit=self.tally.limit,
             calls=self.tally.calls,
-            divergence=self.tally.line(self.tally.divergence, locate),
-            crossing=self.tally.line(self.tally.crossing, locate),
-            lines=tuple(self.tally.lines(locate, _LINES)),
-            modules=tuple(self.modules.records(self.tally.by_module))[:_MODULES],
-            events=tuple(self.tally.events(locate)),
+            divergence=self.tally.divergence,
+            crossing=self.tally.crossing,
+            lines=tuple(self.tally.lines(_LINES)),
+            modules=tuple(self.modules.records(self.tally))[:_MODULES],
+            events=tuple(self.tally.events()),
             outputs=dict(outputs),
             gradients=dict(gradients[:_GRADIENTS]),
-            loss=self.places.loss,
+            loss=self.run.loss,
             complete=not problem,
             notes=(*problem, *self._notes()),
         )
 
-    def _ran(self, args: Any, kwargs: Any, title: str) -> tuple[Any, tuple[str, ...]]:
-        output: Any = None
+    def _ran(self, args: Any, kwargs: Any, title: str) -> tuple[str, ...]:
+        """Run the model; why the run broke off, if it did."""
         try:
-            with (
-                self.places.followed(self.model),
-                without_compiler(),
-                _plain_kernels(),
-                torch.set_grad_enabled(self.train),
-                self.modules.watched(),
-                Follow(self.shadows, self.places, self.tally),
-            ):
-                output = self.model(*args, **kwargs)
-                if self.train:
-                    self.places.backward(output)
+            with _plain_kernels(), self.modules.watched():
+                mode = ShadowMode(self.shadows, self.run.sites, self.tally)
+                train = self.train
+                self.run(self.model, args, kwargs, mode, train=train, grad=train)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # user code: anything, SystemExit included
-            text = real.broke_off(error)
-            place = locate_raise(error)
-            if not self.tally.calls or out_of_memory(error):
-                raise CaptureError(
-                    f"the run in {self.name} beside float64 broke off: {text}",
-                    context=" ".join(str(part) for part in (title, place) if part),
-                    hint="the model has to run on this machine's CPU; give smaller inputs with "
-                    "--input, or a smaller model with --config",
-                ) from error
-            where = f" at {place}" if place else ""
-            return output, (f"broke off{where}: {text}; what follows was not seen",)
-        return output, ()
+        except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
+            text = describe_break(
+                error,
+                title,
+                calls=self.tally.calls,
+                doing=f"the run in {self.name} beside float64",
+                hint="the model has to run on this machine's CPU; give smaller inputs with --input, or a "
+                "smaller model with --config",
+            )
+            return (f"{text}; what follows was not seen",)
+        return ()
 
     @contextlib.contextmanager
     def _cast(self) -> Iterator[None]:

@@ -1,149 +1,170 @@
-"""Sees every operator call of a run, and makes it again in float64."""
+"""Sees every operator call of a run, and makes it again with the numbers that a float64 run would have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 
-from opcheck.capture.train_loss import NothingToTrainError, loss_of
-from opcheck.numerics.precision import kernels
-from opcheck.numerics.precision.distance import Distance, distance, vanishes
-from opcheck.numerics.precision.shadows import WIDE, Shadows, followed, memory
-from opcheck.numerics.precision.tally import Seen, Tally
+from opcheck.numerics.closeness import Distance, distance, vanishes
+from opcheck.numerics.float64 import (
+    BLANK,
+    PRODUCTS,
+    WIDE,
+    Call,
+    Float64Mode,
+    is_random,
+    moves_nothing,
+    widened,
+)
+from opcheck.numerics.precision.accumulators import WITHOUT_DOUBLE
+from opcheck.numerics.precision.shadows import Shadows, followed, memory
+from opcheck.numerics.precision.tally import PrecisionTally, Seen
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.nested_tensors import tensors
-from opcheck.tracing.torch_private.dispatch import DispatchMode
-from opcheck.tracing.torch_private.trees import tree_iter
+
+aten = torch.ops.aten
+
+#: What no float64 may become in the run: a Mac has none.
+_NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
-class Places(CallSites):
-    """Where calls are made, and the backward of a training step."""
+class _Before(NamedTuple):
+    """What is known of a call before it writes to its arguments."""
 
-    #: what a training step took backward; empty: there was none
-    loss = ""
-
-    def backward(self, output: Any) -> None:
-        """Take the loss of an output backward, if it has one."""
-        try:
-            with self.modules.inside("loss"):
-                loss = loss_of(output)
-        except NothingToTrainError as error:
-            self.loss = f"none: {error}"
-            return
-        self.loss = loss.said
-        self.phase = "backward"
-        torch.autograd.backward(loss.value)
+    #: the followed tensors among its arguments, and float64's values of them
+    reads: list[torch.Tensor]
+    exact_reads: list[torch.Tensor]
+    #: the largest error among them
+    inherited: float
+    #: the call with float64's values of its arguments, each rounded to the dtype that it has in the run
+    alone: Call
+    #: what an in-place call makes in float64: it writes float64's own numbers, which must be read before
+    exact: list[torch.Tensor] | None
 
 
-class Follow(DispatchMode):
+class ShadowMode(Float64Mode):
     """Runs each call as it is, and beside it in float64, and hands what differs to the tally.
 
     Whole numbers and truth values are this run's in both: a comparison that comes out otherwise is counted, and
     both then go the same way.  So are numbers that the program takes out of tensors, and random numbers.
     """
 
-    def __init__(self, shadows: Shadows, places: Places, tally: Tally) -> None:
+    def __init__(self, shadows: Shadows, sites: CallSites, tally: PrecisionTally) -> None:
         super().__init__()
         self._shadows = shadows
-        self._places = places
+        self._sites = sites
         self._tally = tally
 
-    def __torch_dispatch__(
-        self, func: Any, _types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Make one call."""
-        kwargs = kwargs or {}
-        writes = kernels.written(func, args, kwargs)
-        if not writes:
-            plain = args, kwargs
-            args, kwargs = kernels.narrowed(func, args, kwargs)
-            if func.is_view:
-                return func(*plain[0], **plain[1])
-        reads = [tensor for tensor in tensors((args, kwargs)) if followed(tensor)]
-        if func.overloadpacket in kernels.BLANK:
-            return func(*args, **kwargs)
-        if kernels.is_random(func):
-            return self._random(func, args, kwargs, reads, writes)
-        if func is kernels.ITEM or torch.Tag.inplace_view in func.tags:
-            return func(*args, **kwargs)
-        return self._compared(func, args, kwargs, reads, writes)
+    def prepare(self, call: Call) -> Call:
+        """The call without float64, where it writes to none of its arguments."""
+        if call.func.is_view or call.written():
+            return call
 
-    def _random(self, func: Any, args: Any, kwargs: Any, reads: Any, writes: Any) -> Any:
-        """The same random numbers for float64."""
-        result = func(*args, **kwargs)
-        if func is kernels.DROPOUT and reads:
-            kept, probability = result[1], args[1]
-            exact = self._shadows.of(args[0]) * kept / (1 - probability)
-            self._shadows.keep(result[0], exact)
-            self._shadows.note(result[0], self._shadows.error(args[0]))
-            return result
-        for tensor in filter(followed, (*writes, *tensors(result))):
-            self._shadows.forget(tensor)
-        return result
+        def narrow(value: Any) -> Any:
+            if isinstance(value, torch.dtype):
+                return _NARROW.get(value, value)
+            if isinstance(value, torch.Tensor) and value.dtype in _NARROW:
+                return value.to(_NARROW[value.dtype])
+            return value
 
-    def _compared(
-        self,
-        func: Any,
-        args: Any,
-        kwargs: Any,
-        reads: Sequence[torch.Tensor],
-        writes: Sequence[torch.Tensor],
-    ) -> Any:
+        return call.changed(narrow)
+
+    def passes(self, call: Call) -> bool:
+        """Whether the call makes no number: views and writes of such find float64's values by their memory."""
+        return call.func.is_view or call.func.overloadpacket in BLANK or moves_nothing(call.func)
+
+    def before(self, call: Call) -> _Before:
+        """Float64's values of what the call reads."""
         shadows = self._shadows
-        inherited = max(map(shadows.error, reads), default=0.0)
-        alone_args, alone_kwargs = kernels.rounded(args, kwargs, shadows, copy=bool(writes))
-        exact_inputs = [shadows.of(read).clone() if writes else shadows.of(read) for read in reads]
-        # In place, float64's own numbers are written: they must be read before this run overwrites its.
-        exact = self._exact(func, args, kwargs) if writes else None
-        result = kernels.as_run(func, args, kwargs)
-        made = list(writes) or tensors(result)
-        sources = {memory(one) for one in tensors((args, kwargs))}
-        if not writes and all(memory(one) in sources for one in made):
-            return result  # a view that its schema does not call one
-        if not reads and not any(map(followed, made)):
-            return result
-        if not writes:
-            exact = self._exact(func, args, kwargs, like=next(iter(made), None))
+        writes = bool(call.written())
+        reads = [tensor for tensor in tensors((call.args, call.kwargs)) if followed(tensor)]
+        if is_random(call.func):
+            return _Before(reads, [], 0.0, call, None)
+
+        def rounded(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            if not followed(value):
+                return value.clone() if writes else value
+            return shadows.of(value).to(_NARROW.get(value.dtype, value.dtype), copy=True)
+
+        return _Before(
+            reads,
+            [shadows.of(read).clone() if writes else shadows.of(read) for read in reads],
+            max(map(shadows.error, reads), default=0.0),
+            call.changed(rounded),
+            self._exact(call) if writes else None,
+        )
+
+    def compute(self, call: Call) -> Any:
+        """The result of the call in the run's dtype."""
+        return super().compute(call) if is_random(call.func) else _computed(call)
+
+    def after(self, call: Call, before: _Before, result: Any) -> None:
+        """Compare what the call made with float64."""
+        if is_random(call.func):
+            self._take_random(call, before, result)
+            return
+        shadows = self._shadows
+        made = call.made(result)
+        written = {id(tensor) for tensor in call.written()}
+        sources = {memory(tensor) for tensor in tensors((call.args, call.kwargs))}
+        if not written and all(memory(tensor) in sources for tensor in made):
+            return  # a view that its schema does not call one
+        if not before.reads and not any(map(followed, made)):
+            return
+        exact = before.exact if written else self._exact(call, like=next(iter(made), None))
         if exact is None:
             for tensor in filter(followed, made):
                 shadows.forget(tensor)
-            return result
-        alone = self._alone(func, alone_args, alone_kwargs, writes=bool(writes))
-        seen = Seen(func.name(), *self._places.here(), inherited)
+            return
+        alone = before.alone.made(_computed(before.alone))
+        seen = Seen(call.func.name(), self._sites.here(), before.inherited)
         for tensor, wide, again in zip(made, exact, alone, strict=False):
             if followed(tensor):
-                self._floating(seen, tensor, wide, again, exact_inputs, written=bool(writes))
-            elif reads and not tensor.dtype.is_floating_point:
+                writes = id(tensor) in written
+                self._take_floating(seen, tensor, wide, again, before.exact_reads, writes)
+            elif before.reads and not tensor.dtype.is_floating_point:
                 seen.flip(_flips(tensor, wide), tensor.numel())
         if seen.floating or seen.events:
             self._tally.add(seen)
-        return result
 
-    def _exact(
-        self, func: Any, args: Any, kwargs: Any, like: torch.Tensor | None = None
-    ) -> list[torch.Tensor] | None:
-        wide = WIDE.get(like.dtype) if like is not None else None
+    def _take_random(self, call: Call, before: _Before, result: Any) -> None:
+        """Let float64 take the same random numbers."""
+        shadows = self._shadows
+        if call.func is aten.native_dropout.default and before.reads:
+            source, probability = call.args[:2]
+            shadows.keep(result[0], shadows.of(source) * result[1] / (1 - probability))
+            shadows.note(result[0], shadows.error(source))
+            return
+        for tensor in filter(followed, call.made(result)):
+            shadows.forget(tensor)
+
+    def _exact(self, call: Call, like: torch.Tensor | None = None) -> list[torch.Tensor] | None:
+        """What the call makes of float64's values, or makes them; None: no kernel does."""
+        writes = bool(call.written())
+
+        def widen(value: Any) -> Any:
+            if followed(value):
+                return self._shadows.of(value)
+            return value.clone() if writes and isinstance(value, torch.Tensor) else widened(value)
+
         try:
-            return kernels.in_float64(func, args, kwargs, self._shadows, wide)
+            return call.changed(widen).for_wide_results(like).run()
         except Exception:  # noqa: BLE001 - a kernel that has no float64, or none for this mixture
-            self._tally.not_followed(func.name())
+            self._tally.missed.add(call.func.name())
             return None
 
-    def _alone(self, func: Any, args: Any, kwargs: Any, *, writes: bool) -> list[torch.Tensor]:
-        result = kernels.as_run(func, args, kwargs)
-        return kernels.written(func, args, kwargs) if writes else tensors(result)
-
-    def _floating(
+    def _take_floating(
         self,
         seen: Seen,
         tensor: torch.Tensor,
         wide: torch.Tensor,
         again: torch.Tensor,
-        inputs: Sequence[torch.Tensor],
-        *,
-        written: bool,
+        reads: list[torch.Tensor],
+        written: bool,  # noqa: FBT001 - the caller has it at hand
     ) -> None:
         if wide.shape != tensor.shape or wide.dtype not in WIDE:
             self._shadows.forget(tensor)
@@ -151,8 +172,8 @@ class Follow(DispatchMode):
         wide = wide.to(WIDE[tensor.dtype])
         total, local = distance(tensor, wide), distance(again, wide)
         if local.relative >= self._tally.limit or total.relative >= self._tally.limit:
-            if vanishes(wide, inputs, products=seen.op.startswith(kernels.PRODUCTS)):
-                # Zero, so that a sum of such results is not held against float64's noise either.
+            if vanishes(wide, reads, products=seen.op.startswith(PRODUCTS)):
+                # Zero, so that a sum of such results is not compared with float64's noise either.
                 total, local, wide = Distance(0.0), Distance(0.0), torch.zeros_like(wide)
                 self._shadows.keep(tensor, wide)
             elif total.underflow and not local.underflow:
@@ -163,13 +184,32 @@ class Follow(DispatchMode):
         self._shadows.note(tensor, total.relative)
 
 
-def _flips(found: torch.Tensor, exact: torch.Tensor) -> int:
+def _computed(call: Call) -> Any:
+    """The result of the call in the run's dtype, without a double inside."""
+    kernel: Callable[..., Any] = WITHOUT_DOUBLE.get(call.func, call.func)
+    if kernel is not call.func and not all(map(followed, tensors(call.args))):
+        kernel = call.func
+    try:
+        return kernel(*call.args, **call.kwargs)
+    except RuntimeError as error:
+        # "... not implemented for 'Half'": the CPU lacks it; as exact as float32, then rounded.
+        if "not implemented for 'Half'" not in str(error) or call.written():
+            raise
+    single = call.changed(_cast_to(torch.float32))
+    result = call.func(*single.args, **single.kwargs)
+    return Call(call.func, (result,), {}).changed(_cast_to(torch.float16)).args[0]
+
+
+def _cast_to(dtype: torch.dtype) -> Callable[[Any], Any]:
+    def cast(value: Any) -> Any:
+        real = isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.float32)
+        return value.to(dtype) if real else value
+
+    return cast
+
+
+def _flips(result: torch.Tensor, exact: torch.Tensor) -> int:
     """How many elements of a discrete result come out otherwise; all where even their number does."""
-    if found.shape != exact.shape:
-        return max(found.numel(), 1)
-    return int((found != exact).sum())
-
-
-def detached(value: Any) -> list[torch.Tensor]:
-    """The followed tensors in what a program returned."""
-    return [leaf for leaf in tree_iter(value) if followed(leaf)]
+    if result.shape != exact.shape:
+        return max(result.numel(), 1)
+    return int((result != exact).sum())

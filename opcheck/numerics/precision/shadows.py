@@ -11,18 +11,8 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from opcheck.numerics.float64 import WIDE
 from opcheck.tracing.torch_private import tensors
-
-#: The dtypes that are followed, and what their numbers are in float64.
-WIDE = {
-    torch.float16: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float32: torch.float64,
-    torch.float64: torch.float64,
-    torch.complex32: torch.complex128,
-    torch.complex64: torch.complex128,
-    torch.complex128: torch.complex128,
-}
 
 #: a complex number is two of these in memory.
 _PARTS = {
@@ -92,7 +82,7 @@ class Shadows:
     def _entry(self, tensor: torch.Tensor) -> _Beside:
         self._asked += 1
         if self._asked % _SWEEP == 0:
-            for key in [key for key, one in self._beside.items() if one.weak.expired()]:
+            for key in [key for key, entry in self._beside.items() if entry.weak.expired()]:
                 del self._beside[key]
         storage = tensor.untyped_storage()
         part = _PARTS.get(tensor.dtype, tensor.dtype)

@@ -1,16 +1,19 @@
-"""Keeps what the calls of a run lose, and makes records of it."""
+"""Sums what the calls of a run lose, and makes records of it."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from opcheck.common.text import any_layer
 from opcheck.common.vocabulary import Phase, PrecisionEventKind
-from opcheck.model.records import GroupLocation, PrecisionEvent, PrecisionLine, RelativeError
-from opcheck.numerics.precision.distance import Distance
+from opcheck.model.records import PrecisionEvent, PrecisionLine
+from opcheck.numerics.closeness import Distance
+from opcheck.numerics.tally import Tally, digits, place
+
+if TYPE_CHECKING:
+    from opcheck.model.records import GroupLocation
+    from opcheck.tracing.source_locations import Site
 
 #: Relative error of a result from which on a call is named: some hundred times what one rounding costs.
 LIMITS = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
@@ -22,19 +25,18 @@ _EVENTS: tuple[Literal["nan", "overflow", "underflow"], ...] = ("nan", "overflow
 class Seen:
     """One call."""
 
-    def __init__(self, op: str, site: Any, module: str, phase: Phase, inherited: float) -> None:
+    def __init__(self, op: str, here: tuple[Site, str, Phase], inherited: float) -> None:
         self.op = op
-        self.site = site
-        self.module = module
-        self.phase = phase
+        self.here = here
         self.inherited = inherited
         self.local = 0.0
         self.total = 0.0
         self.floating = False
+        #: kind of event -> how many elements of how many
         self.events: dict[PrecisionEventKind, tuple[int, int]] = {}
 
     def measure(self, total: Distance, local: Distance, elements: int) -> None:
-        """One of its results beside float64's."""
+        """Take one of its results beside float64's."""
         self.floating = True
         self.total = max(self.total, total.relative)
         self.local = max(self.local, local.relative)
@@ -46,105 +48,91 @@ class Seen:
                 break
 
     def flip(self, count: int, elements: int) -> None:
-        """A discrete result of it comes out otherwise."""
+        """Take a discrete result of it that comes out otherwise."""
         if count:
             self.events["flips"] = (count, elements)
 
 
-class _Sum:
-    """All calls of one operator at one line."""
+class _Errors:
+    """The largest errors of calls."""
 
-    def __init__(self, first: int) -> None:
-        self.first = first
-        self.local = self.total = self.inherited = 0.0
-        self.modules: Counter[str] = Counter()
+    local = total = inherited = 0.0
+
+    def add(self, seen: Seen) -> None:
+        self.local = max(self.local, seen.local)
+        self.total = max(self.total, seen.total)
+        self.inherited = max(self.inherited, seen.inherited)
 
 
-class Tally:
+class _Elements:
+    """How many elements of how many an event is of."""
+
+    kind: PrecisionEventKind = "flips"
+    elements = of = 0
+
+
+class PrecisionTally:
     """What all calls lose."""
 
     def __init__(self, dtype: str) -> None:
         self.limit = LIMITS[dtype]
         self.calls = 0
-        #: the operators that were compared
+        #: the operators that were compared, and those that were not followed
         self.ran: set[str] = set()
-        self.missed: Counter[str] = Counter()
-        self.divergence: tuple[Seen, int] | None = None
-        self.crossing: tuple[Seen, int] | None = None
-        #: by module: calls, and those that lose more than the limit
-        self.by_module: dict[str, list[int]] = {}
-        self._sums: dict[tuple[str, Any, str, Phase], _Sum] = {}
-        self._events: dict[tuple[PrecisionEventKind, str, Any, str, Phase], list[int]] = {}
+        self.missed: set[str] = set()
+        #: the first call that loses more than the limit by itself, and the first whose result has lost more
+        self.divergence: PrecisionLine | None = None
+        self.crossing: PrecisionLine | None = None
+        #: by module, the calls that lose more than the limit by themselves
+        self.at_fault: Counter[str] = Counter()
+        self._lines: Tally[_Errors] = Tally(_Errors)
+        self._events: Tally[_Elements] = Tally(_Elements)
 
     def add(self, seen: Seen) -> None:
         """Count one call."""
         index, self.calls = self.calls, self.calls + 1
         self.ran.add(seen.op)
-        pattern = any_layer(seen.module)
-        total = self._sums.setdefault((seen.op, seen.site, pattern, seen.phase), _Sum(index))
-        total.modules[seen.module] += 1
-        total.local = max(total.local, seen.local)
-        total.total = max(total.total, seen.total)
-        total.inherited = max(total.inherited, seen.inherited)
+        self._lines.add(seen.op, seen.here, index).value.add(seen)
+        site, module, phase = seen.here
         at_fault = seen.local >= self.limit or bool(seen.events.keys() - {"flips"})
-        counts = self.by_module.setdefault(seen.module, [0, 0])
-        counts[0] += 1
-        counts[1] += at_fault
-        if at_fault and self.divergence is None:
-            self.divergence = (seen, index)
-        if (at_fault or seen.total >= self.limit) and self.crossing is None:
-            self.crossing = (seen, index)
+        self.at_fault[module] += at_fault
+        crosses = at_fault or seen.total >= self.limit
+        if (at_fault and self.divergence is None) or (crosses and self.crossing is None):
+            line = _line(seen.op, place(site, module, phase), index, seen)
+            self.crossing = self.crossing or line
+            if at_fault:
+                self.divergence = self.divergence or line
         for kind, (count, elements) in seen.events.items():
-            key = (kind, seen.op, seen.site, pattern, seen.phase)
-            event = self._events.setdefault(key, [0, 0, index])
-            event[0] += count
-            event[1] += elements
+            event = self._events.add(seen.op, seen.here, index, kind).value
+            event.kind = kind
+            event.elements += count
+            event.of += elements
 
-    def not_followed(self, op: str) -> None:
-        """A call whose float64 is not known."""
-        self.missed[op] += 1
-
-    def lines(self, locate: Any, limit: int) -> Iterator[PrecisionLine]:
+    def lines(self, limit: int) -> Iterator[PrecisionLine]:
         """The lines whose calls lose most by themselves, the worst first."""
-        ordered = sorted(self._sums.items(), key=lambda entry: (-entry[1].local, entry[1].first))
-        for (op, site, pattern, phase), total in ordered[:limit]:
-            name = next(iter(total.modules)) if len(total.modules) == 1 else pattern
-            yield PrecisionLine(
-                op=op,
-                place=GroupLocation.at(
-                    locate(site), module=name, phase=phase, count=total.modules.total()
-                ),
-                first=total.first,
-                local=digits(total.local),
-                inherited=digits(total.inherited),
-                total=digits(total.total),
+        for row in sorted(self._lines, key=lambda row: (-row.value.local, row.first))[:limit]:
+            yield _line(row.key.op, row.place, row.first, row.value)
+
+    def events(self) -> Iterator[PrecisionEvent]:
+        """What happened that float64 does not do, in order."""
+        for row in self._events:
+            key = row.key
+            yield PrecisionEvent(
+                kind=row.value.kind,
+                op=key.op,
+                place=place(key.site, key.module, key.phase),
+                elements=row.value.elements,
+                of=row.value.of,
+                first=row.first,
             )
 
-    def events(self, locate: Any) -> Iterator[PrecisionEvent]:
-        """What happened that float64 does not do, in order."""
-        for (kind, op, site, module, phase), (count, of, first) in self._events.items():
-            place = GroupLocation.at(locate(site), module=module, phase=phase, count=1)
-            yield PrecisionEvent(kind=kind, op=op, place=place, elements=count, of=of, first=first)
 
-    def line(self, found: tuple[Seen, int] | None, locate: Any) -> PrecisionLine | None:
-        """One call as a record."""
-        if found is None:
-            return None
-        seen, index = found
-        return PrecisionLine(
-            op=seen.op,
-            place=GroupLocation.at(
-                locate(seen.site), module=seen.module, phase=seen.phase, count=1
-            ),
-            first=index,
-            local=digits(seen.local),
-            inherited=digits(seen.inherited),
-            total=digits(seen.total),
-        )
-
-
-def digits(number: float) -> RelativeError:
-    """Two digits, because the others depend on the machine; a word where JSON has no number."""
-    if math.isfinite(number):
-        return float(f"{number:.1e}")
-    return "nan" if math.isnan(number) else "inf"
+def _line(op: str, where: GroupLocation, first: int, errors: Seen | _Errors) -> PrecisionLine:
+    return PrecisionLine(
+        op=op,
+        place=where,
+        first=first,
+        local=digits(errors.local),
+        inherited=digits(errors.inherited),
+        total=digits(errors.total),
+    )

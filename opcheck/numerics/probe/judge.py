@@ -10,11 +10,12 @@ import torch
 
 from opcheck.data.device_evidence import Outcome, Result
 from opcheck.data.messages import fallback_warning
-from opcheck.numerics.compare.compare_mode import Beside, Judged
+from opcheck.numerics.compare.compare_mode import CompareMode, Judged
 from opcheck.numerics.compare.run import full_precision
-from opcheck.numerics.compare.tally import digits, specs
+from opcheck.numerics.compare.tally import specs
 from opcheck.numerics.probe.records import Task
 from opcheck.numerics.probe.samples import Sample, on_device, samples_of
+from opcheck.numerics.tally import finite_digits
 from opcheck.tracing.nested_tensors import tensors
 
 #: What torch says when it computes on the CPU: for an operator without a kernel, and inside of a kernel.
@@ -39,9 +40,9 @@ class _Seen:
         self.reason = ""
         self.error = -1.0
 
-    def tell(self, judged: Judged) -> None:
+    def add(self, judged: Judged) -> None:
         """Count one call."""
-        op = judged.func.name()
+        op = judged.op
         before = self.calls.get(op, judged.outcome)
         self.calls[op] = min(before, judged.outcome, key=_STATES.index)
         self.reason = self.reason or judged.reason
@@ -86,7 +87,7 @@ def probe(op: Any, task: Task, device: torch.device, limit: int) -> Result:
 def _one(op: Any, task: Task, sample: Sample, device: torch.device) -> Result | None:
     """One sample; None where the CPU does not run it."""
     seen = _Seen()
-    mode = Beside(device, seen.tell, views=True)
+    mode = CompareMode(device, seen.add, views=True)
     raised: Exception | None = None
     with warnings.catch_warnings(record=True) as warned, full_precision():
         warnings.simplefilter("always")
@@ -98,7 +99,7 @@ def _one(op: Any, task: Task, sample: Sample, device: torch.device) -> Result | 
             raised = problem
     if raised is not None and not _runs_on_cpu(op, task, sample):
         return None
-    error = digits(seen.error) if seen.error >= 0 else None
+    error = finite_digits(seen.error) if seen.error >= 0 else None
     if seen.wrong is not None:
         return _wrong(task, seen, seen.wrong)
     if raised is not None:
@@ -126,11 +127,11 @@ def _wrong(task: Task, seen: _Seen, judged: Judged) -> Result:
         task,
         "wrong",
         1,
-        op=judged.func.name(),
+        op=judged.op,
         text=f"{worst.kind}: result {judged.output} at {list(worst.element)} is {worst.found}, "
         f"exact {worst.exact}; {worst.error:.2g} tolerances{cpu}",
-        inputs=specs(judged.kept),
-        error=digits(worst.error),
+        inputs=specs(judged.call.args, judged.call.kwargs),
+        error=finite_digits(worst.error),
         calls=seen.calls,
     )
 

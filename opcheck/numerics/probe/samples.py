@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from opcheck.common.errors import CaptureError, UsageError
-from opcheck.numerics.compare.snapshot import place
+from opcheck.numerics.kept_tensors import place
 from opcheck.numerics.probe.records import Setup, Task
 from opcheck.tracing.torch_private.testing import operator_database
 from opcheck.tracing.torch_private.trees import tree_map

@@ -59,7 +59,7 @@ def _begin(setup: Setup) -> tuple[Ready, Callable[[Task], Done]]:
     installed.require()
     import torch  # noqa: PLC0415 - importing it is the first thing that can fail
 
-    from opcheck.numerics.compare import devices  # noqa: PLC0415
+    from opcheck.numerics import devices  # noqa: PLC0415
     from opcheck.numerics.probe import judge, samples  # noqa: PLC0415
 
     device = devices.require(setup.device)

@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from opcheck.numerics.compare import discrete, reference, stand_ins
-from opcheck.numerics.compare.closeness import measure
-from opcheck.numerics.compare.compare_mode import BLANK, Beside, Judged
-from opcheck.numerics.compare.snapshot import Kept, keep, keep_all, map_kept, place
+from opcheck.numerics.closeness import measure
+from opcheck.numerics.compare import cpu_formulas, discrete, reference
+from opcheck.numerics.compare.compare_mode import IS_BLANK, CompareMode, Judged
+from opcheck.numerics.float64 import Call
+from opcheck.numerics.kept_tensors import keep, keep_all, place, restore
 
 aten = torch.ops.aten
 CPU = torch.device("cpu")
@@ -21,7 +22,7 @@ CPU = torch.device("cpu")
 
 def judged(call: Callable[[], Any], *, views: bool = False) -> list[Judged]:
     seen: list[Judged] = []
-    with Beside(CPU, seen.append, views=views):
+    with CompareMode(CPU, seen.append, views=views):
         call()
     return seen
 
@@ -44,7 +45,7 @@ def judged(call: Callable[[], Any], *, views: bool = False) -> list[Judged]:
 def test_the_cpu_agrees_with_itself(call: Callable[[], Any]) -> None:
     seen = judged(call)
     assert seen
-    assert {one.outcome for one in seen if one.reason != BLANK} <= {"agrees", "loose"}
+    assert {one.outcome for one in seen if one.reason != IS_BLANK} <= {"agrees", "loose"}
 
 
 def test_views_are_judged_where_they_are_asked_for() -> None:
@@ -90,11 +91,10 @@ def test_infinite_is_right_for_what_the_dtype_cannot_hold() -> None:
 
 def test_a_tie_is_no_difference_but_another_element_is() -> None:
     x = torch.tensor([2.0, 1.0, 2.0])
-    same = discrete.same_choice(aten.argmax.default, (x,), {}, torch.tensor(0), torch.tensor(2))
-    other = discrete.same_choice(aten.argmax.default, (x,), {}, torch.tensor(0), torch.tensor(1))
-    twice = discrete.same_choice(
-        aten.topk.default, (x, 2), {}, torch.tensor([0, 0]), torch.tensor([0, 2])
-    )
+    argmax, topk = Call(aten.argmax.default, (x,), {}), Call(aten.topk.default, (x, 2), {})
+    same = discrete.same_choice(argmax, torch.tensor(0), torch.tensor(2))
+    other = discrete.same_choice(argmax, torch.tensor(0), torch.tensor(1))
+    twice = discrete.same_choice(topk, torch.tensor([0, 0]), torch.tensor([0, 2]))
     assert (same, other, twice) == (True, False, False)
 
 
@@ -122,18 +122,18 @@ def test_the_formula_of_attention_is_pytorchs_with_its_derivative(
         "query": q, "key": k, "value": v, "attn_bias": bias, "dropout_p": 0.0, "is_causal": is_causal,
         "scale": None, "grad_out": grad,
     }  # fmt: skip
-    (found,) = stand_ins.STAND_INS["aten::_scaled_dot_product_efficient_attention"](given)
+    (found,) = cpu_formulas.FORMULAS["aten::_scaled_dot_product_efficient_attention"](given)
     assert torch.allclose(found, wanted)
-    back = stand_ins.STAND_INS["aten::_scaled_dot_product_efficient_attention_backward"](given)
+    back = cpu_formulas.FORMULAS["aten::_scaled_dot_product_efficient_attention_backward"](given)
     for one, other in zip(back, gradients, strict=True):
         assert torch.allclose(one, other)
 
 
 def test_the_cpu_in_the_same_dtype_and_in_float64() -> None:
-    args = keep_all((torch.ones(3, dtype=torch.float16), 0.1))
-    (plain,) = reference.as_it_is(aten.mul.Tensor, args, {}) or [torch.empty(0)]
-    (exact,) = reference.in_float64(aten.mul.Tensor, args, {})
+    call = Call(aten.mul.Tensor, keep_all((torch.ones(3, dtype=torch.float16), 0.1)), {})
+    (plain,) = reference.in_its_dtype(call) or [torch.empty(0)]
+    (exact,) = reference.in_float64(call)
     assert plain.dtype == torch.float16
     assert exact.dtype == torch.float64
     assert exact[0] == 0.1
-    assert isinstance(map_kept(Kept.tensor, args)[0], torch.Tensor)
+    assert isinstance(restore(call.args)[0], torch.Tensor)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from opcheck.tracing.torch_private.tensors import negative_view
-from opcheck.tracing.torch_private.trees import tree_map, tree_map_only
+from opcheck.tracing.torch_private.trees import tree_map_only
 
 
-class Kept(NamedTuple):
+# A dataclass: a named tuple would be a node of a pytree, not a leaf.
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeptTensor:
     """The memory that a strided tensor looks at, from its first element to its last, and how it does."""
 
     memory: torch.Tensor
@@ -29,10 +32,20 @@ class Kept(NamedTuple):
 
     def tensor(self) -> torch.Tensor:
         """The tensor on the CPU: of its own layout, with memory of its own."""
-        return as_laid_out(self.memory.clone(), self)
+        return self.view_of(self.memory.clone())
+
+    def view_of(self, memory: torch.Tensor) -> torch.Tensor:
+        """A view of other memory as the tensor was one of its own."""
+        view = memory.as_strided(self.size, self.stride)
+        view = negative_view(view) if self.neg else view
+        return view.conj() if self.conj else view
+
+    def with_memory(self, change: Callable[[torch.Tensor], torch.Tensor]) -> KeptTensor:
+        """The tensor with changed memory."""
+        return dataclasses.replace(self, memory=change(self.memory))
 
 
-def keep(tensor: torch.Tensor) -> Kept:
+def keep(tensor: torch.Tensor) -> KeptTensor:
     """A copy of a strided tensor on the CPU."""
     plain = tensor.detach()
     conj, neg = plain.is_conj(), plain.is_neg()
@@ -44,24 +57,12 @@ def keep(tensor: torch.Tensor) -> Kept:
         span = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     offset = int(plain.storage_offset())
     memory = plain.as_strided((span,), (1,), offset)
-    return Kept(memory.to("cpu", copy=True), size, stride, offset, conj, neg)
+    return KeptTensor(memory.to("cpu", copy=True), size, stride, offset, conj, neg)
 
 
-def as_laid_out(memory: torch.Tensor, kept: Kept) -> torch.Tensor:
-    """A view of memory as the kept tensor was one of its own."""
-    view = memory.as_strided(kept.size, kept.stride)
-    view = negative_view(view) if kept.neg else view
-    return view.conj() if kept.conj else view
-
-
-def keeps(value: Any) -> bool:
+def can_keep(tensor: torch.Tensor) -> bool:
     """Whether a tensor can be kept."""
-    return (
-        isinstance(value, torch.Tensor)
-        and value.layout == torch.strided
-        and not value.is_quantized
-        and not value.is_nested
-    )
+    return tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested
 
 
 def keep_all(nest: Any) -> Any:
@@ -69,21 +70,17 @@ def keep_all(nest: Any) -> Any:
     return tree_map_only(torch.Tensor, keep, nest)
 
 
-def map_kept(make: Callable[[Kept], Any], nest: Any) -> Any:
-    """The nest of arguments with something made of each kept tensor."""
-    return tree_map(
-        lambda value: make(value) if isinstance(value, Kept) else value,
-        nest,
-        is_leaf=lambda value: isinstance(value, Kept),
-    )
+def restore(nest: Any) -> Any:
+    """The nest of arguments with a tensor for each kept one."""
+    return tree_map_only(KeptTensor, KeptTensor.tensor, nest)
 
 
 def place(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """The tensor on another device, with the strides and the offset that it has."""
-    if not keeps(tensor):
+    if not can_keep(tensor):
         return tensor.to(device)
     kept = keep(tensor)
     memory = torch.zeros(kept.offset + kept.memory.numel(), dtype=kept.dtype, device=device)
     memory[kept.offset :] = kept.memory.to(device)
-    placed = as_laid_out(memory[kept.offset :], kept)
+    placed = kept.view_of(memory[kept.offset :])
     return placed.requires_grad_(tensor.requires_grad) if tensor.requires_grad else placed

@@ -7,33 +7,27 @@ torch 2.8 to 2.15 (native_functions.yaml).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from opcheck.tracing.torch_private.dispatch import schema_of
+from opcheck.numerics.float64 import Call
 
 aten = torch.ops.aten
 
 Given = Mapping[str, Any]
 
 
-def arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """The arguments of a call by their names, defaults included."""
-    declared = schema_of(func).arguments
-    values = {one.name: one.default_value for one in declared if one.has_default_value()}
-    return {**values, **dict(zip((one.name for one in declared), args, strict=False)), **kwargs}
-
-
-def on_cpu(func: Any) -> Callable[..., Any]:
-    """What makes the operator's results on the CPU: itself, or a formula of this module."""
-    formula = STAND_INS.get(func.name())
+def kernel_for(func: Any) -> Callable[..., Any]:
+    """What makes the operator's results on the CPU: the operator itself, or a formula of this module."""
+    formula = FORMULAS.get(func.name())
     if formula is None:
         own: Callable[..., Any] = func
         return own
-    return lambda *args, **kwargs: formula(arguments(func, args, kwargs))
+    return lambda *args, **kwargs: formula(Call(func, args, kwargs).arguments())
 
 
 def _weights(given: Given) -> torch.Tensor:
@@ -102,8 +96,8 @@ def _convolution_backward(given: Given) -> Any:
 def _linear_backward(given: Given) -> tuple[torch.Tensor, ...]:
     inputs, grad, weight = given["self"], given["grad_output"], given["weight"]
     rows, columns = inputs.flatten(0, -2), grad.flatten(0, -2)
-    found = grad @ weight, columns.mT @ rows, columns.sum(0)
-    return tuple(one for one, wanted in zip(found, given["output_mask"], strict=True) if wanted)
+    gradients = grad @ weight, columns.mT @ rows, columns.sum(0)
+    return tuple(itertools.compress(gradients, given["output_mask"]))
 
 
 def _log_sigmoid_backward(given: Given) -> tuple[torch.Tensor]:
@@ -111,7 +105,7 @@ def _log_sigmoid_backward(given: Given) -> tuple[torch.Tensor]:
     return (given["grad_output"] * torch.sigmoid(-given["self"]),)
 
 
-STAND_INS: dict[str, Callable[[Given], Any]] = {
+FORMULAS: dict[str, Callable[[Given], Any]] = {
     "aten::_scaled_dot_product_flash_attention": _attention,
     "aten::_scaled_dot_product_efficient_attention": _attention,
     "aten::_scaled_dot_product_cudnn_attention": _attention,

@@ -1,0 +1,174 @@
+"""Making an operator call again in float64: what a call is, and the mode that sees each call of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.tracing.nested_tensors import tensors
+from opcheck.tracing.torch_private.dispatch import DispatchMode, schema_of
+from opcheck.tracing.torch_private.trees import tree_map
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+aten = torch.ops.aten
+
+#: The dtypes of floating and complex numbers, and what their numbers are in float64.
+WIDE = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.float64: torch.float64,
+    torch.complex32: torch.complex128,
+    torch.complex64: torch.complex128,
+    torch.complex128: torch.complex128,
+}
+
+#: Operators whose results hold nothing yet: memory that another call writes to.
+BLANK = {
+    aten.empty,
+    aten.empty_like,
+    aten.empty_permuted,
+    aten.empty_strided,
+    aten.new_empty,
+    aten.new_empty_strided,
+    aten.resize_,
+}
+
+#: Operators that sum products of what they read, by the beginnings of their names.
+PRODUCTS = tuple(
+    f"aten::{name}"
+    for name in (
+        "mm",
+        "mv",
+        "bmm",
+        "dot",
+        "vdot",
+        "addmm",
+        "addmv",
+        "baddbmm",
+        "addbmm",
+        "convolution",
+    )
+)
+
+#: These are tagged as random for a dropout that they may have inside; without one they are not.
+_NOT_RANDOM = ("_scaled_dot_product", "_efficient_attention", "_flash_attention")
+
+
+def is_random(func: Any) -> bool:
+    """Whether the result of an operator depends on the generator."""
+    return torch.Tag.nondeterministic_seeded in func.tags and not func.__name__.startswith(
+        _NOT_RANDOM
+    )
+
+
+def moves_nothing(func: Any) -> bool:
+    """Whether an operator only turns a tensor into a view of itself, or takes a number out of one."""
+    return func is aten._local_scalar_dense.default or torch.Tag.inplace_view in func.tags
+
+
+def widened(value: Any) -> Any:
+    """A dtype as its wide one; anything else as it is."""
+    return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+class Call(NamedTuple):
+    """A call of an operator.  A ``KeptTensor`` may stand for a tensor among the arguments."""
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by their names in the schema, defaults included."""
+        declared = schema_of(self.func).arguments
+        values = {
+            entry.name: entry.default_value for entry in declared if entry.has_default_value()
+        }
+        names = (entry.name for entry in declared)
+        return {**values, **dict(zip(names, self.args, strict=False)), **self.kwargs}
+
+    def written(self) -> list[torch.Tensor]:
+        """The tensors that the call writes to, in the order of the schema."""
+        found: list[torch.Tensor] = []
+        for position, argument in enumerate(schema_of(self.func).arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                value = self.kwargs.get(argument.name)
+                if position < len(self.args) and not argument.kwarg_only:
+                    value = self.args[position]
+                found += tensors(value)
+        return found
+
+    def made(self, result: Any) -> list[torch.Tensor]:
+        """The tensors that the call made or wrote to, each once."""
+        found = {id(tensor): tensor for tensor in (*tensors(result), *self.written())}
+        return list(found.values())
+
+    def changed(self, change: Callable[[Any], Any]) -> Self:
+        """The call with each argument, and each item of a nested one, changed."""
+        args, kwargs = tree_map(change, (self.args, self.kwargs))
+        return self._replace(args=args, kwargs=kwargs)
+
+    def for_wide_results(self, like: torch.Tensor | None) -> Self:
+        """The call that asks for float64 where it chooses the dtype itself and made a floating ``like``."""
+        wide = WIDE.get(like.dtype) if like is not None else None
+        names = [argument.name for argument in schema_of(self.func).arguments]
+        if wide is None or "dtype" not in names or self.kwargs.get("dtype"):
+            return self
+        if names.index("dtype") < len(self.args):
+            return self
+        return self._replace(kwargs={**self.kwargs, "dtype": wide})
+
+    def run(self, kernel: Callable[..., Any] | None = None) -> list[torch.Tensor]:
+        """What the call makes; ``kernel`` computes it in the operator's place.
+
+        Raises:
+            Exception: whatever the kernel raises.
+        """
+        return self.made((kernel or self.func)(*self.args, **self.kwargs))
+
+
+class Float64Mode(DispatchMode):
+    """Sees every operator call of a run; a subclass makes it again in float64 and compares the results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: the overload that is running: what raised, if something did
+        self.running = ""
+
+    def __torch_dispatch__(
+        self, func: Any, _types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Make one call of the program."""
+        self.running = func.name()
+        call = self.prepare(Call(func, args, kwargs or {}))
+        if self.passes(call):
+            return func(*call.args, **call.kwargs)
+        before = self.before(call)
+        result = self.compute(call)
+        self.after(call, before, result)
+        return result
+
+    def prepare(self, call: Call) -> Call:
+        """The call as the run makes it."""
+        return call
+
+    def passes(self, call: Call) -> bool:
+        """Whether there is nothing to compare."""
+        raise NotImplementedError
+
+    def before(self, call: Call) -> Any:
+        """What ``after`` needs of the time before the call, which may write to its arguments."""
+        raise NotImplementedError
+
+    def compute(self, call: Call) -> Any:
+        """The result of the call in the run."""
+        return call.func(*call.args, **call.kwargs)
+
+    def after(self, call: Call, before: Any, result: Any) -> None:
+        """Make the call again in float64, and compare."""
+        raise NotImplementedError

@@ -1,0 +1,114 @@
+"""A model with its weights, run once below a mode that makes each call again.  In the child process: user code runs here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from opcheck.capture.build import OnMps
+from opcheck.capture.imports import without_compiler
+from opcheck.capture.load import load
+from opcheck.capture.modes import set_training
+from opcheck.capture.run import AsModule, called_with, uncompiled
+from opcheck.capture.train_loss import NothingToTrainError, loss_of
+from opcheck.capture.watchdog import TimeLimitReached, out_of_memory
+from opcheck.common.errors import CaptureError
+from opcheck.common.text import one_line
+from opcheck.tracing.call_sites import CallSites
+from opcheck.tracing.source_locations import locate_raise
+
+if TYPE_CHECKING:
+    from opcheck.capture.inputs import Inputs
+    from opcheck.capture.protocol import Say
+    from opcheck.capture.request import CaptureRequest
+    from opcheck.numerics.float64 import Float64Mode
+
+
+def built(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
+    """The model in the mode that the request names, and what it is called with: labels too, to train it.
+
+    Raises:
+        ModelLoadError: the model cannot be imported or built.
+        InputError: the inputs do not parse, or none could be derived.
+    """
+    say("building the model with its weights")
+    with OnMps(), uncompiled([]):
+        loaded = load(request.model, request.config, dtype=request.dtype, real=True)
+        inputs = called_with(loaded, request)
+    model = loaded.model if isinstance(loaded.model, nn.Module) else AsModule(loaded.model)
+    set_training(model, request.model, training=request.mode == "train")
+    return model, inputs
+
+
+class ModelRun:
+    """Where the calls of the run are made, and what a training step takes backward."""
+
+    def __init__(self) -> None:
+        self.sites = CallSites()
+        #: what a training step took backward; empty: there was none
+        self.loss = ""
+        #: what the model returned; None: it did not
+        self.output: Any = None
+
+    def __call__(
+        self,
+        model: nn.Module,
+        args: Any,
+        kwargs: Any,
+        mode: Float64Mode,
+        *,
+        train: bool,
+        grad: bool,
+    ) -> None:
+        """Call the model; to train, take its loss backward, too.
+
+        Raises:
+            BaseException: whatever the user's code raises.
+        """
+        with self.sites.followed(model), without_compiler(), torch.set_grad_enabled(grad), mode:
+            self.output = model(*args, **kwargs)
+            if train:
+                self._backward()
+
+    def _backward(self) -> None:
+        try:
+            with self.sites.modules.inside("loss"):
+                loss = loss_of(self.output)
+        except NothingToTrainError as error:
+            self.loss = f"none: {error}"
+            return
+        self.loss = loss.said
+        self.sites.phase = "backward"
+        torch.autograd.backward(loss.value)
+
+
+def describe_break(
+    error: BaseException, title: str, *, op: str = "", calls: int, doing: str, hint: str
+) -> str:
+    """Where and why a run broke off, for a report of the calls before.
+
+    Args:
+        error: what the user's code raised.
+        title: names the model.
+        op: the operator that was running; empty: none.
+        calls: how many were compared.
+        doing: what broke off, for the error.
+        hint: what to do next, for the error.
+
+    Raises:
+        CaptureError: no call was compared, or this machine's memory was out.
+    """
+    text = str(error)
+    if not isinstance(error, TimeLimitReached):
+        text = f"{type(error).__name__}: {one_line(error)}"
+    text += f", in {op}" if op else ""
+    where = locate_raise(error)
+    if not calls or out_of_memory(error):
+        raise CaptureError(
+            f"{doing} broke off: {text}",
+            context=" ".join(str(part) for part in (title, where) if part),
+            hint=hint,
+        ) from error
+    return f"broke off{f' at {where}' if where else ''}: {text}"

@@ -1,0 +1,85 @@
+"""Sums over the calls of one operator at one line, in modules that differ by the number of a layer at most."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from opcheck.common.text import any_layer
+from opcheck.common.vocabulary import Phase
+from opcheck.model.records import GroupLocation, RelativeError
+from opcheck.tracing.source_locations import locate
+
+if TYPE_CHECKING:
+    from opcheck.tracing.source_locations import Site
+
+Value = TypeVar("Value")
+
+
+class Key(NamedTuple):
+    """What equal calls have in common."""
+
+    op: str
+    site: Site
+    #: the module, with ``*`` for the number of a layer
+    module: str
+    phase: Phase
+    #: what else tells calls apart
+    kind: str
+
+
+class Row(Generic[Value]):
+    """The calls of one key."""
+
+    def __init__(self, key: Key, first: int, value: Value) -> None:
+        self.key = key
+        #: the number of its first call in the run
+        self.first = first
+        self.value = value
+        self.modules: Counter[str] = Counter()
+
+    @property
+    def place(self) -> GroupLocation:
+        """Where the calls were made: the module by its name where it is one alone."""
+        module = next(iter(self.modules)) if len(self.modules) == 1 else self.key.module
+        return place(self.key.site, module, self.key.phase, self.modules.total())
+
+
+class Tally(Generic[Value]):
+    """The rows of a run, in the order of their first calls."""
+
+    def __init__(self, start: Callable[[], Value]) -> None:
+        self._start = start
+        self._rows: dict[Key, Row[Value]] = {}
+
+    def __iter__(self) -> Iterator[Row[Value]]:
+        return iter(self._rows.values())
+
+    def add(self, op: str, here: tuple[Site, str, Phase], index: int, kind: str = "") -> Row[Value]:
+        """Count one call, whose number in the run is ``index``; the row that it belongs to."""
+        site, module, phase = here
+        key = Key(op, site, any_layer(module), phase, kind)
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = Row(key, index, self._start())
+        row.modules[module] += 1
+        return row
+
+
+def place(site: Site, module: str, phase: Phase, count: int = 1) -> GroupLocation:
+    """The record of where calls were made."""
+    return GroupLocation.at(locate(site), module=module, phase=phase, count=count)
+
+
+def digits(number: float) -> RelativeError:
+    """Two digits, because the others depend on the machine; a word where JSON has no number."""
+    if math.isfinite(number):
+        return float(f"{number:.1e}")
+    return "nan" if math.isnan(number) else "inf"
+
+
+def finite_digits(number: float) -> float | None:
+    """Two digits; None for infinite, for which JSON has no word."""
+    return float(f"{number:.1e}") if math.isfinite(number) else None
