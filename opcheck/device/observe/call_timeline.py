@@ -1,9 +1,9 @@
-"""The recorder's calls, each with what was printed while it was made: which ran on the CPU, and which did not."""
+"""The recorder's calls and what was printed during each: which ones ran on the CPU."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -12,8 +12,7 @@ from opcheck.common.text import any_layer
 from opcheck.data.environment import load_environment
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_events import LogEvent
-from opcheck.device.observe.log_report import fallback
-from opcheck.device.observe.observed import Observed
+from opcheck.device.observe.log_report import ObservedCalls, fallback
 from opcheck.device.observe.parse import MARK, parse
 from opcheck.device.observe.request import End, Row, Start
 from opcheck.device.observe.variables import PROFILE
@@ -31,28 +30,37 @@ _COPIES = frozenset(
         "aten::to",
     }
 )
-#: Bytes up to which a copy is a number that a kernel asks for (MPSProfiler.mm: ``sizeof(int64_t)``).
+#: A copy of at most so many bytes is a number that a kernel reads (MPSProfiler.mm:
+#: ``sizeof(int64_t)``).
 _SCALAR = 8
 
 
 class Recording(NamedTuple):
-    """All that an observed process left behind."""
+    """Everything that an observed process left behind."""
 
     start: Start
     rows: tuple[Row, ...]
-    #: None: the process was ended from outside
+    #: None if the process was ended from outside
     end: End | None
     log: str
     code: int
 
 
-class Joined:
-    """The recorder's rows, with what was printed during each."""
+class CallTimeline:
+    """The recorder's rows, with what was printed during the calls of each.
+
+    Args:
+        recording: what the process left behind.
+        events: what was printed.
+        line: the release line of torch.
+        machine: the name of the device.
+        lists: the op lists, which tell what an operator calls.
+    """
 
     def __init__(
         self,
         recording: Recording,
-        seen: Sequence[LogEvent],
+        events: Sequence[LogEvent],
         line: str,
         machine: str,
         lists: OpLists,
@@ -62,181 +70,179 @@ class Joined:
         self._lists = lists
         self._rows = {row.number: row for row in recording.rows}
         end = recording.end
-        self._counts = Counter(end.counts) if end else _finished(recording.log)
-        self._seen = seen
-        self._warned = _warned(end, seen, lists)
-        #: rows whose runs are told as something else than native.
-        self._told: Counter[int] = Counter()
+        self._counts = Counter(end.counts) if end else _finished_calls(recording.log)
+        self._events = events
+        self._warned = _fallback_warnings(end, events, lists)
+        #: how many calls of each row are reported as something else than native
+        self._left: Counter[int] = Counter()
         self.profiled = PROFILE in {variable.name for variable in load_environment().known(line)}
 
-    def fallbacks(self) -> Iterator[Observed]:
+    def fallbacks(self) -> Iterator[ObservedCalls]:
         """Each operator that ran on the CPU, with the lines that called it."""
-        runs: dict[tuple[str, int], list[LogEvent]] = {}
-        for sighting in self._seen:
-            if sighting.kind == "fallback_run":
-                runs.setdefault((sighting.op, sighting.call), []).append(sighting)
-        totals = {one.op: one for one in self._seen if one.kind == "fallback_total" and one.op}
-        by_op: dict[str, list[tuple[int, list[LogEvent]]]] = {}
+        runs: defaultdict[tuple[str, int], list[LogEvent]] = defaultdict(list)
+        for event in self._events:
+            if event.kind == "fallback_run":
+                runs[event.op, event.call].append(event)
+        totals = {event.op: event for event in self._events if event.kind == "fallback_total"}
+        by_op: defaultdict[str, dict[int, list[LogEvent]]] = defaultdict(dict)
         for (base, number), printed in runs.items():
-            by_op.setdefault(self._overload(base, number), []).append((number, printed))
-        for op, parts in by_op.items():
-            yield self._fallback(op, parts, totals.get(op.partition(".")[0]))
+            by_op[self._overload(base, number)][number] = printed
+        for op, by_row in by_op.items():
+            yield self._printed_fallback(op, by_row, totals.get(op.partition(".")[0]))
         for op, warned in self._warned.items():
             if op not in by_op:
-                yield self._only_warned(op, warned)
+                yield self._warned_fallback(op, warned)
 
     def _overload(self, base: str, number: int) -> str:
-        """The profiler names no overload: the row's operator forwards to it, or a warning named it."""
+        """The overload of an operator that the profiler names without it.
+
+        The row's operator forwards to it, or a warning names it.
+        """
         row = self._rows.get(number)
         chain = self._lists.resolve(row.op, self._line).chain if row else ()
-        named = next((op for op in reversed(chain) if op.partition(".")[0] == base), "")
-        return named or next((op for op in self._warned if op.partition(".")[0] == base), base)
+        names = (*reversed(chain), *self._warned)
+        return next((op for op in names if op.partition(".")[0] == base), base)
 
-    def _fallback(
-        self, op: str, parts: Sequence[tuple[int, Sequence[LogEvent]]], total: LogEvent | None
-    ) -> Observed:
-        warned = self._warned.get(op, ())
-        printed = [sighting for _, some in parts for sighting in some]
-        entry = fallback(op, warned, printed, self._line, self._lists)
-        places = []
-        for number, some in parts:
-            self._told[number] += len(some)
-            if number in self._rows:
-                places.append(_place(self._rows[number], len(some)))
+    def _printed_fallback(
+        self, op: str, by_row: dict[int, list[LogEvent]], total: LogEvent | None
+    ) -> ObservedCalls:
+        printed = [event for events in by_row.values() for event in events]
+        calls = fallback(op, self._warned.get(op, ()), printed, self._line, self._lists)
+        counts = {number: len(events) for number, events in by_row.items()}
+        self._left.update(counts)
         return msgspec.structs.replace(
-            entry,
-            seen=self._machine,
+            calls,
+            where=self._machine,
             ms=float(total.numbers["cpu_ms"]) if total else None,
-            places=tuple(_joined(places)) or entry.places,
-            dtypes=self._dtypes(number for number, _ in parts),
+            places=self._places(counts) or calls.places,
+            dtypes=self._dtypes(by_row),
         )
 
-    def _only_warned(self, op: str, warned: Sequence[LogEvent]) -> Observed:
-        """A fallback of a release whose profiler prints nothing: the rows tell how often."""
-        entry = fallback(op, warned, (), self._line, self._lists)
-        lines = {str(sighting.location) for sighting in warned}
+    def _warned_fallback(self, op: str, warned: Sequence[LogEvent]) -> ObservedCalls:
+        """A fallback of a release whose profiler prints nothing: the rows tell how often it ran."""
+        calls = fallback(op, warned, (), self._line, self._lists)
+        lines = {str(event.location) for event in warned}
         rows = [
             row
             for row in self._rows.values()
             if op in self._lists.resolve(row.op, self._line).chain
             and (str(row.location) in lines or row.phase == "backward" or not lines)
         ]
-        for row in rows or self._around(lines):
-            self._told[row.number] += self._counts[row.number]
-        count = sum(self._counts[row.number] for row in rows) or entry.count
-        places = [_place(row, self._counts[row.number]) for row in rows]
+        for row in rows or self._composite_at(lines):
+            self._left[row.number] += self._counts[row.number]
+        counts = {row.number: self._counts[row.number] for row in rows}
         return msgspec.structs.replace(
-            entry,
-            seen=self._machine,
-            count=count,
-            places=tuple(_joined(places)) or entry.places,
-            dtypes=self._dtypes(row.number for row in rows),
+            calls,
+            where=self._machine,
+            count=sum(counts.values()) or calls.count,
+            places=self._places(counts) or calls.places,
+            dtypes=self._dtypes(counts),
         )
 
-    def _around(self, lines: Collection[str]) -> tuple[Row, ...]:
-        """The composite that calls the operator that fell back, where a line has but one."""
-        rows = [row for row in self._rows.values() if str(row.location) in lines]
-        around = [
-            row for row in rows if self._lists.resolve(row.op, self._line).status == "composite"
-        ]
-        return tuple(around) if len({row.op for row in around}) == 1 else ()
+    def _composite_at(self, lines: Collection[str]) -> tuple[Row, ...]:
+        """The rows of the composite that these lines call, if they call only one."""
+        rows = tuple(
+            row
+            for row in self._rows.values()
+            if str(row.location) in lines
+            and self._lists.resolve(row.op, self._line).status == "composite"
+        )
+        return rows if len({row.op for row in rows}) == 1 else ()
 
-    def detours(self) -> Iterator[Observed]:
+    def detours(self) -> Iterator[ObservedCalls]:
         """Kernels of MPS during which memory went to the CPU and came back."""
-        ways: dict[int, dict[str, list[LogEvent]]] = {}
-        for sighting in self._seen:
-            if sighting.kind == "copy" and sighting.call and sighting.numbers["bytes"] > _SCALAR:
-                way = f"{sighting.words['from'][:3]} {sighting.words['to'][:3]}"
-                ways.setdefault(sighting.call, {}).setdefault(way, []).append(sighting)
-        for number, by_way in ways.items():
+        copies: defaultdict[int, dict[str, list[LogEvent]]] = defaultdict(dict)
+        for event in self._events:
+            if event.kind == "copy" and event.call and event.numbers["bytes"] > _SCALAR:
+                way = f"{event.words['from'][:3]} {event.words['to'][:3]}"
+                copies[event.call].setdefault(way, []).append(event)
+        for number, by_way in copies.items():
             row = self._rows.get(number)
             there, back = by_way.get("MPS CPU"), by_way.get("CPU MPS")
-            if row and there and back and not self._told[number] and row.op not in _COPIES:
+            if row and there and back and not self._left[number] and row.op not in _COPIES:
                 runs = min(self._counts[number], len(there))
-                self._told[number] += runs
-                yield Observed(
+                self._left[number] += runs
+                yield ObservedCalls(
                     op=row.op,
                     status="fallback",
                     kind="internal",
                     what="its kernel copied memory to the CPU and back",
                     count=runs,
-                    seen=self._machine,
-                    nbytes=sum(int(one.numbers["bytes"]) for one in (*there, *back)),
-                    places=(_place(row, runs),),
+                    where=self._machine,
+                    nbytes=sum(int(event.numbers["bytes"]) for event in (*there, *back)),
+                    places=self._places({number: runs}),
                     dtypes=row.dtypes,
                 )
 
-    def left(self, number: int) -> bool:
-        """Whether runs of that row went to the CPU; asked after ``fallbacks`` and ``detours``."""
-        return self._told[number] > 0
+    def left_mps(self, number: int) -> bool:
+        """Whether calls of that row went to the CPU; known after ``fallbacks`` and ``detours``."""
+        return self._left[number] > 0
 
-    def native(self) -> Iterator[Observed]:
-        """The calls during which nothing was printed."""
-        left: dict[str, list[tuple[Row, int]]] = {}
+    def native(self) -> Iterator[ObservedCalls]:
+        """The calls on MPS during which no fallback was printed."""
+        by_op: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for row in self._rows.values():
-            count = self._counts[row.number] - self._told[row.number]
+            count = self._counts[row.number] - self._left[row.number]
             if count > 0 and "mps" in row.devices:
-                left.setdefault(row.op, []).append((row, count))
-        for op, rows in left.items():
-            yield Observed(
+                by_op[row.op][row.number] = count
+        for op, counts in by_op.items():
+            yield ObservedCalls(
                 op=op,
                 status="native",
                 what="it was called on mps, and no fallback was printed",
-                count=sum(count for _, count in rows),
-                seen=self._machine,
-                places=tuple(_joined([_place(row, count) for row, count in rows])),
-                dtypes=self._dtypes(row.number for row, _ in rows),
+                count=sum(counts.values()),
+                where=self._machine,
+                places=self._places(counts),
+                dtypes=self._dtypes(counts),
             )
 
     def warnings(self) -> Iterator[LogEvent]:
-        """What kernels warned of, each as often as it came."""
-        return (sighting for sighting in self._seen if sighting.kind in {"detour", "warned"})
+        """The warnings of kernels, each as often as it was printed."""
+        return (event for event in self._events if event.kind in {"detour", "warned"})
 
-    def _dtypes(self, numbers: Iterator[int]) -> tuple[str, ...]:
+    def _dtypes(self, numbers: Iterable[int]) -> tuple[str, ...]:
         rows = (self._rows[number] for number in numbers if number in self._rows)
         return tuple(sorted({dtype for row in rows for dtype in row.dtypes}))
 
+    def _places(self, counts: dict[int, int]) -> tuple[GroupLocation, ...]:
+        """The places of so many calls of each row; calls of one line, module and phase together."""
+        by_place: Counter[GroupLocation] = Counter()
+        for number, count in counts.items():
+            if row := self._rows.get(number):
+                module = any_layer(row.module)
+                place = GroupLocation.at(row.location, module=module, count=0, phase=row.phase)
+                by_place[place] += count
+        return tuple(
+            msgspec.structs.replace(place, count=count) for place, count in by_place.items()
+        )
 
-def _finished(log: str) -> Counter[int]:
-    """How often each call came to its end, by the marks that an aborted process left."""
+
+def _finished_calls(log: str) -> Counter[int]:
+    """How many calls of each row ended, by the marks that an aborted process left."""
     return Counter(int(mark[1]) for mark in MARK.finditer(log) if mark[2] == ">")
 
 
-def _warned(
-    end: End | None, seen: Sequence[LogEvent], lists: OpLists
+def _fallback_warnings(
+    end: End | None, events: Sequence[LogEvent], lists: OpLists
 ) -> dict[str, tuple[LogEvent, ...]]:
-    """The fallbacks' warnings by operator: the recorder's, which have the program's own lines, or the log's."""
-    found: dict[str, list[LogEvent]] = {}
-    if end is None:
-        given = [one for one in seen if one.kind == "fallback"]
-    else:
-        given = []
-        for warning in end.warned:
-            for sighting in parse(warning.text, lists, log="warnings"):
-                if sighting.kind == "fallback":
-                    placed = msgspec.structs.replace(sighting, location=warning.location)
-                    given += [placed] * warning.count
-        if end.error == "UserWarning":
-            # --strict: the first fallback's warning was raised.
-            raised = [
-                one for one in parse(end.message, lists, log="exception") if one.kind == "fallback"
-            ]
-            given += [msgspec.structs.replace(one, location=end.location) for one in raised]
-    for sighting in given:
-        found.setdefault(sighting.op, []).append(sighting)
-    return {op: tuple(some) for op, some in found.items()}
+    """The warnings of CPU fallbacks by operator: the recorder's, or else those of the log.
 
-
-def _place(row: Row, count: int) -> GroupLocation:
-    return GroupLocation.at(
-        row.location, module=any_layer(row.module), count=count, phase=row.phase
-    )
-
-
-def _joined(places: Sequence[GroupLocation]) -> Iterator[GroupLocation]:
-    """Entries of one line are one."""
-    counts: Counter[GroupLocation] = Counter()
-    for place in places:
-        counts[msgspec.structs.replace(place, count=0)] += place.count
-    for place, count in counts.items():
-        yield msgspec.structs.replace(place, count=count)
+    The recorder's have the program's own lines.
+    """
+    warnings = [event for event in events if event.kind == "fallback"] if end is None else []
+    for warning in end.warned if end else ():
+        for event in parse(warning.text, lists, log="warnings"):
+            if event.kind == "fallback":
+                placed = msgspec.structs.replace(event, location=warning.location)
+                warnings += [placed] * warning.count
+    if end is not None and end.error == "UserWarning":
+        # --strict: the warning of the first fallback was raised.
+        warnings += [
+            msgspec.structs.replace(event, location=end.location)
+            for event in parse(end.message, lists, log="exception")
+            if event.kind == "fallback"
+        ]
+    by_op: defaultdict[str, list[LogEvent]] = defaultdict(list)
+    for event in warnings:
+        by_op[event.op].append(event)
+    return {op: tuple(members) for op, members in by_op.items()}

@@ -1,35 +1,141 @@
-"""What was printed in logs -> a report of the same form as an audit's."""
+"""Makes a report, in the form of an audit's, of what was printed in logs."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
 
 from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize, plural
-from opcheck.common.versions import Version
-from opcheck.common.vocabulary import FallbackKind, Status
+from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import HEADLINES, PHASES, FallbackKind, Status
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe import observed
-from opcheck.device.observe.log_events import ENDS, KINDS, LogEvent
-from opcheck.device.observe.observed import Observed
+from opcheck.device.observe.log_events import CONFIDENCE, ENDS, KINDS, NOT_NAMED, LogEvent
 from opcheck.device.observe.parse import parse
 from opcheck.device.observe.system import System, resolution, system
-from opcheck.model.records import GroupLocation, Partition, Report, SourceLocation, Trace
+from opcheck.judge.judge import outcome
+from opcheck.judge.pipeline import assemble
+from opcheck.judge.rules.rule import Audited
+from opcheck.model.records import (
+    CallGroup,
+    Evidence,
+    GroupLocation,
+    Partition,
+    Record,
+    Report,
+    SourceLocation,
+    Trace,
+    Verdict,
+)
 
-#: How a trace says that it is made of logs.
+#: How a trace names its source where that is logs.
 TRACER = "log"
 
 _FALLBACKS = frozenset({"fallback", "fallback_run", "fallback_total"})
 _RUNS = frozenset({"fallback_run", "fallback_total"})
 
 _ONCE = (
-    "fallbacks after the first: PyTorch (1.12 to 2.15) warns for the first CPU fallback of a process only, unless it "
-    "calls torch.set_warn_always(True); PYTORCH_MPS_LOG_PROFILE_INFO=68 prints each (2.1 and newer)"
+    "fallbacks after the first: PyTorch (1.12 to 2.15) warns for the first CPU fallback of a "
+    "process only, unless it calls torch.set_warn_always(True); PYTORCH_MPS_LOG_PROFILE_INFO=68 "
+    "prints each (2.1 and newer)"
 )
-_NOT_PRINTED = "calls that print nothing: that an operator is not in the log does not say that it ran on the GPU"
+_NOT_PRINTED = (
+    "calls that print nothing: that an operator is not in the log does not say that it ran on the "
+    "GPU"
+)
 _DETOURS = "what kernels copy to the CPU and back by themselves, as far as they give no warning"
 _NUMBERS = "numerical results and speed"
+
+
+class ObservedCalls(Record, frozen=True, kw_only=True):
+    """The calls of an operator that did the same."""
+
+    #: empty where the printed text names none
+    op: str
+    #: as in Verdict
+    status: Status
+    kind: FallbackKind | None = None
+    #: what the calls did, without numbers
+    what: str
+    #: how many calls there were at least
+    count: int
+    #: where they were seen: a log and its line, or a device
+    where: str
+    prints: str = ""
+    #: bytes copied between the devices, and ms on the CPU; None where they are unknown
+    nbytes: int | None = None
+    ms: float | None = None
+    places: tuple[GroupLocation, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    #: ids of the curated statements that describe the calls
+    limitations: tuple[str, ...] = ()
+    #: those of them whose span holds the release
+    matching: tuple[str, ...] = ()
+    advisories: tuple[str, ...] = ()
+
+    def group(self, torch: str) -> CallGroup:
+        """The group of a report, on this release."""
+        numbers = [plural(self.count, "time")]
+        numbers += [] if self.nbytes is None else [f"{filesize(self.nbytes)} copied"]
+        numbers += [] if self.ms is None else [f"{self.ms:.3f} ms on the CPU"]
+        detail = ", ".join(numbers)
+        verdict = Verdict(
+            status=self.status,
+            kind=self.kind,
+            because=f"{self.what}: {detail} ({self.where})",
+            evidence=(
+                Evidence(kind="measured", torch=torch, where=self.where, detail=detail),
+                *(Evidence(kind="limitation", torch=torch, detail=id_) for id_ in self.matching),
+            ),
+            confidence=CONFIDENCE,
+            prints=self.prints,
+            limitations=self.limitations,
+            advisories=self.advisories,
+        )
+        phases = {place.phase for place in self.places}
+        return CallGroup.judged(
+            self.op or NOT_NAMED,
+            verdict,
+            count=self.count,
+            locations=self.places,
+            dtypes=self.dtypes,
+            phases=tuple(phase for phase in PHASES if phase in phases),
+        )
+
+
+def report_of(
+    observed: Iterable[ObservedCalls],
+    trace: Trace,
+    target: Target,
+    lists: OpLists,
+    *,
+    copies: Partition,
+    not_checked: Sequence[str],
+    failed: bool,
+) -> Report:
+    """The report of an observation.
+
+    Args:
+        observed: the calls, an entry for each operator and what it did.
+        trace: how they were observed; it holds no calls.
+        target: where they were observed.
+        lists: the op lists, for the remedies.
+        copies: what was copied between the devices.
+        not_checked: what the observation cannot tell.
+        failed: whether the program, or a call of it, failed.
+
+    Raises:
+        OpListError: the lists do not hold the release, or are damaged.
+    """
+    groups = [calls.group(str(target.torch)) for calls in observed]
+    groups.sort(key=lambda group: (-outcome(group.verdict).severity, group.op))
+    report = assemble(
+        Audited(groups=tuple(groups), trace=trace, target=target, partition=copies, lists=lists)
+    )
+    headline = HEADLINES[0] if failed else report.headline
+    return msgspec.structs.replace(report, headline=headline, not_checked=tuple(not_checked))
 
 
 def read(
@@ -39,16 +145,16 @@ def read(
     torch: str | None = None,
     macos: str | None = None,
 ) -> Report:
-    """The report of what Macs printed.
+    """Make the report of what Macs printed.
 
     Args:
         logs: name and text of each.
-        lists: the op lists, for texts and ways out.
-        torch: the release, where the logs do not tell it.
-        macos: the macOS, likewise.
+        lists: the op lists, for texts and remedies.
+        torch: the release; None takes it from the logs.
+        macos: the macOS version; None takes it from the logs.
 
     Raises:
-        UsageError: no log, or not a version.
+        UsageError: there is no log, or a version is none.
         UnknownTargetError: there is no list for that release.
         OpListError: the lists are damaged.
     """
@@ -58,85 +164,85 @@ def read(
             context="opcheck observe",
             hint="opcheck observe train.log, or - for stdin",
         )
-    seen = [sighting for name, text in logs for sighting in parse(text, lists, log=name)]
-    found = system("\n".join(text for _, text in logs), seen, lists, torch=torch, macos=macos)
-    ended = [sighting for sighting in seen if sighting.kind in ENDS]
+    events = [event for name, text in logs for event in parse(text, lists, log=name)]
+    machine = system("\n".join(text for _, text in logs), events, lists, torch=torch, macos=macos)
+    failed = any(event.kind in ENDS for event in events)
     trace = Trace(
         model=", ".join(name for name, _ in logs),
         mode="run",
         tracer=TRACER,
-        installed_torch=found.torch,
-        target_torch=str(found.target.torch),
-        target_macos=str(found.target.macos),
-        complete=not ended,
+        installed_torch=machine.torch,
+        target_torch=str(machine.target.torch),
+        target_macos=str(machine.target.macos),
+        complete=not failed,
     )
-    return observed.report(
-        [*_fallbacks(seen, found, lists), *others(seen, found.target.torch, lists)],
+    return report_of(
+        [*_fallbacks(events, machine, lists), *other_calls(events, machine.target.torch, lists)],
         trace,
-        found.target,
+        machine.target,
         lists,
         copies=copies(()),
-        not_checked=tuple(_not_checked(seen, found)),
-        failed=bool(ended),
+        not_checked=tuple(_not_checked(events, machine)),
+        failed=failed,
     )
 
 
-def _fallbacks(seen: Sequence[LogEvent], found: System, lists: OpLists) -> Iterator[Observed]:
-    """Operators that ran on the CPU: warnings name the overload, the profiler how often."""
-    warned: dict[str, list[LogEvent]] = {}
-    profiled: dict[str, list[LogEvent]] = {}
-    for sighting in seen:
-        if sighting.kind in _FALLBACKS and sighting.op:
-            (profiled if sighting.kind in _RUNS else warned).setdefault(sighting.op, []).append(
-                sighting
-            )
-    for op, given in warned.items():
-        runs = profiled.pop(op.partition(".")[0], [])
-        yield fallback(op, given, runs, str(found.target.torch), lists)
+def _fallbacks(
+    events: Sequence[LogEvent], machine: System, lists: OpLists
+) -> Iterator[ObservedCalls]:
+    """Operators that ran on the CPU: warnings name the overload, the profiler tells how often."""
+    warned: defaultdict[str, list[LogEvent]] = defaultdict(list)
+    profiled: defaultdict[str, list[LogEvent]] = defaultdict(list)
+    for event in events:
+        if event.kind in _FALLBACKS and event.op:
+            (profiled if event.kind in _RUNS else warned)[event.op].append(event)
+    line = str(machine.target.torch)
+    for op, warnings in warned.items():
+        yield fallback(op, warnings, profiled.pop(op.partition(".")[0], []), line, lists)
     for op, runs in profiled.items():
-        yield fallback(op, [], runs, str(found.target.torch), lists)
+        yield fallback(op, [], runs, line, lists)
 
 
 def fallback(
     op: str, warned: Sequence[LogEvent], runs: Sequence[LogEvent], line: str, lists: OpLists
-) -> Observed:
-    """One operator that ran on the CPU, from its warnings and from what the profiler prints of it."""
+) -> ObservedCalls:
+    """An operator that ran on the CPU, by its warnings and by what the profiler prints of it."""
     totals = [run for run in runs if run.kind == "fallback_total"]
     each = [run for run in runs if run.kind == "fallback_run"]
     count = sum(int(total.numbers["runs"]) for total in totals) or len(each) or len(warned)
     numbered = totals or each
-    times = [sighting.numbers["cpu_ms"] for sighting in numbered if "cpu_ms" in sighting.numbers]
+    times = [event.numbers["cpu_ms"] for event in numbered if "cpu_ms" in event.numbers]
     first = (*warned, *runs)[0]
     status, kind = resolution(op, line, lists)
-    return Observed(
+    return ObservedCalls(
         op=op,
         status="fallback",
         kind=kind if status == "fallback" else "env",
         what="it ran on the CPU",
         count=count,
-        seen=first.where,
+        where=first.where,
         prints=warned[0].text if warned else "",
-        nbytes=sum(int(sighting.numbers["bytes"]) for sighting in numbered) if numbered else None,
+        nbytes=sum(int(event.numbers["bytes"]) for event in numbered) if numbered else None,
         ms=sum(times) if times else None,
-        places=tuple(_places(warned)),
+        places=_places(warned),
     )
 
 
-def others(seen: Sequence[LogEvent], torch: Version, lists: OpLists) -> Iterator[Observed]:
-    """What raised, ended the process, left for the CPU inside a kernel, or was warned about."""
-    members: dict[tuple[str, str, tuple[str, ...], str], list[LogEvent]] = {}
-    for sighting in seen:
-        if sighting.kind in ENDS or sighting.kind in {"detour", "warned"}:
-            # Without an operator or a statement, the text is what tells two apart.
-            text = "" if sighting.op or sighting.statements else sighting.text
-            members.setdefault((sighting.kind, sighting.op, sighting.statements, text), []).append(
-                sighting
-            )
-    for alike in members.values():
-        yield _other(alike, torch, lists)
+def other_calls(
+    events: Sequence[LogEvent], torch: Version, lists: OpLists
+) -> Iterator[ObservedCalls]:
+    """The calls that raised, ended the process, left for the CPU inside a kernel, or warned."""
+    alike: defaultdict[tuple[object, ...], list[LogEvent]] = defaultdict(list)
+    for event in events:
+        if event.kind in ENDS or event.kind in {"detour", "warned"}:
+            # Without an operator or a statement, the text tells two events apart.
+            text = "" if event.op or event.statements else event.text
+            alike[event.kind, event.op, event.statements, text].append(event)
+    for members in alike.values():
+        yield _other_calls(members, torch, lists)
 
 
-#: Kind of sighting -> status and kind of a verdict.
+#: by the kind of an event, the status and kind of the verdict
 _STATUS: dict[str, tuple[Status, FallbackKind | None]] = {
     "detour": ("fallback", "internal"),
     "warned": ("native", None),
@@ -144,82 +250,81 @@ _STATUS: dict[str, tuple[Status, FallbackKind | None]] = {
 }
 
 
-def _other(alike: Sequence[LogEvent], torch: Version, lists: OpLists) -> Observed:
-    first = alike[0]
-    line = str(torch)
+def _other_calls(events: Sequence[LogEvent], torch: Version, lists: OpLists) -> ObservedCalls:
+    first, line = events[0], str(torch)
     status, kind = _STATUS.get(first.kind, ("unsupported", None))
-    if first.kind == "no_kernel" and not _can_fall_back(first.op, line, lists):
+    # MPSFallback.mm: distributed operators cannot fall back; nor can those without a CPU kernel.
+    if first.kind == "no_kernel" and (
+        first.op.startswith("c10d::") or resolution(first.op, line, lists)[0] == "unsupported"
+    ):
         status, kind = "unsupported", None
     by_id = lists.statements.by_id
-    met = [name for name in first.statements if torch in by_id[name].torch]
-    stated = met or list(first.statements)
-    return Observed(
+    matching = tuple(name for name in first.statements if torch in by_id[name].torch)
+    stated = matching or first.statements
+    limitations = tuple(name for name in stated if by_id[name].sort == "limitation")
+    refusal = KINDS[first.kind].refusal
+    return ObservedCalls(
         op=first.op,
         status=status,
         kind=kind,
         what=KINDS[first.kind].meaning,
-        count=len(alike),
-        seen=first.where,
+        count=len(events),
+        where=first.where,
         prints=first.text,
-        places=tuple(_places(alike)),
-        limitations=tuple(name for name in stated if by_id[name].sort == "limitation")
-        or tuple(filter(None, [KINDS[first.kind].refusal])),
+        places=_places(events),
+        limitations=limitations or ((refusal,) if refusal else ()),
         advisories=tuple(name for name in stated if by_id[name].sort == "advisory"),
-        met=tuple(met),
+        matching=matching,
     )
 
 
-def _can_fall_back(op: str, line: str, lists: OpLists) -> bool:
-    """MPSFallback.mm: distributed operators cannot; nor can what has no CPU kernel."""
-    return not op.startswith("c10d::") and resolution(op, line, lists)[0] != "unsupported"
-
-
-def _places(alike: Sequence[LogEvent]) -> Iterator[GroupLocation]:
+def _places(events: Sequence[LogEvent]) -> tuple[GroupLocation, ...]:
     counts: Counter[SourceLocation] = Counter(
-        sighting.location for sighting in alike if sighting.location
+        event.location for event in events if event.location is not None
     )
-    for location, count in counts.items():
-        yield GroupLocation.at(location, module="", count=count)
+    return tuple(
+        GroupLocation.at(location, module="", count=count) for location, count in counts.items()
+    )
 
 
-def copies(seen: Sequence[LogEvent]) -> Partition:
-    """What the profiler prints of copies between the devices: one by one, or else their totals."""
-    each = [one for one in seen if one.kind == "copy"]
-    counted = each or [one for one in seen if one.kind == "copy_total"]
-    sums = {"to_cpu": [0, 0], "to_mps": [0, 0]}
-    for sighting in counted:
-        ends = (sighting.words["from"][:3], sighting.words["to"][:3])
-        way = {("MPS", "CPU"): "to_cpu", ("CPU", "MPS"): "to_mps"}.get(ends)
-        if way:
-            sums[way][0] += int(sighting.numbers.get("runs", 1))
-            sums[way][1] += int(sighting.numbers["bytes"])
+def copies(events: Sequence[LogEvent]) -> Partition:
+    """The copies between the devices that the profiler prints: each, or else their totals."""
+    each = [event for event in events if event.kind == "copy"]
+    sums = {("MPS", "CPU"): [0, 0], ("CPU", "MPS"): [0, 0]}
+    for event in each or [event for event in events if event.kind == "copy_total"]:
+        total = sums.get((event.words["from"][:3], event.words["to"][:3]))
+        if total is not None:
+            total[0] += int(event.numbers.get("runs", 1))
+            total[1] += int(event.numbers["bytes"])
+    (to_cpu, bytes_to_cpu), (to_mps, bytes_to_mps) = sums.values()
     return Partition(
         regions=(),
-        transfers_to_cpu=sums["to_cpu"][0],
-        transfers_to_mps=sums["to_mps"][0],
-        bytes_to_cpu=sums["to_cpu"][1],
-        bytes_to_mps=sums["to_mps"][1],
+        transfers_to_cpu=to_cpu,
+        transfers_to_mps=to_mps,
+        bytes_to_cpu=bytes_to_cpu,
+        bytes_to_mps=bytes_to_mps,
     )
 
 
-def _not_checked(seen: Sequence[LogEvent], found: System) -> Iterator[str]:
+def _not_checked(events: Sequence[LogEvent], machine: System) -> Iterator[str]:
     yield _NOT_PRINTED
-    warned = {sighting.op for sighting in seen if sighting.kind == "fallback"}
-    if not any(sighting.kind in _RUNS for sighting in seen) and len(warned) < 2:
+    warned = {event.op for event in events if event.kind == "fallback"}
+    if not any(event.kind in _RUNS for event in events) and len(warned) < 2:
         yield _ONCE
-    if not any(sighting.kind == "copy" for sighting in seen):
+    if not any(event.kind == "copy" for event in events):
         yield _DETOURS
-    ran = [sighting for sighting in seen if sighting.kind in {"operation", "operation_total"}]
+    ran = [event for event in events if event.kind in {"operation", "operation_total"}]
     if ran:
         yield (
-            f"which operators {plural(len(ran), 'line')} of the profiler are of: it names graphs and kernels by keys "
-            "of its own"
+            f"which operators {plural(len(ran), 'line')} of the profiler are of: it names graphs "
+            "and kernels by keys of its own"
         )
-    printed = copies(seen)
+    printed = copies(events)
     if printed.transfers_to_cpu + printed.transfers_to_mps:
         yield (
-            f"whose the printed copies are, the program's own or a fallback's: {printed.transfers_to_cpu:,} to the CPU "
-            f"({filesize(printed.bytes_to_cpu)}), {printed.transfers_to_mps:,} to mps ({filesize(printed.bytes_to_mps)})"
+            "whose the printed copies are, the program's own or a fallback's: "
+            f"{printed.transfers_to_cpu:,} to the CPU ({filesize(printed.bytes_to_cpu)}), "
+            f"{printed.transfers_to_mps:,} to mps ({filesize(printed.bytes_to_mps)})"
         )
-    yield from found.notes
+    yield from machine.notes
     yield _NUMBERS

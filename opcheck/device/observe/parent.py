@@ -21,9 +21,9 @@ from opcheck.common.documents import DocumentError
 from opcheck.common.errors import CaptureError
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.call_timeline import Recording
-from opcheck.device.observe.merge import merged
 from opcheck.device.observe.parse import MARK
 from opcheck.device.observe.request import End, ObserveRequest, Row, Start
+from opcheck.device.observe.run_report import report_of_run
 from opcheck.device.observe.variables import installed_line, variables
 from opcheck.model.records import Report
 from opcheck.worker.children import Child, python
@@ -77,7 +77,7 @@ def run(request: ObserveRequest, lists: OpLists, start: Starter | None = None) -
         written = _written(answer, request)
     recording = _recording(written, bytes(log).decode("utf-8", "replace"), request, code)
     environment = {**_of_torch(os.environ), **setting}
-    return Observation(merged(recording, request, environment, lists), code)
+    return Observation(report_of_run(recording, request, environment, lists), code)
 
 
 def _of_torch(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The environment that an observation sets before torch is imported, and which of it a release reads."""
+"""The environment variables of an observation, and which of them a release reads."""
 
 from __future__ import annotations
 
@@ -10,24 +10,32 @@ from opcheck.data.environment import load_environment
 
 FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
 PROFILE = "PYTORCH_MPS_LOG_PROFILE_INFO"
-#: In no release (op_lists/environment.yaml): set because guides ask for it, and reported as not read.
+#: No release reads it (op_lists/environment.yaml): set because guides name it, and reported as not
+#: read.
 LEVEL = "PYTORCH_MPS_LOG_LEVEL"
 
-#: COPY_INFO + CPU_FALLBACK_INFO + COPY_STATS + CPU_FALLBACK_STATS of aten/src/ATen/mps/MPSProfiler.h.  Without the bits
-#: for times each line is printed when its work begins, so that it stands between the marks of its call; the
-#: statistics at the end have the times.
+#: COPY_INFO + CPU_FALLBACK_INFO + COPY_STATS + CPU_FALLBACK_STATS of
+#: aten/src/ATen/mps/MPSProfiler.h.  Without the bits for times each line is printed when its work
+#: begins, so that it stands between the marks of its call; the statistics at the end have the
+#: times.
 PROFILE_BITS = 2 + 4 + 32 + 64
 
 
 def variables(*, cpu_fallback: bool, line: str) -> dict[str, str]:
-    """What to set, for a release line such as ``2.13``; what the release does not read is set where guides ask for it."""
+    """The variables to set before torch is imported.
+
+    Args:
+        cpu_fallback: whether operators without a kernel fall back to the CPU.
+        line: a release line such as ``2.13``; a variable that it does not read is not set, except
+        LEVEL.
+    """
     wanted = {FALLBACK: "1" if cpu_fallback else "0", LEVEL: "1", PROFILE: str(PROFILE_BITS)}
     known = {variable.name for variable in load_environment().known(line)}
     return {name: value for name, value in wanted.items() if name in known or name == LEVEL}
 
 
-def said(environment: Mapping[str, str], line: str) -> Iterator[str]:
-    """For each variable that is set and has to do with MPS: whether this release reads it."""
+def effects(environment: Mapping[str, str], line: str) -> Iterator[str]:
+    """For each variable of PyTorch's about MPS that is set, whether this release reads it."""
     known = load_environment()
     for name, value in sorted(environment.items()):
         if "MPS" not in name or not name.startswith("PYTORCH_"):
@@ -43,7 +51,7 @@ def installed_line() -> str:
     """The release line of the installed torch, without importing it.
 
     Raises:
-        UsageError: there is none.
+        UsageError: torch is not installed.
     """
     try:
         version = metadata.version("torch")
