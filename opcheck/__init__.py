@@ -10,21 +10,23 @@ if TYPE_CHECKING:
     from opcheck.model.records import Report
     from opcheck.project.api import audit
 
+    __version__: str
+
 __all__ = ["Report", "__version__", "audit", "emulate"]
 
-__version__ = "0.1.0"
-
-#: name -> module that has it.  ``emulate`` takes as long as importing torch does.
+#: The module that has each name, and its name there. ``emulate`` takes as long as importing torch does.
 _LAZY = {
-    "audit": "opcheck.project.api",
-    "emulate": "opcheck.device.emulator.session",
-    "Report": "opcheck.model.records",
+    "audit": ("opcheck.project.api", "audit"),
+    "emulate": ("opcheck.device.emulator.session", "emulate"),
+    "Report": ("opcheck.model.records", "Report"),
+    "__version__": ("opcheck.common.tool", "VERSION"),
 }
 
 
 def __getattr__(name: str) -> Any:
     """The names of the Python API, imported when they are asked for."""
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        module, attribute = _LAZY[name]
+        return getattr(import_module(module), attribute)
     message = f"module 'opcheck' has no attribute {name!r}"
     raise AttributeError(message)

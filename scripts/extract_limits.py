@@ -75,7 +75,7 @@ def review(line: str, before: str | None, extracted: Extracted, history: History
     yield f"-- {len(new)} new texts"
     yield from (f"  + {_said(text, extracted)}" for text in new)
     yield f"-- {len(gone)} texts went away"
-    statements = load_statements().all
+    statements = load_statements(data_directory()).all
     speaking = [(one, text) for one, text in claims(statements) if one.spans(line)]
     for text in gone:
         yield f"  - {_said(text, extracted)}"
@@ -117,7 +117,7 @@ def _dtypes(value: str) -> set[str]:
 
 def check(extracted: Extracted, releases: Iterable[Release]) -> list[str]:
     """What --check reports: a statement that claims what no wheel holds, a release not extracted."""
-    statements = load_statements().all
+    statements = load_statements(data_directory()).all
     told = [
         f"torch {release.line}: not extracted"
         for release in releases
@@ -154,7 +154,11 @@ def _run(named: list[str], cache: Path, directory: Path, *, check_only: bool) ->
     if not named and not check_only:
         asked = [one.torch for one in known]
         extracted, history = EMPTY, metal({})
-    pieces = {piece for _, text in claims(load_statements().all) for piece in fragments(text)}
+    pieces = {
+        piece
+        for _, text in claims(load_statements(data_directory()).all)
+        for piece in fragments(text)
+    }
     lines = []
     for release in asked:
         start = time.monotonic()

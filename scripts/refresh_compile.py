@@ -18,10 +18,10 @@ from pathlib import Path
 import msgspec
 from tabulate import tabulate
 
-from opcheck import __version__
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
+from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version
 from opcheck.compiler.judged import CompileReport
 from opcheck.compiler.parent import compile_variants
@@ -151,7 +151,7 @@ def _compiled(name: str) -> CompileReport:
     plan = Plan(variants=(*stages, *metal, *training), seconds=600.0)
     compiled = compile_variants(request, plan)
     target = Target(torch=Version.parse(TORCH), macos=Version.parse(MACOS))
-    return report(compiled, target, load(), f"opcheck {__version__}")
+    return report(compiled, target, load(), TOOL)
 
 
 def _row(name: str, found: CompileReport) -> dict[str, object]:

@@ -16,7 +16,9 @@ MODULES = sorted(ROOT.rglob("*.py"))
 LAYERS = (
     ("__main__",),
     ("cli",),
-    ("render", "project", "device"),
+    ("render",),
+    ("project",),
+    ("device",),
     ("source",),
     ("lookup",),
     ("judge",),

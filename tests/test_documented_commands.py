@@ -14,8 +14,8 @@ import click
 import pytest
 import yaml
 
-from opcheck import __version__
 from opcheck.cli import opcheck
+from opcheck.common.tool import VERSION
 
 ROOT = Path(__file__).parent.parent
 TEXTS = (
@@ -157,7 +157,7 @@ def test_the_baseline_has_the_same_name_everywhere() -> None:
 
 def test_an_example_names_the_action_by_the_line_of_this_version() -> None:
     text = (ROOT / "examples/github/opcheck.yml").read_text(encoding="utf-8")
-    assert re.findall(r"OWNER/opcheck@v([\d.]+)", text) == [__version__.rpartition(".")[0]]
+    assert re.findall(r"OWNER/opcheck@v([\d.]+)", text) == [VERSION.rpartition(".")[0]]
 
 
 @pytest.mark.parametrize("name", [name for name in TEXTS if name.startswith("examples/")])

@@ -24,9 +24,9 @@ from opcheck.common import sanitize
 from opcheck.common.errors import OpcheckError
 from opcheck.device.observe.reported_calls import ReportedCalls
 from opcheck.device.verify import Pair, Verification
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, Judgement
 from opcheck.model.fingerprint import fingerprinted, fingerprints
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
-from opcheck.project.gate.policy import COULD_NOT_TELL, FINDINGS, Judgement
 from opcheck.project.gate.records import Cell, Failed, GateReport, Known
 from opcheck.render import (
     FORMATS,

@@ -12,9 +12,9 @@ from importlib import import_module
 
 import click
 
-from opcheck import __version__
 from opcheck.common.errors import OpcheckError, UsageError
 from opcheck.common.sanitize import for_stderr
+from opcheck.common.tool import VERSION
 from opcheck.worker import children
 
 #: The verbs and their one-line helps, by what one wants to do.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
@@ -96,7 +96,7 @@ tell.
 @click.group(
     cls=_Verbs, invoke_without_command=True, help=_HELP, epilog="Try: opcheck audit --help"
 )
-@click.version_option(__version__, prog_name="opcheck", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="opcheck", message="%(prog)s %(version)s")
 @click.pass_context
 def opcheck(ctx: click.Context) -> int:
     """Show the help where no verb is named."""

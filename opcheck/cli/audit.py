@@ -21,9 +21,8 @@ from opcheck.common.errors import CaptureError
 from opcheck.common.text import plural
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import load
+from opcheck.judge.policy import FAIL_ON, FINDINGS, PASSED, Policy, judged, limit
 from opcheck.model.records import Report
-from opcheck.project.gate import FAIL_ON, FINDINGS, PASSED, Policy, judged
-from opcheck.project.gate.policy import limit
 from opcheck.render import FORMATS
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import click
 import msgspec
 
-from opcheck import __version__
 from opcheck.capture.request import DEFAULT_OPTIMIZER, DEFAULT_TRACER
 from opcheck.cli import VERBS, flags, output, output_formats, parse_options
 from opcheck.cli.capture_options import SHOWING, borrowed
+from opcheck.common.tool import TOOL
 from opcheck.data.registrations import load
 
 #: how often a call is timed
@@ -87,7 +87,7 @@ def command(  # noqa: D103
             progress=progress,
             show_output=verbose,
         )
-    comparison = msgspec.structs.replace(comparison, tool=f"opcheck {__version__}")
+    comparison = msgspec.structs.replace(comparison, tool=TOOL)
     output_formats.deliver(comparison, page.document, format_name, output_path)
     if comparison.wrong:
         return 1

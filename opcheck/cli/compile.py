@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
-from opcheck import __version__
 from opcheck.cli import VERBS, flags, output, output_formats, parse_options
 from opcheck.cli.capture_options import borrowed
 from opcheck.common.names import parse_dtype
+from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
 from opcheck.compiler.plan import DTYPES, RUNS
 from opcheck.data.registrations import load
@@ -128,7 +128,7 @@ def command(  # noqa: D103
         )
     if check_metal:
         compiled = clang.checked(compiled)
-    found = report(compiled, Target(torch=line, macos=system), lists, f"opcheck {__version__}")
+    found = report(compiled, Target(torch=line, macos=system), lists, TOOL)
     if emit_metal:
         from opcheck.compiler.emit import emit
 

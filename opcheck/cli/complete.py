@@ -158,7 +158,7 @@ def _scan_rules(*_at: object) -> Iterable[str]:
 
 
 def _limits(*_at: object) -> list[str]:
-    from opcheck.project.gate.policy import LIMITS
+    from opcheck.judge.policy import LIMITS
 
     return [f"{name}=" for name in LIMITS]
 

@@ -18,13 +18,12 @@ from opcheck.common.files import write_text
 from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.target_ranges import NEWEST
+from opcheck.judge.policy import FAIL_ON, LIMITS, Policy, limit
 from opcheck.judge.rules import BY_ID
 from opcheck.model.ignores import Ignores
 from opcheck.project.cache import default_folder
-from opcheck.project.gate import FAIL_ON, Policy
 from opcheck.project.gate import baseline as baseline_file
 from opcheck.project.gate.baseline import Baseline
-from opcheck.project.gate.policy import LIMITS, limit
 from opcheck.project.gate.records import GateReport
 from opcheck.project.gate.settings import (
     Model,

@@ -11,7 +11,7 @@ import click
 from opcheck.cli import VERBS, flags, output, output_formats
 from opcheck.common.errors import UsageError
 from opcheck.data.registrations import load
-from opcheck.project.gate import FAIL_ON, exit_code
+from opcheck.judge.policy import FAIL_ON, exit_code
 from opcheck.render import FORMATS
 
 #: Bytes of all logs together; a longer one is a mistake, or wants to be cut first.

@@ -11,8 +11,8 @@ from opcheck.cli import VERBS, flags, output, output_formats, parse_options
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file
 from opcheck.data.registrations import load
+from opcheck.judge.policy import FAIL_ON, exit_code
 from opcheck.model.records import Report
-from opcheck.project.gate import FAIL_ON, exit_code
 from opcheck.render import FORMATS, summary
 
 _REAL = "on a Mac the run is observed, with the torch and the macOS that are there"

@@ -13,9 +13,9 @@ from opcheck.common.files import is_file, write_text
 from opcheck.data.registrations import OpLists, load
 from opcheck.device.observe.draft_statements import proposed
 from opcheck.device.verify import verify
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model import saved
 from opcheck.model.records import Report, ReportTarget
-from opcheck.project.gate import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.render.answers.verified import FORMATS
 
 _REPORTS = (".json", ".yaml", ".yml")

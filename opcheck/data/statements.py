@@ -96,18 +96,14 @@ class Statements:
         return self._found[key]
 
 
-def load_statements(directory: Path | None = None) -> Statements:
-    """Read the curated statements below a directory, by default those that opcheck ships.
+def load_statements(directory: Path) -> Statements:
+    """Read the curated statements below a directory.
 
     The same directory is read once; ``forget`` makes the next call read it again.
 
     Raises:
         OpListError: the files hold problems; all of them are named.
     """
-    if directory is None:
-        from opcheck.data.registrations import data_directory  # noqa: PLC0415  (it loads these)
-
-        directory = data_directory()
     return _load(directory.resolve())
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 
+import opcheck
 from opcheck.model.records import Report
 
 _MARKERS = (
@@ -53,8 +54,7 @@ def assert_runs_on_mps(
     """
     __tracebackhide__ = True
     from opcheck.common.errors import UsageError  # noqa: PLC0415
-    from opcheck.project.api import audit  # noqa: PLC0415  (only for a test that asks)
-    from opcheck.project.gate import FAIL_ON, PASSED, Policy, judged  # noqa: PLC0415
+    from opcheck.judge.policy import FAIL_ON, PASSED, Policy, judged  # noqa: PLC0415
 
     if fail_on not in FAIL_ON:
         raise UsageError(
@@ -62,7 +62,7 @@ def assert_runs_on_mps(
             context="assert_runs_on_mps",
             hint=f"one of {', '.join(FAIL_ON)}",
         )
-    report = audit(model, inputs, **options)
+    report = opcheck.audit(model, inputs, **options)
     judgement = judged(report, Policy(fail_on=fail_on))
     if judgement.code != PASSED:
         raise AssertionError(_message(report, judgement.reasons))

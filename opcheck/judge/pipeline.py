@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from opcheck import __version__
 from opcheck.capture.request import DEFAULT_TRACER, FIXED, MODES, TRACERS, CaptureRequest
 from opcheck.common.text import any_layer
+from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import HEADLINES, PHASES, SEVERITIES, Headline, Phase
 from opcheck.data.known_deviations import differing
@@ -179,7 +179,7 @@ def assemble(audited: Audited) -> Report:
     groups, parts = audited.groups, audited.partition
     release = lists.release(str(target.torch))
     return Report(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         model=trace.model,
         target=ReportTarget(
             torch=str(target.torch), macos=str(target.macos), cpu_fallback=target.cpu_fallback

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck import __version__
 from opcheck.common.errors import UnknownTargetError
 from opcheck.common.names import parse_dtype
+from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
 from opcheck.lookup.notes import notes
@@ -72,7 +72,7 @@ def answer(
     main = overloads[0]
     everywhere = _past(main.name, scope, all_of_them=True)
     return Answer(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         op=meant.asked,
         target={
             "torch": releases[-1].line,

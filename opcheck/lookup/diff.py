@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opcheck import __version__
 from opcheck.common.names import parse_dtype
+from opcheck.common.tool import TOOL
 from opcheck.common.versions import MACOS_MAJORS, Version
 from opcheck.data.registrations import load
 from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, severity, target
@@ -93,7 +93,7 @@ def diff(
     changes = [change for op in names if (change := _change(op, pair, system, wanted, asker))]
     changes.sort(key=lambda change: (CHANGES.index(change.change), change.name))
     return DiffAnswer(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         before={"torch": request.release.line, "release": request.release.torch},
         after={"torch": other.release.line, "release": other.release.torch},
         macos=system,

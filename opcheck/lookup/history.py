@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck import __version__
 from opcheck.common.names import parse_dtype
+from opcheck.common.tool import TOOL
 from opcheck.data.registrations import load
 from opcheck.judge.judge import outcome
 from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
@@ -84,7 +84,7 @@ def history(
         wanted = parse_dtype(dtype) if dtype else None
     ordered = sorted(meant.overloads, key=lambda op: (op != meant.main, op))
     return HistoryAnswer(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         op=meant.asked,
         macos=system,
         dtype=wanted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opcheck import __version__
+from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
 from opcheck.judge.judge import OUTCOMES
@@ -106,7 +106,7 @@ def matrix(
     rows = tuple(_row(op, asked.release, system, past) for op in sorted(known.operators(past.upto)))
     named = {name for row in rows for name in (*row.limitations, *row.advisories)}
     return Matrix(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         torch=asked.release.line,
         release=asked.release.torch,
         macos=system,

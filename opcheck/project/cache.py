@@ -24,13 +24,13 @@ from pathlib import Path
 
 import msgspec
 
-from opcheck import __version__
 from opcheck.capture.dependency_tracking import digest, names_in
 from opcheck.capture.parent import environment
 from opcheck.capture.request import CaptureRequest
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.files import replaced
+from opcheck.common.tool import TOOL
 from opcheck.data.registrations import data_directory
 from opcheck.model.records import Record, Report
 
@@ -254,7 +254,7 @@ def _key(request: CaptureRequest) -> str:
 @functools.cache
 def _of_this_process() -> tuple[str, ...]:
     return (
-        f"opcheck {__version__}",
+        TOOL,
         _own_digest(),
         f"{sys.executable} {sys.version} {platform.platform()}",
         _installed_digest(),

@@ -9,8 +9,8 @@ import msgspec
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model.saved import as_content
-from opcheck.project.gate.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.project.gate.records import Cell, GateReport
 from opcheck.render import findings, summary
 from opcheck.render.document import (

@@ -2,51 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import yaml
-
-from opcheck.common.sanitize import for_log, is_risky, shown
+from opcheck.common.yaml_text import dump
 from opcheck.model.records import Report
 from opcheck.model.saved import as_content
-
-try:
-    from yaml import CSafeDumper as _Dumper
-except ImportError:  # a PyYAML that was built without libyaml
-    from yaml import SafeDumper as _Dumper  # type: ignore[assignment]
-
-
-#: Columns: no line is folded, because the rest of a text would begin a line.
-_ENDLESS = 2**31 - 1
-
-
-class _Plain(_Dumper):
-    """Write a value that occurs twice out twice: anchors are for machines."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  (PyYAML's signature)
-        return True
-
-
-def _text(dumper: _Plain, text: str) -> yaml.ScalarNode:
-    """Half a character, as in a file's name that is no UTF-8, as the six characters of its number."""
-    whole = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    if is_risky(whole):
-        # In double quotes a text is one line, and has escapes.
-        return dumper.represent_scalar("tag:yaml.org,2002:str", whole, style='"')
-    return dumper.represent_str(whole)
-
-
-_Plain.add_representer(str, _text)
 
 
 def render(report: Report) -> str:
     """The report as one YAML document, keys in the order of the schema."""
     return dump(as_content(report))
-
-
-def dump(content: Any) -> str:
-    """Plain data as one YAML document, keys in their order."""
-    text: str = yaml.dump(
-        content, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=_ENDLESS
-    )
-    return for_log(shown(text))

@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from opcheck import __version__
 from opcheck.common.errors import UsageError
 from opcheck.common.python_source import split_lines
+from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.model.fingerprint import fingerprinted
@@ -81,7 +81,7 @@ def scan(
     by_severity = Counter(finding.severity for finding in findings)
     by_rule = Counter(finding.rule for finding in findings)
     return ScanReport(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         target={"torch": str(target.torch), "macos": str(target.macos)},
         paths=tuple(paths),
         read=dict(sorted(reader.counts.items())),

@@ -320,14 +320,17 @@ def test_the_smallest_macos_is_among_the_texts() -> None:
 
 
 def test_every_statement_that_was_read_stands_in_the_wheels_of_its_span() -> None:
-    wrong = unfounded(load_statements().all, read_texts(data_directory()))
+    wrong = unfounded(load_statements(data_directory()).all, read_texts(data_directory()))
     assert [(one.id, lines) for one, lines in wrong] == []
 
 
 def test_the_exceptions_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     known = dict(EXCEPTIONS)
     monkeypatch.setattr(extracted, "EXCEPTIONS", {})
-    wrong = {one.id for one, _ in unfounded(load_statements().all, read_texts(data_directory()))}
+    wrong = {
+        one.id
+        for one, _ in unfounded(load_statements(data_directory()).all, read_texts(data_directory()))
+    }
     assert wrong == known.keys()
 
 
@@ -339,7 +342,9 @@ def test_the_check_fails_where_a_text_is_gone(
     assert main() == 0
     found = read_texts(data_directory())
     name, claimed = next(
-        (o.id, t) for o, t in extracted.claims(load_statements().all) if "{" not in t
+        (o.id, t)
+        for o, t in extracted.claims(load_statements(data_directory()).all)
+        if "{" not in t
     )
     lacking = {text: row for text, row in found.texts.items() if claimed not in text}
     monkeypatch.setitem(
@@ -363,7 +368,11 @@ def test_the_check_fails_where_nothing_was_extracted(
 @pytest.mark.wheel
 def test_a_real_wheel_gives_what_is_committed() -> None:
     extract = runpy.run_path(str(SCRIPT))["extract"]
-    pieces = {p for _, text in extracted.claims(load_statements().all) for p in fragments(text)}
+    pieces = {
+        p
+        for _, text in extracted.claims(load_statements(data_directory()).all)
+        for p in fragments(text)
+    }
     line, found, families = extract("2.13.0", default_cache(), tuple(sorted(pieces)))
     texts = read_texts(data_directory())
     assert (line, set(found)) == ("2.13", set(texts.present("2.13")))

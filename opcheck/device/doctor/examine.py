@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from opcheck import __version__
 from opcheck.common import documents
 from opcheck.common.errors import UsageError
+from opcheck.common.tool import TOOL
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.data.registrations import OpLists
@@ -89,7 +89,7 @@ def examine(
         findings += [_named(finding, rule) for finding in rule.check(examined)]
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return Diagnosis(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         environment=environment,
         totals={name: sum(finding.severity == name for finding in findings) for name in SEVERITIES},
         findings=tuple(findings),

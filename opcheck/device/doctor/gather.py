@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from opcheck import __version__
+from opcheck.common.tool import TOOL
 from opcheck.device.doctor.environment import Environment, Machine, Python, Torch
 from opcheck.model.records import Record
 from opcheck.worker.children import python, run
@@ -35,7 +35,7 @@ def ask(path):
     return value() if callable(value) else value
 available = ask("backends.mps.is_available")
 print("\\n{_MARK}" + json.dumps({{
-    "version": str(torch.__version__),
+    "version": str(torch.VERSION),
     "commit": ask("version.git_version") or "",
     "built": ask("backends.mps.is_built"),
     "available": available,
@@ -60,7 +60,7 @@ def gather(variables: Mapping[str, str] | None = None) -> Environment:
     """
     variables = os.environ if variables is None else variables
     return Environment(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         machine=_machine(variables),
         python=Python(
             version=platform.python_version(),

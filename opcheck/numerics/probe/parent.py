@@ -11,8 +11,8 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from opcheck import __version__
 from opcheck.common.errors import InputError, OpcheckError
+from opcheck.common.tool import TOOL
 from opcheck.data.device_evidence import Evidence, Machine, Result, Settings
 from opcheck.numerics.probe.child import COMMAND, Child
 from opcheck.numerics.probe.records import Ready, Setup, Task
@@ -104,7 +104,7 @@ class _Run:
     def evidence(self, *, complete: bool) -> Evidence:
         """What there is so far."""
         return Evidence(
-            tool=f"opcheck {__version__}",
+            tool=TOOL,
             made=self._made,
             machine=self._machine,
             settings=self._settings,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from opcheck import __version__
+from opcheck.common.tool import TOOL
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.model.fingerprint import without_quantities
 from opcheck.project.changes.records import Comparison, Difference, Entry, Side
@@ -30,7 +30,7 @@ def compare(before: Side, after: Side) -> Comparison:
     new = tuple(entry for name, entry in now.items() if name not in was)
     fixed = tuple(entry for name, entry in was.items() if name not in now)
     return Comparison(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         before=_about(before),
         after=_about(after),
         warnings=tuple(_warnings(before, after)),

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from opcheck import __version__
 from opcheck.common.text import any_layer, normalised_code
+from opcheck.common.tool import TOOL
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.data.registrations import OpLists
 from opcheck.model.records import Finding, Report
@@ -53,7 +53,7 @@ def advise(
     report = reports[current]
     cells = [_cell(target, other, here, current) for target, other in seen.items()]
     return Advice(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         model=report.model,
         target=report.target,
         headline=report.headline,

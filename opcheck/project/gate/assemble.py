@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from opcheck import __version__
+from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
+from opcheck.judge.policy import COULD_NOT_TELL, Judgement, Policy, judged
 from opcheck.model.ignores import Ignores
 from opcheck.model.records import Report
 from opcheck.project.gate.baseline import Baseline
-from opcheck.project.gate.policy import COULD_NOT_TELL, Judgement, Policy, judged
 from opcheck.project.gate.records import Cell, Failed, GateReport
 from opcheck.project.gate.settings import Model, Planned, Settings, of_all
 from opcheck.project.gate.work import Result
@@ -56,7 +56,7 @@ def report(
             f"the baseline was made with other op lists ({baseline.op_lists}; these are {op_lists})"
         )
     return GateReport(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         op_lists=op_lists,
         models=tuple(model.name for model in plan.models),
         targets=tuple(str(planned.target) for planned in plan.targets),

@@ -14,16 +14,15 @@ from typing import Any
 
 import msgspec
 
-from opcheck import __version__
-from opcheck.common import documents
+from opcheck.common import documents, tool
 from opcheck.common.documents import DocumentError, brief
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
+from opcheck.common.yaml_text import dump
+from opcheck.judge.policy import speaks_of_calls
 from opcheck.model.fingerprint import VERSION
 from opcheck.model.records import Record, Report
-from opcheck.project.gate.policy import speaks_of_calls
 from opcheck.project.gate.records import Cell, Known
-from opcheck.render.yaml import dump
 
 SCHEMA = "opcheck-baseline/1"
 _NUMBERED = re.compile(r"opcheck-baseline/(\d{1,9})")
@@ -35,7 +34,7 @@ class Baseline(Record, frozen=True, kw_only=True):
     """What is known, by model."""
 
     schema: str = SCHEMA
-    tool: str = f"opcheck {__version__}"
+    tool: str = tool.TOOL
     #: what the fingerprints are made of (fingerprint.VERSION)
     fingerprints: str = VERSION
     #: digest of the op lists that the findings come from
@@ -81,13 +80,13 @@ def _check(content: Any, path: Path) -> None:
         newer = int(match[1]) > 1
         raise UsageError(
             f"the baseline is of the {'newer' if newer else 'older'} schema {schema}",
-            context=f"{path}; this is opcheck {__version__}, which reads {SCHEMA}",
+            context=f"{path}; this is opcheck {tool.VERSION}, which reads {SCHEMA}",
             hint="install the opcheck that wrote it, or a later one" if newer else _AGAIN,
         )
     if content.get("fingerprints") != VERSION:
         raise UsageError(
             f"the baseline knows findings by other fingerprints: {brief(content.get('fingerprints'))}",
-            context=f"{path}; this is opcheck {__version__}, whose are {VERSION!r}",
+            context=f"{path}; this is opcheck {tool.VERSION}, whose are {VERSION!r}",
             hint=f"none of its findings would be found again; {_AGAIN}",
         )
 

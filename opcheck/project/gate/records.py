@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED, Judgement
 from opcheck.model.records import Record, Report
-from opcheck.project.gate.policy import COULD_NOT_TELL, FINDINGS, PASSED, Judgement
 
 
 class Failed(Record, frozen=True, kw_only=True):

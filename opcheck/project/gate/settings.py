@@ -14,10 +14,10 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.registrations import OpLists
 from opcheck.data.target_ranges import NEWEST, pairs
+from opcheck.judge.policy import FAIL_ON, Policy, limit
 from opcheck.judge.rules import BY_ID
 from opcheck.model.ignores import Entry
 from opcheck.model.records import Record, Scalar
-from opcheck.project.gate.policy import FAIL_ON, Policy, limit
 from opcheck.project.gate.tables import entries, of_kind, one_of, within
 from opcheck.source.rules import BY_ID as SCAN_BY_ID
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opcheck import __version__
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
+from opcheck.common.tool import VERSION
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Mode
 from opcheck.model.records import Record
@@ -54,7 +54,7 @@ class About(Record, frozen=True, kw_only=True):
     """What was swept."""
 
     format: int = FORMAT
-    opcheck: str = __version__
+    opcheck: str = VERSION
     #: digest of the op lists, and of the sources in ``SOURCES``
     op_lists: str
     sources: str

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from opcheck import __version__
 from opcheck.capture.parent import environment
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, UsageError
+from opcheck.common.tool import VERSION
 from opcheck.common.vocabulary import Mode
 from opcheck.project.sweep.attribution import audited
 from opcheck.project.sweep.records import (
@@ -79,7 +79,7 @@ def work(task: bytes) -> bytes:
 
 def versions() -> dict[str, str]:
     """Of opcheck, Python and the packages that decide a result, as they are installed here."""
-    found = {"opcheck": __version__, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    found = {"opcheck": VERSION, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)

@@ -31,6 +31,6 @@ def as_json(content: Any) -> str:
 
 def as_yaml(content: Any) -> str:
     """Plain data as YAML, keys in the order of the schema."""
-    from opcheck.render.yaml import dump  # noqa: PLC0415  (PyYAML is slow to load)
+    from opcheck.common.yaml_text import dump  # noqa: PLC0415  (PyYAML is slow to load)
 
     return dump(content)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from markupsafe import Markup
 
-from opcheck import __version__
+from opcheck.common.tool import VERSION
 from opcheck.lookup.matrix import STATES
 from opcheck.lookup.plain_call import COMMON_DTYPES
 from opcheck.render import html
@@ -30,7 +30,7 @@ def render(found: Coverage, torch: str) -> str:
         plot=Markup(plot(found.counts, found.macos)),  # noqa: S704  (a drawing of ours)
         macos=found.macos,
         digest=found.digest,
-        version=__version__,
+        version=VERSION,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from opcheck import __version__
+from opcheck.common.tool import TOOL
 from opcheck.lookup.diff import CHANGES
 from opcheck.lookup.matrix import STATES
 from opcheck.lookup.plain_call import Asker
@@ -88,7 +88,7 @@ def _home(
     newest = lines[-1]
     states = Counter(operator.state for operator in found if operator.torch == newest.torch)
     return Home(
-        tool=f"opcheck {__version__}",
+        tool=TOOL,
         op_lists=asker.lists.digest,
         torch=newest.torch,
         macos=newest.macos,

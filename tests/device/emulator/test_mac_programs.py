@@ -28,7 +28,7 @@ import pytest
 
 from opcheck.capture.protocol import Failure
 from opcheck.device.emulator.request import Outcome, RunRequest
-from opcheck.project.gate import exit_code
+from opcheck.judge.policy import exit_code
 
 PROGRAMS = Path(__file__).parent / "programs"
 _HEAD = re.compile(r"# (\w+): (.*)")

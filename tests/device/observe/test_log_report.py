@@ -12,9 +12,9 @@ from opcheck import cli
 from opcheck.common.errors import UnknownTargetError, UsageError
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_report import read
+from opcheck.judge.policy import exit_code
 from opcheck.model.records import CallGroup, Report, ReportTarget
 from opcheck.model.saved import json_schema
-from opcheck.project.gate import exit_code
 from opcheck.render import FORMATS, render
 
 WARNING = (

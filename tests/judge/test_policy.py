@@ -4,10 +4,9 @@ import msgspec
 import pytest
 
 from opcheck.common.errors import UsageError
+from opcheck.judge.policy import FAIL_ON, Judgement, Policy, exit_code, judged, limit
 from opcheck.model.fingerprint import fingerprints
 from opcheck.model.records import Lifetime, OpCall, Problem, Report
-from opcheck.project.gate import FAIL_ON, Judgement, Policy, exit_code, judged
-from opcheck.project.gate.policy import limit
 from tests.made import call, make_report, make_statement, spec
 
 NATIVE = call("aten::mm")
