@@ -28,8 +28,7 @@ from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.wheels.archive import default_cache, obtain, read_archive
 from opcheck.data.wheels.bodies import bodies
 from opcheck.data.wheels.image import Image
-from opcheck.simulator.bodies import CALLS, EARLIER
-from opcheck.simulator.device_branches import TWINS
+from opcheck.simulator.operators import OPERATORS, PLAIN
 
 RECORDED, INSTALLED = "2.8", "2.13"
 
@@ -176,11 +175,12 @@ def mended_by_table(op: str, line: str) -> str:
 def mended_by_audit(op: str, line: str) -> str:
     """Whether an audit runs something else than the installed torch's body."""
     version = Version.parse(line)
-    if any(version in span for span, _ in EARLIER.get(op, ())):
-        return "simulator/bodies.py"
-    if any(twin.op == op and version in twin.torch for twin in TWINS):
-        return "a twin"
-    return "simulator/bodies.py" if op in CALLS else ""
+    operator = OPERATORS.get(op, PLAIN)
+    if any(version in body.releases for body in operator.legacy_bodies):
+        return "a legacy body"
+    if operator.branch is not None and version in operator.branch.releases:
+        return "a branch"
+    return "" if operator.body is None else "a body"
 
 
 def calls_of(release: str, lists: OpLists) -> dict[str, tuple[str, ...]]:

@@ -15,8 +15,7 @@ from opcheck.data import messages
 from opcheck.data.packages import packages
 from opcheck.data.python_names import python_names
 from opcheck.model.records import Problem, SourceLocation
-from opcheck.simulator.mps_registrations import OutsideError
-from opcheck.simulator.shapes import DataDependentError, NotSimulatedError
+from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.tracing.source_locations import is_user_code
 
 if TYPE_CHECKING:

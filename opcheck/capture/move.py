@@ -12,7 +12,8 @@ from opcheck.capture.lifetimes import Placed
 from opcheck.common.errors import CaptureError
 from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.model.records import Birth, OpCall, TensorSpec
-from opcheck.simulator.shapes import NotSimulatedError, check_layout
+from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.shapes import check_layout
 from opcheck.simulator.tensor import MPSTensor, parameter_to_mps, to_mps
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 

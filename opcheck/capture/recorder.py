@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from opcheck.capture.dtype_origins import Births
-    from opcheck.simulator.dispatcher import Call
+    from opcheck.simulator.calls import Call
 
 #: A guess is repeated at a line this often before the program is taken to loop on it.
 MAX_GUESSES = 5_000

@@ -46,10 +46,9 @@ from opcheck.model.records import RAISED_ON_A_MAC, Birth, OpCall, Problem, Trace
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.backend import mps_backend
 from opcheck.simulator.dispatcher import KEEP_ELEMENTS
+from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.simulator.mac import simulated_mac
-from opcheck.simulator.mps_registrations import OutsideError
 from opcheck.simulator.public_names import names_of_the_target
-from opcheck.simulator.shapes import DataDependentError, NotSimulatedError
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
 from opcheck.tracing.source_locations import locate_raise
 

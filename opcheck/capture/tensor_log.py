@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from opcheck.capture.dtype_origins import Births, Made
     from opcheck.model.records import Birth
-    from opcheck.simulator.dispatcher import Call
+    from opcheck.simulator.calls import Call
     from opcheck.simulator.routes import Route
     from opcheck.tracing.source_locations import Site
 

@@ -5,20 +5,24 @@ Records nothing itself: every leaf call is handed to a sink, with its key (simul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.simulator import argument_repairs, bodies, higher, mismatch, shapes, unbacked_values
-from opcheck.simulator.device_branches import PYTHON_KERNELS, branches_of
+from opcheck.simulator import higher, shapes, unbacked_values
+from opcheck.simulator.calls import Call, NamesOnly, Sink
 from opcheck.simulator.dispatch_context import DispatchContext
+from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.nodes import Nodes
-from opcheck.simulator.routes import Kind, Route, make_route, unwrapped
-from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.operators import branches_of, legacy_body
+from opcheck.simulator.operators.device_texts import TWO_DEVICES, row_of
+from opcheck.simulator.operators.operator import Role
+from opcheck.simulator.routes import Kind, Route, make_route, named, unwrapped
 from opcheck.simulator.target_queries import TargetQueries
 from opcheck.simulator.tensor import MPS_DEVICE, MPSTensor, detached, is_on_mps, placement, wrap
 from opcheck.simulator.tensor_meta import DICT, LIST, Spec, ambient, encode, spec_of
 from opcheck.tracing.torch_private import dispatch, tensors
+from opcheck.tracing.torch_private.backend import generator_class
 from opcheck.tracing.torch_private.dispatch import DispatchKey, HigherOrderOperator
 
 if TYPE_CHECKING:
@@ -31,29 +35,6 @@ KEEP_ELEMENTS = 16_384
 #: ... and those of an expanded view, which takes no memory: a mask of tokens, seen at the width of their vectors.
 VIEWED = 1 << 24
 
-#: operators that take a CPU tensor beside MPS ones (TensorAdvancedIndexing.cpp, Copy.cpp, PackedSequence.cpp).
-_MIXES_DEVICES = frozenset(
-    {
-        "aten::copy_",
-        "aten::_copy_from",
-        "aten::_to_copy",
-        "aten::index.Tensor",
-        "aten::index_put_",
-        "aten::index_put",
-        "aten::_index_put_impl_",
-        "aten::_unsafe_index.Tensor",
-        "aten::_unsafe_index_put",
-        "aten::_pack_padded_sequence",
-        "aten::_pad_packed_sequence",
-        "aten::_pack_padded_sequence_backward",
-        "aten::set_.source_Tensor",
-        "aten::tensor_split.tensor_indices_or_sections",
-    }
-)
-
-#: results of these stay on the CPU (PackedSequence.cpp returns batch_sizes there).
-_CPU_RESULTS = {"aten::_pack_padded_sequence": frozenset({1})}
-
 #: ATen/core/Generator.h, check_generator.
 _CPU_GENERATOR = (
     "generator_device",
@@ -64,7 +45,6 @@ _CPU = torch.device("cpu")
 
 #: what C++ makes of a Python number has one of these dtypes, and no float64 is on MPS.
 _OF_NUMBERS = frozenset({torch.int64, torch.float64, torch.complex128, torch.bool})
-_ZERO = "aten::_efficientzerotensor"
 
 #: the mode in which make_fx, and so torch.func.linearize, writes a graph
 _PROXY = dispatch.PROXY_MODE
@@ -75,33 +55,6 @@ _NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 #: nodes that compute in the device's accumulate type (FunctionsManual.cpp, renorm_backward, 1.13 to 2.15)
 _NARROWING_NODES = frozenset({"RenormBackward0"})
-
-
-class Call(NamedTuple):
-    """One leaf call, as the sink gets it."""
-
-    route: Route
-    #: the overload, the number of positional arguments, then these and name, value of the others
-    key: tuple[Any, ...]
-    inputs: tuple[torch.Tensor, ...]
-    outputs: tuple[torch.Tensor, ...]
-    #: overloads that a composite kernel calls; None where its body could not be followed
-    inner: tuple[str, ...] | None
-    #: why a Mac refuses, whatever is registered
-    refusal: tuple[str, str] | None
-
-
-class Sink(Protocol):
-    """Takes the calls as they happen."""
-
-    def record(self, call: Call) -> None:
-        """Take one leaf call."""
-
-    def asked(self, operator: str) -> int:
-        """How often ``operator`` has asked for unknown values at this place."""
-
-    def guess(self, operator: str, answer: Any) -> None:
-        """Take note that ``operator`` asked for unknown values and was answered ``answer``."""
 
 
 class Simulator(dispatch.DispatchMode):
@@ -133,8 +86,8 @@ class Simulator(dispatch.DispatchMode):
         self._routes: dict[Any, Route] = {}
         self._results: dict[tuple[Any, ...], Any] = {}
         self._nodes = Nodes()
-        #: the overload that was recorded last
-        self._last = ""
+        #: the call that was recorded last is one whose result programs assert
+        self._last_is_check = False
         self._unrunnable: set[Any] = set()
         #: composites that the dispatcher took without asking this (simulator/same_dispatch.py)
         self.passed: set[str] = set()
@@ -164,10 +117,10 @@ class Simulator(dispatch.DispatchMode):
         route = self._routes.get(func) or self._route(func)
         if kwargs and kwargs.get("dtype") in _NARROWER and self._narrows():
             kwargs = {**kwargs, "dtype": _NARROWER[kwargs["dtype"]]}
-            if route.name == "aten::_to_copy" and args[0].dtype == kwargs["dtype"]:
+            if route.operator.role is Role.CAST and args[0].dtype == kwargs["dtype"]:
                 return _alias(args[0])
-        if self.context.report_guess is not None and route.name in argument_repairs.FIT:
-            args = self._fitted(route, args, kwargs)
+        if self.context.report_guess is not None and route.operator.repair is not None:
+            args, kwargs = self._repaired(route, args, kwargs)
         found: list[torch.Tensor] = []
         parts: list[Any] = [func, len(args)]
         parts += [_encode(value, found) for value in args]
@@ -179,7 +132,8 @@ class Simulator(dispatch.DispatchMode):
             self.elsewhere += 1
             self._nodes.note(on_mps=False)
             return func(*args, **kwargs)
-        if route.name == _ZERO and not args[0] and kwargs.get("dtype") in _OF_NUMBERS:
+        role = route.operator.role
+        if role is Role.ZERO_TENSOR and not args[0] and kwargs.get("dtype") in _OF_NUMBERS:
             # The tangent of a Python number, which is on the CPU as the number is (VariableType.cpp).
             return torch.zeros((), dtype=kwargs["dtype"])
         self._nodes.note(on_mps=True)
@@ -209,7 +163,7 @@ class Simulator(dispatch.DispatchMode):
             if kwargs.get("layout") in (None, torch.strided):
                 self.sink.record(Call(route, key, tuple(found), (), inner, refusal))
             raise
-        if route.name == "aten::detach":
+        if route.operator.role is Role.DETACH:
             if not self.context.detaches:
                 return outputs
             # Up to 2.9 at least, C++ detaches the result once more (VariableTypeUtils.h, as_view).
@@ -218,7 +172,7 @@ class Simulator(dispatch.DispatchMode):
             return outputs
         flat = _tensors(outputs)
         self.sink.record(Call(route, key, tuple(found), flat, inner, refusal))
-        self._last = route.name
+        self._last_is_check = route.operator.is_check
         return outputs
 
     def _refusal(
@@ -229,15 +183,22 @@ class Simulator(dispatch.DispatchMode):
         found: list[torch.Tensor],
         on_mps: list[MPSTensor],
     ) -> tuple[str, str] | None:
-        refusal = None
-        if on_mps and len(found) != len(on_mps):
-            refusal = _device_mismatch(route, found) or mismatch.misplaced_indices(route.name, args)
-        lengths = mismatch.misplaced_lengths(route.name, found) if on_mps else None
-        if lengths is not None:
-            refusal = ("indices_on_mps", lengths)
+        operator, refusal = route.operator, None
+        if on_mps and operator.refuses_devices is not None:
+            refusal = operator.refuses_devices(args, found)
+        elif on_mps and len(found) != len(on_mps) and not operator.mixes_devices:
+            refusal = self._device_mismatch(route, found)
         if refusal is None and self.context.draws_on_cpu and kwargs.get("generator") is not None:
             refusal = _CPU_GENERATOR
         return refusal
+
+    def _device_mismatch(self, route: Route, found: list[torch.Tensor]) -> tuple[str, str] | None:
+        if all(is_on_mps(tensor) or tensor.dim() == 0 for tensor in found):
+            return None
+        texts = route.operator.device_texts
+        row = self.context.ask(row_of, texts) if texts else None
+        text = None if row is None else texts[row].text(found)
+        return "device_mismatch", text or TWO_DEVICES
 
     def refuse(self, func: Any, args: Any, identity: str, text: str) -> None:
         """Record that a Mac's composite refuses these arguments before it dispatches to anything."""
@@ -257,7 +218,7 @@ class Simulator(dispatch.DispatchMode):
         route = self._routes[func] = (
             higher.make_route(func, self.context)
             if isinstance(func, HigherOrderOperator)
-            else make_route(func, self._registrations, self.branches, PYTHON_KERNELS)
+            else make_route(func, self._registrations, self.branches)
         )
         return route
 
@@ -295,11 +256,11 @@ class Simulator(dispatch.DispatchMode):
     def _inner_calls(
         self, route: Route, args: Any, kwargs: Any, found: list[torch.Tensor]
     ) -> tuple[str, ...] | None:
-        known = bodies.CALLS.get(route.name)
-        if known is not None:
-            return known(args, kwargs)
-        if route.name in bodies.EARLIER:
-            calls = self.context.ask(bodies.earlier, route.name)
+        body = route.operator.body
+        if body is not None:
+            return body(named(route, args, kwargs), self.context.ask) if callable(body) else body
+        if route.operator.legacy_bodies:
+            calls = self.context.ask(legacy_body, route.name)
             if calls is not None:
                 return calls
         if route.bodiless:
@@ -307,8 +268,36 @@ class Simulator(dispatch.DispatchMode):
         kind = (route.func, ambient(), *(tensor.dtype for tensor in found), *kwargs)
         if kind not in self._inner:
             self._inner[kind] = None  # a body that calls itself is not followed twice
-            self._inner[kind] = bodies.follow(self, route, args, kwargs)
+            self._inner[kind] = self._followed(route, args, kwargs)
         return self._inner[kind]
+
+    def _followed(self, route: Route, args: Any, kwargs: Any) -> tuple[str, ...] | None:
+        """The overloads that the composite body of this call dispatches to; None where it cannot be run.
+
+        The body runs on copies without values: following it changes nothing.
+        """
+        if route.composite is None:
+            return ()
+        names = NamesOnly()
+        sink, self.sink = self.sink, names
+        before, self.before_call = self.before_call, None
+        try:
+            with (
+                torch.no_grad(),
+                torch.random.fork_rng(devices=()),
+                dispatch.below_autograd(),
+                self,
+                self.context.set(on_mps=True),
+            ):
+                dispatch.body_of(route.func)(
+                    route.composite, *unwrapped(route, _valueless(args)), **_valueless(kwargs)
+                )
+        except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values
+            return None
+        finally:
+            self.sink, self.before_call = sink, before
+        names.names.pop(route.name, None)
+        return tuple(names.names)
 
     # -- results --------------------------------------------------------------------------------------------
 
@@ -325,9 +314,9 @@ class Simulator(dispatch.DispatchMode):
         known = known and route.func not in self._unrunnable
         if not known:
             return self._compute_unknown(route, key, args, kwargs, device)
-        if not (route.reads_data or route.reads_shape or route.name in shapes.ONLY_REAL):
+        if not (route.reads_data or route.reads_shape or route.operator.needs_values):
             result = self._result_of(route, key, args, kwargs)
-            if result.elements > (VIEWED if route.name == "aten::expand" else self.keep):
+            if result.elements > (VIEWED if route.operator.role is Role.EXPAND else self.keep):
                 return self._compute_shapes(route, result, args, kwargs, device)
         try:
             return self._compute_real(route, args, kwargs, device)
@@ -340,26 +329,23 @@ class Simulator(dispatch.DispatchMode):
         self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, device: torch.device
     ) -> Any:
         if route.reads_data:
+            dtype = torch.bool if route.operator.answers_bool else args[0].dtype
             times = self.sink.asked(route.name)
-            answer = unbacked_values.scalar(
-                route, args, times, checks=self._last in unbacked_values.CHECKS
-            )
+            answer = unbacked_values.scalar(dtype, times, checks=self._last_is_check)
             self._told(route.name, answer)
             return answer
-        guess = unbacked_values.tensors(route, args, kwargs, keep=self.keep)
-        if guess is not None:
+        if route.operator.unbacked is not None:
+            guess = route.operator.unbacked(named(route, args, kwargs), self.keep)
             self._tell(route, guess.assumed)
             return self._wrap_guess(guess.results, device)
-        masks = (
-            unbacked_values.without_masks(args) if route.name in unbacked_values.INDEXED else None
-        )
+        masks = unbacked_values.without_masks(args) if route.operator.takes_masks else None
         if masks is None:
             result = self._result_of(route, key, args, kwargs)
         else:
             # Not by its key: how much a mask selects may be known.
             replaced, assumed = masks
             self._tell(route, assumed)
-            result = shapes.result_of(route, replaced, kwargs)
+            result = shapes.result_of(route, replaced, kwargs, self.context.ask)
         return self._compute_shapes(route, result, args, kwargs, device)
 
     def _result_of(
@@ -369,7 +355,7 @@ class Simulator(dispatch.DispatchMode):
         kept = (torch.get_default_dtype(), key)
         result = self._results.get(kept)
         if result is None:
-            result = self._results[kept] = shapes.result_of(route, args, kwargs)
+            result = self._results[kept] = shapes.result_of(route, args, kwargs, self.context.ask)
         return result
 
     def _tell(self, route: Route, assumed: str) -> None:
@@ -377,18 +363,23 @@ class Simulator(dispatch.DispatchMode):
             self._told(route.name, assumed)
 
     def _told(self, operator: str, answer: Any) -> None:
-        # What does not fit from here on may be its fault (fitting.py, indexing.py).
+        # What does not fit from here on may be its fault (Operator.repair; indexing.py).
         self.context.report_guess = self._told
         self.sink.guess(operator, answer)
 
-    def _fitted(self, route: Route, args: Any, kwargs: Any) -> Any:
-        if not is_on_mps(args[0]):
-            return args
-        fitted = argument_repairs.FIT[route.name](args, kwargs)
-        if fitted is None:
-            return args
-        self._told(route.name, fitted[1])
-        return fitted[0]
+    def _repaired(self, route: Route, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments, made consistent where an assumed value led to some that fit nothing."""
+        repair = route.operator.repair
+        changes = repair(named(route, args, kwargs)) if repair and is_on_mps(args[0]) else None
+        if changes is None:
+            return args, kwargs
+        changed, assumed = changes
+        self._told(route.name, assumed)
+        pairs = zip(route.arguments, args, strict=False)
+        return (
+            tuple(changed.get(name, value) for name, value in pairs),
+            {name: changed.get(name, value) for name, value in kwargs.items()},
+        )
 
     def _wrap_guess(self, results: tuple[Spec | torch.Tensor, ...], device: torch.device) -> Any:
         made = [
@@ -401,9 +392,9 @@ class Simulator(dispatch.DispatchMode):
 
     def _compute_real(self, route: Route, args: Any, kwargs: Any, device: torch.device) -> Any:
         outputs = self._execute(route, unwrapped(route, _payloads(args)), _payloads(kwargs))
-        if route.name in shapes.ARBITRARY:
+        if route.operator.uninitialized:
             outputs.zero_()
-        elif route.name == "aten::_efficientzerotensor":
+        elif route.operator.role is Role.ZERO_TENSOR:
             # Nothing is behind it: its key makes zeros where a kernel reads it (ATen/ZeroTensorFallback.cpp).
             outputs = torch.zeros(outputs.shape, dtype=outputs.dtype)
         for index in route.writes:
@@ -420,7 +411,7 @@ class Simulator(dispatch.DispatchMode):
         if len(route.returns) == 1:
             base = _argument(route, route.returns[0].argument, args, kwargs)
             return self._wrap_real(route.returns[0].relation, outputs, base, device)
-        on_cpu = _CPU_RESULTS.get(route.name, frozenset())
+        on_cpu = route.operator.results_on_cpu
         return tuple(
             self._wrap_real(
                 relation.relation,
@@ -457,14 +448,14 @@ class Simulator(dispatch.DispatchMode):
         for index, specs in zip(route.writes, result.written, strict=True):
             for written, spec in zip(_written(route, index, args, kwargs), specs, strict=True):
                 if is_on_mps(written):
-                    if (route.name, index) not in shapes.UNWRITTEN:
+                    if index not in route.operator.keeps_values_of:
                         written._mps.memory.known = False
                     if spec is not None and spec is not written._mps.spec:
                         refresh(written, spec)
                 else:
                     written.copy_(self._copied_to_host(spec_of(written)))
         outputs: list[Any] = []
-        on_cpu = _CPU_RESULTS.get(route.name, frozenset())
+        on_cpu = route.operator.results_on_cpu
         for index, (relation, spec) in enumerate(zip(route.returns, result.specs, strict=True)):
             base = _argument(route, relation.argument, args, kwargs)
             place = _CPU if index in on_cpu else device
@@ -498,9 +489,9 @@ def _keep_bits(route: Route, relation: str, base: Any, views: Any) -> None:
     """A view of a tensor that is to be read as conjugated, or negated, is so too (ATen/ConjugateFallback.cpp)."""
     if relation != "view" or not is_on_mps(base):
         return
-    conjugate = base.is_conj() is not (route.name == "aten::_conj")
-    negative = base.is_neg() is not (route.name == "aten::_neg_view")
-    if conjugate and route.name == "aten::view_as_real":
+    conjugate = base.is_conj() is not (route.operator.role is Role.CONJUGATE)
+    negative = base.is_neg() is not (route.operator.role is Role.NEGATE)
+    if conjugate and route.operator.role is Role.VIEW_AS_REAL:
         torch.view_as_real(torch.ones(1, dtype=base.dtype).conj())  # raises what it raises
     if conjugate or negative:
         for view in views if type(views) is list else (views,):
@@ -535,6 +526,21 @@ def _encode(value: Any, found: list[torch.Tensor]) -> Any:
     if kind is dict:
         return (DICT, *((name, _encode(item, found)) for name, item in value.items()))
     return encode(value)
+
+
+def _valueless(value: Any) -> Any:
+    kind = type(value)
+    if is_on_mps(value):
+        return wrap(value._mps.spec)
+    if kind is list or kind is tuple:
+        return kind(_valueless(item) for item in value)
+    if kind is dict:
+        return {name: _valueless(item) for name, item in value.items()}
+    if isinstance(value, generator_class):
+        return generator_class()
+    if isinstance(value, torch.Tensor) and value.dim():
+        return wrap(spec_of(value))
+    return value
 
 
 def _payloads(value: Any) -> Any:
@@ -576,15 +582,6 @@ def refresh(tensor: MPSTensor, spec: Spec) -> None:
     with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
         tensors.set_data(tensor, fresh)
     known.spec = spec
-
-
-def _device_mismatch(route: Route, found: list[torch.Tensor]) -> tuple[str, str] | None:
-    if route.name in _MIXES_DEVICES:
-        return None
-    strangers = [t for t in found if not is_on_mps(t) and t.dim() > 0]
-    if not strangers:
-        return None
-    return "device_mismatch", mismatch.text_of(route.name, found)
 
 
 def _alias(tensor: MPSTensor) -> MPSTensor:

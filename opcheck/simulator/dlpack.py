@@ -14,7 +14,7 @@ import torch
 from opcheck.common.replacing import replaced
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch_context import current
-from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.tensor import Storage, is_on_mps, wrap
 from opcheck.simulator.tensor_meta import spec_of
 from opcheck.tracing.torch_private import tensors

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch_context import DispatchContext
+from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.operators import PLAIN
 from opcheck.simulator.routes import Kind, Route
-from opcheck.simulator.shapes import NotSimulatedError
 from opcheck.tracing.torch_private.dispatch import DispatchKey
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ def make_route(func: HigherOrderOperator, context: DispatchContext) -> Route:
     return Route(
         func=func,
         name=f"higher_order::{func.name()}",
+        operator=PLAIN,
         implicit=False,
-        kind=Kind.TWIN,
+        kind=Kind.PYTHON,
         body=functools.partial(_run, func, context),
         returns=(),
         returns_list=False,
@@ -41,6 +43,7 @@ def make_route(func: HigherOrderOperator, context: DispatchContext) -> Route:
         has_device=False,
         composite=None,
         bodiless=False,
+        has_body=False,
         arguments=(),
         takes_tensor=(),
         registrations=(),

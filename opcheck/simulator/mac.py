@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from opcheck.data.registrations import load
 from opcheck.simulator.autocast import autocast_of
 from opcheck.simulator.backend import mps_backend
+from opcheck.simulator.calls import Sink
 from opcheck.simulator.device import DeviceMode, Watcher
 from opcheck.simulator.dispatch_context import entered
-from opcheck.simulator.dispatcher import KEEP_ELEMENTS, Simulator, Sink
+from opcheck.simulator.dispatcher import KEEP_ELEMENTS, Simulator
 from opcheck.simulator.dlpack import dlpack_of_mac
 from opcheck.simulator.methods import methods_of_mac
 from opcheck.simulator.mps_registrations import Mirror, present_and_absent

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opcheck.simulator.errors import OutsideError
 from opcheck.simulator.routes import KERNEL_VALUES
 from opcheck.tracing.torch_private import dispatch
 
@@ -26,10 +27,6 @@ def present_and_absent(registrations: Mapping[str, str]) -> tuple[list[str], lis
     names = sorted(name for name, value in registrations.items() if value in KERNEL_VALUES)
     present = [name for name in names if dispatch.has_schema(name)]
     return present, sorted({*names} - {*present})
-
-
-class OutsideError(RuntimeError):
-    """A simulated tensor was used where no simulation is active."""
 
 
 class Mirror:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import enum
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from opcheck.data.extensions import LIBRARIES
+from opcheck.simulator.operators import OPERATORS, PLAIN, PYTHON_KERNELS
+from opcheck.simulator.operators.operator import Operator
 from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.dispatch import DispatchKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from opcheck.tracing.torch_private.dispatch import OpOverload
 
@@ -51,8 +54,8 @@ class Kind(enum.Enum):
     LEAF = "leaf"
     #: CompositeImplicit without a kernel on the target: its C++ body runs on the simulated tensors.
     DECOMPOSE = "decompose"
-    #: a Python function stands for a branch that C++ takes only on a Mac.
-    TWIN = "twin"
+    #: a Python function runs, such as one for a branch that C++ takes only on a Mac.
+    PYTHON = "python"
 
 
 class Return(NamedTuple):
@@ -62,12 +65,14 @@ class Return(NamedTuple):
     argument: int = -1
 
 
-class Route(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
     """One overload's way through the simulated dispatcher."""
 
     #: in ``simulator/higher.py``, a higher-order operator
     func: Any
     name: str
+    operator: Operator
     #: the installed torch has a CompositeImplicitAutograd kernel for it
     implicit: bool
     kind: Kind
@@ -88,16 +93,13 @@ class Route(NamedTuple):
     composite: DispatchKey | None
     #: a composite on the target and none in the installed torch: its body is not here
     bodiless: bool
+    #: what it calls decides on the target: a composite that is recorded as a call
+    has_body: bool
     arguments: tuple[str, ...]
     #: positions that take a tensor and no number: a number there was a wrapped one to C++
     takes_tensor: tuple[int, ...]
     #: dispatch keys with a kernel, for namespaces that the lists do not describe
     registrations: tuple[str, ...]
-
-    @property
-    def has_body(self) -> bool:
-        """Whether what it calls decides on the target: a composite that is recorded as a call."""
-        return self.composite is not None or self.bodiless
 
 
 def is_implicit(name: str) -> bool:
@@ -114,23 +116,21 @@ def registered_way(
     *,
     implicit: bool,
     registrations: Mapping[str, str],
-    twins: Container[str],
-    python_kernels: Container[str],
+    branches: Container[str],
 ) -> str:
-    """Which way the target's registrations and twins send an overload: all that they decide of its route.
+    """Which way the target's registrations and branches send an overload: all that they decide of its route.
 
     Args:
         name: the overload.
         implicit: whether the installed torch has a CompositeImplicitAutograd kernel for it.
         registrations: the target's value of every overload.
-        twins: the overloads that have one on the target.
-        python_kernels: those whose kernel a Mac registers from Python.
+        branches: the overloads that have one on the target.
     """
-    if name in twins:
-        return "twin"
+    if name in branches:
+        return "branch"
     value = registrations.get(name)
     end = end_of(value, registrations)
-    if end == "python_kernel" and name in python_kernels:
+    if end == "python_kernel" and name in PYTHON_KERNELS:
         return "python"
     if implicit and value not in KERNEL_VALUES:
         return "decompose"
@@ -140,8 +140,7 @@ def registered_way(
 def make_route(
     func: OpOverload,
     registrations: Mapping[str, str],
-    twins: Mapping[str, Callable[..., Any]],
-    python_kernels: Mapping[str, Callable[..., Any]],
+    branches: Mapping[str, Callable[..., Any]],
 ) -> Route:
     """Decide for ``func``, given the target's value of every overload (op_lists/README.md)."""
     name: str = func.name()
@@ -150,11 +149,11 @@ def make_route(
         name,
         implicit=implicit,
         registrations=registrations,
-        twins=twins,
-        python_kernels=python_kernels,
+        branches=branches,
     )
-    kind = Kind.TWIN
-    bodies = {"twin": twins, "python": python_kernels}
+    operator = OPERATORS.get(name, PLAIN)
+    kind = Kind.PYTHON
+    bodies = {"branch": branches, "python": PYTHON_KERNELS}
     body: Callable[..., Any] | None = bodies[way][name] if way in bodies else None
     if body is None and func.namespace == "prims":
         # What a kernel written in Python with torch._refs runs: the prim's aten form (torch/_prims/__init__.py).
@@ -172,15 +171,17 @@ def make_route(
             (key for key in _COMPOSITES if dispatch.has_kernel(name, key.name)),
             None,
         )
+    bodiless = kind is Kind.LEAF and way == "composite" and composite is None
     writes = tuple(
         index
         for index, argument in enumerate(schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
-    returns = tuple(_relation(name, result, schema.arguments) for result in schema.returns)
+    returns = tuple(_relation(operator, result, schema.arguments) for result in schema.returns)
     return Route(
         func=func,
         name=name,
+        operator=operator,
         implicit=implicit,
         kind=kind,
         body=body,
@@ -191,14 +192,15 @@ def make_route(
         and (
             torch.Tag.inplace_view in func.tags
             or any(schema.arguments[index].kwarg_only for index in writes)
-            or name.startswith(("aten::resize", "aten::set_", "aten::_resize"))
+            or name.partition("::")[2].startswith(("resize", "set_", "_resize"))
         ),
         reads_data=torch.Tag.data_dependent_output in func.tags,
         reads_shape=torch.Tag.dynamic_output_shape in func.tags,
         factory=not any("Tensor" in str(argument.type) for argument in schema.arguments),
         has_device=any(argument.name == "device" for argument in schema.arguments),
         composite=composite,
-        bodiless=kind is Kind.LEAF and way == "composite" and composite is None,
+        bodiless=bodiless,
+        has_body=composite is not None or bodiless,
         arguments=tuple(argument.name for argument in schema.arguments),
         takes_tensor=()
         if dispatch.takes_numbers_as_tensors(dispatch.schema_of(func).name.partition("::")[2])
@@ -235,21 +237,10 @@ def _registrations(name: str) -> tuple[str, ...]:
     return tuple(key for key in _TELLING_KEYS if dispatch.has_kernel(name, key))
 
 
-#: share the memory of their first argument although their schemas do not say so (TensorShape.cpp: to autograd
-#: they are no views).
-_UNSAFE_VIEWS = frozenset(
-    {
-        "aten::_unsafe_view",
-        "aten::unsafe_split.Tensor",
-        "aten::unsafe_split_with_sizes",
-    }
-)
-
-
-def _relation(name: str, result: Any, arguments: Any) -> Return:
+def _relation(operator: Operator, result: Any, arguments: Any) -> Return:
     info = result.alias_info
     if info is None:
-        return Return("view", 0) if name in _UNSAFE_VIEWS else Return("new")
+        return Return("view", 0) if operator.shares_first else Return("new")
     for index, argument in enumerate(arguments):
         alias = argument.alias_info
         # A list of views (split, unbind) has no set of its own: its base is the argument marked "-> *".
@@ -266,3 +257,8 @@ def unwrapped(route: Route, args: tuple[Any, ...]) -> tuple[Any, ...]:
         torch.tensor(value) if type(value) in _NUMBERS and index in route.takes_tensor else value
         for index, value in enumerate(args)
     )
+
+
+def named(route: Route, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by the names of the schema, without those that were left out."""
+    return {**dict(zip(route.arguments, args, strict=False)), **kwargs}

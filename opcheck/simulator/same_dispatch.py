@@ -15,8 +15,8 @@ import torch
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
 from opcheck.simulator import python_visible_target
-from opcheck.simulator.branches import composite
-from opcheck.simulator.device_branches import PYTHON_KERNELS, TWINS
+from opcheck.simulator.operators import BRANCHES
+from opcheck.simulator.operators.operator import composite
 from opcheck.simulator.routes import KERNEL_VALUES, is_implicit, registered_way
 
 if TYPE_CHECKING:
@@ -76,23 +76,22 @@ def _contested() -> tuple[str, ...]:
     names = {name for column in columns for name, value in column.items() if value in KERNEL_VALUES}
     names = {name for name in names if not all(c.get(name) in KERNEL_VALUES for c in columns)}
     names |= {
-        twin.op
-        for twin in TWINS
-        if not all(Version.parse(release.line) in twin.torch for release in lists.releases)
+        name
+        for name, branch in BRANCHES.items()
+        if not all(Version.parse(release.line) in branch.releases for release in lists.releases)
     }
     return tuple(sorted(name for name in names if is_implicit(name)))
 
 
 def _ways(met: Mapping[str, bool], target: Target) -> list[str]:
     registrations = load().operators(str(target.torch))
-    twins = {twin.op for twin in TWINS if target.torch in twin.torch}
+    branches = {name for name, branch in BRANCHES.items() if target.torch in branch.releases}
     return [
         registered_way(
             name,
             implicit=implicit,
             registrations=registrations,
-            twins=twins,
-            python_kernels=PYTHON_KERNELS,
+            branches=branches,
         )
         for name, implicit in met.items()
     ]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.simulator.routes import unwrapped
-from opcheck.simulator.rules import RULES
+from opcheck.simulator.errors import DataDependentError, NotSimulatedError
+from opcheck.simulator.routes import named, unwrapped
 from opcheck.simulator.tensor import MPSTensor, is_on_mps
 from opcheck.simulator.tensor_meta import META, Spec, spec_of
 
@@ -16,44 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opcheck.simulator.routes import Route
+    from opcheck.simulator.target_queries import TargetQueries
 
 #: a shape is read off a run on zeros where torch has no meta kernel and the tensors are no larger than this.
 _ZEROS_ELEMENTS = 4_194_304
-
-#: the values of these are arbitrary: zeros, so that two runs are the same and what is filled part by part is known.
-ARBITRARY = frozenset(
-    {
-        "aten::empty.memory_format",
-        "aten::empty_strided",
-        "aten::empty_like",
-        "aten::new_empty",
-        "aten::new_empty_strided",
-    }
-)
-
-#: the shape depends on values, which ``known`` arguments have.  repeat_interleave.self_Tensor is a composite today; torch
-#: 1.13 registers the CPU fallback for it.
-ONLY_REAL = frozenset(
-    {
-        "aten::_ctc_loss",
-        "aten::_ctc_loss.Tensor",
-        "aten::_pack_padded_sequence",
-        "aten::repeat_interleave.self_Tensor",
-    }
-)
-
-
-#: arguments, by their position, whose values stay as they are although others are not known: without values the
-#: gradients are taken to be finite, so that torch.amp.GradScaler takes the step (torch/amp/grad_scaler.py).
-UNWRITTEN = frozenset({("aten::_amp_foreach_non_finite_check_and_unscale_", 1)})
-
-
-class DataDependentError(RuntimeError):
-    """The program asks for values that a run on shapes does not have."""
-
-
-class NotSimulatedError(RuntimeError):
-    """No shape rule for this operator is known, and none could be derived."""
 
 
 class Result(NamedTuple):
@@ -67,16 +33,17 @@ class Result(NamedTuple):
     elements: int
 
 
-def result_of(route: Route, args: Any, kwargs: Any) -> Result:
+def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Result:
     """The metadata that this call's results have.
 
     Raises:
         NotSimulatedError: torch has no meta kernel, there is no rule here, and no CPU kernel to try.
         DataDependentError: the shape depends on values.
     """
-    rule = RULES.get(route.name)
+    rule = route.operator.metadata
     if rule is not None:
-        specs = rule(*args, **kwargs)
+        given = _convert(named(route, args, kwargs), _kept_spec, spec_of)
+        specs = rule(given, ask)
         return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
     convert = _fresh if route.reshapes else _shared
     try:
@@ -95,8 +62,8 @@ def result_of(route: Route, args: Any, kwargs: Any) -> Result:
 def _run(
     route: Route, convert: Callable[[MPSTensor], torch.Tensor], args: Any, kwargs: Any
 ) -> Result:
-    meta_args = unwrapped(route, _convert(args, convert))
-    meta_kwargs = _convert(kwargs, convert)
+    meta_args = unwrapped(route, _convert(args, convert, _as_meta))
+    meta_kwargs = _convert(kwargs, convert, _as_meta)
     if route.has_device and (route.factory or "device" in kwargs):
         meta_kwargs["device"] = META
     outputs = route.func(*meta_args, **meta_kwargs)
@@ -136,10 +103,10 @@ def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> Result:
     def zeros(tensor: MPSTensor) -> torch.Tensor:
         return torch.zeros(tensor._mps.spec.shape, dtype=tensor._mps.spec.dtype)
 
-    real_kwargs = _convert(kwargs, zeros, to_meta=False)
+    real_kwargs = _convert(kwargs, zeros, _as_it_is)
     if "device" in real_kwargs:
         real_kwargs["device"] = torch.device("cpu")
-    outputs = route.func(*unwrapped(route, _convert(args, zeros, to_meta=False)), **real_kwargs)
+    outputs = route.func(*unwrapped(route, _convert(args, zeros, _as_it_is)), **real_kwargs)
     outputs = outputs if len(route.returns) > 1 else (outputs,)
     specs = tuple(_spec(output) for output in outputs) if route.returns else ()
     return Result(specs, _unchanged(route, args, kwargs), _largest(specs))
@@ -155,6 +122,10 @@ def _depends_on_values(route: Route) -> DataDependentError:
 # -- conversion ---------------------------------------------------------------------------------------------
 
 
+def _kept_spec(tensor: MPSTensor) -> Spec:
+    return tensor._mps.spec
+
+
 def _shared(tensor: MPSTensor) -> torch.Tensor:
     return tensor._mps.spec.meta()
 
@@ -163,18 +134,27 @@ def _fresh(tensor: MPSTensor) -> torch.Tensor:
     return tensor._mps.spec.fresh_meta()
 
 
+def _as_meta(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the CPU beside those on MPS; one without dimensions is a number to C++."""
+    plain = type(tensor) is torch.Tensor and tensor.dim() > 0 and tensor.device is not META
+    return tensor.to(META) if plain else tensor
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
 def _convert(
-    value: Any, convert: Callable[[MPSTensor], torch.Tensor], *, to_meta: bool = True
+    value: Any, on_mps: Callable[[MPSTensor], Any], elsewhere: Callable[[torch.Tensor], Any]
 ) -> Any:
+    """The value with what the functions make of the tensors in it."""
     kind = type(value)
-    if is_on_mps(value):
-        return convert(value)
+    if isinstance(value, torch.Tensor):
+        return on_mps(value) if is_on_mps(value) else elsewhere(value)
     if kind is list or kind is tuple:
-        return kind(_convert(item, convert, to_meta=to_meta) for item in value)
+        return kind(_convert(item, on_mps, elsewhere) for item in value)
     if kind is dict:
-        return {name: _convert(item, convert, to_meta=to_meta) for name, item in value.items()}
-    if to_meta and kind is torch.Tensor and value.dim() > 0 and value.device is not META:
-        return value.to(META)
+        return {name: _convert(item, on_mps, elsewhere) for name, item in value.items()}
     return value
 
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from opcheck.model.records import OpCall
-    from opcheck.simulator.dispatcher import Call, Simulator
+    from opcheck.simulator.calls import Call
+    from opcheck.simulator.dispatcher import Simulator
 
 #: values are kept whole: the samples are small, and much of OpInfo's own code looks at them.
 KEEP = 1 << 20

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
 from opcheck.data.registrations import load
-from opcheck.simulator.bodies import EARLIER
+from opcheck.simulator.operators import OPERATORS
 from opcheck.simulator.routes import make_route
 from tests.simulator.mac import from_2_10, recorded
 
@@ -64,8 +64,8 @@ def test_embedding_bag_had_a_composite_backward_before_2_5() -> None:
 def test_a_composite_that_the_installed_torch_has_no_body_of_is_not_said_to_call_nothing() -> None:
     registrations = dict(load().operators("2.4"))
     op = torch.ops.aten._embedding_bag_backward.default
-    assert make_route(op, registrations, {}, {}).bodiless
-    assert not make_route(op, dict(load().operators("2.5")), {}, {}).bodiless
+    assert make_route(op, registrations, {}).bodiless
+    assert not make_route(op, dict(load().operators("2.5")), {}).bodiless
 
 
 def test_group_norm_of_1_13_is_a_batch_norm() -> None:
@@ -82,11 +82,13 @@ def test_mvlgamma_in_place_calls_its_out_form_from_2_10_on(release: str, *, out:
 
 
 def test_the_spans_of_one_body_do_not_overlap() -> None:
-    for spans in EARLIER.values():
-        for index, (span, calls) in enumerate(spans):
-            assert calls
-            assert not span.empty
-            assert not any(span.overlaps(other) for other, _ in spans[index + 1 :])
+    assert any(operator.legacy_bodies for operator in OPERATORS.values())
+    for operator in OPERATORS.values():
+        bodies = operator.legacy_bodies
+        for index, body in enumerate(bodies):
+            assert body.calls
+            assert not body.releases.empty
+            assert not any(body.releases.overlaps(other.releases) for other in bodies[index + 1 :])
 
 
 def test_grouped_heads_are_repeated_where_the_argument_is_not_known() -> None:

@@ -7,9 +7,10 @@ import torch
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
 from opcheck.data.registrations import load
-from opcheck.simulator import legacy_bodies
-from opcheck.simulator.device_branches import TWINS, branches_of
 from opcheck.simulator.dispatch_context import DispatchContext
+from opcheck.simulator.operators import BRANCHES, branches_of
+from opcheck.simulator.operators.indexing import take_along_dim
+from opcheck.simulator.operators.loss import cosine_similarity
 from opcheck.simulator.target_queries import TargetQueries
 from tests.simulator.mac import from_2_10, names, recorded, target
 
@@ -158,19 +159,19 @@ def test_tensor_split_refuses_indices_on_mps() -> None:
     assert [identity for identity, _ in refusals] == ["indices_on_mps"]
 
 
-def test_every_twin_says_why_and_names_an_overload_that_exists() -> None:
-    for twin in TWINS:
-        assert ": " in twin.reason, twin
-        assert torch._C._dispatch_has_kernel(twin.op), twin.op
+def test_every_branch_says_why_and_names_an_overload_that_exists() -> None:
+    for name, branch in BRANCHES.items():
+        assert ": " in branch.reason, name
+        assert torch._C._dispatch_has_kernel(name), name
 
 
-def _twins(release: str) -> set[str]:
+def _branches(release: str) -> set[str]:
     return {*branches_of(target(release), DispatchContext(TargetQueries(target(release)), print))}
 
 
-def test_the_twins_of_a_release_are_those_whose_span_holds_it() -> None:
-    assert "aten::kl_div" in _twins("2.0")
-    assert "aten::kl_div" not in _twins("2.1")
+def test_the_branches_of_a_release_are_those_whose_span_holds_it() -> None:
+    assert "aten::kl_div" in _branches("2.0")
+    assert "aten::kl_div" not in _branches("2.1")
 
 
 @pytest.mark.parametrize("lengths", [torch.tensor([4, 4]), (4, 4)])
@@ -223,7 +224,7 @@ def test_the_former_cosine_similarity_computes_the_same() -> None:
     one, other = torch.randn(3, 4, 5), torch.randn(4, 5)
     for dim in (1, -1):
         assert torch.allclose(
-            legacy_bodies.cosine_similarity(one, other, dim), F.cosine_similarity(one, other, dim)
+            cosine_similarity(None, one, other, dim), F.cosine_similarity(one, other, dim)
         )
 
 
@@ -239,10 +240,6 @@ def test_take_along_dim_wraps_its_indices_from_2_10_on(release: str, *, wraps: b
 
 def test_the_former_take_along_dim_takes_the_same() -> None:
     x, index = torch.randn(3, 4), torch.tensor([[0, 2], [1, 3], [0, 0]])
-    assert torch.equal(
-        legacy_bodies.take_along_dim(x, index, -1), torch.take_along_dim(x, index, -1)
-    )
-    assert torch.equal(
-        legacy_bodies.take_along_dim(x, index[:1], 1), x.gather(1, index[:1].expand(3, 2))
-    )
-    assert torch.equal(legacy_bodies.take_along_dim(x, index), torch.take_along_dim(x, index))
+    assert torch.equal(take_along_dim(None, x, index, -1), torch.take_along_dim(x, index, -1))
+    assert torch.equal(take_along_dim(None, x, index[:1], 1), x.gather(1, index[:1].expand(3, 2)))
+    assert torch.equal(take_along_dim(None, x, index), torch.take_along_dim(x, index))

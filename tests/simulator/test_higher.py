@@ -16,8 +16,8 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from opcheck.common.versions import Version
 from opcheck.simulator.dispatch_context import current
+from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.higher import make_route
-from opcheck.simulator.shapes import NotSimulatedError
 from tests.simulator.mac import names, recorded
 
 BIG = torch.zeros(200, 200)

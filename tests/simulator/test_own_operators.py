@@ -12,7 +12,7 @@ from opcheck.capture.graph import op_calls, to_graph
 from opcheck.data.registrations import load
 from opcheck.judge.judge import judge
 from opcheck.model.records import OpCall
-from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.errors import NotSimulatedError
 from tests.simulator.mac import names, recorded, target
 
 NAMESPACE = "opcheck_tests"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opcheck.simulator.recurrent import TWINS
+from opcheck.simulator.operators import BRANCHES
 from tests.simulator.mac import recorded
 
 CASES = [
@@ -28,7 +28,8 @@ def test_input_form(kind: str, layers: int, *, bidirectional: bool, batch_first:
     op = "aten::gru.input" if kind == "GRU" else "aten::rnn_tanh.input"
     with torch.no_grad():
         expected = module(x, h)
-        got = TWINS[op](
+        got = BRANCHES[op].function(
+            None,
             x,
             h,
             module._flat_weights,
@@ -60,7 +61,8 @@ def test_packed_form(kind: str, layers: int, projection: int, *, bidirectional: 
     hidden = [h, c] if kind == "LSTM" else h
     with torch.no_grad():
         out, state = module(packed, (h, c) if kind == "LSTM" else h)
-        got = TWINS[op](
+        got = BRANCHES[op].function(
+            None,
             packed.data,
             packed.batch_sizes,
             hidden,

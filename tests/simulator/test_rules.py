@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from opcheck.data.registrations import load
+from opcheck.simulator.operators import OPERATORS
 from opcheck.simulator.routes import KERNEL_VALUES
-from opcheck.simulator.rules import RULES, WITHOUT_RULE
 from opcheck.simulator.tensor import is_on_mps
 from tests.simulator.mac import recorded
 
+RULES = {name for name, operator in OPERATORS.items() if operator.metadata is not None}
+WITHOUT_RULE = {name for name, operator in OPERATORS.items() if operator.without_metadata}
 LINES = [release.line for release in load().releases]
 #: with one of these the dispatcher runs something for a meta tensor
 _META = (
@@ -47,15 +49,15 @@ def _without_meta(line: str) -> set[str]:
 
 @pytest.mark.parametrize("line", LINES)
 def test_none_is_forgotten(line: str) -> None:
-    missing = _without_meta(line) - RULES.keys() - WITHOUT_RULE.keys()
+    missing = _without_meta(line) - RULES - WITHOUT_RULE
     assert missing == set()
 
 
 def test_no_reason_is_left_over() -> None:
     needed = set().union(*(_without_meta(line) for line in LINES))
     if torch.__version__.startswith("2.13."):
-        assert needed >= WITHOUT_RULE.keys()
-    assert not RULES.keys() & WITHOUT_RULE.keys()
+        assert needed >= WITHOUT_RULE
+    assert not RULES & WITHOUT_RULE
 
 
 def _single(*shape: int) -> torch.Tensor:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from opcheck.simulator.mps_registrations import OutsideError
+from opcheck.simulator.errors import OutsideError
 from opcheck.simulator.tensor import is_on_mps
 from tests.simulator.mac import names, recorded
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.device.emulator.errors import CpuRefusesError, mac_error
-from opcheck.device.emulator.numbers import NUMBERS, WIDER
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.dispatcher import Simulator
-from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.tensor import MPSTensor
 from opcheck.tracing.torch_private.dispatch import without_function_modes
 
@@ -32,7 +31,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         device: torch.device,
     ) -> Any:
         if not all(tensor._mps.payload is not None for tensor in on_mps):
-            # The simulator follows the body of a composite (simulator/bodies.py), on tensors
+            # The simulator follows the body of a composite, on tensors
             # without values.
             return super()._compute(route, key, args, kwargs, on_mps, device)
         if torch.is_inference_mode_enabled():
@@ -43,12 +42,12 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         return self._compute_real(route, args, kwargs, device)
 
     def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        function = NUMBERS.get(route.name, route.func)
+        function = route.operator.emulate or route.func
         try:
             with without_function_modes():
                 return function(*args, **kwargs)
         except RuntimeError as error:
-            if route.name in _NOT_COMPUTED and isinstance(error, NotImplementedError):
+            if route.operator.not_emulated and isinstance(error, NotImplementedError):
                 message = (
                     f"{route.name} has a kernel on MPS alone, and nothing here computes its values"
                 )
@@ -58,7 +57,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             shown = mac_error(error, route.name, arguments, self._registrations, release)
             if shown is error:
                 raise
-            wider = WIDER.get(route.name)
+            wider = route.operator.emulate_wider
             if isinstance(shown, CpuRefusesError) and wider and release >= wider.since:
                 return wider.function(*args, **kwargs)
             raise shown from None
@@ -66,7 +65,3 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
 
 def _release(target: Target) -> Version:
     return target.torch
-
-
-#: Operators that only MPS has, whose results have a layout of MPS's own.
-_NOT_COMPUTED = frozenset({"aten::_convert_weight_to_int4pack", "aten::_weight_int4pack_mm"})

@@ -16,8 +16,8 @@ import torch
 
 from opcheck.common.versions import Span, Version
 from opcheck.data import messages
+from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.routes import end_of
-from opcheck.simulator.shapes import NotSimulatedError
 
 if TYPE_CHECKING:
     from opcheck.common.versions import Target

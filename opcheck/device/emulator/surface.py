@@ -11,8 +11,8 @@ import torch
 from opcheck.common.versions import Target, Version
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.backend import generator_state
+from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.events import MacEvent
-from opcheck.simulator.shapes import NotSimulatedError
 from opcheck.simulator.storage import to_mps
 from opcheck.tracing.torch_private.tensors import storage_base
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from opcheck.common.versions import Target
     from opcheck.device.emulator.verdicts import Judged, Verdicts
-    from opcheck.simulator.dispatcher import Call
+    from opcheck.simulator.calls import Call
     from opcheck.tracing.module_stack import ProgramStack
     from opcheck.tracing.source_locations import Site
 

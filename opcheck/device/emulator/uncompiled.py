@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.common.replacing import replaced
-from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.errors import NotSimulatedError
 from opcheck.tracing.eager_compile import eager_compile
 from opcheck.tracing.source_locations import is_own_code
 from opcheck.tracing.torch_private import compilation

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opcheck.common.versions import Target
     from opcheck.data.registrations import OpLists
     from opcheck.model.records import OpCall, Verdict
-    from opcheck.simulator.dispatcher import Call
+    from opcheck.simulator.calls import Call
 
 #: keys hold numbers, such as a step size, that may be others in each step of a loop.
 _KEPT = 20_000

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.device.emulator.numbers import gradients
+from opcheck.simulator.operators.cpu_gradients import gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import opcheck
-from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.errors import NotSimulatedError
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import torch
 import opcheck
 from opcheck.capture import endings
 from opcheck.data import messages
-from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.errors import NotSimulatedError
 
 _NO_CUDA = "Torch not compiled with CUDA enabled"
 

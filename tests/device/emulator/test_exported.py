@@ -11,7 +11,7 @@ import torch
 import opcheck
 from opcheck.device.emulator.session import Emulation
 from opcheck.device.emulator.uncompiled import uncompiled
-from opcheck.simulator.shapes import NotSimulatedError
+from opcheck.simulator.errors import NotSimulatedError
 
 #: torch/export gives these for what it does itself (2.13)
 pytestmark = pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")

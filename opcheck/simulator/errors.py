@@ -1,0 +1,15 @@
+"""What ends a simulation: things that it does not do, and values that it does not have."""
+
+from __future__ import annotations
+
+
+class NotSimulatedError(RuntimeError):
+    """The simulation does not know what a Mac does here, or cannot do it."""
+
+
+class DataDependentError(RuntimeError):
+    """The program asks for values that a run on shapes does not have."""
+
+
+class OutsideError(RuntimeError):
+    """A simulated tensor was used where no simulation is active."""

@@ -1,0 +1,72 @@
+"""All that the simulation knows of single operators: a file an area, a registration an operator."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from opcheck.simulator.operators import (
+    attention,
+    convolution,
+    indexing,
+    libraries,
+    linalg,
+    loss,
+    memory,
+    normalization,
+    pointwise,
+    recurrent,
+    reduction,
+)
+from opcheck.simulator.operators.operator import Branch, Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opcheck.common.versions import Target
+    from opcheck.simulator.dispatch_context import DispatchContext
+
+AREAS = (
+    attention,
+    convolution,
+    indexing,
+    libraries,
+    linalg,
+    loss,
+    memory,
+    normalization,
+    pointwise,
+    recurrent,
+    reduction,
+)
+
+#: by the name of the overload
+OPERATORS: dict[str, Operator] = {
+    name: operator for area in AREAS for operator in area.OPERATORS for name in operator.names
+}
+#: what is known of any other
+PLAIN = Operator(())
+
+BRANCHES: dict[str, Branch] = {
+    name: operator.branch for name, operator in OPERATORS.items() if operator.branch is not None
+}
+PYTHON_KERNELS: dict[str, Callable[..., Any]] = {
+    name: operator.python_kernel
+    for name, operator in OPERATORS.items()
+    if operator.python_kernel is not None
+}
+
+
+def branches_of(target: Target, context: DispatchContext) -> dict[str, Callable[..., Any]]:
+    """The branches that hold for a target, by operator overload."""
+    return {
+        name: functools.partial(branch.function, context)
+        for name, branch in BRANCHES.items()
+        if target.torch in branch.releases
+    }
+
+
+def legacy_body(target: Target, name: str) -> tuple[str, ...] | None:
+    """What the composite's body called in the target's release; None where the installed torch's is as good."""
+    bodies = OPERATORS[name].legacy_bodies
+    return next((body.calls for body in bodies if target.torch in body.releases), None)
