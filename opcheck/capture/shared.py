@@ -20,7 +20,7 @@ from opcheck.common.errors import CaptureError, ModelLoadError
 from opcheck.data.registrations import load as load_lists
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.mps_registrations import present_and_absent
-from opcheck.simulator.same_dispatch import serves
+from opcheck.simulator.same_dispatch import same_dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +133,9 @@ def _run(
     finally:
         watchdog.rest()
     mac = captured.mac
-    served = [n for n in waiting if n == waiting[0] or (mac and serves(mac, target, targets[n]))]
+    served = [
+        n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, target, targets[n]))
+    ]
     return Shared(
         targets=tuple(served),
         trace=captured.trace,

@@ -1,7 +1,7 @@
-"""Where what is recorded is known to differ from what a Mac calls, for reasons that no twin can mend.
+"""Where what is recorded is known to differ from what a Mac calls, for reasons that no branch of the simulator can mend.
 
 Most come from ``at::isTensorSubclassLike``, which is true of every simulated tensor: FunctionsManual.cpp and some
-composites then leave out what reads values on the host.  A twin cannot stand inside of a C++ formula.  Found by running
+composites then leave out what reads values on the host.  A branch in Python cannot stand inside of a C++ formula.  Found by running
 PyTorch's operator database on plain tensors of the CPU with and without a dispatch mode (torch 2.13.0).
 """
 

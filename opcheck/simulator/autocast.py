@@ -15,6 +15,7 @@ import torch
 
 from opcheck.common.versions import Span, Version
 from opcheck.data.registrations import load
+from opcheck.simulator.operators.operator import overload_named
 from opcheck.simulator.tensor import MPSTensor, is_on_mps
 from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.tensors import is_view
@@ -165,8 +166,7 @@ POLICIES: dict[str, Callable[[Iterable[Any]], torch.dtype]] = {
 
 
 def _kernel(name: str, policy: str) -> Callable[..., Any]:
-    packet, _, overload = name.removeprefix("aten::").partition(".")
-    operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    operator = overload_named(name)
     chosen = POLICIES[policy]
 
     def kernel(*args: Any, **kwargs: Any) -> Any:

@@ -40,7 +40,7 @@ def get(x: torch.Tensor, index: Any) -> torch.Tensor:
             raise
         # The last of a guessed selection may be one that the data never selects, as of experts one more than there
         # are (transformers' Dbrx).
-        report("aten::select.int", "as if the last entry were selected")
+        report(torch.ops.aten.select.int.name(), "as if the last entry were selected")
         return GET(x, -1)
 
 

@@ -14,7 +14,7 @@ from opcheck.simulator.dispatch_context import entered
 from opcheck.simulator.dispatcher import KEEP_ELEMENTS, Simulator
 from opcheck.simulator.dlpack import dlpack_of_mac
 from opcheck.simulator.methods import methods_of_mac
-from opcheck.simulator.mps_registrations import Mirror, present_and_absent
+from opcheck.simulator.mps_registrations import MpsRegistrations, present_and_absent
 from opcheck.simulator.nodes import engine_seen_by
 from opcheck.simulator.same_dispatch import passing
 from opcheck.simulator.threads import followed_threads
@@ -45,7 +45,9 @@ def simulated_mac(
     simulator = simulator_type(target, registrations, sink, keep=keep)
     context = simulator.context
     kernels, absent = present_and_absent(registrations)
-    mirror = Mirror(kernels, passing(registrations, simulator.branches, simulator.passed))
+    installed = MpsRegistrations(
+        kernels, passing(registrations, simulator.branches, simulator.passed)
+    )
     simulator.absent = tuple(absent)
     # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
     # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
@@ -70,7 +72,7 @@ def simulated_mac(
             yield simulator
     finally:
         set_only_cpu_lifted(lifted)
-        mirror.remove()
+        installed.remove()
 
 
 @contextlib.contextmanager

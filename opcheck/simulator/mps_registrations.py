@@ -29,24 +29,24 @@ def present_and_absent(registrations: Mapping[str, str]) -> tuple[list[str], lis
     return present, sorted({*names} - {*present})
 
 
-class Mirror:
+class MpsRegistrations:
     """The registrations while they are installed; ``remove`` leaves the dispatcher as it was."""
 
-    def __init__(self, kernels: Iterable[str], twins: dict[str, Callable[..., Any]]) -> None:
+    def __init__(self, kernels: Iterable[str], branches: dict[str, Callable[..., Any]]) -> None:
         # A Library that is garbage-collected takes its registrations with it: keep both.
         self._kernels = torch.library.Library("aten", "IMPL", "MPS")
-        self._twins = torch.library.Library("aten", "IMPL", "AutogradMPS")
+        self._branches = torch.library.Library("aten", "IMPL", "AutogradMPS")
         for name in kernels:
             if not dispatch.has_kernel(name, _REGISTERED_EVERYWHERE):
                 self._kernels.impl(name, _unreachable(name))
-        for name, twin in twins.items():
+        for name, branch in branches.items():
             if dispatch.has_schema(name):
-                self._twins.impl(name, twin)
+                self._branches.impl(name, branch)
 
     def remove(self) -> None:
         """Take all registrations back."""
         dispatch.unregister(self._kernels)
-        dispatch.unregister(self._twins)
+        dispatch.unregister(self._branches)
 
 
 def _unreachable(name: str) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
 """Whether another target would have run the very calls of a run: decided without running anything.
 
 Of an overload that is called the target decides the way (``registered_way``).  What the dispatcher decides below
-Python it decides for the composites that some releases have a kernel or a twin for and others not: these tell that they
+Python it decides for the composites that some releases have a kernel or a branch for and others not: these tell that they
 are called, too.  A run that met none of those that differ between two targets ran as on the other.
 """
 
@@ -10,13 +10,11 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.operators import BRANCHES
-from opcheck.simulator.operators.operator import composite
+from opcheck.simulator.operators.operator import composite, overload_named
 from opcheck.simulator.routes import KERNEL_VALUES, is_implicit, registered_way
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from opcheck.simulator.dispatcher import Simulator
 
 
-def serves(simulator: Simulator, target: Target, other: Target) -> bool:
+def same_dispatch(simulator: Simulator, target: Target, other: Target) -> bool:
     """Whether the run that ``simulator`` saw on ``target`` is that of ``other``.
 
     Beside this the trace names its target, and what of it the installed torch lacks (``absent``).
@@ -42,35 +40,34 @@ def serves(simulator: Simulator, target: Target, other: Target) -> bool:
 
 
 def passing(
-    registrations: Mapping[str, str], twins: Mapping[str, Callable[..., Any]], passed: set[str]
+    registrations: Mapping[str, str], branches: Mapping[str, Callable[..., Any]], passed: set[str]
 ) -> dict[str, Callable[..., Any]]:
-    """The target's twins, and the composites that another release has a kernel or a twin for: each tells of itself.
+    """The target's branches, and the composites that another release has a kernel or a branch for: each notes its calls.
 
     Args:
         registrations: the target's value of every overload.
-        twins: those of the target.
+        branches: those of the target.
         passed: takes the names of what is called.
     """
-    found = {name: _telling(name, twin, passed) for name, twin in twins.items()}
+    functions = {name: _noting(name, branch, passed) for name, branch in branches.items()}
     for name in _contested():
-        if name not in twins and registrations.get(name) not in KERNEL_VALUES:
-            packet, _, overload = name.removeprefix("aten::").partition(".")
-            op = getattr(getattr(torch.ops.aten, packet), overload or "default")
-            found[name] = _telling(name, functools.partial(composite, op), passed)
-    return found
+        if name not in branches and registrations.get(name) not in KERNEL_VALUES:
+            body = functools.partial(composite, overload_named(name))
+            functions[name] = _noting(name, body, passed)
+    return functions
 
 
-def _telling(name: str, function: Callable[..., Any], passed: set[str]) -> Callable[..., Any]:
-    def told_of(*args: Any, **kwargs: Any) -> Any:
+def _noting(name: str, function: Callable[..., Any], passed: set[str]) -> Callable[..., Any]:
+    def noted(*args: Any, **kwargs: Any) -> Any:
         passed.add(name)
         return function(*args, **kwargs)
 
-    return told_of
+    return noted
 
 
 @functools.cache
 def _contested() -> tuple[str, ...]:
-    """Composites of the installed torch that have a kernel, or a twin, in some releases only."""
+    """Composites of the installed torch that have a kernel, or a branch, in some releases only."""
     lists = load()
     columns = [lists.operators(release.line) for release in lists.releases]
     names = {name for column in columns for name, value in column.items() if value in KERNEL_VALUES}

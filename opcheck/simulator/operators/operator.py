@@ -148,6 +148,12 @@ def alike(spec: Spec) -> Spec:
     return contiguous(spec.shape, spec.dtype)
 
 
+def overload_named(name: str) -> Any:
+    """The overload of the namespace aten, such as ``aten::add.Tensor``."""
+    packet, _, overload = name.removeprefix("aten::").partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
 def composite(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the C++ body of a composite."""
     return body_of(op)(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
