@@ -30,7 +30,7 @@ from opcheck.compiler.records import Variant
 from opcheck.data.registrations import load
 from opcheck.model.records import Scalar
 from opcheck.project.compiled import report
-from opcheck.render.answers import write
+from opcheck.render import write
 from opcheck.render.answers.compiled import document
 
 ROOT = Path(__file__).parents[1]

@@ -17,8 +17,8 @@ from opcheck.data.registrations import load
 from opcheck.lookup.coverage import coverage
 from opcheck.lookup.matrix import matrix
 from opcheck.lookup.plain_call import Asker
+from opcheck.render.coverage_plot import plot
 from opcheck.render.matrix import write
-from opcheck.render.matrix.plot import plot
 
 REPORTS = Path(__file__).parents[1] / "reports"
 

@@ -29,14 +29,15 @@ from opcheck.model.fingerprint import fingerprinted, fingerprints
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
 from opcheck.project.gate.records import Cell, Failed, GateReport, Known
 from opcheck.render import (
+    ANSWERS,
     FORMATS,
     WITHOUT_PAGE,
     render,
     step_summary,
+    write,
 )
 from opcheck.render import report as report_page
-from opcheck.render.answers import FORMATS as ANSWERS
-from opcheck.render.answers import verified, write
+from opcheck.render.answers import verified
 from opcheck.render.document import Bullets, Document, Heading, Lines, Table
 from opcheck.render.html import as_html
 from opcheck.render.text import as_text
@@ -321,6 +322,11 @@ def answered(text: str, kind: str) -> str:
     return write(finding_of(text), document_of(text), kind)
 
 
+def verified_in(text: str, kind: str) -> str:
+    found = verification_of(text)
+    return write(verified.content(found), verified.document(found), kind)
+
+
 WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
     "audit": (lambda text, kind: render(hostile_report(text), kind), tuple(FORMATS)),
     "gate": (
@@ -332,7 +338,7 @@ WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
         WITHOUT_PAGE,
     ),
     "answers": (answered, ANSWERS),
-    "verify": (lambda text, kind: verified.FORMATS[kind](verification_of(text)), ("text", "json")),
+    "verify": (verified_in, ANSWERS),
     "narrow": (
         lambda text, _: as_text(report_page.document(hostile_report(text)), width=40, full=True),
         ("text",),

@@ -13,9 +13,7 @@ import msgspec
 from opcheck.cli import flags, output
 from opcheck.common.files import write_text
 from opcheck.model.records import Report
-from opcheck.render import FORMATS as REPORT_FORMATS
-from opcheck.render import format_of, render
-from opcheck.render.answers import FORMATS, write
+from opcheck.render import ANSWERS, FORMATS, format_of, render, write
 from opcheck.render.document import Document
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
@@ -24,7 +22,7 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 COULD_NOT_TELL = 3
 
 #: ``--format`` of what every answer can be written as.
-format_flag = flags.form(FORMATS)
+format_flag = flags.form(ANSWERS)
 
 
 def chosen(format_name: str | None, output_path: str, names: Iterable[str]) -> str:
@@ -44,7 +42,7 @@ def deliver(
     Raises:
         UsageError: the file cannot be written.
     """
-    name = chosen(format_name, output_path, FORMATS)
+    name = chosen(format_name, output_path, ANSWERS)
     text = write(record, document(record) if name in {"text", "markdown"} else (), name)
     put(text, output_path)
 
@@ -70,7 +68,7 @@ def deliver_report(
     Raises:
         UsageError: the file cannot be written.
     """
-    name = chosen(format_name, output_path, REPORT_FORMATS)
+    name = chosen(format_name, output_path, FORMATS)
     if output_path in flags.STDOUT:
         output.emit(shown(report, name, color=color, full=full))
     else:

@@ -77,7 +77,7 @@ def command(  # noqa: D103
 ) -> int:
     from opcheck.data import device_evidence
     from opcheck.numerics.probe import parent, records
-    from opcheck.render.answers import FORMATS, write
+    from opcheck.render import ANSWERS, write
     from opcheck.render.answers import probed as page
 
     path = Path(output_path) if output_path not in flags.STDOUT else None
@@ -96,7 +96,7 @@ def command(  # noqa: D103
         dtypes=tuple(map(parse_dtype, dtypes)) or records.DTYPES,
         phases=device_evidence.PHASES if grad else device_evidence.PHASES[:1],
     )
-    name = output_formats.chosen(format_name, output_path, FORMATS)
+    name = output_formats.chosen(format_name, output_path, ANSWERS)
 
     def keep(found: device_evidence.Evidence) -> None:
         if path is not None and is_evidence:

@@ -66,7 +66,7 @@ def command(
     from opcheck.data import target_ranges
     from opcheck.data.registrations import load
     from opcheck.project.changes import upgrade
-    from opcheck.render.answers import FORMATS, write
+    from opcheck.render import ANSWERS, write
     from opcheck.render.answers import upgrade as page
 
     lists = load()
@@ -80,10 +80,10 @@ def command(
         output.note(f"from torch {line} on macOS {system}; --torch and --macos say another")
     reports = targets.reports(request, found, lists, **shown)
     advice = upgrade.advise(dict(zip(found, reports, strict=True)), impossible, here, lists)
-    name = output_formats.chosen(format_name, output_path, FORMATS)
-    text = write(advice, page.document(advice), name)
-    on_screen = name == "text" and output_path in {"", "-"} and output.color_wanted(color)
-    output_formats.put(page.painted(text) if on_screen else text, output_path)
+    name = output_formats.chosen(format_name, output_path, ANSWERS)
+    on_screen = output_path in {"", "-"} and output.color_wanted(color)
+    text = write(advice, page.document(advice), name, color=on_screen)
+    output_formats.put(text, output_path)
     return 0 if advice.complete else output_formats.COULD_NOT_TELL
 
 

@@ -16,7 +16,8 @@ from opcheck.device.verify import verify
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model import saved
 from opcheck.model.records import Report, ReportTarget
-from opcheck.render.answers.verified import FORMATS
+from opcheck.render import ANSWERS, write
+from opcheck.render.answers.verified import content, document
 
 _REPORTS = (".json", ".yaml", ".yml")
 
@@ -44,7 +45,7 @@ _REPORTS = (".json", ".yaml", ".yml")
     metavar="FILE",
     help="Write what contradicts it as proposed statements: opcheck lists merge reviews them.",
 )
-@flags.form(FORMATS)
+@flags.form(ANSWERS)
 @flags.output()
 @flags.verbose()
 def command(
@@ -62,8 +63,9 @@ def command(
     observed = saved.read(observation)
     predicted = _predicted(prediction, observed.target, inputs, lists)
     verification = verify(predicted, observed, lists)
-    name = output_formats.chosen(format_name, output_path, FORMATS)
-    output_formats.put(FORMATS[name](verification, full=verbose) + "\n", output_path)
+    name = output_formats.chosen(format_name, output_path, ANSWERS)
+    text = write(content(verification), document(verification), name, full=verbose)
+    output_formats.put(text, output_path)
     if propose:
         write_text(Path(propose), proposed(verification, lists))
         output.note(f"the proposal is in {propose}: opcheck lists merge {propose}")

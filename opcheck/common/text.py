@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Sequence
 
 #: Not the tokenize module: a line is often half a statement, at which it raises.
 _TOKEN = re.compile(
@@ -43,10 +44,21 @@ def any_layer(module: str) -> str:
     return _NUMBER.sub("*", module)
 
 
+def shorten(text: str, limit: int) -> str:
+    """Cut a text that is longer than ``limit`` characters, so that it ends in three dots."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def and_more(names: Sequence[str], limit: int) -> str:
+    """Name the first: ``a, b, c and 12 more``."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
 def one_line(error: BaseException, limit: int = 300) -> str:
     """The message of an exception on one line, cut after ``limit`` characters."""
     text = " ".join(str(error).split())
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+    return shorten(text, limit)
 
 
 def normalised_code(line: str) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from importlib import import_module
+from json import dumps
 from pathlib import PurePath
 from typing import Any
 
 import msgspec
 
-from opcheck.common.sanitize import finished
-from opcheck.render import answers
+from opcheck.common.sanitize import finished, for_json
+from opcheck.render.document import Document
+from opcheck.render.markdown import as_markdown
+from opcheck.render.text import as_text
 
 #: The formats of a report by name, each with the suffixes of its files.
 FORMATS: dict[str, tuple[str, ...]] = {
@@ -25,6 +28,9 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "csv": (".csv",),
     "html": (".html", ".htm"),
 }
+
+#: The formats of every answer.
+ANSWERS = ("text", "markdown", "json", "yaml")
 
 #: The formats of a gate's run and of a scan.
 WITHOUT_PAGE = tuple(name for name in FORMATS if name != "html")
@@ -46,10 +52,31 @@ def render(record: msgspec.Struct, format_name: str) -> str:
         module = "report_page" if format_name == "html" else format_name
         text: str = import_module(f"opcheck.render.{module}").render(record)
         return finished(text, format_name)
-    if format_name in answers.FORMATS:
+    if format_name in ANSWERS:
         content = source.content(record) if format_name in {"json", "yaml"} else None
-        return answers.write(content, source.document(record), format_name)
+        return write(content, source.document(record), format_name)
     return finished(_findings(source, record, format_name), format_name)
+
+
+def write(record: object, document: Document, format_name: str, **shown: Any) -> str:
+    """Write an answer in one of ANSWERS: the record for machines, the document for people.
+
+    Args:
+        record: What JSON and YAML hold.
+        document: What text and Markdown say.
+        format_name: One of ANSWERS.
+        shown: How text is shown; see ``as_text``.
+    """
+    if format_name == "text":
+        return finished(as_text(document, **shown), format_name)
+    if format_name == "markdown":
+        return finished(as_markdown(document), format_name)
+    content = msgspec.to_builtins(record)
+    if format_name == "json":
+        return for_json(dumps(content, indent=2, ensure_ascii=False)) + "\n"
+    from opcheck.common.yaml_text import dump  # noqa: PLC0415  (PyYAML is slow to load)
+
+    return dump(content)
 
 
 def _findings(source: Any, record: msgspec.Struct, format_name: str) -> str:

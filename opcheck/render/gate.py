@@ -8,7 +8,7 @@ from itertools import groupby
 import msgspec
 
 from opcheck.common.sanitize import one_line
-from opcheck.common.text import plural
+from opcheck.common.text import and_more, plural, shorten
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model.saved import as_content
 from opcheck.project.gate.records import Cell, GateReport
@@ -22,6 +22,7 @@ from opcheck.render.document import (
     Table,
 )
 from opcheck.render.findings import Case, FindingLog, Occurrence, Suite
+from opcheck.render.report import entry, place
 from opcheck.render.text import WIDTH
 
 _VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK=1"
@@ -81,13 +82,15 @@ def _blocks(gate: GateReport) -> Iterator[Block]:
     new = by_state.get("new", ())
     if new:
         yield Heading("New" if gate.baseline else "What fails")
-        yield from _findings(new)
+        for occurrence in new:
+            places = [place(occurrence.place)] if occurrence.place else []
+            yield entry(occurrence.finding, places, occurrence.scope)
     reasons = tuple(_reasons(gate))
     if reasons:
         yield Heading("Why")
         yield Bullets(reasons)
     for cell, count in _failed(gate):
-        yield Heading(f"Could not tell: {one_line(cell.model)}, {plural(count, 'target')}")
+        yield Heading(f"Could not tell: {cell.model}, {plural(count, 'target')}")
         yield Lines(tuple(_three_lines(cell)))
     yield from _rest(gate, by_state)
     if gate.notes:
@@ -113,8 +116,7 @@ def _table(gate: GateReport) -> Table:
     width = max(_SHORTEST, WIDTH - taken - 2)
     shown, before = [], ""
     for name, *others in rows:
-        short = name if len(name) <= width else f"{name[: width - 3]}..."
-        shown.append((short if name != before else "", *others))
+        shown.append((shorten(name, width) if name != before else "", *others))
         before = name
     return Table(_HEADERS, tuple(shown))
 
@@ -126,70 +128,48 @@ def _verdict(cell: Cell, noun: str) -> str:
     return _CODES[cell.judgement.code] + (f", {len(cell.known)} known" if cell.known else "")
 
 
-def _findings(new: Sequence[Occurrence]) -> Iterator[Block]:
-    for occurrence in new:
-        finding, place = occurrence.finding, occurrence.place
-        lines = [
-            f"{finding.severity} {finding.rule} {one_line(finding.message)}",
-            f"for {one_line(occurrence.scope)}",
-        ]
-        if place is not None:
-            text = place.location.text.strip() if place.location else ""
-            lines.append(
-                f"at {one_line(summary.place(place))}" + (f": {one_line(text)}" if text else "")
-            )
-        for name, words in (("help", finding.hint), ("try", finding.remedy)):
-            if words:
-                lines.append(f"{name}: {one_line(words)}")
-        yield Lines(tuple(lines))
-
-
 def _reasons(gate: GateReport) -> Iterator[str]:
-    """Why models do not pass, each reason once with its targets."""
-    told: dict[tuple[str, str], list[str]] = {}
+    """Say why models do not pass, each reason once with its targets."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
     for cell in gate.cells:
         for reason in cell.judgement.reasons if cell.failed is None else ():
-            told.setdefault((cell.model, reason), []).append(cell.target)
-    for (model, reason), targets in told.items():
-        where = targets[0] if len(targets) == 1 else f"{targets[0]} and {len(targets) - 1} more"
-        yield one_line(f"{model}: {reason} ({where})")
+            by_reason.setdefault((cell.model, reason), []).append(cell.target)
+    for (model, reason), targets in by_reason.items():
+        yield f"{model}: {reason} ({and_more(targets, 1)})"
 
 
 def _three_lines(cell: Cell) -> Iterator[str]:
     if cell.failed is not None:
-        yield one_line(cell.failed.message)
-        if cell.failed.context:
-            yield f"in: {one_line(cell.failed.context)}"
-        if cell.failed.hint:
-            yield f"help: {one_line(cell.failed.hint)}"
+        yield cell.failed.message
+        for name, text in (("in", cell.failed.context), ("help", cell.failed.hint)):
+            if text:
+                yield f"{name}: {text}"
 
 
 def _rest(gate: GateReport, by_state: dict[str, tuple[Occurrence, ...]]) -> Iterator[Block]:
-    fixed = {(cell.model, entry.fingerprint): entry for cell in gate.cells for entry in cell.fixed}
+    fixed = {(cell.model, known.fingerprint): known for cell in gate.cells for known in cell.fixed}
     if fixed:
         yield Heading("Fixed")
         yield Bullets(
             tuple(
-                one_line(f"{model}: {entry.rule} {entry.op} at {entry.where}: {entry.line}")
-                for (model, _), entry in fixed.items()
+                f"{model}: {known.rule} {known.op} at {known.where}: {known.line}"
+                for (model, _), known in fixed.items()
             )
         )
     ignored = by_state.get("ignored", ())
     if ignored:
         yield Heading("Ignored")
-        yield Bullets(
-            tuple(f"{_brief(entry)} ({one_line(entry.finding.ignored)})" for entry in ignored)
-        )
-    known = by_state.get("known", ())
-    if known:
+        yield Bullets(tuple(f"{_brief(hit)} ({hit.finding.ignored})" for hit in ignored))
+    in_baseline = by_state.get("known", ())
+    if in_baseline:
         yield Heading("In the baseline")
-        yield Bullets(tuple(map(_brief, known)))
+        yield Bullets(tuple(map(_brief, in_baseline)))
 
 
 def _brief(occurrence: Occurrence) -> str:
     finding, place = occurrence.finding, occurrence.place
     where = f" at {place.location}" if place and place.location else ""
-    return one_line(f"{', '.join(occurrence.models)}: {finding.rule} {finding.op}{where}")
+    return f"{', '.join(occurrence.models)}: {finding.rule} {finding.op}{where}"
 
 
 def _next(gate: GateReport, new: Sequence[Occurrence]) -> str:

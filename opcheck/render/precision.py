@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
-from opcheck.common.text import filesize, plural
+from opcheck.common.text import and_more, filesize, plural
 from opcheck.model.records import (
     GroupLocation,
     Precision,
@@ -70,10 +69,10 @@ def _verdict(run: Precision) -> str:
             f"no single call loses more than {_number(run.limit)}, but what is lost adds up to "
             f"{_number(line.total)} at {line.op} {summary.place(line.place)}"
         )
-    found = f"none of {plural(run.calls, 'call')} is off by more than {_number(run.limit)}"
+    result = f"none of {plural(run.calls, 'call')} is off by more than {_number(run.limit)}"
     if not run.complete:
-        return f"could not tell: the run broke off; until then {found}"
-    return f"{run.dtype} is enough here: {found}"
+        return f"could not tell: the run broke off; until then {result}"
+    return f"{run.dtype} is enough here: {result}"
 
 
 def _lines(run: Precision) -> Table:
@@ -142,9 +141,7 @@ def _growth(module: PrecisionModule) -> tuple[bool, float]:
 
 
 def _errors(entries: Mapping[str, RelativeError]) -> str:
-    first = islice(entries.items(), _NAMED)
-    shown = ", ".join(f"{name} {_number(error)}" for name, error in first)
-    return shown + (f" and {len(entries) - _NAMED} more" if len(entries) > _NAMED else "")
+    return and_more([f"{name} {_number(error)}" for name, error in entries.items()], _NAMED)
 
 
 def _number(error: RelativeError) -> str:

@@ -100,20 +100,34 @@ def entries(report: Report) -> Iterator[Entry]:
         group = report.groups[call.group]
         first.setdefault((group.op, group.locations[call.place]), number)
     for finding in report.findings:
-        places = tuple(place(entry, first.get((finding.op, entry))) for entry in finding.locations)
-        yield Entry(
-            severity=finding.severity,
-            rule=finding.rule,
-            message=finding.message,
-            places=places,
-            details=tuple(map(_detail, findings.details(finding))),
-        )
+        calls = [first.get((finding.op, place)) for place in finding.locations]
+        yield entry(finding, map(place, finding.locations, calls))
 
 
-def place(entry: GroupLocation, call: int | None = None) -> Place:
+def entry(finding: Finding, places: Iterable[Place], scope: str = "") -> Entry:
+    """Make the entry of a finding at these places.
+
+    Args:
+        finding: What a rule found.
+        places: Where.
+        scope: The models and targets that have it; empty: those of the page.
+    """
+    return Entry(
+        severity=finding.severity,
+        rule=finding.rule,
+        message=finding.message,
+        places=tuple(places),
+        details=(
+            *([("for", scope)] if scope else []),
+            *map(_detail, findings.details(finding)),
+        ),
+    )
+
+
+def place(where: GroupLocation, call: int | None = None) -> Place:
     """Make the place of a finding or of calls, with its line of source."""
-    source = entry.location.text.strip() if entry.location else ""
-    return Place(summary.place(entry), source, call)
+    source = where.location.text.strip() if where.location else ""
+    return Place(summary.place(where), source, call)
 
 
 def _detail(detail: tuple[str, str]) -> tuple[str, str | Span]:

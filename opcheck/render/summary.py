@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from opcheck.common.text import filesize, plural
+from opcheck.common.sanitize import one_line
+from opcheck.common.text import and_more, filesize, plural
 from opcheck.judge.judge import OUTCOMES
 from opcheck.model.records import GroupLocation, Report
-from opcheck.model.visible import one_line
 
 
 def target(report: Report) -> str:
@@ -109,18 +109,17 @@ def statements(report: Report) -> list[tuple[str, str]]:
 
     One that the lists do not describe, such as a refusal of the capture, has its id alone.
     """
-    met: dict[str, list[str]] = {}
+    operators: dict[str, list[str]] = {}
     for group in report.groups:
         for name in (*group.verdict.limitations, *group.verdict.advisories):
-            met.setdefault(name, []).append(group.op)
+            operators.setdefault(name, []).append(group.op)
     certain = certain_statements(report)
     lines = []
-    for name in sorted(met):
-        ops = sorted(set(met[name]))
-        who = ", ".join(ops[:3]) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
-        said = report.statements.get(name)
+    for name in sorted(operators):
+        who = and_more(sorted(set(operators[name])), 3)
+        statement = report.statements.get(name)
         perhaps = "" if name in certain else " (perhaps)"
-        lines.append((name, f"{who}{perhaps}: {said.summary}" if said else who))
+        lines.append((name, f"{who}{perhaps}: {statement.summary}" if statement else who))
     return lines
 
 

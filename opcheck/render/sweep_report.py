@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from opcheck.common.sanitize import finished
-from opcheck.common.text import plural
+from opcheck.common.text import and_more, plural, shorten
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.project.sweep.attribution import OWNERS
 from opcheck.project.sweep.folder import About, read
@@ -24,6 +24,8 @@ from opcheck.render.markdown import as_markdown
 
 #: names that are written out where a release brings more
 _NAMED = 8
+#: characters of a message
+_MESSAGE = 160
 _WHOSE = {
     "model": "the model's: it does not build or run without opcheck either, or needs a package that is not installed",
     "pytorch": "PyTorch's: an operator has no rule for shapes without values, or the release refuses what the program asks for, on a Mac as well",
@@ -110,14 +112,14 @@ def _by_library(summary: Summary, target: str) -> Table:
 
 
 def _families(summary: Summary, target: str) -> Iterator[Block]:
-    found = summary.families(target)
+    families = summary.families(target)
     yield Heading(f"Families of which not every model runs natively, on {_words(target)}")
     yield Lines(
-        (f"{len(found)} of {len(set(summary.homes.values()))} families; models and modes:",)
+        (f"{len(families)} of {len(set(summary.homes.values()))} families; models and modes:",)
     )
     rows = tuple(
         (library, family, *(str(counts[name] or "") for name in reversed(HEADLINES)))
-        for (library, family), counts in found.items()
+        for (library, family), counts in families.items()
     )
     if rows:
         yield Table(("library", "family", *reversed(HEADLINES)), rows)
@@ -142,8 +144,7 @@ def _counted(brought: Brought) -> str:
 def _names(brought: Brought) -> Iterator[str]:
     for words, names in (("runs now", brought.runs), ("runs no more", brought.lost)):
         if names:
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            yield f"{words}: {', '.join(names[:_NAMED])}{more}"
+            yield f"{words}: {and_more(names, _NAMED)}"
 
 
 def _harms(summary: Summary, target: str) -> Iterator[Block]:
@@ -170,17 +171,18 @@ def _failures(summary: Summary) -> Iterator[Block]:
         )
     )
     rows = tuple(
-        (result.model.spec, result.mode, owner, why, _short(failed.message))
+        (
+            result.model.spec,
+            result.mode,
+            owner,
+            why,
+            shorten(" ".join(failed.message.split()), _MESSAGE),
+        )
         for owner in OWNERS
         for result, failed, why in owners.get(owner, ())
     )
     if rows:
         yield Table(("model", "mode", "whose", "why", "what was said"), rows)
-
-
-def _short(text: str, limit: int = 160) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def _words(target: str) -> str:

@@ -129,7 +129,7 @@ def _entry(block: Entry, layout: _Layout) -> Iterator[str]:
 def _table(block: Table, layout: _Layout) -> Iterator[str]:
     columns = [n for n in range(len(block.headers)) if n not in block.wide]
     rows = block.rows if layout.full else block.rows[: block.shown]
-    head = tuple(Span(header, "dim") for header in block.headers)
+    head = tuple(Span(header, "dim") if layout.tight else header for header in block.headers)
     cells = [[_text(row[n], layout) for n in columns] for row in (head, *rows)]
     widths = [max(_width(text) for text, _ in column) for column in zip(*cells, strict=True)]
     room = layout.width - 2 * len(columns)

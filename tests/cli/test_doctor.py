@@ -34,8 +34,8 @@ def test_a_finding_has_its_code_and_its_mend(opcheck: CommandLine) -> None:
     result = opcheck("doctor", "--from", written(WRONG))
     assert result.code == 1
     assert "1 error, 1 warning" in result.out
-    assert "error OC320: no release of PyTorch reads PYTORCH_MPS_LOG_LEVEL" in result.out
-    assert "  mend: unset PYTORCH_MPS_LOG_LEVEL. PYTORCH_MPS_LOG_PROFILE_INFO=4" in result.out
+    assert "error OC320 no release of PyTorch reads PYTORCH_MPS_LOG_LEVEL" in result.out
+    assert "    help: unset PYTORCH_MPS_LOG_LEVEL. PYTORCH_MPS_LOG_PROFILE_INFO=4" in result.out
     assert max(map(len, result.out.splitlines())) <= 100
 
 
@@ -45,7 +45,7 @@ def test_all_formats_carry_the_same_findings(opcheck: CommandLine) -> None:
     assert content["schema"] == "opcheck-doctor/2"
     assert [one["rule"] for one in content["findings"]] == ["OC320", "OC305"]
     assert yaml.safe_load(opcheck("doctor", "--from", path, "-f", "yaml").out) == content
-    assert "OC320: " in opcheck("doctor", "--from", path, "-f", "markdown").out
+    assert "**error OC320** " in opcheck("doctor", "--from", path, "-f", "markdown").out
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from opcheck.common.sanitize import shown
 from opcheck.model.saved import as_content
-from opcheck.model.visible import shown
 from opcheck.render import FORMATS, render
 from tests.made import hostile_report
 

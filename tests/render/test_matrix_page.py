@@ -14,9 +14,9 @@ from opcheck.data.registrations import OpLists
 from opcheck.lookup.coverage import Coverage, coverage
 from opcheck.lookup.matrix import STATES
 from opcheck.lookup.plain_call import Asker
+from opcheck.render import matrix_page as page
+from opcheck.render.coverage_plot import plot
 from opcheck.render.html import embedded
-from opcheck.render.matrix import page
-from opcheck.render.matrix.plot import plot
 from tests.browser import dom
 from tests.made import make_lists
 

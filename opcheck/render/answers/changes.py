@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from opcheck.model.visible import one_line
+from opcheck.common.sanitize import one_line
+from opcheck.common.text import and_more
 from opcheck.render.document import Block, Bullets, Document, Heading, Lines
 
 if TYPE_CHECKING:
@@ -17,37 +18,37 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-def document(found: Comparison) -> Document:
+def document(comparison: Comparison) -> Document:
     """The page."""
-    return tuple(_blocks(found))
+    return tuple(_blocks(comparison))
 
 
-def _blocks(found: Comparison) -> Iterator[Block]:
-    yield Heading(f"{found.before['name']} to {found.after['name']}", 1)
-    counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
+def _blocks(comparison: Comparison) -> Iterator[Block]:
+    yield Heading(f"{comparison.before['name']} to {comparison.after['name']}", 1)
+    counts = ", ".join(f"{count:,} {name}" for name, count in comparison.counts.items())
     yield Lines(
         (
-            *(f"Careful: {warning}." for warning in found.warnings),
-            f"before: {_side(found.before)}",
-            f"after: {_side(found.after)}",
+            *(f"Careful: {warning}." for warning in comparison.warnings),
+            f"before: {_side(comparison.before)}",
+            f"after: {_side(comparison.after)}",
             f"{counts} (each finding at each of its lines)",
         )
     )
-    if found.new:
+    if comparison.new:
         yield Heading("New")
-        yield Bullets(tuple(listed(found.new)))
-    if found.fixed:
+        yield Bullets(tuple(listed(comparison.new)))
+    if comparison.fixed:
         yield Heading("Fixed")
-        yield Bullets(tuple(listed(found.fixed, hints=False)))
-    if found.changed:
+        yield Bullets(tuple(listed(comparison.fixed, hints=False)))
+    if comparison.changed:
         yield Heading("Changed")
-        yield Bullets(tuple(map(_changed, found.changed)))
-    rules = sorted({entry.rule for entry in found.new})
+        yield Bullets(tuple(map(_changed, comparison.changed)))
+    rules = sorted({entry.rule for entry in comparison.new})
     if rules:
         yield Heading("Next")
         yield Lines((f"opcheck explain {rules[0]}",))
     yield Heading("Not checked")
-    yield Bullets(found.not_checked)
+    yield Bullets(comparison.not_checked)
 
 
 def _side(about: dict[str, Any]) -> str:
@@ -65,18 +66,13 @@ def listed(entries: Iterable[Entry], *, hints: bool = True) -> Iterator[str]:
 
     for (severity, rule, message, hint, ignored), group in groupby(entries, key=finding):
         places = [place for entry in group if (place := _place(entry))]
-        more = f" and {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
-        where = f" -- {', '.join(places[:_SHOWN])}{more}" if places else ""
-        yield one_line(
-            f"{severity} {rule} {message}{where}"
-            + (
-                f" -- ignored: {ignored}"
-                if ignored
-                else f" -- help: {hint}"
-                if hint and hints
-                else ""
-            )
+        parts = (
+            f"{severity} {rule} {message}",
+            and_more(places, _SHOWN),
+            f"ignored: {ignored}" if ignored else "",
+            f"help: {hint}" if hint and hints and not ignored else "",
         )
+        yield " -- ".join(filter(None, parts))
 
 
 def _changed(change: Difference) -> str:

@@ -19,62 +19,64 @@ if TYPE_CHECKING:
 _MOST = 20
 
 
-def document(found: Comparison) -> Document:
+def document(comparison: Comparison) -> Document:
     """The page: the first wrong operator, then the others, then what was compared and how."""
-    return tuple(_blocks(found))
+    return tuple(_blocks(comparison))
 
 
-def _blocks(found: Comparison) -> Iterator[Block]:
-    machine = found.machine
-    yield Heading(f"{found.model} on {machine.device}, beside float64 on the CPU", 1)
-    yield Lines((f"{headline(found)}.", *_run(found)))
-    if found.wrong:
+def _blocks(comparison: Comparison) -> Iterator[Block]:
+    machine = comparison.machine
+    yield Heading(f"{comparison.model} on {machine.device}, beside float64 on the CPU", 1)
+    yield Lines((f"{headline(comparison)}.", *_run(comparison)))
+    if comparison.wrong:
         yield Heading("Wrong, in the order of the run")
-        yield Bullets(tuple(_wrong(mismatch) for mismatch in found.wrong))
-    if found.reproducer is not None:
+        yield Bullets(tuple(_wrong(mismatch) for mismatch in comparison.wrong))
+    if comparison.reproducer is not None:
         yield Heading("Reproducer")
-        yield Bullets(tuple(_reproducer(found)))
+        yield Bullets(tuple(_reproducer(comparison)))
     yield Heading("Operators, the least exact first")
-    yield from _operators(found)
+    yield from _operators(comparison)
     reasons: Counter[str] = Counter()
-    for operator in found.operators:
+    for operator in comparison.operators:
         reasons.update(operator.reasons)
     if reasons:
         yield Heading("Not compared")
         yield Bullets(
             tuple(f"{plural(n, 'call')}: {reason}" for reason, n in reasons.most_common())
         )
-    if found.times:
+    if comparison.times:
         yield Heading("Time, the most lost on the device first")
-        yield from _times(found)
+        yield from _times(comparison)
     yield Heading("How it was compared")
-    yield Bullets((*_tolerances(found), *found.notes))
+    yield Bullets((*_tolerances(comparison), *comparison.notes))
 
 
-def _run(found: Comparison) -> Iterator[str]:
-    machine = found.machine
+def _run(comparison: Comparison) -> Iterator[str]:
+    machine = comparison.machine
     name = f" ({machine.device_name})" if machine.device_name else ""
     yield (
         f"{machine.device}{name}, {machine.os} {machine.os_version} {machine.arch}, torch "
-        f"{machine.torch}; {found.mode}, {found.dtype or 'no floating weights'}"
+        f"{machine.torch}; {comparison.mode}, {comparison.dtype or 'no floating weights'}"
     )
-    if found.inputs:
-        note = f" ({found.inputs_note})" if found.inputs_note else ""
-        yield f"inputs: {', '.join(found.inputs)}{note}"
-    if found.loss:
-        yield f"loss: {found.loss}"
+    if comparison.inputs:
+        note = f" ({comparison.inputs_note})" if comparison.inputs_note else ""
+        yield f"inputs: {', '.join(comparison.inputs)}{note}"
+    if comparison.loss:
+        yield f"loss: {comparison.loss}"
     counts = [
-        f"{found.outcomes[name]:,} {text}" for name, text in _OUTCOMES if found.outcomes.get(name)
+        f"{comparison.outcomes[name]:,} {text}"
+        for name, text in _OUTCOMES
+        if comparison.outcomes.get(name)
     ]
-    yield f"{plural(found.calls, 'call')}: {', '.join(counts) or 'none'}"
+    yield f"{plural(comparison.calls, 'call')}: {', '.join(counts) or 'none'}"
     aside = [
-        f"{plural(found.views, 'view')}" if found.views else "",
-        f"{plural(found.elsewhere, 'call')} on the CPU alone" if found.elsewhere else "",
+        f"{plural(comparison.views, 'view')}" if comparison.views else "",
+        f"{plural(comparison.elsewhere, 'call')} on the CPU alone" if comparison.elsewhere else "",
     ]
     if any(aside):
         yield f"beside them, not judged: {', '.join(filter(None, aside))}"
-    if not found.complete:
-        yield f"The run {found.problem}; what follows was not seen."
+    if not comparison.complete:
+        yield f"The run {comparison.problem}; what follows was not seen."
 
 
 _OUTCOMES = (
@@ -85,24 +87,24 @@ _OUTCOMES = (
 )
 
 
-def _wrong(one: Wrong) -> str:
-    place = one.place
+def _wrong(wrong: Wrong) -> str:
+    place = wrong.place
     where = (
         f"{place.location}: {place.location.text}" if place.location else "no line of the model's"
     )
     module = f", module {place.module}" if place.module else ""
-    error = "" if one.error is None else f"; {one.error:g} tolerances"
-    cpu = "" if one.error_cpu is None else f", the CPU in {one.dtype}: {one.error_cpu:g}"
+    error = "" if wrong.error is None else f"; {wrong.error:g} tolerances"
+    cpu = "" if wrong.error_cpu is None else f", the CPU in {wrong.dtype}: {wrong.error_cpu:g}"
     return (
-        f"{one.op}, {place.phase}, call {one.first + 1}"
+        f"{wrong.op}, {place.phase}, call {wrong.first + 1}"
         f"{f' and {place.count - 1} more' if place.count > 1 else ''}, {where}{module} -- "
-        f"{one.kind}: result {one.output} at {list(one.element)} is {one.found}, exact {one.exact}"
-        f"{error}{cpu} -- inputs {', '.join(one.inputs) or 'none'}"
+        f"{wrong.kind}: result {wrong.output} at {list(wrong.element)} is {wrong.found}, exact {wrong.exact}"
+        f"{error}{cpu} -- inputs {', '.join(wrong.inputs) or 'none'}"
     )
 
 
-def _reproducer(found: Comparison) -> Iterator[str]:
-    reproducer = found.reproducer
+def _reproducer(comparison: Comparison) -> Iterator[str]:
+    reproducer = comparison.reproducer
     assert reproducer is not None
     if reproducer.state == NOT_WRITTEN:
         yield f"of the first wrong call, {reproducer.state}: {reproducer.detail}"
@@ -111,64 +113,74 @@ def _reproducer(found: Comparison) -> Iterator[str]:
     yield f"run alone, it {reproducer.state}{f': {reproducer.detail}' if reproducer.detail else ''}"
 
 
-def _operators(found: Comparison) -> Iterator[Block]:
+def _operators(comparison: Comparison) -> Iterator[Block]:
     worst: dict[str, float] = {}
-    for wrong in found.wrong:
+    for wrong in comparison.wrong:
         worst[wrong.op] = max(worst.get(wrong.op, 0.0), inf if wrong.error is None else wrong.error)
     errors = {
         operator.op: max(operator.error or 0.0, worst.get(operator.op, 0.0))
-        for operator in found.operators
+        for operator in comparison.operators
     }
-    rows = sorted(found.operators, key=lambda one: (one.op not in worst, -errors[one.op]))
+    rows = sorted(
+        comparison.operators, key=lambda operator: (operator.op not in worst, -errors[operator.op])
+    )
     compared = [row for row in rows if row.op in worst or row.error is not None]
     heads = ("operator", "calls", "wrong", "loose", "tolerances", "not compared")
-    cells = (_operator(one, errors[one.op]) for one in compared[:_MOST])
+    cells = (_operator(operator, errors[operator.op]) for operator in compared[:_MOST])
     yield Table(heads, tuple(cells), code=(0,))
     if len(compared) > _MOST:
         yield Lines((f"and {plural(len(compared) - _MOST, 'operator')} with smaller errors",))
 
 
-def _operator(one: Operator, error: float) -> tuple[str, ...]:
+def _operator(operator: Operator, error: float) -> tuple[str, ...]:
     wrong, loose, aside = (
-        str(one.outcomes.get(name, "")) for name in ("wrong", "loose", "not compared")
+        str(operator.outcomes.get(name, "")) for name in ("wrong", "loose", "not compared")
     )
-    return one.op, str(one.calls), wrong, loose, f"{error:.3g}", aside
+    return operator.op, str(operator.calls), wrong, loose, f"{error:.3g}", aside
 
 
-def _times(found: Comparison) -> Iterator[Block]:
-    device = found.machine.device
+def _times(comparison: Comparison) -> Iterator[Block]:
+    device = comparison.machine.device
     if device == "cpu":
         cells = (
-            (timing.op, str(timing.calls), f"{1000 * timing.device:.3f}") for timing in found.times
+            (timing.op, str(timing.calls), f"{1000 * timing.device:.3f}")
+            for timing in comparison.times
         )
         yield Table(("operator", "calls", "cpu ms"), tuple(cells)[:_MOST], code=(0,))
         return
     heads = ("operator", "calls", f"{device} ms", "cpu ms", "lost ms", "times faster")
-    yield Table(heads, tuple(_time(timing) for timing in found.times[:_MOST]), code=(0,))
-    known = [timing for timing in found.times if timing.cpu is not None]
-    here, cpu = sum(time.device for time in known), sum(one.cpu or 0.0 for one in known)
+    yield Table(heads, tuple(_time(timing) for timing in comparison.times[:_MOST]), code=(0,))
+    known = [timing for timing in comparison.times if timing.cpu is not None]
+    here, cpu = sum(time.device for time in known), sum(timing.cpu or 0.0 for timing in known)
     together = f"together {1000 * here:.2f} ms on {device}, {1000 * cpu:.2f} ms on the CPU"
     yield Lines((f"{together}; each call by itself, waited for: in a model they overlap",))
 
 
-def _time(one: Time) -> tuple[str, ...]:
-    device = f"{1000 * one.device:.3f}"
-    if one.cpu is None:
-        return one.op, str(one.calls), device, "no kernel", "", ""
-    ratio = f"{one.cpu / one.device:.2g}" if one.device else ""
-    return one.op, str(one.calls), device, f"{1000 * one.cpu:.3f}", f"{1000 * one.lost:.3f}", ratio
+def _time(timing: Time) -> tuple[str, ...]:
+    device = f"{1000 * timing.device:.3f}"
+    if timing.cpu is None:
+        return timing.op, str(timing.calls), device, "no kernel", "", ""
+    ratio = f"{timing.cpu / timing.device:.2g}" if timing.device else ""
+    return (
+        timing.op,
+        str(timing.calls),
+        device,
+        f"{1000 * timing.cpu:.3f}",
+        f"{1000 * timing.lost:.3f}",
+        ratio,
+    )
 
 
-def _tolerances(found: Comparison) -> Iterator[str]:
-    for dtype in found.dtype.split(", "):
-        if dtype in found.tolerances:
-            share, of_all = found.tolerances[dtype]
+def _tolerances(comparison: Comparison) -> Iterator[str]:
+    for dtype in comparison.dtype.split(", "):
+        if dtype in comparison.tolerances:
+            share, of_all = comparison.tolerances[dtype]
             yield (
                 f"one tolerance in {dtype}: {share:g} of the exact element and {of_all:g} of the result's "
                 "root mean square (after the numbers of torch.testing.assert_close)"
             )
-    beyond, times = found.allowed
-    if found.machine.device == "cpu":
+    beyond, times = comparison.allowed
+    if comparison.machine.device == "cpu":
         yield f"wrong: more than {times:g} tolerances; whole numbers: any difference"
     else:
         yield (

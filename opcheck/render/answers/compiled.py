@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opcheck.common.text import plural
+from opcheck.common.text import and_more, plural
 from opcheck.compiler.plan import DTYPES
 from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
 
@@ -78,13 +78,11 @@ def _blocks(report: CompileReport, *, times: bool) -> Iterator[Block]:
 
 def _externs(report: CompileReport) -> Iterator[tuple[str, str, str]]:
     """A row an operator, with the first places that call it."""
-    found: dict[tuple[str, str], dict[str, None]] = {}
+    places_of: dict[tuple[str, str], dict[str, None]] = {}
     for extern in report.externs:
-        found.setdefault((extern.op, extern.status), {})[extern.line or extern.module] = None
-    for (op, status), places in found.items():
-        named = [place for place in places if place]
-        more = f" and {len(named) - 2} more" if len(named) > 2 else ""
-        yield op, status, ", ".join(named[:2]) + more
+        places_of.setdefault((extern.op, extern.status), {})[extern.line or extern.module] = None
+    for (op, status), places in places_of.items():
+        yield op, status, and_more([place for place in places if place], 2)
 
 
 def _failure(group: FailureGroup) -> str:
@@ -151,6 +149,10 @@ def _dynamo(report: CompileReport) -> Iterator[Block]:
 
 
 def _breaks(tried: Tried) -> Iterator[str]:
-    for one in tried.breaks:
-        where = f" at {one.location}: {one.location.text}" if one.location else ""
-        yield f"{one.id} {one.reason}{where}".strip()
+    for graph_break in tried.breaks:
+        where = (
+            f" at {graph_break.location}: {graph_break.location.text}"
+            if graph_break.location
+            else ""
+        )
+        yield f"{graph_break.id} {graph_break.reason}{where}".strip()

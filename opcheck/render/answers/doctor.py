@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck.common.text import filesize, plural
-from opcheck.model.visible import every_text
 from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.report import entry, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from opcheck.device.doctor.environment import Environment
     from opcheck.device.doctor.examine import Diagnosis
-    from opcheck.model.records import Finding
 
 _SYSTEMS = {"Darwin": "macOS"}
 
 
 def document(diagnosis: Diagnosis) -> Document:
     """The page: the counts, the findings, the facts, what could not be told."""
-    return tuple(_blocks(every_text(diagnosis)))
+    return tuple(_blocks(diagnosis))
 
 
 def _blocks(diagnosis: Diagnosis) -> Iterator[Block]:
@@ -39,7 +38,7 @@ def _blocks(diagnosis: Diagnosis) -> Iterator[Block]:
     if diagnosis.findings:
         yield Heading("Findings")
     for finding in diagnosis.findings:
-        yield Lines(tuple(_finding(finding)))
+        yield entry(finding, map(place, finding.locations))
     yield Heading("What was looked at")
     yield Table(("fact", "value"), tuple(_facts(environment)))
     if diagnosis.unknown:
@@ -67,17 +66,6 @@ def _no_mac(environment: Environment) -> Iterator[str]:
             "given, not for a Mac's macOS, chip, memory or GPU. To look at a Mac from here: opcheck doctor "
             "--gather there, --from FILE here."
         )
-
-
-def _finding(finding: Finding) -> Iterator[str]:
-    yield f"{finding.severity} {finding.rule}: {finding.message}"
-    for place in finding.locations:
-        if place.location:
-            yield f"  at {place.location}: {place.location.text}"
-    if finding.prints:
-        yield f"  prints: {finding.prints}"
-    if finding.hint:
-        yield f"  mend: {finding.hint}"
 
 
 def _facts(environment: Environment) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,7 @@ def _rows(step: Step) -> Iterator[tuple[str, ...]]:
     status = status or wording.label(step.status, step.kind)
     changed = list(step.changed) if step.change != "removed" else []
     if step.change != "first" and step.dtypes:
-        differing = wording.grouped(step.dtypes)
+        differing = wording.by_state(step.dtypes)
         changed.append(f"now {differing}")
     first, *others = changed or [""]
     yield step.torch, status, _CHANGES[step.change], first

@@ -67,18 +67,12 @@ def _head(answer: Answer, main: OverloadAnswer) -> Iterator[str]:
     of = "" if main.name == answer.op else f"{main.name}, "
     yield f"On torch {target['torch']}, macOS {target['macos']}{dtype}: {of}{answer.because}."
     if answer.status == "native":
-        yield f"Native since torch {_or_earlier(main.since)}."
+        yield f"Native since torch {wording.since(main.since)}."
     elif answer.first_native:
-        yield f"It was first native in torch {_or_earlier(answer.first_native)}."
+        yield f"It was first native in torch {wording.since(answer.first_native)}."
     yield from (f"Note: {note}." for note in answer.notes)
     if main.prints and answer.status != "native":
         yield f"The Mac prints: {main.prints}"
-
-
-def _or_earlier(line: str) -> str:
-    if not line.startswith("≤"):
-        return line
-    return f"{line.removeprefix('≤')} or earlier (nothing is known of the release before)"
 
 
 def _overload(overload: OverloadAnswer) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from opcheck.common.text import plural
+from opcheck.common.text import plural, shorten
 from opcheck.data.device_evidence import OUTCOMES
 from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
 
@@ -30,49 +30,52 @@ _HOW = (
 )
 
 
-def document(found: Evidence) -> Document:
+def document(evidence: Evidence) -> Document:
     """The page: counts by dtype, then what did not work, one by one."""
-    return tuple(_blocks(found))
+    return tuple(_blocks(evidence))
 
 
-def counts(found: Evidence) -> str:
+def counts(evidence: Evidence) -> str:
     """The results in one line."""
-    by_outcome = Counter(result.outcome for result in found.results)
+    by_outcome = Counter(result.outcome for result in evidence.results)
     texts = [f"{by_outcome[name]:,} {name}" for name in OUTCOMES if by_outcome[name]]
-    part = "" if found.complete else " (not all of them yet)"
-    return f"{plural(len(found.results), 'result')}{part}: {', '.join(texts) or 'none'}"
+    part = "" if evidence.complete else " (not all of them yet)"
+    return f"{plural(len(evidence.results), 'result')}{part}: {', '.join(texts) or 'none'}"
 
 
-def _blocks(found: Evidence) -> Iterator[Block]:
-    machine = found.machine
+def _blocks(evidence: Evidence) -> Iterator[Block]:
+    machine = evidence.machine
     yield Heading(f"PyTorch's operator database on {machine.device}", 1)
     where = f"{machine.os} {machine.os_version} {machine.arch}, torch {machine.torch}"
-    yield Lines((f"{machine.device} ({machine.device_name}), {where}", f"{counts(found)}."))
+    yield Lines((f"{machine.device} ({machine.device_name}), {where}", f"{counts(evidence)}."))
     yield Heading("Outcomes by dtype")
-    names = [name for name in OUTCOMES if any(result.outcome == name for result in found.results)]
-    rows = dict.fromkeys((result.dtype, result.phase) for result in found.results)
-    table = Counter((result.dtype, result.phase, result.outcome) for result in found.results)
+    names = [
+        name for name in OUTCOMES if any(result.outcome == name for result in evidence.results)
+    ]
+    rows = dict.fromkeys((result.dtype, result.phase) for result in evidence.results)
+    table = Counter((result.dtype, result.phase, result.outcome) for result in evidence.results)
     yield Table(
         ("dtype", "phase", *names),
         tuple((*row, *(str(table[(*row, name)]) for name in names)) for row in rows),
     )
     for name in _TOLD:
-        of_it = [result for result in found.results if result.outcome == name]
-        if of_it:
+        outcomes = [result for result in evidence.results if result.outcome == name]
+        if outcomes:
             yield Heading(f"{name.capitalize()}: {OUTCOMES[name]}")  # type: ignore[index]  # one of them
-            more = [f"and {len(of_it) - _MOST} more"] if len(of_it) > _MOST else []
-            yield Bullets((*map(_result, of_it[:_MOST]), *more))
+            more = [f"and {len(outcomes) - _MOST} more"] if len(outcomes) > _MOST else []
+            yield Bullets((*map(_result, outcomes[:_MOST]), *more))
     yield Heading("How it was found")
-    settings = found.settings
+    settings = evidence.settings
     how = f"up to {settings.samples} samples of each, {settings.seconds:g} s at most"
     yield Bullets((f"{how}; PYTORCH_ENABLE_MPS_FALLBACK={int(settings.cpu_fallback)}", *_HOW))
 
 
-def _result(one: Result) -> str:
-    what = ", ".join((one.opinfo, one.dtype, *([] if one.phase == "forward" else [one.phase])))
-    how_often = f" ({one.failed} of {plural(one.samples, 'sample')})" if one.failed else ""
-    op = f" in {one.op}" if one.op else ""
-    text = " ".join(one.text.split())
-    text = text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}..."
-    inputs = f" -- inputs {', '.join(one.inputs)}" if one.inputs else ""
+def _result(result: Result) -> str:
+    what = ", ".join(
+        (result.opinfo, result.dtype, *([] if result.phase == "forward" else [result.phase]))
+    )
+    how_often = f" ({result.failed} of {plural(result.samples, 'sample')})" if result.failed else ""
+    op = f" in {result.op}" if result.op else ""
+    text = shorten(" ".join(result.text.split()), _TEXT)
+    inputs = f" -- inputs {', '.join(result.inputs)}" if result.inputs else ""
     return f"{what}{op}{how_often}: {text}{inputs}"

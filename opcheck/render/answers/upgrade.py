@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING
 
-from opcheck.common.text import plural
+from opcheck.common.sanitize import one_line
+from opcheck.common.text import plural, shorten
 from opcheck.common.vocabulary import HEADLINES
-from opcheck.model.visible import one_line
 from opcheck.render.answers.changes import listed
-from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Span, Style, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +27,13 @@ _MEANINGS = {
     "fails": "raises",
     "unknown": "could not tell",
 }
-_COLOURS = {"fails": 31, "unknown": 35, "variable": 33, "partly": 33, "native": 32}
+_STYLES: dict[str, Style] = {
+    "fails": "raises",
+    "unknown": "unknown",
+    "variable": "cpu",
+    "partly": "cpu",
+    "native": "mps",
+}
 _GRID = "Releases and macOS versions"
 _NONE = "none"
 #: Columns that the name of a finding may take: two versions of a change beside it, within 100.
@@ -38,15 +43,6 @@ _WIDEST = 44
 def document(advice: Advice) -> Document:
     """The page."""
     return tuple(_blocks(advice))
-
-
-def painted(text: str) -> str:
-    """The text with the words of its grid in colour, for a terminal."""
-    before, title, grid = text.partition(f"\n{_GRID}\n")
-    rows, gap, after = grid.lstrip("\n").partition("\n\n")
-    words = re.compile(rf"\b({'|'.join(_COLOURS)})\b")
-    coloured = words.sub(lambda match: f"\x1b[{_COLOURS[match[0]]}m{match[0]}\x1b[0m", rows)
-    return f"{before}{title}\n{coloured}{gap}{after}"
 
 
 def _blocks(advice: Advice) -> Iterator[Block]:
@@ -60,7 +56,7 @@ def _blocks(advice: Advice) -> Iterator[Block]:
         )
     for upgrade in dict.fromkeys((advice.upgrade, advice.newest)):
         if upgrade and upgrade.new:
-            yield Heading(f"What {_said(upgrade.change)} brings")
+            yield Heading(f"What {_words(upgrade.change)} brings")
             yield Bullets(tuple(listed(upgrade.new)))
     yield Heading(_GRID)
     yield _grid(advice.grid)
@@ -99,12 +95,12 @@ def _outcome(upgrade: Upgrade, advice: Advice) -> str:
     new = plural(len(upgrade.new), "new finding") if upgrade.new else "nothing new"
     removed = f"removes {upgrade.removed} of {plural(len(advice.findings), 'finding')}, "
     return (
-        f"{_said(upgrade.change)}: {removed * bool(advice.findings)}brings {new}; "
+        f"{_words(upgrade.change)}: {removed * bool(advice.findings)}brings {new}; "
         f"then: {upgrade.headline}"
     )
 
 
-def _said(change: Change) -> str:
+def _words(change: Change) -> str:
     release = f"torch {change.torch}" if change.torch else ""
     system = f"macOS {change.macos}" if change.macos else ""
     return " and ".join(part for part in (release, system) if part)
@@ -112,12 +108,11 @@ def _said(change: Change) -> str:
 
 def _row(removal: Removal) -> tuple[str, ...]:
     name = one_line(f"{removal.severity} {removal.rule} {removal.op or removal.message}")
-    cut = name if len(name) <= _WIDEST else f"{name[: _WIDEST - 3]}..."
     both = f"{removal.both.torch} on {removal.both.macos}" if removal.both else ""
     if not (both or removal.torch_alone or removal.macos_alone):
-        both = f"older: {_said(removal.older)}" if removal.older else _NONE
+        both = f"older: {_words(removal.older)}" if removal.older else _NONE
     return (
-        cut,
+        shorten(name, _WIDEST),
         one_line(removal.line.rpartition("/")[2]),
         removal.torch_alone.torch if removal.torch_alone else "-",
         removal.macos_alone.macos if removal.macos_alone else "-",
@@ -142,11 +137,11 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def _word(cell: Cell | None) -> str:
+def _word(cell: Cell | None) -> str | Span:
     if cell is None or not cell.headline:
         return "-"
     word = WORDS[cell.headline]
-    return f"[{word}]" if cell.current else word
+    return Span(f"[{word}]" if cell.current else word, _STYLES[word])
 
 
 def _legend(cells: tuple[Cell, ...]) -> Iterator[str]:
@@ -158,8 +153,8 @@ def _legend(cells: tuple[Cell, ...]) -> Iterator[str]:
         if cell.impossible:
             reasons.setdefault(cell.impossible, {})[cell.torch] = None
     if reasons:
-        told = "; ".join(f"torch {_releases(list(n))} {why}" for why, n in reasons.items())
-        yield f"-: not judged, there is no such pair: {told}"
+        named = "; ".join(f"torch {_releases(list(n))} {why}" for why, n in reasons.items())
+        yield f"-: not judged, there is no such pair: {named}"
 
 
 def _releases(lines: list[str]) -> str:

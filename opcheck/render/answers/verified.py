@@ -1,32 +1,26 @@
-"""A verification as text or JSON."""
+"""The answer to ``opcheck verify`` as a page and as data."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from tabulate import tabulate
 
-from opcheck.common.sanitize import for_json, for_log
 from opcheck.common.text import plural
-from opcheck.device.observe.reported_calls import ReportedCalls
 from opcheck.device.verify import Pair, Verification, ratio
-from opcheck.model.visible import one_line
+from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
 
-#: How many entries of a list the text shows, unless all are asked for.
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opcheck.device.observe.reported_calls import ReportedCalls
+
+#: How many entries of a list are seen at once.
 _SHOWN = 20
-_WIDE = 100
 
 
-def text(found: Verification, *, full: bool = False) -> str:
-    """What a person reads."""
-    return for_log("\n".join(_lines(found, full=full)))
-
-
-def as_json(found: Verification, *, full: bool = False) -> str:
-    """One object; every key always present."""
-    del full
+def content(verification: Verification) -> dict[str, Any]:
+    """Return what JSON and YAML hold, all keys present."""
     rates = [
         {
             "status": status,
@@ -36,79 +30,61 @@ def as_json(found: Verification, *, full: bool = False) -> str:
             "precision": both / predicted if predicted else None,
             "recall": both / observed if observed else None,
         }
-        for status, both, predicted, observed in found.rates()
+        for status, both, predicted, observed in verification.rates()
     ]
-    content = {
-        "schema": "opcheck-verification/1",
-        **msgspec.to_builtins(found),
-        "rates": rates,
-    }
-    content["pairs"] = [
-        {**pair, "agrees": one.agrees}
-        for pair, one in zip(content["pairs"], found.pairs, strict=True)
+    record = msgspec.to_builtins(verification)
+    pairs = [
+        {**written, "agrees": pair.agrees}
+        for written, pair in zip(record["pairs"], verification.pairs, strict=True)
     ]
-    return for_json(json.dumps(content, indent=2, ensure_ascii=False))
+    return {"schema": "opcheck-verification/1", **record, "pairs": pairs, "rates": rates}
 
 
-FORMATS: dict[str, Callable[..., str]] = {"text": text, "json": as_json}
+def document(verification: Verification) -> Document:
+    """Make the page: how much agrees, then what does not."""
+    return tuple(_blocks(verification))
 
 
-def _lines(found: Verification, *, full: bool) -> Iterator[str]:
-    where = f"torch {found.torch}, macOS {found.macos}"
-    yield _cut(
-        f"{one_line(found.prediction)}, held against {one_line(found.observation)} ({where})"
+def _blocks(verification: Verification) -> Iterator[Block]:
+    where = f"torch {verification.torch}, macOS {verification.macos}"
+    sides = f"{verification.prediction}, held against {verification.observation}"
+    yield Heading(f"{sides} ({where})", 1)
+    unknown = sum(pair.predicted == "unknown" for pair in verification.pairs)
+    counts = ", ".join(
+        (
+            plural(len(verification.agreements), "agreement"),
+            plural(len(verification.contradictions), "contradiction"),
+            *([f"{unknown:,} of which the prediction knew nothing"] if unknown else []),
+        )
     )
-    unknown = sum(pair.predicted == "unknown" for pair in found.pairs)
-    yield _cut(
-        f"{plural(len(found.pairs), 'pair')}: {plural(len(found.agreements), 'agreement')}, "
-        f"{plural(len(found.contradictions), 'contradiction')}"
-        + (f", {unknown:,} of which the prediction knew nothing" if unknown else "")
+    yield Lines((f"{plural(len(verification.pairs), 'pair')}: {counts}",))
+    rows = tuple(
+        (
+            status,
+            *map(str, (predicted, observed, both)),
+            ratio(both, predicted),
+            ratio(both, observed),
+        )
+        for status, both, predicted, observed in verification.rates()
     )
-    rows = [
-        (status, predicted, observed, both, ratio(both, predicted), ratio(both, observed))
-        for status, both, predicted, observed in found.rates()
-    ]
     if rows:
-        headers = ("status", "predicted", "observed", "both", "precision", "recall")
-        yield ""
-        yield tabulate(rows, headers=headers, tablefmt="plain", disable_numparse=True)
-    yield from _section("Contradictions", found.contradictions, _contradiction, full=full)
-    yield from _section("Observed, not predicted", found.unforeseen, _place, full=full)
-    yield from _section("Predicted, not observed", found.unseen, _place, full=full)
-    if found.notes:
-        yield ""
-        yield "Notes"
-        yield from (f"  {one_line(note)}" for note in found.notes)
+        yield Table(("status", "predicted", "observed", "both", "precision", "recall"), rows)
+    for title, items in (
+        ("Contradictions", map(_contradiction, verification.contradictions)),
+        ("Observed, not predicted", map(_place, verification.unforeseen)),
+        ("Predicted, not observed", map(_place, verification.unseen)),
+        ("Notes", iter(verification.notes)),
+    ):
+        if listed := tuple(items):
+            yield Heading(title)
+            yield Bullets(listed, _SHOWN)
 
 
-def _section(
-    title: str,
-    entries: Sequence[Pair | ReportedCalls],
-    write: Callable[[Pair | ReportedCalls], str],
-    *,
-    full: bool,
-) -> Iterator[str]:
-    if not entries:
-        return
-    yield ""
-    yield title
-    shown = entries if full else entries[:_SHOWN]
-    yield from (f"  {write(one) if full else _cut(write(one), _WIDE - 2)}" for one in shown)
-    if len(shown) < len(entries):
-        yield f"  {len(entries) - len(shown):,} more (-v shows all)"
+def _contradiction(pair: Pair) -> str:
+    at = f" at {pair.line}" if pair.line else ""
+    return f"{pair.op}{at}: predicted {pair.predicted}, observed {pair.observed}; {pair.seen}"
 
 
-def _contradiction(one: Pair | ReportedCalls) -> str:
-    assert isinstance(one, Pair)
-    at = f" at {one_line(one.line)}" if one.line else ""
-    return f"{one_line(one.op)}{at}: predicted {one.predicted}, observed {one.observed}; {one_line(one.seen)}"
-
-
-def _place(one: Pair | ReportedCalls) -> str:
-    assert isinstance(one, ReportedCalls)
-    at = f" at {one_line(one.line)}" if one.line else ""
-    return f"{one_line(one.op)}{at}: {one.status}"
-
-
-def _cut(line: str, width: int = _WIDE) -> str:
-    return line if len(line) <= width else line[: width - 3] + "..."
+def _place(place: ReportedCalls) -> str:
+    at = f" at {place.line}" if place.line else ""
+    return f"{place.op}{at}: {place.status}"

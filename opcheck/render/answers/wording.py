@@ -6,20 +6,22 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from opcheck.judge.judge import OUTCOMES
+from opcheck.lookup.matrix import STATES, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from opcheck.lookup.records import Cell, Note, State
 
-#: A dtype whose status is not that of the row, in a word.
-_SHORT = {
-    ("native", None): "native",
-    ("fallback", "internal"): "CPU inside the kernel",
-    ("fallback", "always"): "CPU always",
-    ("fallback", "env"): "CPU with the variable",
-    ("unknown", None): "unknown",
-    ("unsupported", None): "refused",
+#: The labels of the states, by their one-word names.
+LABELS = dict(zip(STATES, (outcome.label for outcome in OUTCOMES.values()), strict=True))
+
+#: The state of a dtype that differs from that of its row, in a few words.
+SHORT = LABELS | {
+    "fallback_internal": "CPU inside the kernel",
+    "fallback_always": "CPU always",
+    "fallback_env": "CPU with the variable",
+    "unsupported": "refused",
 }
 
 
@@ -29,18 +31,30 @@ def label(status: str, kind: str | None) -> str:
 
 
 def differing(status: str, kind: str | None, dtypes: Mapping[str, State]) -> str:
-    """The dtypes whose status is another one: ``refused: float64; CPU always: bool``."""
-    return grouped(
+    """Name the dtypes whose status is another one: ``refused: float64; CPU always: bool``."""
+    return by_state(
         {n: state for n, state in dtypes.items() if (state.status, state.kind) != (status, kind)}
     )
 
 
-def grouped(dtypes: Mapping[str, State]) -> str:
-    """The dtypes by their status: ``refused: float64; CPU always: bool``."""
+def by_state(dtypes: Mapping[str, State]) -> str:
+    """Name the dtypes by their status: ``refused: float64; CPU always: bool``."""
+    return grouped({name: SHORT[short(state)] for name, state in dtypes.items()})
+
+
+def grouped(words: Mapping[str, str]) -> str:
+    """Name what has the same words together: ``refused: float64, bool; CPU always: int8``."""
     groups: dict[str, list[str]] = {}
-    for name, state in dtypes.items():
-        groups.setdefault(_SHORT[state.status, state.kind], []).append(name)
-    return "; ".join(f"{word}: {', '.join(names)}" for word, names in groups.items())
+    for name, text in words.items():
+        groups.setdefault(text, []).append(name)
+    return "; ".join(f"{text}: {', '.join(names)}" for text, names in groups.items())
+
+
+def since(line: str) -> str:
+    """Return a release line; ``≤2.13`` in words."""
+    if not line.startswith("≤"):
+        return line
+    return f"{line.removeprefix('≤')} or earlier (nothing is known of the release before)"
 
 
 def releases(lines: Sequence[str]) -> str:
@@ -56,8 +70,8 @@ def by_release(cells: Iterable[Cell]) -> list[tuple[str, tuple[Cell, ...]]]:
 def runs(cells: Iterable[Cell]) -> list[tuple[list[str], tuple[Cell, ...]]]:
     """The release lines that say the same on the same macOS, with the cells of the first of them."""
     rows: list[tuple[list[str], tuple[Cell, ...]]] = []
-    for line, found in groupby(cells, key=lambda cell: cell.torch):
-        group = tuple(found)
+    for line, of_release in groupby(cells, key=lambda cell: cell.torch):
+        group = tuple(of_release)
         if rows and _alike(rows[-1][1], group):
             rows[-1][0].append(line)
         else:
@@ -65,12 +79,12 @@ def runs(cells: Iterable[Cell]) -> list[tuple[list[str], tuple[Cell, ...]]]:
     return rows
 
 
-def _alike(one: Sequence[Cell], other: Sequence[Cell]) -> bool:
+def _alike(before: Sequence[Cell], after: Sequence[Cell]) -> bool:
     """Whether two releases differ in nothing but the macOS that they start on."""
-    return len(one) == len(other) and all(
+    return len(before) == len(after) and all(
         (a.status, a.kind, a.dtype, a.dtypes) == (b.status, b.kind, b.dtype, b.dtypes)
         and (number == 0 or a.macos == b.macos)
-        for number, (a, b) in enumerate(zip(one, other, strict=True))
+        for number, (a, b) in enumerate(zip(before, after, strict=True))
     )
 
 

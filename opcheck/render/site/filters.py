@@ -11,6 +11,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
+from opcheck.render.answers import wording
 from opcheck.render.site import addresses, words
 from opcheck.render.site.records import Listed
 
@@ -87,13 +88,13 @@ _OF_ANY_PAGE: dict[str, Callable[..., Any]] = {
     "groupby_namespace": _namespaces,
     "headline_state": words.headline_state,
     "kinds": words.kinds,
-    "label": words.label,
+    "label": wording.LABELS.__getitem__,
     "lines": words.lines,
     "macos": words.macos,
     "markdown": lambda text: Markup(_markdown().render(text)),  # noqa: S704  (it escapes)
     "prefixed": lambda names, prefix: [f"{prefix}{name}" for name in names],
     "sentence": words.sentence,
-    "since": words.since,
+    "since": wording.since,
     "strip": words.strip,
     "targets": words.targets,
 }

@@ -10,9 +10,9 @@ from typing import get_args
 import msgspec
 from jinja2 import Environment
 
-from opcheck.model.visible import shown
+from opcheck.common.sanitize import shown
 from opcheck.render import html
-from opcheck.render.matrix.plot import plot
+from opcheck.render.coverage_plot import plot
 from opcheck.render.site import addresses, search
 from opcheck.render.site.addresses import Page
 from opcheck.render.site.filters import filters

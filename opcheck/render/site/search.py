@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from opcheck.model.visible import shown
+from opcheck.common.sanitize import shown
 from opcheck.render.site import addresses
 from opcheck.render.site.addresses import Page
 from opcheck.render.site.records import Model, Operator, Release, Rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from opcheck.render.matrix.tables import LABELS
+from opcheck.render.answers import wording
 from opcheck.render.site.records import Macos, Model, Operator, Outcome
 
 #: The statuses, from best to worst, as the front page explains them.
@@ -32,21 +32,6 @@ _HEADLINES = {
     "fails": "unsupported",
 }
 
-#: Of a dtype, which stands beside others.
-_SHORT = {
-    "native": "native",
-    "fallback_internal": "CPU inside the kernel",
-    "fallback_always": "CPU always",
-    "fallback_env": "CPU with the variable",
-    "unknown": "unknown",
-    "unsupported": "refused",
-}
-
-
-def label(state: str) -> str:
-    """``fallback_env`` in words."""
-    return LABELS[state]
-
 
 def headline_state(headline: str) -> str:
     """The state whose sign a headline takes."""
@@ -66,27 +51,17 @@ def macos(span: Macos) -> str:
     return f"{span.since}+" if span.until is None else f"{span.since}, before {span.until}"
 
 
-def since(line: str) -> str:
-    """A release line; ``≤2.13`` in words."""
-    if not line.startswith("≤"):
-        return line
-    return f"{line.removeprefix('≤')} or earlier (nothing is known of the release before)"
-
-
 def dtypes(states: Mapping[str, str]) -> str:
     """``refused: float64; CPU always: bool``."""
-    groups: dict[str, list[str]] = {}
-    for name, state in states.items():
-        groups.setdefault(_SHORT[state], []).append(name)
-    return "; ".join(f"{word}: {', '.join(names)}" for word, names in groups.items())
+    return wording.grouped({name: wording.SHORT[state] for name, state in states.items()})
 
 
 def dtype_changes(changes: Mapping[str, tuple[str, str]]) -> str:
     """``refused, now native: bfloat16``."""
-    groups: dict[str, list[str]] = {}
-    for name, (was, now) in changes.items():
-        groups.setdefault(f"{_SHORT[was]}, now {_SHORT[now]}", []).append(name)
-    return "; ".join(f"{word}: {', '.join(names)}" for word, names in groups.items())
+    words = wording.SHORT
+    return wording.grouped(
+        {n: f"{words[was]}, now {words[now]}" for n, (was, now) in changes.items()}
+    )
 
 
 def targets(found: Mapping[str, Sequence[str]], every: Sequence[str]) -> str:

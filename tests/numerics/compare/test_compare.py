@@ -13,8 +13,8 @@ from opcheck.common.errors import CaptureError, UsageError
 from opcheck.common.vocabulary import Mode
 from opcheck.numerics.compare.parent import compare
 from opcheck.numerics.compare.records import SHOWS, Comparison, Plan
+from opcheck.render import write
 from opcheck.render.answers import compared as page
-from opcheck.render.answers import write
 
 MODELS = Path(__file__).with_name("models.py")
 PLANTED = Path(__file__).parents[3] / "scripts" / "planted"

@@ -15,7 +15,8 @@ from opcheck.data import device_evidence
 from opcheck.data.device_evidence import Evidence, Settings
 from opcheck.numerics.probe.parent import probe
 from opcheck.numerics.probe.records import Setup
-from opcheck.render.answers import probed, write
+from opcheck.render import write
+from opcheck.render.answers import probed
 
 SETTINGS = Settings(samples=3, seconds=1200.0, cpu_fallback=False)
 FAKE = Path(__file__).with_name("fake_worker.py")

@@ -96,8 +96,8 @@ def test_a_finding_of_many_targets_is_told_once_with_its_line(project: Project) 
     project.configure("fallback")
     out = project().out
     assert out.count("OC103 aten::embedding_renorm_") == 1
-    assert "for fallback; on all 6 targets" in out
-    assert "at model.py:7 in forward (net): y = f7(x)" in out
+    place = "    model.py:7 in forward (net)\n      y = f7(x)\n"
+    assert f"{place}    for: fallback; on all 6 targets\n" in out
     assert out.endswith("opcheck explain OC103\n")
 
 
@@ -214,8 +214,8 @@ def test_only_what_is_not_in_the_baseline_fails(project: Project) -> None:
     project.calls["fallback"] = (*project.calls["fallback"], call("aten::embedding_renorm_", 12))
     failed = project("--baseline", "known.yaml")
     assert failed.code == 1
-    assert failed.out.count("at model.py:12") == 1
-    assert "at model.py:7 in forward" not in failed.out
+    assert failed.out.count("    model.py:12 in forward") == 1
+    assert "model.py:7 in forward" not in failed.out
 
 
 def test_a_target_that_the_baseline_does_not_know_is_new(project: Project) -> None:

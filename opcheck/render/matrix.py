@@ -1,37 +1,28 @@
-"""The coverage of one release as Markdown, CSV and JSON."""
+"""The coverage of a release as Markdown, CSV and JSON; matrix_page.py has the page of all releases."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from opcheck.common.sanitize import finished
 from opcheck.common.versions import Version
-from opcheck.judge.judge import OUTCOMES
-from opcheck.lookup.matrix import STATES
-from opcheck.lookup.plain_call import COMMON_DTYPES
+from opcheck.data.registrations import OpLists, load
+from opcheck.lookup.coverage import coverage
+from opcheck.lookup.matrix import STATES, Matrix, Row, matrix
+from opcheck.lookup.plain_call import COMMON_DTYPES, Asker
+from opcheck.lookup.targets import macos_of, release_of
+from opcheck.render import findings
 from opcheck.render.answers.op import NOT_CHECKED
-from opcheck.render.document import (
-    Block,
-    Bullets,
-    Document,
-    Heading,
-    Lines,
-    Table,
-)
+from opcheck.render.answers.wording import LABELS
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from opcheck.lookup.matrix import Matrix, Row
-
-#: The labels of the states, by their one-word names.
-LABELS = dict(zip(STATES, (outcome.label for outcome in OUTCOMES.values()), strict=True))
+    from collections.abc import Callable, Iterator, Sequence
 
 _COLUMNS = (
     "name",
@@ -51,28 +42,56 @@ _COLUMNS = (
 )
 
 
-def json_rows(found: Matrix) -> str:
-    """JSON, schema ``opcheck-matrix/1``, one overload a line."""
-    content = msgspec.to_builtins(found)
+def render(
+    torch: str | None,
+    macos: str | None,
+    format_name: str,
+    lists: OpLists | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> str:
+    """Write the coverage in the format of that name.
+
+    Args:
+        torch: The release.  None: the newest.
+        macos: The macOS version.  None: the newest.
+        format_name: ``markdown``, ``csv``, ``json`` or ``html``.
+        lists: The op lists.  None: those that opcheck ships.
+        progress: Is called with what is done now, where it takes long.
+
+    Raises:
+        OpcheckError: There is no list for the release, or it does not run on that macOS.
+    """
+    asker = Asker(lists or load())
+    if format_name == "html":
+        from opcheck.render import matrix_page  # noqa: PLC0415  (Jinja is slow to load)
+
+        release = release_of(torch or asker.lists.releases[-1].line, asker.lists).release
+        system = macos_of(macos, release)
+        return matrix_page.render(coverage(system, asker, progress=progress), release.line)
+    return write(matrix(torch, macos, asker=asker), format_name)
+
+
+def write(record: Matrix, format_name: str) -> str:
+    """Write one release in a format other than the page."""
+    if format_name == "markdown":
+        return finished(as_markdown(tuple(_blocks(record))), format_name)
+    if format_name == "csv":
+        return findings.table(_COLUMNS, map(tuple, map(_cells, record.rows)))
+    return _json(record)
+
+
+def _json(record: Matrix) -> str:
+    """Write JSON, schema ``opcheck-matrix/1``, one overload on each line."""
+    content = msgspec.to_builtins(record)
     rows = content.pop("rows")
     head = json.dumps(content, indent=1, ensure_ascii=False).removesuffix("\n}")
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
     return f'{head},\n "rows": [\n{lines}\n]\n}}\n'
 
 
-def comma_separated(found: Matrix) -> str:
-    """CSV with a header; several values in a cell stand apart by spaces."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for row in found.rows:
-        writer.writerow(_cells(row))
-    return out.getvalue()
-
-
 def _cells(row: Row) -> Iterator[str]:
     yield from (row.name, row.status, row.kind or "", row.since, row.first_native or "", row.dtype)
-    yield systems(row)
+    yield _systems(row)
     # A cell that says what the status says is left empty, so that the others show.
     own = f"{row.status}_{row.kind}" if row.kind else row.status
     yield from ("" if row.dtypes[d] == own else row.dtypes[d] for d in COMMON_DTYPES)
@@ -80,53 +99,44 @@ def _cells(row: Row) -> Iterator[str]:
     yield from (" ".join(row.limitations), " ".join(row.advisories), row.because)
 
 
-def systems(row: Row) -> str:
+def _systems(row: Row) -> str:
     """``13.0 unsupported, 14.0 native``: from which macOS on what; empty where all are alike."""
     return ", ".join(f"{macos} {state}" for macos, state in row.systems.items())
 
 
-def markdown(found: Matrix) -> str:
-    """Markdown: what is not native in tables, what is in a list of names by release."""
-    return as_markdown(_document(found))
-
-
-def _document(found: Matrix) -> Document:
-    return tuple(_blocks(found))
-
-
-def _blocks(found: Matrix) -> Iterator[Block]:
-    yield Heading(f"MPS coverage of torch {found.release} on macOS {found.macos}", 1)
-    lists = found.op_lists
+def _blocks(record: Matrix) -> Iterator[Block]:
+    yield Heading(f"MPS coverage of torch {record.release} on macOS {record.macos}", 1)
+    lists = record.op_lists
     yield Lines(
         (
-            f"Generated by {found.tool} from op lists {lists['digest']} ({lists['wheel']}).",
+            f"Generated by {record.tool} from op lists {lists['digest']} ({lists['wheel']}).",
             NOT_CHECKED,
             "The status is that of a plain call; limitations and advisories say what else to know.",
-            *(f"Note: {note}." for note in found.notes),
+            *(f"Note: {note}." for note in record.notes),
         )
     )
-    total = found.counts["overloads"]
+    total = record.counts["overloads"]
     yield Table(
         ("what happens", "overloads"),
         (
-            *((LABELS[state], f"{found.counts[state]:,}") for state in STATES),
+            *((LABELS[state], f"{record.counts[state]:,}") for state in STATES),
             ("all", f"{total:,}"),
         ),
     )
     for state in reversed(STATES):
-        rows = [row for row in found.rows if _state(row) == state]
+        rows = [row for row in record.rows if _state(row) == state]
         if rows:
             yield Heading(f"{LABELS[state]}: {len(rows):,}")
             yield from _compact(rows) if state in {"native", "unknown"} else (_table(rows),)
-    noted = [row for row in found.rows if _state(row) == "native" and row.limitations]
+    noted = [row for row in record.rows if _state(row) == "native" and row.limitations]
     if noted:
         yield Heading(f"Native, with limits: {len(noted):,}")
         yield _table(noted)
-    used = [row.advisories for row in found.rows if row.advisories]
+    used = [row.advisories for row in record.rows if row.advisories]
     if used:
         yield Heading("Advisories")
         ids = sorted({name for names in used for name in names})
-        yield Bullets(tuple(f"{name}: {found.statements[name].summary}" for name in ids))
+        yield Bullets(tuple(f"{name}: {record.statements[name].summary}" for name in ids))
 
 
 def _state(row: Row) -> str:
@@ -141,7 +151,7 @@ def _table(rows: Sequence[Row]) -> Table:
                 row.name,
                 row.since,
                 row.because,
-                systems(row),
+                _systems(row),
                 _differing(row),
                 ", ".join((*row.limitations, *row.advisories)),
             )

@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from markupsafe import Markup
 
 from opcheck.common.tool import VERSION
 from opcheck.lookup.matrix import STATES
 from opcheck.lookup.plain_call import COMMON_DTYPES
 from opcheck.render import html
-from opcheck.render.matrix.plot import plot
-from opcheck.render.matrix.tables import LABELS
+from opcheck.render.answers.wording import LABELS
+from opcheck.render.coverage_plot import plot
 
 if TYPE_CHECKING:
     from opcheck.lookup.coverage import Coverage, Run
 
 
-def render(found: Coverage, torch: str) -> str:
+def render(coverage: Coverage, torch: str) -> str:
     """The page, opened at that release.
 
     Raises:
@@ -26,41 +25,41 @@ def render(found: Coverage, torch: str) -> str:
     """
     return html.with_script(
         "matrix",
-        _data(found, torch),
-        plot=Markup(plot(found.counts, found.macos)),  # noqa: S704  (a drawing of ours)
-        macos=found.macos,
-        digest=found.digest,
+        _data(coverage, torch),
+        plot=plot(coverage.counts, coverage.macos),
+        macos=coverage.macos,
+        digest=coverage.digest,
         version=VERSION,
     )
 
 
-def _data(found: Coverage, torch: str) -> dict[str, Any]:
-    lines = [release.line for release in found.releases]
+def _data(coverage: Coverage, torch: str) -> dict[str, Any]:
+    lines = [release.line for release in coverage.releases]
     reasons, systems, states = html.Pool(), html.Pool(), html.Pool()
-    notes = {name: number for number, name in enumerate(found.notes)}
+    notes = {name: number for number, name in enumerate(coverage.notes)}
 
-    def run(one: Run) -> list[Any]:
+    def run(entry: Run) -> list[Any]:
         """[release, states, default dtype, reason, systems, notes]; [release]: it is removed."""
-        place = lines.index(one.torch)
-        if not one.exists:
+        place = lines.index(entry.torch)
+        if not entry.exists:
             return [place]
-        spans = ", ".join(f"{macos}+ {LABELS[state]}" for macos, state in one.systems.items())
+        spans = ", ".join(f"{macos}+ {LABELS[state]}" for macos, state in entry.systems.items())
         row: list[Any] = [
             place,
-            states("".join(map(str, one.states))),
-            one.default,
-            reasons(one.because),
+            states("".join(map(str, entry.states))),
+            entry.default,
+            reasons(entry.because),
             systems(spans),
         ]
-        return [*row, [notes[name] for name in one.notes]] if one.notes else row
+        return [*row, [notes[name] for name in entry.notes]] if entry.notes else row
 
-    operators = [[name, *map(run, runs)] for name, runs in found.operators.items()]
+    operators = [[name, *map(run, runs)] for name, runs in coverage.operators.items()]
     return {
         "torch": torch,
-        "macos": found.macos,
+        "macos": coverage.macos,
         "releases": [
             {"line": r.line, "torch": r.torch, "built": r.built.isoformat(), "min": r.minimum_macos}
-            for r in found.releases
+            for r in coverage.releases
         ],
         "states": [[state, LABELS[state]] for state in STATES],
         "dtypes": list(COMMON_DTYPES),
@@ -68,7 +67,7 @@ def _data(found: Coverage, torch: str) -> dict[str, Any]:
         "reasons": list(reasons.numbers),
         "systems": list(systems.numbers),
         "notes": [
-            [name, *msgspec.to_builtins(about).values()] for name, about in found.notes.items()
+            [name, *msgspec.to_builtins(about).values()] for name, about in coverage.notes.items()
         ],
         "ops": operators,
     }
