@@ -64,7 +64,7 @@ def chosen_finding(source: str, which: str | None, **captured: Any) -> Chosen | 
 
 
 def _report(source: str, **captured: Any) -> Report:
-    from opcheck.model.visible import visible
+    from opcheck.model.sanitized import sanitized
     from opcheck.project.repro.chosen import read
 
     if Path(source).suffix in _SUFFIXES:
@@ -81,7 +81,7 @@ def _report(source: str, **captured: Any) -> Report:
     request = parse_options.request_of(source, line, system, fallback=fallback, **captured)
     with output.progress(**shown) as progress:
         made = pipeline.audit(request, lists, progress=progress, show_output=shown["verbose"])
-    return visible(made)
+    return sanitized(made)
 
 
 def _listing(report: Report) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
-from json import dumps
 from pathlib import PurePath
 from typing import Any
 
@@ -41,17 +41,13 @@ _SOURCES = {
     "GateReport": "opcheck.render.gate",
     "ScanReport": "opcheck.render.scan",
 }
-_PAGES = ("json", "yaml", "html")
 
 
 def render(record: msgspec.Struct, format_name: str) -> str:
     """Write the report of an audit, of a gate's run or of a scan in the format of that name."""
-    name = type(record).__name__
-    source = import_module(_SOURCES[name])
-    if name == "Report" and format_name in _PAGES:
-        module = "report_page" if format_name == "html" else format_name
-        text: str = import_module(f"opcheck.render.{module}").render(record)
-        return finished(text, format_name)
+    source = import_module(_SOURCES[type(record).__name__])
+    if format_name == "html":
+        return str(source.page(record))
     if format_name in ANSWERS:
         content = source.content(record) if format_name in {"json", "yaml"} else None
         return write(content, source.document(record), format_name)
@@ -73,7 +69,7 @@ def write(record: object, document: Document, format_name: str, **shown: Any) ->
         return finished(as_markdown(document), format_name)
     content = msgspec.to_builtins(record)
     if format_name == "json":
-        return for_json(dumps(content, indent=2, ensure_ascii=False)) + "\n"
+        return for_json(json.dumps(content, indent=2, ensure_ascii=False)) + "\n"
     from opcheck.common.yaml_text import dump  # noqa: PLC0415  (PyYAML is slow to load)
 
     return dump(content)

@@ -10,6 +10,7 @@ import msgspec
 from opcheck.common.text import plural
 from opcheck.judge.judge import outcome
 from opcheck.model.records import CallGroup, Finding, GroupLocation, Report
+from opcheck.model.saved import as_content
 from opcheck.render import findings, memory, precision, summary
 from opcheck.render.document import (
     Block,
@@ -91,6 +92,18 @@ def title(report: Report) -> Title:
         target=summary.target(report),
         facts=summary.totals(report),
     )
+
+
+def content(report: Report) -> dict[str, object]:
+    """Return what JSON and YAML hold."""
+    return as_content(report)
+
+
+def page(report: Report) -> str:
+    """Make the HTML page with its graph."""
+    from opcheck.render.report_page import render  # noqa: PLC0415  (Jinja is slow to load)
+
+    return render(report)
 
 
 def entries(report: Report) -> Iterator[Entry]:

@@ -19,7 +19,7 @@ from opcheck.common.errors import UsageError
 from opcheck.data.registrations import load
 from opcheck.device.emulator.errors import ProcessAbortedError
 from opcheck.model.records import ExampleTensor, Finding, Report
-from opcheck.model.visible import visible
+from opcheck.model.sanitized import sanitized
 from opcheck.project.repro import check, issue, script
 from opcheck.project.repro.check import Tried, make
 from opcheck.project.repro.chosen import Chosen, choose, read
@@ -81,7 +81,7 @@ def reported(
     ):
         warnings.simplefilter("ignore")
         function()
-    return visible(run.report)
+    return sanitized(run.report)
 
 
 @pytest.mark.parametrize(
