@@ -29,28 +29,15 @@ WIDE = {
 
 #: Operators whose results hold nothing yet: memory that another call writes to.
 BLANK = {
-    aten.empty,
-    aten.empty_like,
-    aten.empty_permuted,
-    aten.empty_strided,
-    aten.new_empty,
-    aten.new_empty_strided,
-    aten.resize_,
+    *(aten.empty, aten.empty_like, aten.empty_permuted, aten.empty_strided),
+    *(aten.new_empty, aten.new_empty_strided, aten.resize_),
 }
 
 #: Operators that sum products of what they read, by the beginnings of their names.
 PRODUCTS = tuple(
     f"aten::{name}"
     for name in (
-        "mm",
-        "mv",
-        "bmm",
-        "dot",
-        "vdot",
-        "addmm",
-        "addmv",
-        "baddbmm",
-        "addbmm",
+        *("mm", "mv", "bmm", "dot", "vdot", "addmm", "addmv", "baddbmm", "addbmm"),
         "convolution",
     )
 )

@@ -15,9 +15,8 @@ from opcheck.common.text import filesize
 from opcheck.data.device_evidence import Machine
 from opcheck.numerics.closeness import dtype_name
 from opcheck.numerics.compare.compare_mode import Judged
-from opcheck.numerics.compare.cpu_formulas import FORMULAS
 from opcheck.numerics.compare.records import BEYOND, TIMES, TOLERANCES
-from opcheck.numerics.compare.reference import in_float64
+from opcheck.numerics.compare.reference import FORMULAS, in_float64
 from opcheck.numerics.float64 import WIDE
 from opcheck.numerics.kept_tensors import KeptTensor
 from opcheck.tracing.torch_private import dispatch

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from opcheck.numerics.compare.cpu_formulas import kernel_for
 from opcheck.numerics.compare.records import Time
+from opcheck.numerics.compare.reference import kernel_for
 from opcheck.numerics.devices import synchronize
 from opcheck.numerics.float64 import Call
 from opcheck.numerics.kept_tensors import KeptTensor, place, restore

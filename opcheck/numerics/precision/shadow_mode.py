@@ -1,11 +1,13 @@
-"""Sees every operator call of a run, and makes it again with the numbers that a float64 run would have."""
+"""Runs each call of a program beside the numbers that a float64 run would have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from opcheck.numerics.closeness import Distance, distance, vanishes
 from opcheck.numerics.float64 import (
@@ -18,13 +20,151 @@ from opcheck.numerics.float64 import (
     moves_nothing,
     widened,
 )
-from opcheck.numerics.precision.accumulators import WITHOUT_DOUBLE
-from opcheck.numerics.precision.shadows import Shadows, followed, memory
 from opcheck.numerics.precision.tally import PrecisionTally, Seen
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.nested_tensors import tensors
+from opcheck.tracing.torch_private.tensors import negative_view, storage_address
 
 aten = torch.ops.aten
+
+# -- float64's numbers -----------------------------------------------------------------------------
+#
+# They belong to the memory of a tensor, not to the tensor: views, writes in place, detached tensors and those that
+# autograd saves all find them again.
+
+#: a complex number is two of these in memory.
+_PARTS = {
+    torch.complex32: torch.float16,
+    torch.complex64: torch.float32,
+    torch.complex128: torch.float64,
+}
+
+#: calls after which what belongs to dead memory is dropped.
+_SWEEP = 64
+
+
+def memory(tensor: torch.Tensor) -> int:
+    """Which memory is behind a tensor, while that exists."""
+    return storage_address(tensor.untyped_storage())
+
+
+class _Beside:
+    """What is kept for one piece of memory."""
+
+    __slots__ = ("error", "numbers", "part", "weak")
+
+    def __init__(self, storage: Any, part: torch.dtype) -> None:
+        flat = torch.empty(0, dtype=part).set_(storage)
+        self.numbers = flat.to(torch.float64, copy=True)
+        self.part = part
+        # While it exists no other memory gets this address.
+        self.weak = StorageWeakRef(storage)
+        self.error = 0.0
+
+
+class Shadows:
+    """The table from memory to its numbers in float64."""
+
+    def __init__(self) -> None:
+        self._beside: dict[int, _Beside] = {}
+        self._asked = 0
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What the tensor would hold in a float64 run: a view, so that a write reaches the table.
+
+        Memory that no call has written to yet holds the same in both runs.
+        """
+        numbers = self._entry(tensor).numbers
+        if tensor.dtype.is_complex:
+            numbers = torch.view_as_complex(numbers.view(-1, 2))
+        view = numbers.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+        view = view.conj() if tensor.is_conj() else view
+        return negative_view(view) if tensor.is_neg() else view
+
+    def error(self, tensor: torch.Tensor) -> float:
+        """The relative error that was last seen in this memory."""
+        return self._entry(tensor).error
+
+    def note(self, tensor: torch.Tensor, error: float) -> None:
+        """Keep the relative error of what was just written to this memory."""
+        self._entry(tensor).error = error
+
+    def keep(self, tensor: torch.Tensor, exact: torch.Tensor) -> None:
+        """From now on the tensor would hold ``exact`` in a float64 run."""
+        self.of(tensor).copy_(exact)
+
+    def forget(self, tensor: torch.Tensor) -> None:
+        """What a float64 run would hold is not known: it is taken to be what this run holds."""
+        self._beside.pop(memory(tensor), None)
+
+    def _entry(self, tensor: torch.Tensor) -> _Beside:
+        self._asked += 1
+        if self._asked % _SWEEP == 0:
+            for key in [key for key, entry in self._beside.items() if entry.weak.expired()]:
+                del self._beside[key]
+        storage = tensor.untyped_storage()
+        part = _PARTS.get(tensor.dtype, tensor.dtype)
+        beside = self._beside.get(storage_address(storage))
+        if (
+            beside is None
+            or beside.part != part
+            or beside.numbers.numel() != storage.nbytes() // part.itemsize
+        ):
+            beside = self._beside[storage_address(storage)] = _Beside(storage, part)
+        return beside
+
+
+def followed(value: Any) -> bool:
+    """Whether this is a tensor with a float64 value of its own."""
+    return (
+        isinstance(value, torch.Tensor)
+        and value.dtype in WIDE
+        and value.layout == torch.strided
+        and value.device.type == "cpu"
+    )
+
+
+# -- sums without a double -------------------------------------------------------------------------
+#
+# The CPU's kernels of these operators sum in float64 whatever the dtype is; a GPU has none, so another sum runs.
+# aten/src/ATen/native/cpu/ReduceOpsKernel.cpp, ``cumsum_cpu_kernel``: ``at::acc_type<scalar_t, false>``, which is double
+# for float (aten/src/ATen/AccumulateType.h).
+
+
+def _cumsum(self: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """One after the other in the tensor's own dtype."""
+    return _one_by_one(np.add.accumulate, self, dim, dtype)
+
+
+def _cumprod(self: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    return _one_by_one(np.multiply.accumulate, self, dim, dtype)
+
+
+def _one_by_one(
+    accumulate: Callable[..., Any], self: torch.Tensor, dim: int, dtype: torch.dtype | None
+) -> torch.Tensor:
+    wanted = self.detach().to(dtype or self.dtype)
+    # Kernels for 16 bits keep float32 while they sum.
+    values = wanted.to(torch.float32) if wanted.dtype.itemsize < 4 else wanted
+    if not values.dim():
+        return wanted.clone()
+    summed = accumulate(values.numpy(), axis=dim, dtype=values.numpy().dtype)
+    return torch.from_numpy(np.ascontiguousarray(summed)).to(wanted.dtype)
+
+
+#: What is run instead.
+WITHOUT_DOUBLE: dict[Any, Callable[..., torch.Tensor]] = {
+    aten.cumsum.default: _cumsum,
+    aten.cumprod.default: _cumprod,
+}
+
+NOTE = (
+    "cumsum and cumprod were summed one after the other in this dtype (float32 for 16 bits): the CPU's own kernel "
+    "uses float64 inside, which no GPU of Apple's has; a Mac's kernel may sum in another order, and lose less"
+)
+
+
+# -- the mode --------------------------------------------------------------------------------------
 
 #: What no float64 may become in the run: a Mac has none.
 _NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
@@ -84,10 +224,9 @@ class ShadowMode(Float64Mode):
             return _Before(reads, [], 0.0, call, None)
 
         def rounded(value: Any) -> Any:
-            if not isinstance(value, torch.Tensor):
-                return value
             if not followed(value):
-                return value.clone() if writes else value
+                copies = writes and isinstance(value, torch.Tensor)
+                return value.clone() if copies else value
             return shadows.of(value).to(_NARROW.get(value.dtype, value.dtype), copy=True)
 
         return _Before(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from opcheck.model.records import GroupLocation
     from opcheck.tracing.source_locations import Site
 
+
 #: Relative error of a result from which on a call is named: some hundred times what one rounding costs.
 LIMITS = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
 

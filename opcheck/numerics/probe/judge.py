@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import torch
 
 from opcheck.data.device_evidence import Outcome, Result
@@ -53,39 +56,39 @@ class _Seen:
 
 
 def probe(op: Any, task: Task, device: torch.device, limit: int) -> Result:
-    """The samples of one OpInfo, each call held against float64."""
+    """The result of one OpInfo: its first samples, each call compared with float64."""
+    start = functools.partial(Result, opinfo=task.opinfo, dtype=task.dtype, phase=task.phase)
     try:
         samples = samples_of(op, task, limit)
     except Exception as error:  # noqa: BLE001 - torch's samples, of dtypes that the CPU may not have
-        return _result(task, "not judged", 0, text=f"no samples: {_said(error)}")
-    results = [one for one in (_one(op, task, sample, device) for sample in samples) if one]
+        text = f"no samples: {_describe(error)}"
+        return start(outcome="not judged", samples=0, text=text)
+    start = functools.partial(start, samples=1)
+    tried = [_try(op, task, sample, device, start) for sample in samples]
+    results = [result for result in tried if result is not None]
     if not results:
-        return _result(task, "not judged", 0)
-    outcome = min((one.outcome for one in results), key=_ORDER.index)
-    first = next(one for one in results if one.outcome == outcome)
+        return start(outcome="not judged", samples=0)
+    worst = min(results, key=lambda result: _ORDER.index(result.outcome))
     calls: dict[str, str] = {}
     for result in results:
         for name, state in result.calls.items():
             calls[name] = min(calls.get(name, state), state, key=_STATES.index)
-    errors = [one.error for one in results if one.error is not None]
-    bad = outcome in {"wrong", "raises", "falls back"}
-    return Result(
-        opinfo=task.opinfo,
-        dtype=task.dtype,
-        phase=task.phase,
-        outcome=outcome,
+    errors = [result.error for result in results if result.error is not None]
+    bad = worst.outcome in {"wrong", "raises", "falls back"}
+    endless = worst.outcome == "wrong" and worst.error is None
+    return msgspec.structs.replace(
+        worst,
         samples=len(results),
-        failed=sum(one.outcome == outcome for one in results) if bad else 0,
-        op=first.op,
-        text=first.text,
-        inputs=first.inputs,
-        error=None if outcome == "wrong" and first.error is None else max(errors, default=None),
+        failed=sum(result.outcome == worst.outcome for result in results) if bad else 0,
+        error=None if endless else max(errors, default=None),
         calls=dict(sorted(calls.items())),
     )
 
 
-def _one(op: Any, task: Task, sample: Sample, device: torch.device) -> Result | None:
-    """One sample; None where the CPU does not run it."""
+def _try(
+    op: Any, task: Task, sample: Sample, device: torch.device, start: Callable[..., Result]
+) -> Result | None:
+    """The result of one sample; None where the CPU does not run it."""
     seen = _Seen()
     mode = CompareMode(device, seen.add, views=True)
     raised: Exception | None = None
@@ -95,55 +98,36 @@ def _one(op: Any, task: Task, sample: Sample, device: torch.device) -> Result | 
             moved = on_device(op, sample, device)
             with mode:
                 _run(op, task, moved)
-        except Exception as problem:  # noqa: BLE001 - whatever the device's kernels raise
-            raised = problem
+        except Exception as error:  # noqa: BLE001 - whatever the device's kernels raise
+            raised = error
     if raised is not None and not _runs_on_cpu(op, task, sample):
         return None
-    error = finite_digits(seen.error) if seen.error >= 0 else None
     if seen.wrong is not None:
-        return _wrong(task, seen, seen.wrong)
+        return _wrong(seen.wrong, functools.partial(start, calls=seen.calls))
+    largest = finite_digits(seen.error) if seen.error >= 0 else None
+    start = functools.partial(start, calls=seen.calls, error=largest)
     if raised is not None:
-        return _result(
-            task, "raises", 1, op=mode.running, text=_said(raised), error=error, calls=seen.calls
-        )
+        return start(outcome="raises", op=mode.running, text=_describe(raised))
     for warning in warned:
         text = str(warning.message)
         match = _FALLS_BACK.search(text)
         if match or _INSIDE.search(text):
-            name = match["op"] if match else ""
-            return _result(
-                task, "falls back", 1, op=name, text=text[:_TEXT], error=error, calls=seen.calls
-            )
-    compared = set(seen.calls.values()) - {"not compared"}
-    if not compared:
-        return _result(task, "not compared", 1, text=seen.reason, calls=seen.calls)
-    return _result(task, "works", 1, error=error, calls=seen.calls)
+            return start(outcome="falls back", op=match["op"] if match else "", text=text[:_TEXT])
+    if set(seen.calls.values()) <= {"not compared"}:
+        return start(outcome="not compared", text=seen.reason)
+    return start(outcome="works")
 
 
-def _wrong(task: Task, seen: _Seen, judged: Judged) -> Result:
+def _wrong(judged: Judged, start: Callable[..., Result]) -> Result:
     worst = judged.worst
     cpu = "" if judged.cpu is None else f"; the CPU in the same dtype {judged.cpu:.2g}"
-    return _result(
-        task,
-        "wrong",
-        1,
+    return start(
+        outcome="wrong",
         op=judged.op,
         text=f"{worst.kind}: result {judged.output} at {list(worst.element)} is {worst.found}, "
         f"exact {worst.exact}; {worst.error:.2g} tolerances{cpu}",
         inputs=specs(judged.call.args, judged.call.kwargs),
         error=finite_digits(worst.error),
-        calls=seen.calls,
-    )
-
-
-def _result(task: Task, outcome: Outcome, samples: int, **more: Any) -> Result:
-    return Result(
-        opinfo=task.opinfo,
-        dtype=task.dtype,
-        phase=task.phase,
-        outcome=outcome,
-        samples=samples,
-        **more,
     )
 
 
@@ -174,5 +158,5 @@ def _runs_on_cpu(op: Any, task: Task, sample: Sample) -> bool:
     return True
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_TEXT]

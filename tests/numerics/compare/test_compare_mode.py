@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from opcheck.numerics.closeness import measure
-from opcheck.numerics.compare import cpu_formulas, discrete, reference
+from opcheck.numerics.compare import discrete, reference
 from opcheck.numerics.compare.compare_mode import IS_BLANK, CompareMode, Judged
 from opcheck.numerics.float64 import Call
 from opcheck.numerics.kept_tensors import keep, keep_all, place, restore
@@ -122,9 +122,9 @@ def test_the_formula_of_attention_is_pytorchs_with_its_derivative(
         "query": q, "key": k, "value": v, "attn_bias": bias, "dropout_p": 0.0, "is_causal": is_causal,
         "scale": None, "grad_out": grad,
     }  # fmt: skip
-    (found,) = cpu_formulas.FORMULAS["aten::_scaled_dot_product_efficient_attention"](given)
+    (found,) = reference.FORMULAS["aten::_scaled_dot_product_efficient_attention"](given)
     assert torch.allclose(found, wanted)
-    back = cpu_formulas.FORMULAS["aten::_scaled_dot_product_efficient_attention_backward"](given)
+    back = reference.FORMULAS["aten::_scaled_dot_product_efficient_attention_backward"](given)
     for one, other in zip(back, gradients, strict=True):
         assert torch.allclose(one, other)
 
