@@ -102,7 +102,6 @@ TORCH_FREE = {
     "device/observe/request.py",
     "device/observe/statement_texts.py",
     "device/observe/system.py",
-    "device/observe/reported_calls.py",
     "device/observe/variables.py",
     "device/verify.py",
     "numerics/precision/__init__.py",

@@ -22,8 +22,7 @@ from opcheck import cli
 from opcheck.cli import output
 from opcheck.common import sanitize
 from opcheck.common.errors import OpcheckError
-from opcheck.device.observe.reported_calls import ReportedCalls
-from opcheck.device.verify import Pair, Verification
+from opcheck.device.verify import Pair, ReportedCalls, Verification
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, Judgement
 from opcheck.model.fingerprint import fingerprinted, fingerprints
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
@@ -312,8 +311,8 @@ def verification_of(text: str) -> Verification:
         machine=text,
         build=text,
         pairs=(pair,),
-        unseen=(calls,),
-        unforeseen=(calls,),
+        unobserved=(calls,),
+        unpredicted=(calls,),
         notes=(text,),
     )
 

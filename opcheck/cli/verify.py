@@ -11,7 +11,7 @@ from opcheck.cli import VERBS, flags, output, output_formats
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file, write_text
 from opcheck.data.registrations import OpLists, load
-from opcheck.device.observe.draft_statements import proposed
+from opcheck.device.observe.draft_statements import draft_statements
 from opcheck.device.verify import verify
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model import saved
@@ -67,7 +67,7 @@ def command(
     text = write(content(verification), document(verification), name, full=verbose)
     output_formats.put(text, output_path)
     if propose:
-        write_text(Path(propose), proposed(verification, lists))
+        write_text(Path(propose), draft_statements(verification, lists))
         output.note(f"the proposal is in {propose}: opcheck lists merge {propose}")
     if not verification.pairs:
         output.note("nothing was both predicted and observed: the two are of different programs")

@@ -1,7 +1,7 @@
-"""A prediction held against an observation: agreements, contradictions, what one of them has not seen.
+"""Compares a prediction with an observation: where they agree, where not, what only one has.
 
-Both are reports: of an audit, of a run, or of logs.  Calls are matched by operator, then by line where both tell it,
-and by dtype where both tell that.
+Both are reports: of an audit, of a run, or of logs. Calls are matched by operator, then by line and
+by dtypes where both reports have them.
 """
 
 from __future__ import annotations
@@ -9,25 +9,45 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from opcheck.common.errors import UsageError
+from opcheck.common.vocabulary import Confidence, FallbackKind, Status
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_events import CONFIDENCE, NOT_NAMED
-from opcheck.device.observe.reported_calls import ReportedCalls, calls_of
-from opcheck.model.records import Record, Report
+from opcheck.model.records import CallGroup, Record, Report
 
 #: What a prediction can claim of a call.
 STATUSES = ("native", "fallback", "unsupported")
 
 
+class ReportedCalls(Record, frozen=True, kw_only=True):
+    """The calls of an operator from one line, with one verdict."""
+
+    op: str
+    #: the overload that the Mac names, where it is another
+    named: str = ""
+    status: Status
+    kind: FallbackKind | None = None
+    #: ``file:line``; empty where the report has none
+    line: str = ""
+    dtypes: tuple[str, ...] = ()
+    count: int = 1
+    confidence: Confidence | None = None
+    because: str = ""
+    limitations: tuple[str, ...] = ()
+    prints: str = ""
+
+
 class Pair(Record, frozen=True, kw_only=True):
-    """One thing that both sides speak of."""
+    """Calls that are in both reports."""
 
     op: str
     line: str
     dtypes: tuple[str, ...]
     predicted: str
     observed: str
-    #: calls that were observed
+    #: how many calls were observed
     count: int
     because: str
     seen: str
@@ -36,12 +56,12 @@ class Pair(Record, frozen=True, kw_only=True):
 
     @property
     def agrees(self) -> bool:
-        """Whether both say the same; an unknown prediction claims nothing and contradicts nothing."""
+        """Whether the statuses are equal."""
         return self.predicted == self.observed
 
 
 class Verification(Record, frozen=True, kw_only=True):
-    """All of a comparison."""
+    """The result of a comparison."""
 
     prediction: str
     observation: str
@@ -50,76 +70,95 @@ class Verification(Record, frozen=True, kw_only=True):
     machine: str
     build: str
     pairs: tuple[Pair, ...]
-    #: predicted, and not in the observation
-    unseen: tuple[ReportedCalls, ...]
-    #: observed, and not in the prediction
-    unforeseen: tuple[ReportedCalls, ...]
+    #: predicted calls that are not in the observation
+    unobserved: tuple[ReportedCalls, ...] = msgspec.field(name="unseen")
+    #: observed calls that are not in the prediction
+    unpredicted: tuple[ReportedCalls, ...] = msgspec.field(name="unforeseen")
     notes: tuple[str, ...] = ()
 
     @property
     def contradictions(self) -> tuple[Pair, ...]:
-        """Where the prediction claims something and the Mac did something else."""
+        """Where the Mac did not do what the prediction claims; "unknown" claims nothing."""
         return tuple(pair for pair in self.pairs if not pair.agrees and pair.predicted != "unknown")
 
     @property
     def agreements(self) -> tuple[Pair, ...]:
-        """Where both say the same."""
+        """Where both reports say the same."""
         return tuple(pair for pair in self.pairs if pair.agrees)
 
     def rates(self) -> Iterator[tuple[str, int, int, int]]:
-        """Of each status: pairs in which both say so, in which the prediction does, in which the observation does."""
+        """Count the pairs of each status: in both reports, in the prediction, in the observation."""
         judged = [pair for pair in self.pairs if pair.predicted != "unknown"]
-        both = Counter(one.observed for one in judged if one.agrees)
-        predicted = Counter(one.predicted for one in judged)
-        observed = Counter(one.observed for one in judged)
+        both = Counter(pair.observed for pair in judged if pair.agrees)
+        predicted = Counter(pair.predicted for pair in judged)
+        observed = Counter(pair.observed for pair in judged)
         for status in STATUSES:
             if predicted[status] or observed[status]:
                 yield status, both[status], predicted[status], observed[status]
 
 
 def ratio(part: int, whole: int) -> str:
-    """Three digits; a dash where there is nothing to divide by."""
+    """The ratio with three digits; a dash if ``whole`` is zero."""
     return f"{part / whole:.3f}" if whole else "-"
 
 
+def calls_of(report: Report) -> tuple[ReportedCalls, ...]:
+    """The calls of a report, in its order."""
+    return tuple(calls for group in report.groups for calls in _by_line(group))
+
+
+def _by_line(group: CallGroup) -> Iterator[ReportedCalls]:
+    counts: Counter[str] = Counter()
+    for place in group.locations:
+        counts[place.line] += place.count
+    for line, count in (counts or Counter({"": group.count})).items():
+        yield ReportedCalls(
+            op=group.op,
+            named=group.named,
+            status=group.status,
+            kind=group.kind,
+            line=line,
+            dtypes=group.dtypes,
+            count=count,
+            confidence=group.confidence,
+            because=group.because,
+            limitations=group.limitations,
+            prints=group.prints,
+        )
+
+
 def verify(prediction: Report, observation: Report, lists: OpLists) -> Verification:
-    """Hold one report against the other.
+    """Compare a prediction with an observation.
 
     Args:
         prediction: of ``opcheck audit`` or of an emulated run.
         observation: of ``opcheck run`` on a Mac, or of ``opcheck observe``.
-        lists: the op lists, which know what an operator forwards to.
+        lists: the op lists, which tell what an operator forwards to.
 
     Raises:
-        UsageError: the prediction is an observation itself, or there is nothing observed in the other one.
-        OpListError: the lists hold no such release.
+        UsageError: nothing in the second report was observed.
+        OpListError: the lists do not hold the release.
     """
-    expected, seen = calls_of(prediction), calls_of(observation)
-    if not any(calls.confidence == CONFIDENCE for calls in seen):
+    expected, observed = calls_of(prediction), calls_of(observation)
+    if not any(calls.confidence == CONFIDENCE for calls in observed):
         raise UsageError(
             "nothing in the second report was observed",
             context=observation.model,
-            hint="opcheck verify PREDICTION OBSERVATION: the report of an audit, then that of a run on a Mac "
-            "or of opcheck observe",
+            hint="opcheck verify PREDICTION OBSERVATION: the report of an audit, then that of a run "
+            "on a Mac or of opcheck observe",
         )
-    notes = tuple(_notes(prediction, observation))
     index = _Index(expected, prediction.target.torch, lists)
     pairs: list[Pair] = []
-    numbers: set[int] = set()
-    unforeseen = []
-    for one in seen:
-        alike = index.alike(one)
-        here = [i for i in alike if _same_line(one.line, expected[i].line)]
-        # A log, or a wrapper, may name another line than the audit does: the operator alone then.
-        chosen = here or (alike if not (one.line and any(expected[i].line for i in alike)) else [])
-        typed = [i for i in chosen if _same_dtypes(one, expected[i])] or chosen
-        if not typed:
-            unforeseen.append(one)
+    matched: set[int] = set()
+    unpredicted = []
+    for calls in observed:
+        numbers = index.matches(calls)
+        if not numbers:
+            unpredicted.append(calls)
             continue
-        best = min(typed, key=lambda i: (expected[i].status != one.status, i))
-        numbers.update(typed)
-        pairs.append(_pair(one, expected[best]))
-    unseen = tuple(one for i, one in enumerate(expected) if i not in numbers)
+        best = min(numbers, key=lambda number: (expected[number].status != calls.status, number))
+        matched.update(numbers)
+        pairs.append(_pair(calls, expected[best]))
     return Verification(
         prediction=prediction.model,
         observation=observation.model,
@@ -128,77 +167,86 @@ def verify(prediction: Report, observation: Report, lists: OpLists) -> Verificat
         machine=observation.capture.packages.get("machine", ""),
         build=observation.capture.packages.get("macos build", ""),
         pairs=tuple(pairs),
-        unseen=unseen,
-        unforeseen=tuple(unforeseen),
-        notes=notes,
+        unobserved=tuple(calls for i, calls in enumerate(expected) if i not in matched),
+        unpredicted=tuple(unpredicted),
+        notes=tuple(_notes(prediction, observation)),
     )
 
 
-def _pair(seen: ReportedCalls, expected: ReportedCalls) -> Pair:
+def _pair(observed: ReportedCalls, expected: ReportedCalls) -> Pair:
     return Pair(
-        op=seen.op if seen.op != NOT_NAMED else expected.op,
-        line=seen.line or expected.line,
-        dtypes=seen.dtypes or expected.dtypes,
+        op=observed.op if observed.op != NOT_NAMED else expected.op,
+        line=observed.line or expected.line,
+        dtypes=observed.dtypes or expected.dtypes,
         predicted=expected.status,
-        observed=seen.status,
-        count=seen.count,
+        observed=observed.status,
+        count=observed.count,
         because=expected.because,
-        seen=seen.because,
-        prints=seen.prints,
-        limitations=seen.limitations or expected.limitations,
+        seen=observed.because,
+        prints=observed.prints,
+        limitations=observed.limitations or expected.limitations,
     )
 
 
 class _Index:
-    """The predicted places by every name that an observation may have for their operator."""
+    """The predicted calls by every name that an observation may have for their operator."""
 
     def __init__(self, expected: Sequence[ReportedCalls], line: str, lists: OpLists) -> None:
+        self._expected = expected
         self._line = line
         self._lists = lists
         self._by_name: dict[str, list[int]] = {}
         self._by_statement: dict[str, list[int]] = {}
-        for number, place in enumerate(expected):
-            names = {place.op, self._last(place.op), *([place.named] if place.named else [])}
+        for number, calls in enumerate(expected):
+            names = {calls.op, self._last(calls.op), *([calls.named] if calls.named else [])}
             # The profiler leaves the overload out.
             for name in names | {name.partition(".")[0] for name in names}:
                 self._by_name.setdefault(name, []).append(number)
-            for statement in place.limitations:
+            for statement in calls.limitations:
                 self._by_statement.setdefault(statement, []).append(number)
 
     def _last(self, op: str) -> str:
-        """What it forwards to in the end: functional forms and their ``.out`` are one."""
+        """The operator that this one forwards to in the end, as a functional form to its ``.out``."""
         return self._lists.resolve(op, self._line).chain[-1]
 
-    def alike(self, seen: ReportedCalls) -> list[int]:
-        """The places of the same operator, in their order."""
-        if seen.op == NOT_NAMED:
-            # What was printed names no operator: the statement that it is of does.
-            numbers = [n for name in seen.limitations for n in self._by_statement.get(name, ())]
+    def matches(self, observed: ReportedCalls) -> list[int]:
+        """The numbers of the predicted calls that the observed ones may be."""
+        if observed.op == NOT_NAMED:
+            # The printed text names no operator; the statement that quotes it does.
+            keys, by_key = observed.limitations, self._by_statement
         else:
-            numbers = [
-                n for name in (seen.op, self._last(seen.op)) for n in self._by_name.get(name, ())
-            ]
-        return sorted(set(numbers))
+            keys, by_key = (observed.op, self._last(observed.op)), self._by_name
+        same_op = sorted({number for key in keys for number in by_key.get(key, ())})
+        lines = {number: self._expected[number].line for number in same_op}
+        same_line = [number for number in same_op if _same_line(observed.line, lines[number])]
+        # A log, or a wrapper, may name another line than the audit: then only the operator counts.
+        if not same_line and not (observed.line and any(lines.values())):
+            same_line = same_op
+        own = set(observed.dtypes)
+        same_dtypes = [
+            number
+            for number in same_line
+            if not own
+            or not self._expected[number].dtypes
+            or not own.isdisjoint(self._expected[number].dtypes)
+        ]
+        return same_dtypes or same_line
 
 
-def _same_line(one: str, other: str) -> bool:
-    """Whether two paths with a line are one, as far as the shorter goes."""
-    if not one or not other:
+def _same_line(first: str, second: str) -> bool:
+    """Whether two ``file:line`` are the same, as far as the shorter path goes."""
+    if not first or not second:
         return False
-    first, second = one.replace("\\", "/").split("/"), other.replace("\\", "/").split("/")
-    shared = min(len(first), len(second))
-    return first[-shared:] == second[-shared:]
-
-
-def _same_dtypes(seen: ReportedCalls, expected: ReportedCalls) -> bool:
-    return not seen.dtypes or not expected.dtypes or bool(set(seen.dtypes) & set(expected.dtypes))
+    steps, others = (text.replace("\\", "/").split("/") for text in (first, second))
+    shared = min(len(steps), len(others))
+    return steps[-shared:] == others[-shared:]
 
 
 def _notes(prediction: Report, observation: Report) -> Iterator[str]:
     for what in ("torch", "macos", "cpu_fallback"):
-        one, other = getattr(prediction.target, what), getattr(observation.target, what)
-        if one != other:
-            yield f"the targets differ in {what}: predicted for {one}, observed on {other}"
+        predicted, observed = (getattr(each.target, what) for each in (prediction, observation))
+        if predicted != observed:
+            yield f"the targets differ in {what}: predicted for {predicted}, observed on {observed}"
     if not prediction.capture.complete:
         yield "the prediction broke off before its end: what follows it could not foresee"
     if not observation.capture.complete:

@@ -14,9 +14,8 @@ from opcheck.common.errors import UsageError
 from opcheck.common.vocabulary import Confidence, Status
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_files import read_written
-from opcheck.device.observe.draft_statements import proposed
-from opcheck.device.observe.reported_calls import calls_of
-from opcheck.device.verify import verify
+from opcheck.device.observe.draft_statements import draft_statements
+from opcheck.device.verify import calls_of, verify
 from opcheck.judge.pipeline import report
 from opcheck.model.records import CallGroup, CaptureFacts, GroupLocation, Report, ReportTarget
 from opcheck.model.saved import read
@@ -76,8 +75,8 @@ def test_calls_are_matched_by_operator_line_and_dtype(lists: OpLists) -> None:
         ("aten::linalg_qr.out", "fallback", "fallback"),
     ]
     assert found.contradictions == ()
-    assert [one.op for one in found.unseen] == ["aten::mm"]
-    assert [one.op for one in found.unforeseen] == ["aten::sin"]
+    assert [one.op for one in found.unobserved] == ["aten::mm"]
+    assert [one.op for one in found.unpredicted] == ["aten::sin"]
 
 
 def test_the_profilers_name_without_an_overload_is_every_overload(lists: OpLists) -> None:
@@ -144,7 +143,7 @@ def test_a_contradiction_becomes_a_statement_that_the_lists_read(
         ),
         lists,
     )
-    written = proposed(found, lists)
+    written = draft_statements(found, lists)
     (entry,) = yaml.safe_load(written)["limitations"]
     assert entry["id"] == "seen-sin-raises"
     assert entry["torch"] == {"since": "2.13", "until": "2.14"}
@@ -157,7 +156,7 @@ def test_a_contradiction_becomes_a_statement_that_the_lists_read(
     assert problems == []
     assert not statements[0].statement.decides or statements[0].statement.when
     with pytest.raises(UsageError, match="nothing to propose"):
-        proposed(verify(told(), seen(place("aten::sin", "native")), lists), lists)
+        draft_statements(verify(told(), seen(place("aten::sin", "native")), lists), lists)
 
 
 def test_a_report_and_its_file_tell_the_same(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Contradictions -> proposed statements for the op lists, in the form of op_lists/limitations.
+"""Drafts statements for the op lists from contradictions, in the form of op_lists/limitations.
 
-A person judges them: what a Mac did with some inputs is evidence, not yet a rule.  ``opcheck lists merge`` reviews them.
+A person judges the drafts: what a Mac did with some inputs is evidence, not yet a rule.
+``opcheck lists merge`` reviews them.
 """
 
 from __future__ import annotations
@@ -18,22 +19,24 @@ from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_events import NOT_NAMED
 from opcheck.device.verify import Pair, Verification
 
-#: What was observed -> the effect of a statement that says so.
+#: by the observed status, the effect of a statement
 _EFFECTS = {"unsupported": "raises", "fallback": "falls_back"}
+#: by the predicted status, those that are worse: only they can be limitations
+_WORSE = {"native": ("fallback", "unsupported"), "fallback": ("unsupported",)}
 _DONE = {"unsupported": "raised", "fallback": "ran on the CPU", "native": "ran on mps"}
 
 
-def proposed(verification: Verification, lists: OpLists) -> str:
-    """A file of proposed limitations, and of what has to be judged besides, as comments.
+def draft_statements(verification: Verification, lists: OpLists) -> str:
+    """Write a file of drafted limitations; where the Mac did better than predicted, a comment.
 
     Raises:
-        UsageError: there is nothing to propose.
+        UsageError: nothing contradicts the prediction.
     """
     entries = list(_entries(verification, lists))
     better = [
-        contradiction
-        for contradiction in verification.contradictions
-        if contradiction.observed not in _worse(contradiction)
+        pair
+        for pair in verification.contradictions
+        if pair.observed not in _WORSE.get(pair.predicted, ())
     ]
     if not entries and not better:
         raise UsageError(
@@ -47,16 +50,10 @@ def proposed(verification: Verification, lists: OpLists) -> str:
     return "".join([*_head(verification), *_comments(better), body])
 
 
-def _worse(one: Pair) -> tuple[str, ...]:
-    """What would be worse than what was predicted: only that can be a limitation."""
-    return {"native": ("fallback", "unsupported"), "fallback": ("unsupported",)}.get(
-        one.predicted, ()
-    )
-
-
-def _head(found: Verification) -> Iterator[str]:
-    yield "# Proposed by opcheck verify; a person judges each entry, and widens or narrows its span.\n"
-    yield f"# Observed: {_machine(found)}.\n"
+def _head(verification: Verification) -> Iterator[str]:
+    yield "# Proposed by opcheck verify; a person judges each entry, and widens or narrows its "
+    yield "span.\n"
+    yield f"# Observed: {_machine(verification)}.\n"
 
 
 def _comments(better: Sequence[Pair]) -> Iterator[str]:
@@ -69,48 +66,45 @@ def _comments(better: Sequence[Pair]) -> Iterator[str]:
         )
 
 
-def _entries(found: Verification, lists: OpLists) -> Iterator[dict[str, Any]]:
+def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, Any]]:
     taken = set(lists.statements.by_id)
     alike: dict[tuple[str, str, str], list[Pair]] = {}
-    for contradiction in found.contradictions:
-        if (
-            contradiction.observed in _worse(contradiction)
-            and contradiction.op != NOT_NAMED
-            and "::" in contradiction.op
-        ):
-            alike.setdefault(
-                (contradiction.op, contradiction.observed, contradiction.prints), []
-            ).append(contradiction)
+    for pair in verification.contradictions:
+        worse = pair.observed in _WORSE.get(pair.predicted, ())
+        if worse and pair.op != NOT_NAMED and "::" in pair.op:
+            alike.setdefault((pair.op, pair.observed, pair.prints), []).append(pair)
     for (op, status, prints), pairs in alike.items():
         name = _free(_slug(op, status), taken)
         taken.add(name)
         dtypes = sorted({dtype for pair in pairs for dtype in pair.dtypes})
-        release = Version.parse(found.torch)
-        entry: dict[str, Any] = {
+        release = Version.parse(verification.torch)
+        yield {
             "id": name,
             "ops": [op],
             "effect": _EFFECTS[status],
             "torch": {"since": str(release), "until": _next(release, lists)},
             **({"dtypes": dtypes} if dtypes else {}),
-            "when": "observed with some inputs; which of their dtypes, shapes or values decide is not known",
+            "when": (
+                "observed with some inputs; which of their dtypes, shapes or values decide is not "
+                "known"
+            ),
             **(_error(status, prints) if prints else {}),
             "summary": f"{op} was predicted {pairs[0].predicted} and {_DONE[status]} on a Mac.",
             "evidence": [
                 {
                     "kind": "measured",
                     "torch": str(release),
-                    "where": _machine(found),
+                    "where": _machine(verification),
                     "detail": f"{plural(sum(pair.count for pair in pairs), 'time')} at "
                     + ", ".join(sorted({pair.line or "a line that is not told" for pair in pairs})),
                 }
             ],
         }
-        yield entry
 
 
 def _next(release: Version, lists: OpLists) -> str | None:
-    """The release after it, up to which nothing more is claimed; None: it is the newest."""
-    lines = (Version.parse(one.line) for one in lists.releases)
+    """The next release, where the claim ends; None for the newest release."""
+    lines = (Version.parse(release.line) for release in lists.releases)
     return next((str(line) for line in sorted(lines) if line > release), None)
 
 
@@ -127,10 +121,10 @@ def _type(prints: str) -> str:
     return "TypeError" if "dtype" in prints else "RuntimeError"
 
 
-def _machine(found: Verification) -> str:
-    build = f" ({found.build})" if found.build else ""
-    machine = found.machine or "a machine that the log does not tell"
-    return f"{machine}, macOS {found.macos}{build}, torch {found.torch}"
+def _machine(verification: Verification) -> str:
+    build = f" ({verification.build})" if verification.build else ""
+    machine = verification.machine or "a machine that the log does not tell"
+    return f"{machine}, macOS {verification.macos}{build}, torch {verification.torch}"
 
 
 def _slug(op: str, status: str) -> str:

@@ -1,10 +1,10 @@
-"""The texts that curated statements quote, as patterns: which statement a printed line is of."""
+"""The texts that curated statements quote, as patterns that tell which statement a line quotes."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from opcheck.common.versions import Span, Version
@@ -12,7 +12,7 @@ from opcheck.common.vocabulary import EFFECTS
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
 
-#: What a statement's effect makes of a text that is printed.
+#: The kind of an event by the effect of the statement that quotes its text.
 _KINDS = {
     "aborts": "aborted",
     "raises": "refused",
@@ -23,53 +23,47 @@ _KINDS = {
 }
 
 _PLACEHOLDER = re.compile(r"\{[^{}]{1,20}\}")
-#: A text that names none of them is taken only where an exception's or a warning's type stands before it.
+#: A text without any of them counts only after the type of an exception or of a warning.
 _TELLING = ("MPS", "mps", "Metal", "acOS")
 _TYPED = ("Error: ", "Warning: ")
 
 
 class Quoted(NamedTuple):
-    """One text, and the statements that quote it."""
+    """A text, and the statements that quote it."""
 
     needle: str
     regex: re.Pattern[str]
     statements: tuple[Statement, ...]
-    #: how long the text is without what PyTorch inserts
+    #: the length of the text without its placeholders
     letters: int
 
     @property
     def kind(self) -> str:
-        """What the worst effect of the statements makes of it."""
-        worst = min(self.statements, key=lambda one: EFFECTS.index(one.effect))
-        return _KINDS[worst.effect]
+        """The kind of an event with this text, by the worst effect of the statements."""
+        return _KINDS[min((each.effect for each in self.statements), key=EFFECTS.index)]
 
     @property
     def span(self) -> Span:
-        """From the first release that some statement speaks of to the last."""
+        """From the first release of any of the statements to the last."""
         starts = [statement.torch.since for statement in self.statements]
         ends = [statement.torch.until for statement in self.statements]
-        return Span(since=_least(starts), until=_most(ends))
+        return Span(since=_bound(min, starts), until=_bound(max, ends))
 
 
-def _least(versions: Sequence[Version | None]) -> Version | None:
-    known = [version for version in versions if version is not None]
-    return min(known) if len(known) == len(versions) else None
-
-
-def _most(versions: Sequence[Version | None]) -> Version | None:
-    known = [version for version in versions if version is not None]
-    return max(known) if len(known) == len(versions) else None
+def _bound(choose: Callable[..., Version], versions: Sequence[Version | None]) -> Version | None:
+    """The least or the greatest version; None where a span is open at that end."""
+    return None if None in versions else choose(versions)
 
 
 @functools.lru_cache(maxsize=4)
 def quoted(lists: OpLists) -> tuple[Quoted, ...]:
-    """All texts of the lists, the one with the most letters of its own first."""
+    """All texts of the lists, the longest first."""
     by_text: dict[str, list[Statement]] = {}
     for statement in lists.statements.all:
         if statement.error is not None:
             by_text.setdefault(statement.error.text.strip(), []).append(statement)
     made = [_quoted(text, tuple(statements)) for text, statements in by_text.items()]
-    return tuple(sorted(made, key=lambda one: -one.letters))
+    return tuple(sorted(made, key=lambda text: -text.letters))
 
 
 def _quoted(text: str, statements: tuple[Statement, ...]) -> Quoted:
@@ -77,7 +71,7 @@ def _quoted(text: str, statements: tuple[Statement, ...]) -> Quoted:
     needle = max(literals, key=len).strip()
     pattern = r"[^\n]{1,80}?".join(re.escape(part) for part in literals)
     if text.startswith("{"):
-        # What C++ inserts first is a name.
+        # C++ inserts a name at the beginning.
         pattern = r"\w{1,80}" + pattern.removeprefix(r"[^\n]{1,80}?")
     if not any(word in text for word in _TELLING):
         pattern = r"(?:Error|Warning): {1,2}" + pattern
@@ -85,21 +79,20 @@ def _quoted(text: str, statements: tuple[Statement, ...]) -> Quoted:
 
 
 def matching(text: str, lists: OpLists) -> Quoted | None:
-    """The longest quoted text that the line holds.
+    """The longest quoted text in the line.
 
     Raises:
         OpListError: the lists are damaged.
     """
     if not any(word in text for word in (*_TELLING, *_TYPED, "failed assertion")):
         return None
-    for one in quoted(lists):
-        if one.needle in text and one.regex.search(text) is not None:
-            return one
-    return None
+    return next(
+        (each for each in quoted(lists) if each.needle in text and each.regex.search(text)), None
+    )
 
 
 def operator_of(statements: Sequence[Statement]) -> str:
-    """The operator that the statements speak of, where all of them name overloads of one; else empty."""
+    """The operator of the statements; empty if they name several or a wildcard."""
     ops = [op for statement in statements for op in statement.ops]
     bases = {_base(op) for op in ops}
     if "*" in ops or len(bases) != 1:
@@ -108,6 +101,6 @@ def operator_of(statements: Sequence[Statement]) -> str:
 
 
 def _base(op: str) -> str:
-    """``aten::topk.values`` and ``aten::topk`` are one operator; a wildcard is none."""
+    """``topk`` of ``aten::topk.values``, of ``aten::topk`` and of ``aten::topk_``."""
     name = op.partition("::")[2].partition(".")[0]
     return name.removesuffix("_").removesuffix("_out")

@@ -1,4 +1,4 @@
-"""Which torch and which macOS a log is of, as far as it says."""
+"""The torch release and the macOS version of a log, as far as the log has them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opcheck.common.vocabulary import FallbackKind
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_events import LogEvent
 
-#: How tools write torch's version: collect_env, pip list, pip freeze, accelerate, a prompt.
+#: torch's version, as collect_env, pip list, pip freeze, accelerate and a prompt write it.
 _TORCH = tuple(
     re.compile(text, re.MULTILINE)
     for text in (
@@ -37,51 +37,47 @@ _MACOS = tuple(
 
 
 class System(NamedTuple):
-    """The target that a log is of, and what of it the log does not say."""
+    """The target of a log, and which parts of it were assumed."""
 
     target: Target
-    #: torch's version as the log writes it; empty: it does not.
+    #: torch's version as the log writes it, or empty
     torch: str
     notes: tuple[str, ...]
 
 
 def system(
     text: str,
-    seen: Sequence[LogEvent],
+    events: Sequence[LogEvent],
     lists: OpLists,
     *,
     torch: str | None = None,
     macos: str | None = None,
 ) -> System:
-    """The target, as it was asked for, as the log says it, or as the wordings leave it open.
+    """Find the target of a log: as the user names it, as the log has it, or as its texts allow.
 
     Args:
         text: the logs.
-        seen: what was read in them.
+        events: what was read in them.
         lists: the releases that are known.
         torch: ``--torch``.
         macos: ``--macos``.
 
     Raises:
-        UsageError, UnknownTargetError: the asked release or macOS is none, or there is no list for it.
+        UsageError, UnknownTargetError: ``torch`` or ``macos`` is no version, or has no list.
     """
     notes: list[str] = []
     written = _first(_TORCH, text)
-    line = parse_torch(torch, _known(lists)) if torch else _line(written, seen, lists, notes)
-    release = lists.release(str(line))
-    minimum = Version.parse(release.minimum_macos)
+    known = tuple(Version.parse(release.line) for release in lists.releases)
+    line = parse_torch(torch, known) if torch else _line(written, events, lists, known, notes)
+    minimum = Version.parse(lists.release(str(line)).minimum_macos)
     logged = _first(_MACOS, text)
     version = parse_macos(macos, minimum, line) if macos else _macos(logged, minimum, notes)
-    raised = any(sighting.kind == "no_kernel" for sighting in seen)
-    fell = any(_needs_the_variable(sighting, str(line), lists) for sighting in seen)
-    target = Target(torch=line, macos=version, cpu_fallback=fell and not raised)
-    if not fell and not raised:
+    raised = any(event.kind == "no_kernel" for event in events)
+    fell_back = any(_needs_variable(event, str(line), lists) for event in events)
+    if not fell_back and not raised:
         notes.append("whether PYTORCH_ENABLE_MPS_FALLBACK was set: the log does not tell")
+    target = Target(torch=line, macos=version, cpu_fallback=fell_back and not raised)
     return System(target, written, tuple(notes))
-
-
-def _known(lists: OpLists) -> tuple[Version, ...]:
-    return tuple(Version.parse(release.line) for release in lists.releases)
 
 
 def _first(patterns: Sequence[re.Pattern[str]], text: str) -> str:
@@ -89,10 +85,15 @@ def _first(patterns: Sequence[re.Pattern[str]], text: str) -> str:
     return next((match[1] for match in matches if match), "")
 
 
-def _line(written: str, seen: Sequence[LogEvent], lists: OpLists, notes: list[str]) -> Version:
-    known = _known(lists)
-    commits = {sighting.words["commit"] for sighting in seen if "commit" in sighting.words}
-    built = [Version.parse(r.line) for r in lists.releases if r.commit in commits]
+def _line(
+    written: str,
+    events: Sequence[LogEvent],
+    lists: OpLists,
+    known: Sequence[Version],
+    notes: list[str],
+) -> Version:
+    commits = {event.words.get("commit") for event in events}
+    built = [Version.parse(release.line) for release in lists.releases if release.commit in commits]
     if built:
         return max(built)
     if written:
@@ -104,54 +105,58 @@ def _line(written: str, seen: Sequence[LogEvent], lists: OpLists, notes: list[st
             key=lambda line: abs(line.minor - version.minor + 100 * (line.major - version.major)),
         )
         notes.append(
-            f"what torch {written}, of which the log is, registers: {nearest} is the nearest with a list"
+            f"what torch {written}, the release of the log, registers: the nearest release with a "
+            f"list is {nearest}"
         )
         return nearest
-    fitting = [line for line in known if all(line in sighting.torch for sighting in seen)]
-    assumed = max(fitting, default=min(known))
-    notes.append(
-        f"the torch release: the log does not say it, and {assumed} was assumed, the newest in which all "
-        "that it holds is worded so (--torch)"
-        if fitting
-        else f"the torch release: no known one words all that the log holds so; {assumed} was assumed (--torch)"
+    possible = [line for line in known if all(line in event.torch for event in events)]
+    assumed = max(possible, default=min(known))
+    why = (
+        "the log does not name it; "
+        f"{assumed} was assumed, the newest that prints all texts of the log (--torch)"
+        if possible
+        else f"no known release prints all texts of the log; {assumed} was assumed (--torch)"
     )
+    notes.append(f"the torch release: {why}")
     return assumed
 
 
 def _macos(written: str, minimum: Version, notes: list[str]) -> Version:
     newest = max(Version(MACOS_MAJORS[-1]), minimum)
     if not written:
-        notes.append(
-            f"the macOS version: the log does not say it, and {newest} was assumed (--macos)"
-        )
+        notes.append(f"the macOS version: the log does not name it; {newest} was assumed (--macos)")
         return newest
     version = Version.parse(written)
     try:
         return parse_macos(written, Version(0), version)
     except UnknownTargetError:
         notes.append(
-            f"macOS {written}, of which the log is: the lists do not know it, and {newest} was assumed"
+            f"macOS {written}, the version of the log: the lists do not have it; {newest} was "
+            "assumed"
         )
         return newest
 
 
-def _needs_the_variable(one: LogEvent, line: str, lists: OpLists) -> bool:
-    """Whether it is a fallback that the release makes only with the variable."""
-    if one.kind not in {"fallback", "fallback_run", "fallback_total"} or not one.op:
-        return False
-    pair = resolution(one.op, line, lists)
-    return pair != ("fallback", "always")
+def _needs_variable(event: LogEvent, line: str, lists: OpLists) -> bool:
+    """Whether the event is a fallback that the release makes only where the variable is set."""
+    fell_back = event.kind in {"fallback", "fallback_run", "fallback_total"} and event.op
+    return bool(fell_back) and resolution(event.op, line, lists) != ("fallback", "always")
 
 
 def resolution(op: str, line: str, lists: OpLists) -> tuple[str, FallbackKind | None]:
-    """What the lists say of an operator; of a name without its overload, what they say of the worst of them."""
-    found = lists.resolve(op, line)
-    if found.status != "unknown" or "." in op:
-        return found.status, found.kind
+    """The status and kind of an operator in the lists.
+
+    For a name without its overload, a fallback of any of its overloads counts.
+    """
+    resolved = lists.resolve(op, line)
+    if resolved.status != "unknown" or "." in op:
+        return resolved.status, resolved.kind
     overloads = [name for name in lists.operators(line) if name.startswith(op + ".")]
-    resolved = [lists.resolve(name, line) for name in overloads]
-    kinds = {(one.status, one.kind) for one in resolved}
-    for wanted in (("fallback", "always"), ("fallback", "env")):
-        if wanted in kinds:
-            return wanted
+    kinds = {(each.status, each.kind) for each in (lists.resolve(name, line) for name in overloads)}
+    for fallback in _FALLBACKS:
+        if fallback in kinds:
+            return fallback
     return next(iter(sorted(kinds, key=str)), ("unknown", None))
+
+
+_FALLBACKS: tuple[tuple[str, FallbackKind], ...] = (("fallback", "always"), ("fallback", "env"))

@@ -13,7 +13,7 @@ from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Ta
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.device.observe.reported_calls import ReportedCalls
+    from opcheck.device.verify import ReportedCalls
 
 #: How many entries of a list are seen at once.
 _SHOWN = 20
@@ -71,8 +71,8 @@ def _blocks(verification: Verification) -> Iterator[Block]:
         yield Table(("status", "predicted", "observed", "both", "precision", "recall"), rows)
     for title, items in (
         ("Contradictions", map(_contradiction, verification.contradictions)),
-        ("Observed, not predicted", map(_place, verification.unforeseen)),
-        ("Predicted, not observed", map(_place, verification.unseen)),
+        ("Observed, not predicted", map(_place, verification.unpredicted)),
+        ("Predicted, not observed", map(_place, verification.unobserved)),
         ("Notes", iter(verification.notes)),
     ):
         if listed := tuple(items):
