@@ -96,6 +96,7 @@ def _library(torch: str | None) -> Library:
 @click.argument("pattern", default="")
 @flags.flag("--op", "operations", multiple=True, metavar="NAME", help="Only this operation.")
 @flags.dtype
+@flags.flag("--family", "of_families", multiple=True, metavar="NAME", help="Only this family.")
 @flags.flag("--pointwise", is_flag=True, help="Only the unary, binary and ternary families.")
 @flags.jobs(None, "Processes at once.  [default: one a core]")
 @output_formats.format_flag
@@ -107,6 +108,7 @@ def test(
     pattern: str,
     operations: tuple[str, ...],
     dtype: str | None,
+    of_families: tuple[str, ...],
     pointwise: bool,
     jobs: int | None,
     format_name: str | None,
@@ -117,7 +119,7 @@ def test(
     import os
 
     from opcheck.common.names import parse_dtype
-    from opcheck.kernels import air, parent
+    from opcheck.kernels import air, families, parent
     from opcheck.render.answers import kernel_runs
 
     air.binding()
@@ -126,7 +128,7 @@ def test(
         found = parent.run(
             library,
             operations=operations,
-            pointwise=pointwise,
+            of_families=(*of_families, *(families.POINTWISE if pointwise else ())),
             dtype=parse_dtype(dtype) if dtype else "",
             pattern=pattern,
             jobs=jobs or os.cpu_count() or 1,

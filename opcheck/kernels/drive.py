@@ -5,7 +5,7 @@ from __future__ import annotations
 from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import hosted, names, pointwise
 from opcheck.kernels.judging import Judged
-from opcheck.kernels.machine import Kernel, KernelError, Machine
+from opcheck.kernels.machine import KernelError, Machine
 from opcheck.kernels.pointwise import Unfit
 from opcheck.kernels.records import Outcome, Task, Verdict
 
@@ -25,8 +25,7 @@ class Drivers:
         verdict: Verdict = "not run"
         judged, reason = Judged(compared=0, wrong=0, ulps=0.0), ""
         try:
-            kernel = machine.kernel(machine.compiled(function))
-            judged = self._judge(named, kernel)
+            judged = self._judged(machine, function, named)
             verdict = "wrong" if judged.wrong else "right" if judged.ulps <= _RIGHT else "within"
         except (KernelError, Unfit) as error:
             reason = str(error)
@@ -46,9 +45,12 @@ class Drivers:
             reason=reason,
         )
 
-    def _judge(self, named: names.Named, kernel: Kernel) -> Judged:
-        if hosted.is_driven(kernel.name):
-            return hosted.judge(kernel.name, kernel)
-        if named.form:
-            return self._pointwise.judge(named, kernel)
-        raise Unfit("its family is not driven")
+    def _judged(self, machine: Machine, function: Function, named: names.Named) -> Judged:
+        """Compile only what can be called."""
+        hosted_here = hosted.is_driven(function.name)
+        if not hosted_here and not named.form:
+            raise Unfit("its family is not driven")
+        kernel = machine.kernel(machine.compiled(function))
+        if hosted_here:
+            return hosted.judge(function.name, kernel)
+        return self._pointwise.judge(named, kernel)

@@ -47,8 +47,9 @@ _PATTERNS = tuple(
     )
 )  # fmt: skip
 _TERNARY = frozenset(["addcmul", "addcdiv", "lerp", "clamp", "where"])
-#: The families that a kernel can be of in which each result hangs on one place of the operands.
+#: The families in which each result depends on one place of the operands.
 POINTWISE = ("unary", "binary", "ternary")
+NAMES = (*POINTWISE, *dict.fromkeys(family for _, family in _PATTERNS), "other")
 
 
 def family_of(name: str, forms: Iterable[str]) -> str:

@@ -21,7 +21,8 @@ from opcheck.kernels.records import Answer, Order, Outcome, Run, Task
 from opcheck.worker import children
 
 #: Seconds that a kernel may take: the slowest that ends takes a few.
-_PATIENCE = 60.0
+_PATIENCE = 30.0
+_LATE = f"it took more than {_PATIENCE:.0f} seconds"
 #: Seconds until a child has imported torch and read the library.
 _START = 120.0
 
@@ -30,7 +31,7 @@ def run(
     library: Library,
     *,
     operations: Collection[str] = (),
-    pointwise: bool = False,
+    of_families: Collection[str] = (),
     dtype: str = "",
     pattern: str = "",
     jobs: int = 2,
@@ -42,7 +43,7 @@ def run(
     Args:
         library: the release's.
         operations: only these; all if there are none.
-        pointwise: only the families of ``families.POINTWISE``.
+        of_families: only kernels of these families; of all if there are none.
         dtype: only kernels with this dtype in their name.
         pattern: only kernels whose names it matches.
         jobs: processes at once.
@@ -57,7 +58,7 @@ def run(
         task
         for task in families.tasks(chosen)
         if (not operations or task.operation in operations)
-        and (not pointwise or task.family in families.POINTWISE)
+        and (not of_families or task.family in of_families)
     ]
     # The longest first, so that no process is left with one at the end.
     tasks.sort(key=lambda task: -len(task.kernels))
@@ -117,6 +118,17 @@ def _all(
             raise
 
 
+def _not_run(task: Task, name: str, reason: str) -> Outcome:
+    return Outcome(
+        kernel=name,
+        family=task.family,
+        operation=task.operation,
+        dtypes=names.parse(name).dtypes,
+        verdict="not run",
+        reason=reason,
+    )
+
+
 class _Runner:
     """A child process, and the next one when it has ended."""
 
@@ -139,19 +151,12 @@ class _Runner:
             begun, reason = self._some(msgspec.structs.replace(task, kernels=tuple(left)), found)
             if not reason:
                 break
+            found.append(_not_run(task, begun or left[0], reason))
             left = list(task.kernels[len(found) :])
-            name = begun or left[0]
-            found.append(
-                Outcome(
-                    kernel=name,
-                    family=task.family,
-                    operation=task.operation,
-                    dtypes=names.parse(name).dtypes,
-                    verdict="not run",
-                    reason=reason,
-                )
-            )
-            left = list(task.kernels[len(found) :])
+            if reason == _LATE:
+                # Those of one operation loop on the same values.
+                found += [_not_run(task, name, f"{reason}, as {begun} did") for name in left]
+                break
         return found
 
     def _some(self, task: Task, found: list[Outcome]) -> tuple[str, str]:
@@ -174,7 +179,7 @@ class _Runner:
                     found.append(answer.outcome)
                 begun = answer.begun
         except children.LateError:
-            reason = f"it took more than {_PATIENCE:.0f} seconds"
+            reason = _LATE
         except (children.GarbledError, OSError) as error:
             reason = f"its process failed: {error}"
         code = child.end()

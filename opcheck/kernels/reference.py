@@ -107,8 +107,12 @@ _ULPS = {
     **dict.fromkeys(("ceil", "floor", "trunc", "round", "copysign", "nextafter", "sqr"), 1.0),
     **dict.fromkeys(("copy_identity", "copy_neg", "copy_conj", "maximum", "minimum"), 0.0),
 }
-#: Sums of a product, which a compiler may fuse.
-_FUSED = frozenset(["add_alpha", "sub_alpha", "addcmul", "addcdiv", "lerp", "lerp_alpha"])
+#: Larger operands are left out.  A fused multiplication and addition does not overflow where two
+#: operations do, and both are allowed; zeta steps from a large argument to the next one, for ever.
+_LARGEST = {
+    **dict.fromkeys(("add_alpha", "sub_alpha", "addcmul", "addcdiv", "lerp", "lerp_alpha"), 1e18),
+    **dict.fromkeys(("zeta", "polygamma"), 1e6),
+}
 _USUAL, _LOOSE, _SHORT = 16.0, 512.0, 3.0
 
 
@@ -165,9 +169,8 @@ def excluded(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
         return (
             ~((order >= 0) & (order <= 12) & (order == order.round())) | ~first.double().isfinite()
         )
-    if operation in _FUSED and first.dtype.is_floating_point:
-        # A fused multiplication does not overflow where two operations do: both are allowed.
-        return torch.stack([o.double().abs() > 1e18 for o in operands]).any(0)
+    if operation in _LARGEST:
+        return torch.stack([o.double().abs() > _LARGEST[operation] for o in operands]).any(0)
     if operation == "polar":
         return (first.double() < 0) | ~rest[0].double().isfinite() | ~first.double().isfinite()
     return None

@@ -1,0 +1,83 @@
+"""Defects that PyTorch's tracker knows, in just the releases that have them: the runner is believed for that."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+pytest.importorskip("llvmlite")
+
+from opcheck.data.wheels.archive import default_cache
+from opcheck.kernels import judging, library, names, pointwise
+from opcheck.kernels.machine import Machine
+
+FILE = Path(__file__).with_name("public_defects.yaml")
+
+
+class Defect(msgspec.Struct, frozen=True, kw_only=True):
+    kernel: str
+    inputs: tuple[str, ...]
+    wrong: str
+    right: str
+    address: str
+    present: tuple[str, ...]
+    absent: tuple[str, ...]
+
+
+DEFECTS = msgspec.yaml.decode(FILE.read_bytes(), type=list[Defect])
+
+
+read = functools.cache(library.read)
+
+
+def result(machine: Machine, release: str, defect: Defect) -> str:
+    """What the release's kernel gives, as it is written."""
+    function = read(release).functions[defect.kernel]
+    named = names.parse(defect.kernel)
+    dtype = pointwise.DTYPES[named.types[0]]
+    kernel = machine.kernel(machine.compiled(function))
+    operands = tuple(torch.tensor([number(text)], dtype=dtype) for text in defect.inputs)
+    call = pointwise.Call(dtype, operands, torch.arange(1))
+    return judging.text(pointwise.run(named, kernel, call, ())[0])
+
+
+def number(text: str) -> complex | float | int:
+    if text.endswith("j"):
+        return complex(text)
+    return int(text) if re.fullmatch(r"-?\d{3,}", text) else float(text)
+
+
+def test_there_are_enough_of_them_and_each_is_public() -> None:
+    assert len(DEFECTS) >= 25
+    assert len({(defect.kernel, defect.inputs) for defect in DEFECTS}) == len(DEFECTS)
+    for defect in DEFECTS:
+        assert re.fullmatch(
+            r"https://github\.com/pytorch/pytorch/(issues|pull)/\d+", defect.address
+        )
+        assert defect.present
+        assert defect.absent
+
+
+def identity(defect: Defect) -> str:
+    return f"{defect.kernel}({', '.join(defect.inputs)})"
+
+
+@pytest.mark.wheel
+@pytest.mark.parametrize("defect", DEFECTS, ids=identity)
+def test_it_is_reproduced_where_it_is_and_nowhere_else(defect: Defect) -> None:
+    machine = Machine(default_cache().parent / "kernels")
+    got = {release: result(machine, release, defect) for release in releases(defect)}
+    expected = dict.fromkeys(defect.present, defect.wrong) | dict.fromkeys(
+        defect.absent, defect.right
+    )
+    assert got == expected
+
+
+def releases(defect: Defect) -> Sequence[str]:
+    return (*defect.present, *defect.absent)
