@@ -14,13 +14,12 @@ import sys
 import warnings
 from pathlib import Path
 
-import msgspec
 import torch
 
-from opcheck.capture.forked import forked
 from opcheck.compiler.inductor_metal import preload
 from opcheck.compiler.records import Tried, Variant
 from opcheck.compiler.variants import Program, attempt
+from opcheck.worker.worker import forked
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -53,11 +52,11 @@ def main() -> int:
 def _seconds(name: str, variant: Variant) -> float:
     module, inputs = PROGRAMS[name]()
 
-    def work() -> bytes:
+    def work() -> Tried:
         with torch._inductor.config.patch(force_disable_caches=True):  # noqa: SLF001 - torch has no other switch
-            return msgspec.json.encode(attempt(Program(module, (), inputs), variant))
+            return attempt(Program(module, (), inputs), variant)
 
-    tried = msgspec.json.decode(forked(work, 600.0), type=Tried)
+    tried = forked(work, Tried, 600.0)
     if tried.outcome not in {"works", "one shape only", "fails"} or not tried.seconds:
         print(f"{name}: {variant}: {tried.outcome}: {tried.failure}", file=sys.stderr)
     return tried.seconds

@@ -24,10 +24,10 @@ import torch
 from tabulate import tabulate
 from torch.testing._internal.common_methods_invocations import op_db
 
-from opcheck.capture.forked import EndedError, forked
 from opcheck.common.files import write_text
 from opcheck.compiler.inductor_metal import SideCompiler, preload
 from opcheck.compiler.records import Failure, SideGraph
+from opcheck.worker.worker import WorkerError, forked
 from scripts.opinfo.ci import key
 
 ROOT = Path(__file__).parents[1]
@@ -111,13 +111,9 @@ def _kept(dtype: str) -> dict[str, Row]:
 
 def _chunk(ops: Sequence[Any], dtype: torch.dtype) -> list[Row]:
     """The operators together; one by one where their process ended."""
-
-    def work() -> bytes:
-        return msgspec.json.encode([_try(op, dtype) for op in ops])
-
     try:
-        return msgspec.json.decode(forked(work, SECONDS * len(ops)), type=list[Row])
-    except EndedError as error:
+        return forked(lambda: [_try(op, dtype) for op in ops], list[Row], SECONDS * len(ops))
+    except WorkerError as error:
         if len(ops) > 1:
             return [row for op in ops for row in _chunk([op], dtype)]
         return [Row(op=key(ops[0]), result="ended", reason=str(error))]

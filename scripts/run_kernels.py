@@ -27,7 +27,6 @@ from torch._inductor import config as inductor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
-from opcheck.capture.forked import EndedError, forked
 from opcheck.common.files import write_text
 from opcheck.compiler.check.clang import NOT_PROVEN as NOT_CHECKED
 from opcheck.compiler.check.clang import check
@@ -35,6 +34,7 @@ from opcheck.compiler.execute import NOT_PROVEN as NOT_RUN
 from opcheck.compiler.execute.compiler import prepare
 from opcheck.compiler.execute.kernels import Function
 from opcheck.compiler.inductor_metal import SideCompiler, preload
+from opcheck.worker.worker import WorkerError, forked
 from scripts.opinfo.ci import key
 
 ROOT = Path(__file__).parents[1]
@@ -117,13 +117,9 @@ def _kept() -> dict[str, Row]:
 
 def _chunk(ops: Sequence[Any]) -> list[Row]:
     """The operators together; one by one where their process ended."""
-
-    def work() -> bytes:
-        return msgspec.json.encode([_try(op) for op in ops])
-
     try:
-        return msgspec.json.decode(forked(work, SECONDS * len(ops)), type=list[Row])
-    except EndedError as error:
+        return forked(lambda: [_try(op) for op in ops], list[Row], SECONDS * len(ops))
+    except WorkerError as error:
         if len(ops) > 1:
             return [row for op in ops for row in _chunk([op])]
         return [Row(op=key(ops[0]), result="ended", reason=str(error))]

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 import torch
 
-from opcheck.capture import exported, installed, run, watchdog
-from opcheck.capture.forked import EndedError, forked
+from opcheck.capture import exported, run
 from opcheck.capture.load import as_loaded
-from opcheck.capture.parent import environment, error_of
-from opcheck.capture.protocol import Done, Failure, Message, failure_of
+from opcheck.capture.parent import environment
 from opcheck.common.errors import CaptureError, InputError
+from opcheck.model.records import Trace
 from opcheck.simulator import python_visible_target
 from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.modules import uncompiled
+from opcheck.worker import installed, platform
+from opcheck.worker.protocol import Failure, error_of, failure_of, silent
+from opcheck.worker.worker import WorkerError, forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opcheck.capture.request import CaptureRequest
-    from opcheck.model.records import Trace
 
 #: seconds that the fork gets beside the time limit of the run, to make a trace of it
 _AFTER = 150.0
@@ -52,48 +53,50 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
         arguments = arguments or exported.arguments(model)
         model = exported.as_module(model)
     _on_cpu(request.model, model, arguments)
-    if not hasattr(os, "fork"):
-        model, arguments = copy.deepcopy((model, arguments))
 
-    def work() -> bytes:
-        return msgspec.json.encode(_captured(request, model, arguments))
+    def work() -> Trace | Failure:
+        return _captured(request, model, arguments)
 
     try:
-        answer = msgspec.json.decode(forked(work, request.time_limit + _AFTER), type=Message)
-    except EndedError as error:
+        if platform.CAN_FORK:
+            answer = forked(work, Trace | Failure, request.time_limit + _AFTER)
+        else:
+            model, arguments = copy.deepcopy((model, arguments))
+            answer = work()
+    except WorkerError as error:
         raise CaptureError(
-            f"the process that ran the model was {error}",
+            f"the process that ran the model {error}",
             context=request.model,
             hint="give it longer with time_limit, or smaller inputs",
         ) from None
     if isinstance(answer, Failure):
         raise error_of(answer)
-    assert isinstance(answer, Done)
-    return msgspec.structs.replace(answer.trace, environment=environment(request))
+    given = environment(cpu_fallback=request.cpu_fallback)
+    return msgspec.structs.replace(answer, environment=given)
 
 
 def _captured(
     request: CaptureRequest,
     model: Callable[..., Any],
     arguments: tuple[tuple[Any, ...], dict[str, Any]] | None,
-) -> Message:
+) -> Trace | Failure:
     target = run.target_of(request)
     before = os.environ.get(python_visible_target.FALLBACK_VARIABLE)
     python_visible_target.set_fallback(target)
     try:
-        if hasattr(os, "fork"):
+        if platform.CAN_FORK:
             torch.set_num_threads(1)  # a pool of threads does not live on in a fork
-            watchdog.limit_time(request.time_limit)
-        prepared = run.prepare(request, target, _silent, as_loaded(model, arguments))
-        return Done(trace=run.record(request, target, prepared, _silent).trace)
+            platform.limit_time(request.time_limit)
+        prepared = run.prepare(request, target, silent, as_loaded(model, arguments))
+        return run.record(request, target, prepared, silent).trace
     except Exception as error:  # noqa: BLE001 - user code runs here, and it is told of
         return failure_of(error, request.model)
-    except watchdog.TimeLimitReached:
+    except platform.TimeLimitReached:
         late = CaptureError(f"not done after {request.time_limit:g} s", context=request.model)
         return failure_of(late, request.model)
     finally:
-        if hasattr(os, "fork"):
-            watchdog.rest()
+        if platform.CAN_FORK:
+            platform.stop_time_limit()
         _restore(before)
 
 
@@ -127,7 +130,3 @@ def _refuse(name: str, what: str, device: torch.device) -> NoReturn:
         context=name,
         hint="give a model and inputs of the CPU, as they are before .to(device)",
     )
-
-
-def _silent(text: str, *, seconds: float = 0.0) -> None:
-    """Nobody waits for the stages."""

@@ -1,39 +1,19 @@
-"""Starts the child process in which user code runs, and takes what it tells.  Imports no torch."""
+"""Asks child processes, in which user code runs, for captures.  Imports no torch."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from opcheck.capture.protocol import (
-    Answered,
-    Captures,
-    Compared,
-    Done,
-    Failure,
-    Message,
-    Shared,
-    Stage,
-)
-from opcheck.common import errors
+from opcheck.capture.protocol import Captures, Done, ManyTargets, Shared
 from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.files import write_text
-from opcheck.worker.children import (
-    Answers,
-    Child,
-    GarbledError,
-    LateError,
-    Lines,
-    Printed,
-    how_it_ended,
-    python,
-)
+from opcheck.data.registrations import data_directory
+from opcheck.worker import platform
+from opcheck.worker.protocol import Failure, Limits, Notes, error_of
+from opcheck.worker.worker import GRACE, Worker, WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,16 +22,12 @@ if TYPE_CHECKING:
     from opcheck.common.versions import Target
     from opcheck.model.records import Trace
 
-#: seconds that a child gets, after its own limit, to say that it reached it
-_GRACE = 10.0
+Answer = TypeVar("Answer")
 
-#: seconds that a child may ask for beside its limit, for each target and to finish
+#: Seconds that a child may ask for beside its limit, for each target and to finish.
 _MORE = 180.0
 
-#: bytes of what the child prints that are kept
-_TAIL = 4096
-
-#: what to do about the signal that a child died of
+#: What to do about the signal that a child died of.
 _SIGNAL_HINTS = {
     9: "the system may have run out of memory: give smaller inputs, or --memory-limit a lower one",
 }
@@ -69,15 +45,28 @@ _ENVIRONMENT = {
 }
 
 
-def environment(request: CaptureRequest) -> dict[str, str]:
-    """The variables that the child is given beside those of this process."""
-    fallback = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if request.cpu_fallback else "0"}
-    found = {**_ENVIRONMENT, **fallback}
-    if str(request.plan.get("device", "")).startswith("cuda"):  # opcheck compile and compare
-        del found["CUDA_VISIBLE_DEVICES"]
+def environment(*, cpu_fallback: bool = False) -> dict[str, str]:
+    """The variables that a capture is made with, and that a trace names."""
+    return {**_ENVIRONMENT, "PYTORCH_ENABLE_MPS_FALLBACK": "1" if cpu_fallback else "0"}
+
+
+def variables(*, cpu_fallback: bool = False, device: str = "cpu") -> dict[str, str]:
+    """The variables that a child is given beside those of this process.
+
+    Args:
+        cpu_fallback: what PYTORCH_ENABLE_MPS_FALLBACK says.
+        device: a device of this machine that the child computes on.
+    """
+    given = {
+        **environment(cpu_fallback=cpu_fallback),
+        # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was made from.
+        "PYTORCH_JIT": "0",
+    }
+    if device.startswith("cuda"):  # opcheck compile and compare
+        del given["CUDA_VISIBLE_DEVICES"]
         # The child forks: asking whether there is a GPU must not start CUDA in it (torch/cuda/__init__.py).
-        found["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-    return found
+        given["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    return given
 
 
 def capture(
@@ -90,7 +79,7 @@ def capture(
 
     Args:
         request: the model, its inputs and the target.
-        progress: told the stages.
+        progress: called with each stage.
         show_output: pass on what the child prints, to stderr.
 
     Raises:
@@ -98,11 +87,18 @@ def capture(
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
         UsageError: the graph cannot be written where it was asked for.
     """
-    message = ask("opcheck.capture.worker", request, progress=progress, show_output=show_output)
-    assert isinstance(message, Done)
-    trace = msgspec.structs.replace(message.trace, environment=environment(request))
+    done: Done = ask(
+        "opcheck.capture.run:answer",
+        Done,
+        request,
+        request,
+        progress=progress,
+        show_output=show_output,
+    )
+    given = environment(cpu_fallback=request.cpu_fallback)
+    trace = msgspec.structs.replace(done.trace, environment=given)
     if request.save_graph:
-        _save(request.save_graph, trace, message.code)
+        _save(request.save_graph, trace, done.code)
     return trace
 
 
@@ -118,7 +114,7 @@ def capture_many(
     Args:
         request: the model and its inputs; its own target is not looked at.
         targets: those asked for.
-        progress: told the stages.
+        progress: called with each stage.
         show_output: pass on what the child prints, to stderr.
 
     Returns:
@@ -135,25 +131,28 @@ def capture_many(
             context=f"{len(targets)} targets, {request.save_graph}",
             hint="audit the target alone to save it",
         )
-    found: dict[int, Trace | OpcheckError] = {}
+    results: dict[int, Trace | OpcheckError] = {}
     left = list(range(len(targets)))
     while left:
         asked = [targets[n] for n in left]
-        plan: dict[str, object] = {"targets": msgspec.to_builtins(asked)}
-        whole = msgspec.structs.replace(request, cpu_fallback=asked[0].cpu_fallback, plan=plan)
-        message = ask(
-            "opcheck.capture.shared_worker", whole, progress=progress, show_output=show_output
+        capture = msgspec.structs.replace(request, cpu_fallback=asked[0].cpu_fallback)
+        captures: Captures = ask(
+            "opcheck.capture.shared:answer",
+            Captures,
+            ManyTargets(capture=capture, targets=tuple(asked)),
+            capture,
+            runs=len(asked),
+            progress=progress,
+            show_output=show_output,
         )
-        assert isinstance(message, Answered)
-        captures = msgspec.json.decode(message.content, type=Captures)
         for shared in captures.shared:
-            found.update((left[n], made) for n, made in of_each(shared, request, asked))
+            results.update((left[n], made) for n, made in of_each(shared, asked))
         left = [left[n] for n in captures.left]
-    return tuple(found[n] for n in range(len(targets)))
+    return tuple(results[n] for n in range(len(targets)))
 
 
 def of_each(
-    shared: Shared, request: CaptureRequest, targets: Sequence[Target]
+    shared: Shared, targets: Sequence[Target]
 ) -> Iterator[tuple[int, Trace | OpcheckError]]:
     """The trace of each target that a capture serves, with its place in ``targets``; or why there is none."""
     if shared.trace is None:
@@ -162,7 +161,6 @@ def of_each(
         return
     for n, differences in zip(shared.targets, shared.differences, strict=True):
         target = targets[n]
-        of_target = msgspec.structs.replace(request, cpu_fallback=target.cpu_fallback)
         yield (
             n,
             msgspec.structs.replace(
@@ -170,123 +168,79 @@ def of_each(
                 target_torch=str(target.torch),
                 target_macos=str(target.macos),
                 differences=differences,
-                environment=environment(of_target),
+                environment=environment(cpu_fallback=target.cpu_fallback),
             ),
         )
 
 
 def ask(
-    worker: str,
-    request: CaptureRequest,
+    function: str,
+    answer: type[Answer] | Any,
+    request: Any,
+    capture: CaptureRequest,
     *,
+    device: str = "cpu",
+    runs: int = 0,
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
-) -> Done | Compared | Answered:
-    """What the child process ``python -m worker`` answers; the arguments are those of ``capture``.
+) -> Answer:
+    """What ``function`` returns in a child process for a request about a model.
+
+    Args:
+        function: ``MODULE:FUNCTION``, called with the request and a ``Say``.
+        answer: the type of what it returns.
+        request: what it is asked for.
+        capture: the model of it, and its limits.
+        device: the device of this machine that it computes on.
+        runs: how many runs may each take the time limit anew.
+        progress: called with each stage.
+        show_output: pass on what the child prints, to stderr.
 
     Raises:
         OpcheckError: as the child says.
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
     """
-    child = Child(
-        python("-m", worker),
-        {**os.environ, **environment(request)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    printed = Printed(child.process.stderr, _TAIL, pass_on=show_output)
-    heard = _Heard(request, progress)
-    try:
-        message = heard.listen(child)
-    except (LateError, GarbledError) as error:
-        raise _not_answered(error, request, heard.stage) from error
-    finally:
-        code = child.end()
-        if show_output:
-            printed.text()  # until all of it is passed on
-    if message is None:
-        raise _died(code, request, heard.stage, printed.last_line())
-    if isinstance(message, Failure):
-        raise error_of(message)
-    return message
+    limit = capture.time_limit
+    memory = int(capture.memory_limit * 1e9) or platform.default_memory()
+    # What the op lists hold is part of the key of a result (project/cache.py).
+    known = (str(data_directory().resolve()),)
+    given = variables(cpu_fallback=capture.cpu_fallback, device=device)
+    with Worker[Any, Answer](
+        function, answer, environment=given, torch=True, show_output=show_output
+    ) as worker:
+        try:
+            return worker.ask(
+                request,
+                limit + GRACE,
+                subject=capture.model,
+                limits=Limits(seconds=limit, memory=memory),
+                more=(2 + runs) * (limit + _MORE),
+                notes=Notes(path=capture.notes, known=known) if capture.notes else None,
+                progress=progress,
+            )
+        except WorkerError as error:
+            raise _explained(error, capture) from error
 
 
-class _Heard:
-    """What a child tells of its stages."""
-
-    def __init__(self, request: CaptureRequest, progress: Callable[[str], None] | None) -> None:
-        self.stage = "starting python"
-        self._request = request
-        self._progress = progress
-
-    def listen(self, child: Child) -> Done | Compared | Answered | Failure | None:
-        """Its answer; None: it ended without one.
-
-        Raises:
-            LateError: it took longer than it was given.
-            GarbledError: user code wrote where it answers.
-        """
-        process = child.process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(self._request))
-            process.stdin.close()
-        answers = Answers[Message](Lines(process.stdout.fileno(), lambda: child.alive), Message)
-        deadline = time.monotonic() + self._request.time_limit + _GRACE
-        targets = self._request.plan.get("targets", ())
-        rounds = 2 + (len(targets) if isinstance(targets, (list, tuple)) else 0)
-        latest = deadline + rounds * (self._request.time_limit + _MORE)
-        while (message := answers.next(deadline)) is not None:
-            if not isinstance(message, Stage):
-                return message
-            self.stage = message.text
-            if message.seconds:
-                # User code can write such a line, too, and must not run for ever.
-                deadline = min(time.monotonic() + message.seconds + _GRACE, latest)
-            if self._progress is not None:
-                self._progress(self.stage)
-        # It closed its end: let it die of what it is dying of.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE)
-        return None
-
-
-def error_of(failure: Failure) -> OpcheckError:
-    """The exception that a child process could only tell of."""
-    kind = _ERRORS.get(failure.error, CaptureError)
-    return kind(failure.message, context=failure.context, hint=failure.hint)
-
-
-#: The exceptions that a child may name: user code can write that name.
-_ERRORS = {
-    name: kind
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, OpcheckError)
-}
-
-
-def _not_answered(error: Exception, request: CaptureRequest, stage: str) -> CaptureError:
-    context = f"{request.model}, while {stage}"
-    if isinstance(error, LateError):
+def _explained(error: WorkerError, request: CaptureRequest) -> CaptureError:
+    context = f"{request.model}, while {error.stage}"
+    if error.kind == "late":
         return CaptureError(
             f"the model was still running after {request.time_limit:g} s and was ended",
             context=context,
             hint="give it longer with --timeout, or smaller inputs with --input",
         )
+    if error.kind == "garbled":
+        return CaptureError(
+            f"the model's process {error}",
+            context=context,
+            hint="the model writes to a file descriptor that is not its own: find where, and leave it out",
+        )
+    printed = f"; it printed last: {error.printed}" if error.printed else ""
     return CaptureError(
-        f"the model's process wrote what is no answer of opcheck's: {error}",
-        context=context,
-        hint="the model writes to a file descriptor that is not its own: find where, and leave it out",
-    )
-
-
-def _died(code: int, request: CaptureRequest, stage: str, last: str) -> CaptureError:
-    return CaptureError(
-        f"the process that ran the model {how_it_ended(code)} before it was done",
-        context=f"{request.model}, while {stage}" + (f"; it printed last: {last}" if last else ""),
-        hint=_SIGNAL_HINTS.get(-code, "run again with -v to see all that it printed"),
+        f"the process that ran the model {error} before it was done",
+        context=context + printed,
+        hint=_SIGNAL_HINTS.get(-error.code, "run again with -v to see all that it printed"),
     )
 
 

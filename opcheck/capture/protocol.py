@@ -1,41 +1,29 @@
-"""What the child process tells its parent: one JSON object a line."""
+"""What captures in child processes come to, and what is asked for many targets; all travel as JSON."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
-import msgspec
-
-from opcheck.common.errors import CaptureError, OpcheckError
-from opcheck.model.records import Precision, Record, Trace
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.versions import Target
+from opcheck.model.records import Record, Trace
+from opcheck.worker.protocol import Failure
 
 
-class Stage(Record, frozen=True, kw_only=True, tag="stage"):
-    """The child goes on to the next thing."""
-
-    text: str
-    #: what it needs for this, in seconds, whatever is left of its time; 0: nothing of its own.
-    seconds: float = 0.0
-
-
-class Failure(Record, frozen=True, kw_only=True, tag="failure"):
-    """The work could not be done; ``error`` names a class of opcheck.errors."""
-
-    error: str
-    message: str
-    context: str = ""
-    hint: str = ""
-
-
-class Done(Record, frozen=True, kw_only=True, tag="done"):
+class Done(Record, frozen=True, kw_only=True):
     """The trace and, where it was asked for, the graph as code."""
 
     trace: Trace
     code: str = ""
 
 
+class ManyTargets(Record, frozen=True, kw_only=True):
+    """One model on several targets; the target of ``capture`` is not looked at."""
+
+    capture: CaptureRequest
+    targets: tuple[Target, ...]
+
+
 class Shared(Record, frozen=True, kw_only=True):
-    """What one capture came to, and the targets that it serves, by their places among those asked for."""
+    """One capture, and the targets that it serves, by their places among those asked for."""
 
     targets: tuple[int, ...]
     #: of the first of them; None: there is none.
@@ -51,39 +39,3 @@ class Captures(Record, frozen=True, kw_only=True):
 
     shared: tuple[Shared, ...]
     left: tuple[int, ...] = ()
-
-
-class Compared(Record, frozen=True, kw_only=True, tag="compared"):
-    """The runs beside float64 (opcheck/numerics/precision)."""
-
-    precision: tuple[Precision, ...]
-
-
-class Answered(Record, frozen=True, kw_only=True, tag="answered"):
-    """What another kind of work than the capture came to; who asked knows its type."""
-
-    content: msgspec.Raw
-
-
-Message = Stage | Failure | Done | Compared | Answered
-
-
-def failure_of(error: BaseException, model: str) -> Failure:
-    """The exception as it travels: one of ours, or whatever user code raises."""
-    if isinstance(error, OpcheckError):
-        name = type(error).__name__
-        return Failure(error=name, message=error.message, context=error.context, hint=error.hint)
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return Failure(
-        error=CaptureError.__name__,
-        message=f"the capture of this model broke off: {text}",
-        context=model,
-        hint="run again with -v to see what the process printed",
-    )
-
-
-class Say(Protocol):
-    """Tells the parent of a stage; its arguments are those of Stage."""
-
-    def __call__(self, text: str, *, seconds: float = 0.0) -> None:
-        """Tell it."""

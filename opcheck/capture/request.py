@@ -70,9 +70,7 @@ class CaptureRequest(Record, frozen=True, kw_only=True):
     input_files: tuple[str, ...] = ()
     #: dtypes in which the model is also run on the CPU, beside float64.
     precision: tuple[str, ...] = ()
-    #: what another kind of work than the capture is asked for (compiler/plan.py)
-    plan: dict[str, object] = {}
-    #: file to which the child appends what it reads (capture/dependency_tracking.py); empty: nobody asks.
+    #: file to which the child appends what it reads (worker/dependency_tracking.py); empty: nobody asks.
     notes: str = ""
     #: seconds until the child process is ended.
     time_limit: float = 300.0

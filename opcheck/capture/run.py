@@ -28,6 +28,7 @@ from opcheck.capture.lifetimes import lifetimes
 from opcheck.capture.load import Loaded, load
 from opcheck.capture.modes import fixed, refuse_fixed, set_training
 from opcheck.capture.move import Mover
+from opcheck.capture.protocol import Done
 from opcheck.capture.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
 from opcheck.capture.request import DEFAULT_TRACER
 from opcheck.capture.tensor_log import Numbers
@@ -35,7 +36,6 @@ from opcheck.capture.train import TrainStep, autocast
 from opcheck.capture.train_labels import with_labels
 from opcheck.capture.train_loss import NothingToTrainError
 from opcheck.capture.train_optimizer import parse
-from opcheck.capture.watchdog import TimeLimitReached, out_of_memory, rest
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.replacing import replaced
 from opcheck.common.text import one_line
@@ -51,15 +51,16 @@ from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.public_names import names_of_the_target
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
 from opcheck.tracing.source_locations import locate_raise
+from opcheck.worker.platform import TimeLimitReached, out_of_memory, stop_time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from opcheck.capture.inputs import Inputs
-    from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
     from opcheck.simulator.dispatcher import Simulator
     from opcheck.tracing.call_sites import CallSites
+    from opcheck.worker.protocol import Say
 
     #: what is done with a model and its inputs
     Program = Callable[[torch.nn.Module, Any, Any, CallSites], None]
@@ -107,6 +108,12 @@ class Prepared(NamedTuple):
     packages: dict[str, str]
     #: how it was followed: one of TRACERS, or of FIXED
     tracer: str
+
+
+def answer(request: CaptureRequest, say: Say) -> Done:
+    """What ``run`` comes to, for the parent of this process."""
+    captured = run(request, say)
+    return Done(trace=captured.trace, code=captured.code)
 
 
 def run(request: CaptureRequest, say: Say) -> Captured:
@@ -330,10 +337,10 @@ def _call(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
-        rest()
+        stop_time_limit()
         return _problem(error, recorder)
     finally:
-        rest()
+        stop_time_limit()
     return None
 
 

@@ -10,27 +10,33 @@ import contextlib
 import traceback
 from typing import TYPE_CHECKING
 
-import msgspec
 import torch
 
-from opcheck.capture import run, watchdog
-from opcheck.capture.forked import EndedError, forked
-from opcheck.capture.protocol import Captures, Shared, failure_of
+from opcheck.capture import run
+from opcheck.capture.protocol import Captures, ManyTargets, Shared
 from opcheck.common.errors import CaptureError, ModelLoadError
 from opcheck.data.registrations import load as load_lists
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.mps_registrations import present_and_absent
 from opcheck.simulator.same_dispatch import same_dispatch
+from opcheck.worker import platform
+from opcheck.worker.protocol import failure_of, silent
+from opcheck.worker.worker import WorkerError, forked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
     from opcheck.common.versions import Target
+    from opcheck.worker.protocol import Say
 
 #: seconds that a fork gets beside the time limit of the run, to make a trace of it
 _AFTER = 150.0
+
+
+def answer(request: ManyTargets, say: Say) -> Captures:
+    """What ``captures`` comes to, for the parent of this process."""
+    return captures(request.capture, request.targets, say)
 
 
 def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Captures:
@@ -81,7 +87,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
             shared=(Shared(targets=tuple(order), trace=trace, differences=tuple(served)),)
         )
     finally:
-        watchdog.rest()
+        platform.stop_time_limit()
     here = [n for n in order if python_visible_target.fits(targets[n])]
     shared = []
     waiting = here
@@ -99,21 +105,20 @@ def _captured(
 ) -> Shared:
     """The capture for the first of those that wait, and for all of them that it serves."""
 
-    def work() -> bytes:
-        return msgspec.json.encode(_run(request, prepared, targets, waiting))
+    def work() -> Shared:
+        return _run(request, prepared, targets, waiting)
 
     if len(targets) == 1:
-        return _run(request, prepared, targets, waiting)
+        return work()
     try:
-        made = forked(work, request.time_limit + _AFTER, group=False)
-    except EndedError as error:
+        return forked(work, Shared, request.time_limit + _AFTER, group=False)
+    except WorkerError as error:
         ended = CaptureError(
-            f"the process that ran the model was {error}",
+            f"the process that ran the model {error}",
             context=f"{request.model}, as on {targets[waiting[0]]}",
             hint="audit this target alone, with -v to see all that is printed",
         )
         return Shared(targets=(waiting[0],), failure=failure_of(ended, request.model))
-    return msgspec.json.decode(made, type=Shared)
 
 
 def _run(
@@ -123,15 +128,15 @@ def _run(
     python_visible_target.set_fallback(target)
     # A pool of threads does not live on in a fork.
     torch.set_num_threads(1)
-    watchdog.limit_time(request.time_limit)
+    platform.limit_time(request.time_limit)
     try:
-        captured = run.record(request, target, prepared, _silent)
+        captured = run.record(request, target, prepared, silent)
     except Exception as error:  # noqa: BLE001 - of one class of targets: the others have their own
         with contextlib.suppress(Exception):  # the program may have closed stderr
             traceback.print_exc()
         return Shared(targets=(waiting[0],), failure=failure_of(error, request.model))
     finally:
-        watchdog.rest()
+        platform.stop_time_limit()
     mac = captured.mac
     served = [
         n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, target, targets[n]))
@@ -146,7 +151,3 @@ def _run(
 def _differences(target: Target) -> tuple[str, ...]:
     _, absent = present_and_absent(load_lists().operators(str(target.torch)))
     return run.differences(absent, target)
-
-
-def _silent(text: str, *, seconds: float = 0.0) -> None:
-    """The parent has been told."""

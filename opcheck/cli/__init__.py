@@ -15,7 +15,7 @@ import click
 from opcheck.common.errors import OpcheckError, UsageError
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.tool import VERSION
-from opcheck.worker import children
+from opcheck.worker import platform, process
 
 #: The verbs and their one-line helps, by what one wants to do.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
 GROUPS = {
@@ -111,7 +111,7 @@ def main(args: Sequence[str] | None = None) -> None:
     from opcheck.cli import output
 
     output.open_streams()
-    children.heed_signals()
+    platform.handle_signals()
     sys.exit(invoke(sys.argv[1:] if args is None else args))
 
 
@@ -120,13 +120,13 @@ def invoke(args: Sequence[str]) -> int:
     if _ASKED_BY_SHELL in os.environ:
         import_module("opcheck.cli.complete").install()
     try:
-        with children.household():
+        with process.household():
             code: int = opcheck.main(list(args), prog_name="opcheck", standalone_mode=False) or 0
     except OpcheckError as error:
         return _stopped(error, args)
     except click.ClickException as error:
         return _usage_error(error)
-    except children.EndedError as ended:
+    except platform.SignalledError as ended:
         return 128 + ended.number
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import msgspec
 
 from opcheck.capture.parent import ask
-from opcheck.capture.protocol import Answered
 from opcheck.capture.request import CaptureRequest
-from opcheck.compiler.plan import Plan
+from opcheck.compiler.plan import CompileRequest, Plan
 from opcheck.compiler.records import Compiled
 
 #: seconds for importing, loading and reporting, besides the variants
@@ -33,11 +32,14 @@ def compile_variants(
     # The child ends without its exit handlers, and may be killed.
     with tempfile.TemporaryDirectory(prefix="opcheck-", ignore_cleanup_errors=True) as scratch:
         plan = msgspec.structs.replace(plan, scratch=scratch)
-        whole = msgspec.structs.replace(
-            request,
-            plan=msgspec.to_builtins(plan),
-            time_limit=_REST + len(plan.variants) * plan.seconds,
+        limit = _REST + len(plan.variants) * plan.seconds
+        capture = msgspec.structs.replace(request, time_limit=limit)
+        return ask(
+            "opcheck.compiler.run:answer",
+            Compiled,
+            CompileRequest(capture=capture, plan=plan),
+            capture,
+            device=plan.device,
+            progress=progress,
+            show_output=show_output,
         )
-        answer = ask("opcheck.compiler.worker", whole, progress=progress, show_output=show_output)
-    assert isinstance(answer, Answered)
-    return msgspec.json.decode(answer.content, type=Compiled)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from opcheck.capture.request import CaptureRequest
 from opcheck.compiler.records import Variant
 from opcheck.model.records import Record
 
@@ -45,6 +46,13 @@ class Plan(Record, frozen=True, kw_only=True):
     seconds: float = 120.0
     #: a folder for what the kernels are compiled to; who asks removes it.  Empty: the child makes one.
     scratch: str = ""
+
+
+class CompileRequest(Record, frozen=True, kw_only=True):
+    """A model, and the variants to try on it; the target of ``capture`` is not looked at."""
+
+    capture: CaptureRequest
+    plan: Plan
 
 
 def default(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:

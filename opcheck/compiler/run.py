@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
-from opcheck.capture.forked import EndedError, forked
 from opcheck.capture.inputs import inputs_for
 from opcheck.capture.load import load
 from opcheck.capture.modes import fixed, refuse_fixed
@@ -16,28 +15,33 @@ from opcheck.common.errors import InputError
 from opcheck.common.text import filesize
 from opcheck.compiler import inductor_metal, variants
 from opcheck.compiler.execute import NOT_PROVEN, compiler, inductor
-from opcheck.compiler.plan import PORTABLE, Plan
+from opcheck.compiler.plan import PORTABLE, CompileRequest, Plan
 from opcheck.compiler.records import Compiled, Failure, Tried, Variant
 from opcheck.tracing.torch_private import compilation
+from opcheck.worker.worker import WorkerError, forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
+    from opcheck.worker.protocol import Say
 
 #: Bytes of weights in float32 up to which a model is run: copies in float64 and of gradients come on top.
 LIMIT = 4 << 30
 
 
-def run(request: CaptureRequest, say: Say) -> Compiled:
-    """Try every variant of the request's plan.
+def answer(request: CompileRequest, say: Say) -> Compiled:
+    """What ``run`` comes to, for the parent of this process."""
+    return run(request.capture, request.plan, say)
+
+
+def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
+    """Try every variant of the plan.
 
     Raises:
         ModelLoadError: the model cannot be imported or built.
         InputError: the inputs do not parse, none could be derived, or the model is too large to be run.
     """
-    plan = msgspec.convert(request.plan, Plan)
     say(f"loading {request.model}")
     _refuse_if_large(request)
     loaded = load(request.model, request.config, real=True)
@@ -118,14 +122,11 @@ def _refused(variant: Variant, known: Sequence[str], lacking: str) -> Tried | No
 
 
 def _try(program: variants.Program, variant: Variant, plan: Plan) -> Tried:
-    def work() -> bytes:
-        return msgspec.json.encode(variants.attempt(program, variant, plan.device))
-
     try:
-        return msgspec.json.decode(forked(work, plan.seconds), type=Tried)
-    except EndedError as error:
-        late = str(error).startswith("not done")
-        failure = Failure(kind="timeout" if late else "died", message=f"the process was {error}")
+        return forked(lambda: variants.attempt(program, variant, plan.device), Tried, plan.seconds)
+    except WorkerError as error:
+        late = error.kind == "late"
+        failure = Failure(kind="timeout" if late else "died", message=f"the process {error}")
         return Tried(variant=variant, outcome="too long" if late else "died", failure=failure)
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import os
 import queue
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -14,11 +12,12 @@ from pathlib import Path
 
 import msgspec
 
+from opcheck.common.errors import OpcheckError
 from opcheck.data.wheels import archive
 from opcheck.kernels import families, names
 from opcheck.kernels.library import Library
-from opcheck.kernels.records import Answer, Order, Outcome, Run, Task
-from opcheck.worker import children
+from opcheck.kernels.records import Outcome, Run, Source, Task, Trial
+from opcheck.worker.worker import Worker, WorkerError
 
 #: Seconds that a kernel may take: the slowest that ends takes a few.
 _PATIENCE = 30.0
@@ -63,13 +62,13 @@ def run(
     # The longest first, so that no process is left with one at the end.
     tasks.sort(key=lambda task: -len(task.kernels))
     wheels = cache or archive.default_cache()
-    order = Order(
+    source = Source(
         release=library.torch,
         section=library.section,
         wheels=str(wheels),
         cache=str(wheels.parent / "kernels"),
     )
-    outcomes = list(_all(order, tasks, max(1, min(jobs, len(tasks))), progress))
+    outcomes = list(_all(source, tasks, max(1, min(jobs, len(tasks))), progress))
     return Run(
         torch=library.torch,
         section=library.section,
@@ -80,7 +79,7 @@ def run(
 
 
 def _all(
-    order: Order, tasks: list[Task], jobs: int, progress: Callable[[str], None] | None
+    source: Source, tasks: list[Task], jobs: int, progress: Callable[[str], None] | None
 ) -> Iterator[Outcome]:
     waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
     for task in tasks:
@@ -89,7 +88,7 @@ def _all(
     every = sum(len(task.kernels) for task in tasks)
 
     stopped = threading.Event()
-    runners = [_Runner(order, stopped) for _ in range(jobs)]
+    runners = [_Runner(source, stopped) for _ in range(jobs)]
 
     def work(runner: _Runner) -> list[Outcome]:
         found: list[Outcome] = []
@@ -132,77 +131,32 @@ def _not_run(task: Task, name: str, reason: str) -> Outcome:
 class _Runner:
     """A child process, and the next one when it has ended."""
 
-    def __init__(self, order: Order, stopped: threading.Event) -> None:
-        self._order, self._stopped = order, stopped
-        self._child: children.Child | None = None
-        self._answers: children.Answers[Answer] | None = None
+    def __init__(self, source: Source, stopped: threading.Event) -> None:
+        self._source, self._stopped = source, stopped
+        self._worker = Worker[Trial, Outcome](
+            "opcheck.kernels.worker:answer",
+            Outcome,
+            environment={"OMP_NUM_THREADS": "1"},
+            torch=True,
+        )
+        self.close = self._worker.end
 
-    def close(self) -> None:
-        """End the process."""
-        child, self._child, self._answers = self._child, None, None
-        if child is not None:
-            child.end()
-
-    def outcomes(self, task: Task) -> list[Outcome]:
+    def outcomes(self, task: Task) -> Iterator[Outcome]:
         """The outcomes of a task; a kernel at which the process ends is one that is not run."""
-        found: list[Outcome] = []
-        left = list(task.kernels)
-        while left and not self._stopped.is_set():
-            begun, reason = self._some(msgspec.structs.replace(task, kernels=tuple(left)), found)
-            if not reason:
-                break
-            found.append(_not_run(task, begun or left[0], reason))
-            left = list(task.kernels[len(found) :])
-            if reason == _LATE:
+        alone = msgspec.structs.replace(task, kernels=())
+        looped = ""
+        for name in task.kernels:
+            if self._stopped.is_set():
+                return
+            if looped:
                 # Those of one operation loop on the same values.
-                found += [_not_run(task, name, f"{reason}, as {begun} did") for name in left]
-                break
-        return found
-
-    def _some(self, task: Task, found: list[Outcome]) -> tuple[str, str]:
-        """Add outcomes until the task is done; else the kernel that was begun, and what happened."""
-        begun = ""
-        if self._child is None:
-            self._start()
-        child, answers = self._child, self._answers
-        assert child is not None
-        assert answers is not None
-        deadline = time.monotonic() + _START
-        reason = ""
-        try:
-            self._send(msgspec.json.encode(task))
-            while answer := answers.next(deadline):
-                deadline = time.monotonic() + _PATIENCE
-                if answer.done:
-                    return "", ""
-                if answer.outcome is not None:
-                    found.append(answer.outcome)
-                begun = answer.begun
-        except children.LateError:
-            reason = _LATE
-        except (children.GarbledError, OSError) as error:
-            reason = f"its process failed: {error}"
-        code = child.end()
-        self._child = self._answers = None
-        return begun, reason or f"its process {children.how_it_ended(code)}"
-
-    def _start(self) -> None:
-        self._child = children.Child(
-            children.python("-m", "opcheck.kernels.worker"),
-            {**os.environ, "OMP_NUM_THREADS": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        child, stdout = self._child, self._child.process.stdout
-        assert stdout is not None
-        self._answers = children.Answers(
-            children.Lines(stdout.fileno(), lambda: child.alive), Answer
-        )
-        self._send(msgspec.json.encode(self._order))
-
-    def _send(self, line: bytes) -> None:
-        assert self._child is not None
-        assert self._child.process.stdin is not None
-        self._child.process.stdin.write(line + b"\n")
-        self._child.process.stdin.flush()
+                yield _not_run(task, name, f"{_LATE}, as {looped} did")
+                continue
+            try:
+                trial = Trial(source=self._source, task=alone, kernel=name)
+                yield self._worker.ask(trial, _PATIENCE if self._worker.alive else _START)
+            except OpcheckError as error:
+                yield _not_run(task, name, f"its process failed: {error.message}")
+            except WorkerError as error:
+                looped = name if error.kind == "late" else ""
+                yield _not_run(task, name, _LATE if looped else f"its process {error}")

@@ -60,8 +60,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: tuple[Outcome, ...]
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child process is started with: the library, and where wheels and code are kept."""
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a child process finds the kernels: the library, and where wheels and code are kept."""
 
     release: str
     section: str
@@ -69,9 +69,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     cache: str
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child process says: a kernel is begun, its outcome, or the end of a task."""
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """The request to run one kernel; its task is sent without the names of the others."""
 
-    begun: str = ""
-    outcome: Outcome | None = None
-    done: bool = False
+    source: Source
+    task: Task
+    kernel: str

@@ -1,12 +1,8 @@
-"""The child process that runs kernels: an assertion of LLVM or a kernel may end it.
-
-It reads tasks, one JSON object a line, and writes outcomes; before each kernel it writes its name,
-so that the parent knows at which it ended.
-"""
+"""What a child process does with a kernel: an assertion of LLVM or the kernel itself may end it."""
 
 from __future__ import annotations
 
-import sys
+import functools
 import time
 import warnings
 from pathlib import Path
@@ -15,36 +11,31 @@ import msgspec
 import torch
 
 from opcheck.kernels import drive, library
+from opcheck.kernels.library import Library
 from opcheck.kernels.machine import Machine
-from opcheck.kernels.records import Answer, Order, Task
-from opcheck.worker import children
+from opcheck.kernels.records import Outcome, Source, Task, Trial
+from opcheck.worker.protocol import Say
 
 
-def main() -> None:
-    """Run the tasks that come on stdin."""
-    children.die_with_parent()
+def answer(trial: Trial, _say: Say) -> Outcome:
+    """Run a kernel, and judge its results."""
+    machine, found = _prepared(trial.source)
+    start = time.process_time()
+    outcome = _drivers(trial.task).outcome(machine, found.functions[trial.kernel], trial.task)
+    seconds = round(time.process_time() - start, 4)
+    return msgspec.structs.replace(outcome, seconds=seconds)
+
+
+@functools.lru_cache(maxsize=1)
+def _prepared(source: Source) -> tuple[Machine, Library]:
     torch.set_num_threads(1)
     # Half complex numbers are experimental on the CPU; they are only converted.
     warnings.filterwarnings("ignore", message="ComplexHalf")
-    out = open(1, "wb", buffering=0, closefd=False)  # noqa: SIM115  (stdout, without a buffer)
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
-    found = library.read(order.release, Path(order.wheels), order.section)
-    machine = Machine(Path(order.cache))
-
-    def write(answer: Answer) -> None:
-        out.write(msgspec.json.encode(answer) + b"\n")
-
-    for line in sys.stdin.buffer:
-        task = msgspec.json.decode(line, type=Task)
-        driver = drive.Drivers()
-        for name in task.kernels:
-            write(Answer(begun=name))
-            start = time.process_time()
-            outcome = driver.outcome(machine, found.functions[name], task)
-            seconds = time.process_time() - start
-            write(Answer(outcome=msgspec.structs.replace(outcome, seconds=round(seconds, 4))))
-        write(Answer(done=True))
+    found = library.read(source.release, Path(source.wheels), source.section)
+    return Machine(Path(source.cache)), found
 
 
-if __name__ == "__main__":
-    main()
+@functools.lru_cache(maxsize=1)
+def _drivers(_task: Task) -> drive.Drivers:
+    """The drivers of a task, whose kernels share values and references."""
+    return drive.Drivers()

@@ -13,17 +13,17 @@ from opcheck.capture.load import load
 from opcheck.capture.modes import set_training
 from opcheck.capture.run import AsModule, called_with, uncompiled
 from opcheck.capture.train_loss import NothingToTrainError, loss_of
-from opcheck.capture.watchdog import TimeLimitReached, out_of_memory
 from opcheck.common.errors import CaptureError
 from opcheck.common.text import one_line
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.source_locations import locate_raise
+from opcheck.worker.platform import TimeLimitReached, out_of_memory
 
 if TYPE_CHECKING:
     from opcheck.capture.inputs import Inputs
-    from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
     from opcheck.numerics.float64 import Float64Mode
+    from opcheck.worker.protocol import Say
 
 
 def built(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:

@@ -2,9 +2,9 @@
 
 The key of an entry is what is known beforehand: the request and its target, opcheck's own source and op lists, Python, the
 installed distributions, the variables that native code reads.  In the entry stands what the capture was seen to read
-(capture/dependency_tracking.py): files and folders by the digests of their contents, variables.  An entry whose digests are not those of
-now is no entry; nor is one that is damaged.  Not kept is what did not run to its end, and what depends on what nobody can
-know.  Writing is whole or not at all, so that two runs at once do each other no harm.
+(worker/dependency_tracking.py).  An entry is found only if all that is as it was, and if it is not damaged.  A report is
+not kept if its run did not come to its end, or if it depends on something that cannot be observed (another program, the
+network, a database).  Writing is whole or not at all, so that two runs at once do each other no harm.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ import site
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from opcheck.capture.dependency_tracking import digest, names_in
-from opcheck.capture.parent import environment
+from opcheck.capture.parent import variables
 from opcheck.capture.request import CaptureRequest
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
@@ -33,9 +31,16 @@ from opcheck.common.files import replaced
 from opcheck.common.tool import TOOL
 from opcheck.data.registrations import data_directory
 from opcheck.model.records import Record, Report
+from opcheck.worker.dependency_tracking import (
+    Dependencies,
+    collect,
+    digest,
+    file_digest,
+    unchanged,
+)
 
 #: A change of what is kept, or of how, is another version: older entries are not found.
-_VERSION = "opcheck-cache/2"
+_VERSION = "opcheck-cache/3"
 _OWN = Path(__file__).parents[1]
 #: What an entry begins with: the SHA-256 of the rest.
 _CHECKSUM = 32
@@ -51,20 +56,6 @@ _NATIVE_VARIABLES = (
     *("ATEN_", "DNNL_", "KMP_", "LANG", "LC_", "LD_", "MKL_", "OMP_", "ONEDNN_"),
     *("PYTHON", "PYTORCH_", "TORCH_"),
 )
-
-
-class Dependencies(Record, frozen=True, kw_only=True):
-    """What a capture read, by absolute paths; the values are digests."""
-
-    files: dict[str, str] = {}
-    #: folders of which all names were read, and of which those that can be imported
-    folders: dict[str, str] = {}
-    modules: dict[str, str] = {}
-    absent: tuple[str, ...] = ()
-    #: None: the variable was not set.
-    environment: dict[str, str | None] = {}
-    #: why nobody can know what else it depends on; empty: it is known.
-    unknowable: str = ""
 
 
 class _Entry(Record, frozen=True, kw_only=True):
@@ -103,7 +94,9 @@ class Cache:
             entry = _ENTRY.decode(body) if checksum == _checksum(body) else None
         except (DocumentError, msgspec.MsgspecError, RecursionError):
             return None
-        if entry is None or entry.key != path.stem or not _as_it_was(entry.dependencies, request):
+        # What the parent sets for the child is part of opcheck's own source, or of the request.
+        given = variables(cpu_fallback=request.cpu_fallback)
+        if entry is None or entry.key != path.stem or not unchanged(entry.dependencies, given):
             return None
         with contextlib.suppress(OSError):
             os.utime(path, follow_symlinks=False)
@@ -133,113 +126,20 @@ class Cache:
 
 def dependencies(notes: Path, request: CaptureRequest) -> Dependencies:
     """What the children that wrote ``notes`` have read, with what the request itself names."""
-    try:
-        lines = [msgspec.json.decode(line) for line in notes.read_bytes().splitlines()]
-    except (OSError, msgspec.MsgspecError):
-        lines = []
-    gathered = _Gathered()
-    if ["start"] not in lines:
-        gathered.unknowable = "the capture did not say what it reads"
-    for kind, *about in lines:
-        gathered.add(kind, about)
     named = [file.rpartition("=")[2] for file in request.input_files]
-    for file in (*named, *request.checkpoints, *_files_of(request.model)):
-        gathered.file(str(Path(file).absolute()))
-    return gathered.whole()
-
-
-def _files_of(model: str) -> Iterable[str]:
-    return [model] if model.endswith(".pt2") else []
-
-
-class _Gathered:
-    def __init__(self) -> None:
-        self.unknowable = ""
-        self._of: dict[str, dict[str, str]] = {"file": {}, "folder": {}, "modules": {}}
-        self._absent: set[str] = set()
-        self._environment: dict[str, str | None] = {}
-
-    def add(self, kind: str, about: list[object]) -> None:
-        if kind == "unknowable":
-            self.unknowable = self.unknowable or str(about[0])
-        elif kind == "absent":
-            self._absent.add(str(about[0]))
-        elif kind == "environment":
-            self._environment[str(about[0])] = None if about[1] is None else str(about[1])
-        elif kind == "file":
-            self.file(str(about[0]), seen=tuple(about[1:]))
-        elif kind in self._of:
-            self._is(kind, str(about[0]), str(about[1]))
-
-    def file(self, path: str, seen: tuple[object, ...] = ()) -> None:
-        """A file with the digest of its content; ``seen``: its time and size as it was opened."""
-        try:
-            now = Path(path).stat()
-            self._is("file", path, _file_digest(path))
-        except OSError:
-            self._differs(path)
-            return
-        if seen and seen != (now.st_mtime_ns, now.st_size):
-            self._differs(path)
-
-    def _is(self, kind: str, path: str, found: str) -> None:
-        if self._of[kind].setdefault(path, found) != found:
-            self._differs(path)
-
-    def _differs(self, path: str) -> None:
-        self.unknowable = self.unknowable or f"{Path(path).name} was changed meanwhile"
-
-    def whole(self) -> Dependencies:
-        return Dependencies(
-            files=self._of["file"],
-            folders=self._of["folder"],
-            modules=self._of["modules"],
-            absent=tuple(sorted(self._absent)),
-            environment=self._environment,
-            unknowable=self.unknowable,
-        )
-
-
-def _as_it_was(found: Dependencies, request: CaptureRequest) -> bool:
-    # What the parent sets for the child is part of opcheck's own source, or of the request.
-    ours = environment(request)
-    try:
-        return (
-            all(_file_digest(path) == was for path, was in found.files.items())
-            and all(names_in(path, modules=False) == was for path, was in found.folders.items())
-            and all(names_in(path, modules=True) == was for path, was in found.modules.items())
-            and not any(os.path.lexists(path) for path in found.absent)
-            and all(
-                _variable(name) == was
-                for name, was in found.environment.items()
-                if name not in ours
-            )
-        )
-    except OSError:
-        return False
-
-
-def _variable(name: str) -> str | None:
-    value = os.environ.get(name)
-    return None if value is None else digest(value)
-
-
-def _file_digest(path: str) -> str:
-    found = hashlib.sha256()
-    with open(path, "rb") as file:  # noqa: PTH123
-        while part := file.read(1 << 20):
-            found.update(part)
-    return found.hexdigest()[:32]
+    archive = [request.model] if request.model.endswith(".pt2") else []
+    return collect(notes, (*named, *request.checkpoints, *archive))
 
 
 def _key(request: CaptureRequest) -> str:
     """Of all that is known before a capture."""
     # How long a run that came to its end might have taken, and where its notes went, changes nothing.
     asked = msgspec.structs.replace(request, notes="", time_limit=0.0, memory_limit=0.0)
+    given = variables(cpu_fallback=request.cpu_fallback)
     native = sorted(
         (name, value)
         for name, value in os.environ.items()
-        if name.startswith(_NATIVE_VARIABLES) and name not in environment(request)
+        if name.startswith(_NATIVE_VARIABLES) and name not in given
     )
     parts = [
         _VERSION,
@@ -267,7 +167,7 @@ def _own_digest() -> str:
     files = [path for root in (_OWN, data) for path in root.rglob("*") if _counts(path)]
     found = hashlib.sha256()
     for path in sorted(files):
-        found.update(f"{path}\0{_file_digest(str(path))}\0".encode())
+        found.update(f"{path}\0{file_digest(str(path))}\0".encode())
     return found.hexdigest()
 
 
@@ -286,7 +186,7 @@ def _installed_digest() -> str:
                 if name.endswith((".dist-info", ".egg-info", ".egg-link")):
                     found.append(name)
                 elif name.endswith(".pth"):
-                    found.append(name + _file_digest(str(Path(folder) / name)))
+                    found.append(f"{name}{file_digest(str(Path(folder) / name))}")
     return digest("\0".join(found))
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from opcheck.capture import parent
 from opcheck.capture.parent import capture
-from opcheck.capture.protocol import Failure
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, InputError
-from opcheck.worker import children
-from tests.worker.test_children import DAEMON, gone
+from opcheck.worker import process, worker
+from opcheck.worker.protocol import Failure, error_of
+from tests.worker.test_process import DAEMON, gone
 
 MODELS = f"""
 import os, signal, sys, time
@@ -84,7 +84,8 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows 
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "models.py"
     file.write_text(MODELS, encoding="utf-8")
-    monkeypatch.setattr(parent, "_GRACE", 3.0)
+    monkeypatch.setattr(parent, "GRACE", 3.0)
+    monkeypatch.setattr(worker, "GRACE", 3.0)
     return file
 
 
@@ -131,16 +132,16 @@ def test_a_model_cannot_give_itself_all_time(models: Path, monkeypatch: pytest.M
 def test_a_model_cannot_fill_the_memory_of_its_parent(
     models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children.Lines.__init__, "__defaults__", (1 << 20,))
+    monkeypatch.setattr(process, "LONGEST_LINE", 1 << 20)
     with pytest.raises(CaptureError, match="a line of more than 1 MiB"):
         capture(request(models, "floods"))
 
 
 @pytest.mark.parametrize("name", ["annotations", "__dict__", "ClassVar", "nothing", "UsageError"])
 def test_a_child_names_exceptions_of_opcheck_alone(name: str) -> None:
-    error = parent.error_of(Failure(error=name, message="m", context="c", hint="h"))
+    error = error_of(Failure(error=name, message="m", context="c", hint="h"))
     assert type(error).__name__ == (name if name == "UsageError" else "CaptureError")
-    assert isinstance(parent.error_of(Failure(error="InputError", message="m")), InputError)
+    assert isinstance(error_of(Failure(error="InputError", message="m")), InputError)
 
 
 @pytest.mark.parametrize("module", ["msgspec", "json", "torch", "typing", "opcheck", "yaml", "re"])

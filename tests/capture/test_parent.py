@@ -14,6 +14,7 @@ from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.model.records import Trace
+from opcheck.worker import worker
 
 BEHAVIOURS = '''
 import ctypes, os, pathlib, subprocess, sys, time
@@ -217,7 +218,8 @@ def test_a_model_that_closes_its_files_and_forks(behaviours: Path) -> None:
 def test_what_hangs_where_no_trace_can_be_is_an_error_in_three_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, grace: float, message: str
 ) -> None:
-    monkeypatch.setattr(parent, "_GRACE", grace)
+    monkeypatch.setattr(parent, "GRACE", grace)
+    monkeypatch.setattr(worker, "GRACE", grace)
     file = tmp_path / f"{name}.py"
     file.write_text(HANGS[name], encoding="utf-8")
     request = CaptureRequest(model=f"{file}:f", torch="2.13", macos="15.0", time_limit=1)

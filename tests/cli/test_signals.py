@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.worker.children import python
+from opcheck.worker.process import python
 
 #: seconds after which a test gives up: a loaded machine takes its time.
 PATIENCE = 300.0
@@ -160,7 +160,7 @@ def test_a_verb_that_is_killed_leaves_no_child_of_ours(tmp_path: Path, verb: str
 def test_what_nohup_ignores_stays_ignored(tmp_path: Path) -> None:
     code = (
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
-        "from opcheck.worker.children import heed_signals; heed_signals(); "
+        "from opcheck.worker.platform import handle_signals; handle_signals(); "
         "assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN; "
         "assert callable(signal.getsignal(signal.SIGTERM))"
     )

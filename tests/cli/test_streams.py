@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.worker.children import python
+from opcheck.worker.process import python
 
 
 def shell(tmp_path: Path, arguments: str, rest: str) -> subprocess.CompletedProcess[str]:

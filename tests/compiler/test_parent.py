@@ -10,14 +10,14 @@ import pytest
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError
 from opcheck.compiler import parent
-from opcheck.compiler.plan import Plan
+from opcheck.compiler.plan import CompileRequest, Plan
 
 
 def test_the_folder_of_the_kernels_goes_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Path] = []
 
-    def dies(_worker: str, request: CaptureRequest, **_: Any) -> NoReturn:
-        seen.append(Path(str(request.plan["scratch"])))
+    def dies(_function: str, _answer: Any, request: CompileRequest, *_: Any, **__: Any) -> NoReturn:
+        seen.append(Path(request.plan.scratch))
         (seen[0] / "kernels.so").write_text("")
         raise CaptureError("died")
 

@@ -1,15 +1,10 @@
-"""What needs no compiler: records, plans, shader lints, forks."""
+"""What needs no compiler: records, plans, shader lints."""
 
 from __future__ import annotations
-
-import os
-import signal
-import time
 
 import msgspec
 import pytest
 
-from opcheck.capture.forked import EndedError, forked
 from opcheck.compiler import plan
 from opcheck.compiler.lint import lint
 from opcheck.compiler.records import Compiled, Failure, FusedNode, Kernel, SideGraph, Tried, Variant
@@ -88,35 +83,3 @@ def test_named_backends_are_taken_as_they_are() -> None:
 )
 def test_a_variant_in_words(variant: Variant, text: str) -> None:
     assert str(variant) == text
-
-
-def test_a_fork_gives_back_what_it_made() -> None:
-    assert forked(lambda: b"x" * 200_000, 10.0) == b"x" * 200_000
-
-
-def _sleep() -> bytes:
-    time.sleep(60)
-    return b""
-
-
-def _killed() -> bytes:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return b""
-
-
-def _leave() -> bytes:
-    os._exit(3)
-
-
-@pytest.mark.parametrize(
-    ("work", "seconds", "said"),
-    [
-        (_sleep, 0.2, "not done after 0.2 s"),
-        (_killed, 10.0, "ended by SIGKILL"),
-        (_leave, 10.0, "exited with code 3"),
-    ],
-)
-def test_a_fork_that_ends_is_told_of(work: object, seconds: float, said: str) -> None:
-    assert callable(work)
-    with pytest.raises(EndedError, match=said):
-        forked(work, seconds)

@@ -128,8 +128,6 @@ def test_a_model_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     file = tmp_path / "model.py"
     file.write_text("from torch import nn\ndef make(): return nn.Linear(9, 9)\n", encoding="utf-8")
     monkeypatch.setattr(room, "LIMIT", 100)
-    request = CaptureRequest(
-        model=f"{file}:make", torch="2.13", macos="15.0", plan={"variants": []}
-    )
+    request = CaptureRequest(model=f"{file}:make", torch="2.13", macos="15.0")
     with pytest.raises(InputError, match="too large to be run here"):
-        room.run(request, _say)
+        room.run(request, Plan(variants=()), _say)

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from opcheck.capture.dependency_tracking import digest, names_in
 from opcheck.capture.request import CaptureRequest
 from opcheck.project import cache
-from opcheck.project.cache import Cache, Dependencies, default_folder, dependencies
+from opcheck.project.cache import Cache, default_folder, dependencies
+from opcheck.worker.dependency_tracking import Dependencies, digest, names_in
 from tests.made import call, make_report
 
 REQUEST = CaptureRequest(model="net.py:Net", torch="2.13", macos="15.0")
@@ -35,7 +35,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
                 ["file", str(Path("net.py").absolute()), *seen("net.py")],
                 ["folder", str(Path("data").absolute()), names_in("data", modules=False)],
                 ["modules", str(Path.cwd()), names_in(".", modules=True)],
-                ["absent", str(Path("gone.json").absolute())],
+                ["file", str(Path("gone.json").absolute()), None],
                 ["environment", "ASKED", digest("1")],
                 ["environment", "NOT_SET", None],
             )
@@ -72,7 +72,7 @@ def test_no_link_in_the_cache_is_followed(kept: Cache, tmp_path: Path) -> None:
     entry.symlink_to(elsewhere)
     before = elsewhere.read_bytes()
     assert kept.find(REQUEST) is None
-    kept.keep(REQUEST, REPORT, Dependencies(absent=("/no/such",)))
+    kept.keep(REQUEST, REPORT, Dependencies(seen=(("file", "/no/such", None),)))
     assert elsewhere.read_bytes() == before
     assert kept.find(REQUEST) == REPORT
 
@@ -190,7 +190,7 @@ def test_files_that_the_request_names_are_dependencies(tmp_path: Path) -> None:
         checkpoints=(str(tmp_path / "w.pt"),),
     )
     found = dependencies(notes, request)
-    assert sorted(Path(path).name for path in found.files) == ["net.pt2", "w.pt", "x.npy"]
+    assert sorted(Path(path).name for _, path, _ in found.seen) == ["net.pt2", "w.pt", "x.npy"]
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing_and_says_nothing(tmp_path: Path) -> None:

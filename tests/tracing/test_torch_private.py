@@ -403,7 +403,7 @@ def test_a_capture_reports_a_missing_name(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("import torch\nmodel = torch.nn.ReLU()\n")
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
-        "if 'opcheck.capture.worker' in sys.orig_argv:\n"
+        "if 'opcheck.worker.child' in sys.orig_argv:\n"
         "    import torch\n"
         "    del torch._C._dispatch_has_kernel\n"
     )

@@ -16,7 +16,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.data.wheels.damage import opened
-from opcheck.worker import children
+from opcheck.worker import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +107,7 @@ def _cached(release: str, cache: Path, package: str) -> Path | None:
 
 
 def _download(release: str, cache: Path, python: str, package: str) -> str:
-    command = children.python("-m", "pip", "download", "--no-deps", "--only-binary=:all:")
+    command = process.python("-m", "pip", "download", "--no-deps", "--only-binary=:all:")
     command += [part for platform in _PLATFORMS for part in ("--platform", platform)]
     command += ["--python-version", python, "--implementation", "cp", "--abi", f"cp{python}"]
     command += [f"{package}=={release}", "--dest", str(cache)]

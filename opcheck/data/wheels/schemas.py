@@ -10,7 +10,7 @@ import msgspec
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.data.wheels import torchgen_child
-from opcheck.worker.children import run
+from opcheck.worker.process import run
 
 #: seconds that the wheel's torchgen may take
 _SECONDS = 600.0

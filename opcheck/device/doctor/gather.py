@@ -16,7 +16,7 @@ import msgspec
 from opcheck.common.tool import TOOL
 from opcheck.device.doctor.environment import Environment, Machine, Python, Torch
 from opcheck.model.records import Record
-from opcheck.worker.children import python, run
+from opcheck.worker.process import python, run
 
 #: Seconds that the import of torch may take: the first one after an installation reads it all from the disk.
 _PATIENCE = 120

@@ -1,4 +1,4 @@
-"""The child process of ``opcheck run``: ``python -m opcheck.device.emulator.child REQUEST`` is the program.
+"""The child process of ``opcheck run --emulate``, which becomes the user's program.
 
 Its arguments, working directory, path, standard streams and ``__main__`` are what python would give it.
 """
@@ -14,18 +14,17 @@ from pathlib import Path
 
 import msgspec
 
-from opcheck.capture import installed
-from opcheck.capture.protocol import failure_of
 from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import program
 from opcheck.device.emulator.request import Outcome, RunRequest
-from opcheck.worker.children import die_with_parent
+from opcheck.worker import installed
+from opcheck.worker.protocol import failure_of
 
 
-def main() -> int:
-    """Run the program of the request, and leave an Outcome where it asks for one; the program's exit code."""
+def main(file: Path) -> int:
+    """Run the program of the request in the file, and leave an Outcome where it asks for one; the program's exit code."""
     # Two programs would want this name: the user's is the one.
-    request = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=RunRequest)
+    request = msgspec.json.decode(file.read_bytes(), type=RunRequest)
     # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was made from.
     os.environ.setdefault("PYTORCH_JIT", "0")
     os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"
@@ -88,11 +87,3 @@ def _prepare_libraries() -> None:
     if prepare_torchvision():
         vision_kernels.install()
     prepare_torchaudio()
-
-
-if __name__ == "__main__":
-    die_with_parent()
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    sys.exit(code)

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from opcheck.capture.parent import error_of
-from opcheck.capture.protocol import Failure
 from opcheck.common.documents import DocumentError, from_json, read
 from opcheck.common.errors import CaptureError
 from opcheck.device.emulator.request import Outcome, RunRequest
-from opcheck.worker.children import Child, how_it_ended, python
+from opcheck.worker.platform import how_it_ended
+from opcheck.worker.protocol import Failure, error_of
+from opcheck.worker.worker import run_program
 
 _ANSWER: Any = Outcome | Failure
 
@@ -32,22 +32,9 @@ def run(request: RunRequest) -> Outcome:
         request = msgspec.structs.replace(request, answer=str(answer))
         asked.write_bytes(msgspec.json.encode(request))
         variable = "1" if request.cpu_fallback else "0"
-        child = Child(
-            python("-m", "opcheck.device.emulator.child", str(asked)),
-            # A GPU of this machine has no part in what a Mac does.
-            {
-                **os.environ,
-                "PYTORCH_ENABLE_MPS_FALLBACK": variable,
-                "CUDA_VISIBLE_DEVICES": "",
-            },
-            group=False,
-        )
-        try:
-            # Its report is waited for.
-            code = child.wait()
-        except BaseException:
-            child.stop()
-            raise
+        # A GPU of this machine has no part in what a Mac does.
+        given = {"PYTORCH_ENABLE_MPS_FALLBACK": variable, "CUDA_VISIBLE_DEVICES": ""}
+        code = run_program("opcheck.device.emulator.child:main", asked, {**os.environ, **given})
         if not answer.exists():
             raise CaptureError(
                 f"the program {how_it_ended(code)} and left no report",

@@ -1,4 +1,4 @@
-"""The program, observed: ``python -m opcheck.device.observe.child REQUEST`` is it.
+"""The child process of ``opcheck run`` on a Mac, which becomes the user's program, observed.
 
 Its environment was set before this process began, so that torch reads it when it is imported.
 """
@@ -12,7 +12,6 @@ import platform
 import shutil
 import signal
 import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +19,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck.capture.protocol import Failure
 from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import program
 from opcheck.device.observe.request import End, ObserveRequest, Start
-from opcheck.worker.children import die_with_parent
+from opcheck.worker.protocol import Failure
 
 if TYPE_CHECKING:
     from opcheck.device.observe.recorder import Recorder
@@ -32,10 +30,9 @@ if TYPE_CHECKING:
 _STDERR = 2
 
 
-def main() -> int:
-    """Run the program of the request and write what it does, line by line; the program's exit code."""
-    request = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ObserveRequest)
-    die_with_parent()
+def main(file: Path) -> int:
+    """Run the program of the request in the file and write what it does, line by line; the program's exit code."""
+    request = msgspec.json.decode(file.read_bytes(), type=ObserveRequest)
 
     import torch  # noqa: PLC0415  (seconds; and the architecture's law names this file)
 
@@ -129,10 +126,3 @@ def _no_device(torch: str) -> Failure:
         context=f"{platform.system()} {platform.mac_ver()[0] or platform.release()}, {platform.machine()}",
         hint="opcheck run --emulate runs the program on an emulated Mac; opcheck doctor says what is in the way",
     )
-
-
-if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    sys.exit(code)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from opcheck.capture.parent import error_of
-from opcheck.capture.protocol import Failure
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import CaptureError
@@ -26,12 +23,11 @@ from opcheck.device.observe.request import End, ObserveRequest, Row, Start
 from opcheck.device.observe.run_report import report_of_run
 from opcheck.device.observe.variables import installed_line, variables
 from opcheck.model.records import Report
-from opcheck.worker.children import Child, python
+from opcheck.worker.protocol import Failure, error_of
+from opcheck.worker.worker import run_program
 
 #: bytes of a recording
 MOST = 1 << 30
-#: seconds between two looks at whether the program is still there
-_LOOK = 0.2
 #: Bytes of what the program prints to stderr that are read for a report.
 KEPT = 64 << 20
 _BYTES = re.compile(MARK.pattern.encode())
@@ -39,7 +35,7 @@ _BYTES = re.compile(MARK.pattern.encode())
 _PARTIAL = re.compile(rb"\x1e[0-9]{0,12}[<>]?$")
 
 #: How a process is started; tests put a recorded one in its place.
-Starter = Callable[[Sequence[str], Mapping[str, str], Callable[[bytes], None]], int]
+Starter = Callable[[Path, Mapping[str, str], Callable[[bytes], None]], int]
 
 
 class Observation(NamedTuple):
@@ -70,9 +66,8 @@ def run(request: ObserveRequest, lists: OpLists, start: Starter | None = None) -
         asked = Path(directory, "request.json")
         request = msgspec.structs.replace(request, answer=str(answer))
         asked.write_bytes(msgspec.json.encode(request))
-        command = python("-m", "opcheck.device.observe.child", str(asked))
         code = (start or _start)(
-            command, {**os.environ, **setting}, lambda part: log.extend(part[: KEPT - len(log)])
+            asked, {**os.environ, **setting}, lambda part: log.extend(part[: KEPT - len(log)])
         )
         written = _written(answer, request)
     recording = _recording(written, bytes(log).decode("utf-8", "replace"), request, code)
@@ -123,45 +118,20 @@ def _recording(written: bytes, log: str, request: ObserveRequest, code: int) -> 
     )
 
 
-def _start(
-    command: Sequence[str], environment: Mapping[str, str], keep: Callable[[bytes], None]
-) -> int:
-    """Run it; what comes on stderr is kept and passed on, less the marks."""
-    reading, writing = os.pipe()
-    child = Child(command, environment, group=False, stderr=writing)
-    os.close(writing)
-    try:
-        _pass_on(reading, child, keep)
-        # Its report is waited for.
-        return child.wait()
-    except BaseException:
-        child.stop()
-        raise
-    finally:
-        os.close(reading)
-
-
-def _pass_on(reading: int, child: Child, keep: Callable[[bytes], None]) -> None:
-    """Pass on what it prints, until it has ended: what it started may hold the pipe open for ever."""
+def _start(file: Path, environment: Mapping[str, str], keep: Callable[[bytes], None]) -> int:
+    """Run it; what comes on stderr is kept and passed on, without the marks."""
     waiting = b""
-    while True:
-        try:
-            alive = child.alive
-            if select.select([reading], [], [], _LOOK)[0]:
-                chunk = os.read(reading, 1 << 16)
-                if not chunk:
-                    break
-                keep(chunk)
-                waiting = _BYTES.sub(b"", waiting + chunk)
-                partial = _PARTIAL.search(waiting)
-                ready = waiting[: partial.start()] if partial else waiting
-                waiting = waiting[len(ready) :]
-                _print(ready)
-            elif not alive:
-                break
-        except KeyboardInterrupt:
-            child.interrupt()
-    _print(waiting)
+
+    def pass_on(part: bytes) -> None:
+        nonlocal waiting
+        keep(part)
+        waiting = _BYTES.sub(b"", waiting + part)
+        partial = _PARTIAL.search(waiting) if part else None
+        ready = waiting[: partial.start()] if partial else waiting
+        waiting = waiting[len(ready) :]
+        _print(ready)
+
+    return run_program("opcheck.device.observe.child:main", file, environment, pass_on)
 
 
 def _print(content: bytes) -> None:

@@ -9,11 +9,18 @@ from pathlib import Path
 
 import msgspec
 
-from opcheck.capture.parent import ask, environment
-from opcheck.capture.protocol import Answered
+from opcheck.capture.parent import ask, variables
 from opcheck.capture.request import CaptureRequest
-from opcheck.numerics.compare.records import FAILS, SHOWS, SHOWS_NOT, Comparison, Plan, Reproducer
-from opcheck.worker.children import run
+from opcheck.numerics.compare.records import (
+    FAILS,
+    SHOWS,
+    SHOWS_NOT,
+    CompareRequest,
+    Comparison,
+    Plan,
+    Reproducer,
+)
+from opcheck.worker.process import run
 
 #: GB that no machine has: what a device's driver reserves is no memory of this machine.
 _NO_LIMIT = 1e6
@@ -42,25 +49,32 @@ def compare(
         CaptureError: the child died, was killed for its time, or the run broke off before its first call.
     """
     limit = request.memory_limit or (0.0 if plan.device == "cpu" else _NO_LIMIT)
-    whole = msgspec.structs.replace(request, plan=msgspec.to_builtins(plan), memory_limit=limit)
-    answer = ask(
-        "opcheck.numerics.compare.worker", whole, progress=progress, show_output=show_output
+    capture = msgspec.structs.replace(request, memory_limit=limit)
+    comparison: Comparison = ask(
+        "opcheck.numerics.compare.run:answer",
+        Comparison,
+        CompareRequest(capture=capture, plan=plan),
+        capture,
+        device=plan.device,
+        progress=progress,
+        show_output=show_output,
     )
-    assert isinstance(answer, Answered)
-    comparison = msgspec.json.decode(answer.content, type=Comparison)
     if comparison.reproducer is None or not comparison.reproducer.path:
         return comparison
     if progress is not None:
         progress("running the reproducer")
-    return msgspec.structs.replace(comparison, reproducer=_tried(comparison.reproducer, whole))
+    return msgspec.structs.replace(
+        comparison, reproducer=_tried(comparison.reproducer, request, plan)
+    )
 
 
-def _tried(written: Reproducer, request: CaptureRequest) -> Reproducer:
+def _tried(written: Reproducer, request: CaptureRequest, plan: Plan) -> Reproducer:
     """The reproducer, after it was run alone."""
+    given = variables(cpu_fallback=request.cpu_fallback, device=plan.device)
     done = run(
         [sys.executable, str(Path(written.path) / "repro.py")],
         _REPRODUCER,
-        environment={**os.environ, **environment(request)},
+        environment={**os.environ, **given},
     )
     if done.late:
         detail = f"not done after {_REPRODUCER:g} s"

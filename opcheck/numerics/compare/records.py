@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from opcheck.capture.request import CaptureRequest
 from opcheck.data.device_evidence import Machine
 from opcheck.model.records import GroupLocation, Record
 
@@ -42,6 +43,13 @@ class Plan(Record, frozen=True, kw_only=True):
     times: int = 0
     #: folder for the first wrong call; empty: none is written
     repro: str = ""
+
+
+class CompareRequest(Record, frozen=True, kw_only=True):
+    """A model, and what to do with it; the target of ``capture`` is not looked at."""
+
+    capture: CaptureRequest
+    plan: Plan
 
 
 class Wrong(Record, frozen=True, kw_only=True):

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import torch
 from torch import nn
 
 from opcheck.capture.run import uncompiled
-from opcheck.capture.watchdog import rest
 from opcheck.common.errors import UsageError
 from opcheck.numerics import devices
 from opcheck.numerics.compare import reproducer
@@ -21,6 +19,7 @@ from opcheck.numerics.compare.records import (
     NOT_WRITTEN,
     SHOWS_NOT,
     TOLERANCES,
+    CompareRequest,
     Comparison,
     Plan,
     Reproducer,
@@ -29,18 +28,24 @@ from opcheck.numerics.compare.tally import CompareTally
 from opcheck.numerics.compare.timing import Clock
 from opcheck.numerics.model_run import ModelRun, built, describe_break
 from opcheck.tracing.torch_private.trees import tree_map_only
+from opcheck.worker.platform import stop_time_limit
 
 if TYPE_CHECKING:
-    from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
+    from opcheck.worker.protocol import Say
 
 _FULL = "products in full precision: TF32 and sums in half precision were turned off"
 _ALONE = "each call was made again from the device's own inputs: what one call loses is not held against the next"
 _RANDOM = "random numbers of two devices differ: calls that draw them were not compared"
 
 
-def compare(request: CaptureRequest, say: Say) -> Comparison:
-    """The model of the request on the device of its plan.
+def answer(request: CompareRequest, say: Say) -> Comparison:
+    """What ``compare`` comes to, for the parent of this process."""
+    return compare(request.capture, request.plan, say)
+
+
+def compare(request: CaptureRequest, plan: Plan, say: Say) -> Comparison:
+    """The model of the request on the device of the plan.
 
     Raises:
         UsageError: there is no such device.
@@ -48,7 +53,6 @@ def compare(request: CaptureRequest, say: Say) -> Comparison:
         InputError: the inputs do not parse, or none could be derived.
         CaptureError: the run broke off before its first call on the device.
     """
-    plan = msgspec.convert(request.plan, Plan)
     device = devices.require(plan.device)
     model, inputs = built(request, say)
     say(f"running on {device} beside float64 on the CPU")
@@ -56,7 +60,7 @@ def compare(request: CaptureRequest, say: Say) -> Comparison:
     with uncompiled([]), full_precision(), torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
         on_device(model, inputs.args, inputs.kwargs, request)
-    rest()
+    stop_time_limit()
     machine = devices.machine(device)
     tally, mode = on_device.tally, on_device.mode
     return Comparison(

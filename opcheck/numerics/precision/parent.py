@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from opcheck.capture import watchdog
 from opcheck.capture.parent import ask
-from opcheck.capture.protocol import Compared
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize
 from opcheck.model.records import Precision, Trace
+from opcheck.worker import platform
 
 #: Bytes that a number of the model takes: as it was built, in the run, and in float64; and again for its gradient.
 _BYTES, _BYTES_OF_GRADIENT = 4 + 4 + 8, 4 + 8
@@ -38,7 +37,7 @@ def compare(
     if not request.precision:
         return ()
     needed = bytes_needed(request, trace)
-    may_take = int(request.memory_limit * 1e9) or watchdog.default_memory()
+    may_take = int(request.memory_limit * 1e9) or platform.default_memory()
     if may_take and needed > may_take:
         raise UsageError(
             f"the model is too large to be run for real: {trace.parameters:,} parameters, in "
@@ -48,11 +47,14 @@ def compare(
             hint="a smaller model of the same kind tells where precision is lost, too: --config "
             "num_hidden_layers=2",
         )
-    answer = ask(
-        "opcheck.numerics.precision.worker", request, progress=progress, show_output=show_output
+    return ask(
+        "opcheck.numerics.precision.run:compare",
+        tuple[Precision, ...],
+        request,
+        request,
+        progress=progress,
+        show_output=show_output,
     )
-    assert isinstance(answer, Compared)
-    return answer.precision
 
 
 def bytes_needed(request: CaptureRequest, trace: Trace) -> int:

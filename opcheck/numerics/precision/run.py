@@ -12,7 +12,6 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from opcheck.capture.build import OnMps
 from opcheck.capture.run import uncompiled
-from opcheck.capture.watchdog import rest
 from opcheck.model.records import Precision, PrecisionModule, RelativeError
 from opcheck.numerics.closeness import distance
 from opcheck.numerics.model_run import ModelRun, built, describe_break
@@ -28,10 +27,11 @@ from opcheck.numerics.tally import digits
 from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 from opcheck.tracing.torch_private.trees import keystr, tree_flatten_with_path, tree_map
+from opcheck.worker.platform import stop_time_limit
 
 if TYPE_CHECKING:
-    from opcheck.capture.protocol import Say
     from opcheck.capture.request import CaptureRequest
+    from opcheck.worker.protocol import Say
 
 #: lines, gradients and modules that are kept: a report shows the first of them.
 _LINES, _GRADIENTS, _MODULES = 20, 20, 200
@@ -59,7 +59,7 @@ def compare(request: CaptureRequest, say: Say) -> tuple[Precision, ...]:
             torch.manual_seed(0)
             run = _Run(model, name, train=request.mode == "train")
             runs.append(run(inputs.args, inputs.kwargs, request.model))
-    rest()
+    stop_time_limit()
     return tuple(runs)
 
 

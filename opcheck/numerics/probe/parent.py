@@ -2,23 +2,115 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck.common.errors import InputError, OpcheckError
+from opcheck.common.errors import CaptureError, InputError, OpcheckError
 from opcheck.common.tool import TOOL
-from opcheck.data.device_evidence import Evidence, Machine, Result, Settings
-from opcheck.numerics.probe.child import COMMAND, Child
-from opcheck.numerics.probe.records import Ready, Setup, Task
+from opcheck.data.device_evidence import Evidence, Machine, Outcome, Result, Settings
+from opcheck.numerics.probe.records import Done, Ready, Setup, Task, Trial
+from opcheck.worker.worker import Worker, WorkerError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: seconds between two times that what there is so far is handed on
 _KEEP = 20.0
+#: Seconds for importing torch and its database.
+_START = 300.0
+#: What the probing process runs.
+FUNCTION = "opcheck.numerics.probe.worker:answer"
+
+
+class Prober:
+    """A process that does one task after the other; it starts anew where it ended.
+
+    Args:
+        setup: the device and the operators.
+        settings: how they are run.
+        function: what the process runs.
+    """
+
+    def __init__(self, setup: Setup, settings: Settings, function: str = FUNCTION) -> None:
+        self._setup = setup
+        self._settings = settings
+        self._function = function
+        self._worker = Worker[Setup | Trial, Ready | Done](
+            function,
+            Ready | Done,
+            environment={"PYTORCH_ENABLE_MPS_FALLBACK": "1" if settings.cpu_fallback else "0"},
+            torch=True,
+        )
+        self.end = self._worker.end
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.end()
+
+    def start(self) -> Ready:
+        """Start the process; what there is to do.
+
+        Raises:
+            OpcheckError: as the process says, or it ended.
+        """
+        try:
+            ready = self._worker.ask(self._setup, _START)
+        except WorkerError as error:
+            raise CaptureError(
+                f"the process that probes ended before its first task: {_how(error)}",
+                context=f"--device {self._setup.device}",
+                hint="python -c 'import torch.testing' shows whether torch itself starts",
+            ) from error
+        assert isinstance(ready, Ready)
+        return ready
+
+    def run(self, task: Task) -> Result:
+        """Do one task; where the process ends over it, that is the result.
+
+        Raises:
+            OpcheckError: the probe itself went wrong, not the device.
+        """
+        if not self._worker.alive:
+            self.start()
+        try:
+            done = self._worker.ask(Trial(setup=self._setup, task=task), self._settings.seconds)
+        except WorkerError as error:
+            return self._ended(task, error)
+        assert isinstance(done, Done)
+        return done.result
+
+    def _ended(self, task: Task, error: WorkerError) -> Result:
+        how = _how(error)
+        outcome: Outcome = "too long" if error.kind == "late" else "crashes"
+        if outcome == "crashes" and self._setup.device != "cpu" and self._cpu_crashes(task):
+            outcome, how = "not judged", f"the process ends on the CPU alone, too: {how}"
+        return Result(
+            opinfo=task.opinfo,
+            dtype=task.dtype,
+            phase=task.phase,
+            outcome=outcome,
+            samples=0,
+            text=how,
+        )
+
+    def _cpu_crashes(self, task: Task) -> bool:
+        """Whether a run with no device ends the process, too: then it is not the device's doing."""
+        setup = msgspec.structs.replace(self._setup, device="cpu")
+        with Prober(setup, self._settings, self._function) as prober:
+            return prober.run(task).outcome == "crashes"
+
+
+def _how(error: WorkerError) -> str:
+    text = str(error).removeprefix("was ")
+    return text if error.kind == "late" else ": ".join(filter(None, (text, error.printed)))
 
 
 def probe(
@@ -30,7 +122,7 @@ def probe(
     jobs: int = 1,
     progress: Callable[[str], None] | None = None,
     keep: Callable[[Evidence], None] | None = None,
-    command: Sequence[str] = COMMAND,
+    function: str = FUNCTION,
 ) -> Evidence:
     """What the device does with PyTorch's operator database.
 
@@ -40,29 +132,25 @@ def probe(
         before: results of an earlier run, which are not made again.
         limit: at most so many tasks; 0: all.
         jobs: processes at once.
-        progress: told how far it is.
+        progress: called with how far it is.
         keep: handed the evidence every few seconds, so that little is lost.
-        command: the probing process.
+        function: what the probing process runs.
 
     Raises:
         UsageError: this machine has no such device, or a pattern matches nothing.
         InputError: ``before`` is of another machine, torch, device or settings.
         CaptureError: there is no database, or the process ends before its first task.
     """
-    environment = {
-        **os.environ,
-        "PYTORCH_ENABLE_MPS_FALLBACK": "1" if settings.cpu_fallback else "0",
-    }
 
-    def child() -> Child:
-        return Child(setup, settings.seconds, environment, command)
+    def prober() -> Prober:
+        return Prober(setup, settings, function)
 
-    with child() as first:
+    with prober() as first:
         ready = first.start()
         _refuse_other(before, ready.machine, settings)
         run = _Run(ready, settings, before, limit)
         threads = [
-            threading.Thread(target=run.work, args=(child,), daemon=True) for _ in range(jobs - 1)
+            threading.Thread(target=run.work, args=(prober,), daemon=True) for _ in range(jobs - 1)
         ]
         for thread in threads:
             thread.start()
@@ -87,10 +175,10 @@ class _Run:
         self._machine = ready.machine
         self._settings = settings
         self._made = before.made if before else f"{datetime.now(timezone.utc):%Y-%m-%d}"
-        self._found: dict[tuple[str, str, str], Result] = {
+        self._results: dict[tuple[str, str, str], Result] = {
             result.key: result for result in (before.results if before else ())
         }
-        left = [task for task in ready.tasks if task.key not in self._found]
+        left = [task for task in ready.tasks if task.key not in self._results]
         self._total = min(limit, len(left)) if limit else len(left)
         self._complete = self._total == len(left)
         self._queue: queue.SimpleQueue[Task] = queue.SimpleQueue()
@@ -99,7 +187,7 @@ class _Run:
         self._done = 0
         self.failure: OpcheckError | None = None
         self._stopped = False
-        self._children: list[Child] = []
+        self._probers: list[Prober] = []
 
     def evidence(self, *, complete: bool) -> Evidence:
         """What there is so far."""
@@ -109,12 +197,12 @@ class _Run:
             machine=self._machine,
             settings=self._settings,
             complete=complete and self._complete,
-            results=tuple(self._found[key] for key in sorted(self._found)),
+            results=tuple(self._results[key] for key in sorted(self._results)),
         )
 
     def follow(
         self,
-        child: Child,
+        prober: Prober,
         progress: Callable[[str], None] | None,
         keep: Callable[[Evidence], None] | None,
     ) -> None:
@@ -123,7 +211,7 @@ class _Run:
         for task in iter(self._next, None):
             if progress is not None:
                 progress(f"{self._done} of {self._total}: {task.opinfo}, {task.dtype}")
-            self._take(child, task)
+            self._take(prober, task)
             if keep is not None and time.monotonic() - last > _KEEP:
                 keep(self.evidence(complete=False))
                 last = time.monotonic()
@@ -131,16 +219,16 @@ class _Run:
     def stop(self) -> None:
         """Begin no task any more, and end those that run."""
         self._stopped = True
-        for child in tuple(self._children):
-            child.kill()
+        for prober in tuple(self._probers):
+            prober.end()
 
-    def work(self, start: Callable[[], Child]) -> None:
+    def work(self, start: Callable[[], Prober]) -> None:
         """Work in another process."""
         try:
-            with start() as child:
-                self._children.append(child)
+            with start() as prober:
+                self._probers.append(prober)
                 for task in iter(self._next, None):
-                    self._take(child, task)
+                    self._take(prober, task)
         except OpcheckError as error:
             self.failure = error
 
@@ -150,8 +238,8 @@ class _Run:
         except queue.Empty:
             return None
 
-    def _take(self, child: Child, task: Task) -> None:
-        self._found[task.key] = child.run(task)
+    def _take(self, prober: Prober, task: Task) -> None:
+        self._results[task.key] = prober.run(task)
         self._done += 1
 
 

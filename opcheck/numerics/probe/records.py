@@ -1,8 +1,7 @@
-"""What the probing process is asked for and what it answers: one JSON object a line."""
+"""What the probing process is asked for and what it answers; all travel as JSON."""
 
 from __future__ import annotations
 
-from opcheck.capture.protocol import Failure
 from opcheck.data.device_evidence import Machine, Phase, Result
 from opcheck.model.records import Record
 
@@ -23,7 +22,7 @@ DTYPES = (
 
 
 class Setup(Record, frozen=True, kw_only=True):
-    """Comes first: where, and which of the operators."""
+    """The first request to a process: where, and which of the operators."""
 
     device: str
     samples: int
@@ -46,6 +45,13 @@ class Task(Record, frozen=True, kw_only=True, order=True):
         return self.opinfo, self.dtype, self.phase
 
 
+class Trial(Record, frozen=True, kw_only=True):
+    """The request to do one task of a setup."""
+
+    setup: Setup
+    task: Task
+
+
 class Ready(Record, frozen=True, kw_only=True, tag="ready"):
     """The answer to a setup: the machine, and all that there is to do."""
 
@@ -54,9 +60,6 @@ class Ready(Record, frozen=True, kw_only=True, tag="ready"):
 
 
 class Done(Record, frozen=True, kw_only=True, tag="done"):
-    """The answer to a task."""
+    """The answer to a trial."""
 
     result: Result
-
-
-Answer = Ready | Done | Failure

@@ -1,79 +1,46 @@
-"""The child process: ``python -m opcheck.numerics.probe.worker`` reads a setup and then tasks, one a line, and answers each."""
+"""What the probing process answers: to a setup what there is to do, to a trial what the device did."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterator
-from typing import IO
+import functools
+from typing import Any
 
-import msgspec
+import torch
 
-from opcheck.capture import installed
-from opcheck.capture.protocol import Failure
-from opcheck.capture.worker import end
-from opcheck.common.errors import CaptureError, OpcheckError
-from opcheck.numerics.probe.records import Answer, Done, Ready, Setup, Task
-from opcheck.worker.children import die_with_parent
+from opcheck.common.errors import CaptureError
+from opcheck.numerics import devices
+from opcheck.numerics.probe import judge, samples
+from opcheck.numerics.probe.records import Done, Ready, Setup, Trial
+from opcheck.worker.protocol import Say
 
 
-def main() -> int:
-    """Answer until there are no more tasks; what the kernels print goes to stderr."""
-    die_with_parent()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    for answer in _answers(sys.stdin.buffer):
-        answers.write(msgspec.json.encode(answer) + b"\n")
-        answers.flush()
-    return 0
+def answer(request: Setup | Trial, _say: Say) -> Ready | Done:
+    """List the tasks of a setup, or do one of them.
 
-
-def _answers(lines: IO[bytes]) -> Iterator[Answer]:
-    setup = msgspec.json.decode(lines.readline(), type=Setup)
+    Raises:
+        UsageError: this machine has no such device, or a pattern matches nothing.
+        CaptureError: there is no database, or the probe itself broke off.
+    """
+    if isinstance(request, Setup):
+        device, ops = _prepared(request)
+        tasks = tuple(samples.tasks(ops, request, device))
+        return Ready(machine=devices.machine(device), tasks=tasks)
+    device, ops = _prepared(request.setup)
+    task = request.task
     try:
-        ready, work = _begin(setup)
-    except OpcheckError as error:
-        yield Failure(
-            error=type(error).__name__,
-            message=error.message,
-            context=error.context,
-            hint=error.hint,
-        )
-        return
-    yield ready
-    for line in lines:
-        task = msgspec.json.decode(line, type=Task)
-        try:
-            yield work(task)
-        except Exception as error:  # noqa: BLE001 - ours: what the device's kernels raise is a result
-            yield Failure(
-                error=CaptureError.__name__,
-                message=f"the probe itself broke off: {type(error).__name__}: {error}",
-                context=f"{task.opinfo}, {task.dtype}, {task.phase}",
-                hint="this is a bug in opcheck; --op leaves the OpInfo out",
-            )
-            return
+        return Done(result=judge.probe(ops[task.opinfo], task, device, request.setup.samples))
+    except Exception as error:  # what the device's kernels raise is a result
+        raise CaptureError(
+            f"the probe itself broke off: {type(error).__name__}: {error}",
+            context=f"{task.opinfo}, {task.dtype}, {task.phase}",
+            hint="this is a bug in opcheck; --op leaves the OpInfo out",
+        ) from error
 
 
-def _begin(setup: Setup) -> tuple[Ready, Callable[[Task], Done]]:
-    installed.require()
-    import torch  # noqa: PLC0415 - importing it is the first thing that can fail
-
-    from opcheck.numerics import devices  # noqa: PLC0415
-    from opcheck.numerics.probe import judge, samples  # noqa: PLC0415
-
+@functools.lru_cache(maxsize=1)
+def _prepared(setup: Setup) -> tuple[torch.device, dict[str, Any]]:
     device = devices.require(setup.device)
     torch.set_num_threads(1)
-    # Otherwise the first fallback of a process is the only one that it tells of.
+    # Otherwise only the first fallback of a process is warned of.
     torch.set_warn_always(True)
-    ops = samples.database()
-    tasks = tuple(samples.tasks(ops, setup, device))
-
-    def work(task: Task) -> Done:
-        return Done(result=judge.probe(ops[task.opinfo], task, device, setup.samples))
-
-    return Ready(machine=devices.machine(device), tasks=tasks), work
-
-
-if __name__ == "__main__":
-    end(main())
+    return device, samples.database()

@@ -28,6 +28,8 @@ class Job(Record, frozen=True, kw_only=True):
     cache: str = ""
     #: pass on what the model prints, to stderr.
     show_output: bool = False
+    #: a folder for temporary files, which the caller removes; empty: the system's.
+    scratch: str = ""
 
 
 class Result(Record, frozen=True, kw_only=True):
@@ -62,13 +64,13 @@ def work(job: Job, say: Callable[[str], None]) -> Result:
         try:
             audited, not_kept = _audited(job, missing, cache, say)
         except OpcheckError as error:
-            return Result(failed=_failed(error))
+            return Result(failed=failed(error))
         reports = {**reports, **dict(zip(missing, audited, strict=True))}
     found = tuple(report for target in job.targets if (report := reports[target]) is not None)
     return Result(reports=found, kept=len(job.targets) - len(missing), not_kept=not_kept)
 
 
-def _failed(error: OpcheckError) -> Failed:
+def failed(error: OpcheckError) -> Failed:
     """The three lines, in which no folder of this machine is named: reports are the same on all."""
     here = str(Path.cwd())
     what, where, hint = (
@@ -96,7 +98,7 @@ def _audited(
     """
     from opcheck.judge.audit_targets import audit_many  # noqa: PLC0415  (not where all was kept)
 
-    with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
+    with tempfile.TemporaryDirectory(prefix="opcheck-", dir=job.scratch or None) as folder:
         notes = Path(folder) / "notes.jsonl"
         request = _on(targets[0], job.request)
         request = msgspec.structs.replace(request, notes=str(notes) if cache else "")

@@ -17,7 +17,7 @@ from opcheck.data.registrations import load
 from opcheck.model.records import CallGroup, Record
 from opcheck.project.repro.chosen import Chosen, read
 from opcheck.project.repro.script import FILLS, Parameter, nbytes, write
-from opcheck.worker.children import python, run
+from opcheck.worker.process import python, run
 
 #: Seconds that one try may take.
 _PATIENCE = 180

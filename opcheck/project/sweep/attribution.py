@@ -33,8 +33,8 @@ class Known(NamedTuple):
 #: and so is one with inputs that opcheck made.
 KNOWN: tuple[Known, ...] = (
     Known(
-        # 70 is what our own code exits with where it fails (capture/forked.py, project/sweep/server.py).
-        r"the process that ran the model was exited with code (?!70\b)\d+",
+        # 70 is what opcheck's own code exits with where it fails (worker/platform.py, Fork).
+        r"the process that ran the model (?:was )?exited with code (?!70\b)\d+",
         MODELS,
         "it ends its own process, as by os._exit",
     ),

@@ -1,21 +1,17 @@
-"""Which models the libraries have: ``python -m opcheck.project.sweep.catalogue`` reads patterns, and writes the models."""
+"""Which models the libraries have, listed in a process that imports them."""
 
 from __future__ import annotations
 
 import fnmatch
 import importlib
-import os
-import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-import msgspec
-
-from opcheck.common.errors import ModelLoadError, OpcheckError
+from opcheck.common.errors import ModelLoadError
 from opcheck.project.sweep.prepare import preload, prepare
 from opcheck.project.sweep.records import Model
-from opcheck.worker.children import die_with_parent
+from opcheck.worker.protocol import Say
 
 #: The smallest members of a timm family, by what their names say; the first that one has.
 _SMALL = ("atto", "femto", "pico", "nano", "tiny", "micro", "xxs", "_xs", "xx_small", "mini", "_s")
@@ -129,21 +125,12 @@ def listed(pattern: str) -> list[Model]:
     return models
 
 
-def main() -> int:
-    """The models of the patterns on stdin, as JSON; or an error, as a list of its three lines."""
-    die_with_parent()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    patterns = msgspec.json.decode(sys.stdin.buffer.read(), type=list[str])
-    try:
-        prepare()
-        found: object = {pattern: listed(pattern) for pattern in patterns}
-    except OpcheckError as error:
-        found = [error.message, error.context, error.hint]
-    answers.write(msgspec.json.encode(found))
-    answers.flush()
-    os._exit(0)
+def answer(patterns: list[str], _say: Say) -> dict[str, list[Model]]:
+    """The models of each pattern.
 
-
-if __name__ == "__main__":
-    main()
+    Raises:
+        CaptureError: torch is not installed, or too old.
+        ModelLoadError: as ``listed``.
+    """
+    prepare()
+    return {pattern: listed(pattern) for pattern in patterns}

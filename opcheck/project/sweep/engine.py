@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from opcheck.common.errors import UsageError
 from opcheck.project.sweep.worker import work
-from opcheck.worker.children import safe_path
+from opcheck.worker.process import safe_path
 
 #: seconds that a client gets to connect, and that workers get to come up
 _CONNECT, _WORKERS = 10.0, 120

@@ -46,6 +46,7 @@ SOURCES = (
     "project/sweep/records.py",
     "project/sweep/shrink.py",
     "simulator",
+    "tracing",
     "worker",
 )
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from opcheck.capture import watchdog
-from opcheck.capture.parent import capture_many, error_of
-from opcheck.capture.protocol import Failure, Shared
+from opcheck.capture.parent import capture_many
+from opcheck.capture.protocol import Shared
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.shared import captures
 from opcheck.common.errors import CaptureError, InputError, ModelLoadError, OpcheckError
@@ -24,10 +23,8 @@ from opcheck.judge.target_summary import outcomes
 from opcheck.model.records import Trace
 from opcheck.project.sweep.records import (
     STAGES,
-    Began,
     Config,
     Failed,
-    Message,
     NotNative,
     Outcome,
     Result,
@@ -35,22 +32,19 @@ from opcheck.project.sweep.records import (
     target_name,
 )
 from opcheck.project.sweep.shrink import small
+from opcheck.worker import platform
+from opcheck.worker.protocol import Failure, error_of, silent
 
 _FAILS = HEADLINES[0]
 _STAGES: dict[type[OpcheckError], str] = {ModelLoadError: "load", InputError: "inputs"}
 
 
-def results(task: Task, lists: OpLists, say: Callable[[Message], None]) -> Iterator[Result]:
-    """The result of each mode that the task asks for.
+def result(task: Task, mode: Mode, lists: OpLists) -> Result:
+    """The result of one mode of the task.
 
     The model is run in a small configuration, and in its default one where that does not end in a verdict.
     """
-    for mode, key in task.keys.items():
-        say(Began(text=f"{task.model.spec}, {mode}", mode=mode))
-        yield _result(task, mode, key, lists)
-
-
-def _result(task: Task, mode: Mode, key: str, lists: OpLists) -> Result:
+    key = task.keys[mode]
     start = time.monotonic()
     work = _Work(task, mode, lists)
     try:
@@ -99,10 +93,10 @@ class _Work:
             mode=self.mode,
             time_limit=task.timeout,
         )
-        watchdog.limit_time(task.timeout)
+        platform.limit_time(task.timeout)
         try:
-            found = captures(request, task.targets, _silent)
-        except watchdog.TimeLimitReached:
+            found = captures(request, task.targets, silent)
+        except platform.TimeLimitReached:
             self.fail(task.targets, _late(task))
         except OpcheckError as error:
             self.fail(task.targets, error)
@@ -113,7 +107,7 @@ class _Work:
             if left:
                 self._elsewhere(request, left)
         finally:
-            watchdog.rest()
+            platform.stop_time_limit()
 
     def _elsewhere(self, request: CaptureRequest, targets: Sequence[Target]) -> None:
         """Capture in a process of its own: a library asked for the version of macOS when it was imported."""
@@ -230,7 +224,3 @@ def _same_failures(failures: Sequence[Failed]) -> Iterator[Failed]:
         ).append(failure)
     for alike in same.values():
         yield replace(alike[0], targets=tuple(name for failed in alike for name in failed.targets))
-
-
-def _silent(text: str, *, seconds: float = 0.0) -> None:
-    """Nobody waits for the stages."""

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from opcheck.capture.parent import environment
-from opcheck.capture.request import CaptureRequest
+from opcheck.capture.parent import variables
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
-from opcheck.common.errors import ModelLoadError, UsageError
+from opcheck.common.errors import ModelLoadError, OpcheckError, UsageError
 from opcheck.project.sweep.records import LIBRARIES, Config, Model, library_of
-from opcheck.worker.children import how_it_ended, last_line, python, run
+from opcheck.worker.worker import Worker, WorkerError
 
 #: What a list of models ends with; another file is a model's own.
 _LISTS = (".yaml", ".yml", ".toml", ".txt")
 #: seconds for importing all libraries
 _IMPORTS = 600.0
 _FORM = "a model, or a table with model, and config, inputs or family where they are needed"
-
-
-#: What the catalogue answers: the models of each pattern, or the three lines of an error.
-_LISTED: Any = dict[str, list[Model]] | list[str]
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,29 +94,18 @@ def _parsed(content: str, suffix: str) -> list[str | _Entry]:
 
 def _listed(patterns: list[str]) -> dict[str, list[Model]]:
     """The models of each pattern, from a process that imports the libraries."""
-    request = CaptureRequest(model="", torch="", macos="")
-    done = run(
-        python("-m", "opcheck.project.sweep.catalogue"),
-        _IMPORTS,
-        environment={
-            **os.environ,
-            **environment(request),
-            "PYTORCH_JIT": "0",
-            "OMP_NUM_THREADS": "1",
-        },
-        given=msgspec.json.encode(patterns),
-    )
-    answer: dict[str, list[Model]] | list[str]
-    try:
-        answer = documents.from_json(done.out, _LISTED)
-    except DocumentError as error:
-        last = last_line(done.err) or how_it_ended(done.code)
-        raise ModelLoadError(
-            f"the libraries cannot be imported: {f'not done after {_IMPORTS:g} s' if done.late else last}",
-            context=", ".join(patterns),
-            hint="run python -m opcheck.project.sweep.catalogue to see all that is printed",
-        ) from error
-    if isinstance(answer, list):
-        message, context, hint = answer
-        raise ModelLoadError(message, context=context, hint=hint)
-    return answer
+    with Worker[list[str], dict[str, list[Model]]](
+        "opcheck.project.sweep.catalogue:answer",
+        dict[str, list[Model]],
+        environment={**variables(), "OMP_NUM_THREADS": "1"},
+    ) as worker:
+        try:
+            return worker.ask(patterns, _IMPORTS)
+        except OpcheckError as error:
+            raise ModelLoadError(error.message, context=error.context, hint=error.hint) from error
+        except WorkerError as error:
+            raise ModelLoadError(
+                f"the libraries cannot be imported: {error.printed or error}",
+                context=", ".join(patterns),
+                hint="import them in a Python of this environment to see all that is printed",
+            ) from error

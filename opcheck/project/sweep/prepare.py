@@ -6,7 +6,6 @@ import gc
 import importlib
 import sys
 
-from opcheck.capture import installed
 from opcheck.capture.libraries import find
 from opcheck.capture.request import MODES, CaptureRequest
 from opcheck.capture.run import run
@@ -16,6 +15,8 @@ from opcheck.data.registrations import load
 from opcheck.project.sweep.records import LIBRARIES
 from opcheck.simulator.backend import mps_backend
 from opcheck.simulator.public_names import names_of_the_target
+from opcheck.worker import installed
+from opcheck.worker.protocol import silent
 
 #: What transformers asks once, at import: whether there is an MPS device.
 _MACOS = Version(MACOS_MAJORS[-1])
@@ -62,7 +63,7 @@ def warm() -> None:
                 inputs=("2x4x8:float32",),
                 mode=mode,
             ),
-            _silent,
+            silent,
         )
 
 
@@ -70,7 +71,3 @@ def settle() -> None:
     """What is here by now need not be looked at, or copied, in each child."""
     gc.collect()
     gc.freeze()
-
-
-def _silent(text: str, *, seconds: float = 0.0) -> None:
-    """Nobody waits for the stages."""

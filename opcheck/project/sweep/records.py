@@ -97,7 +97,23 @@ class Result(Record, frozen=True, kw_only=True):
     packages: dict[str, str] = {}
 
 
-class Control(Record, frozen=True, kw_only=True, tag="control"):
+class Prepare(Record, frozen=True, kw_only=True):
+    """Asks a server to import what all models need."""
+
+
+class Measure(Record, frozen=True, kw_only=True):
+    """Asks for the result of a task in one mode."""
+
+    task: Task
+    mode: Mode
+
+    @property
+    def model(self) -> Model:
+        """The model of the task."""
+        return self.task.model
+
+
+class Control(Record, frozen=True, kw_only=True):
     """Asks what a model does without opcheck."""
 
     model: Model
@@ -108,40 +124,28 @@ class Control(Record, frozen=True, kw_only=True, tag="control"):
     memory: float
 
 
-class Measure(Record, frozen=True, kw_only=True, tag="measure"):
-    """Asks for the results of a task."""
-
-    task: Task
-
-
 class Measured(Record, frozen=True, kw_only=True, tag="measured"):
-    """One of the results."""
+    """The result of a mode."""
 
     result: Result
 
 
-class Answer(Record, frozen=True, kw_only=True, tag="answer"):
+class Plain(Record, frozen=True, kw_only=True, tag="plain"):
     """What a model does without opcheck."""
 
     text: str
 
 
-class Began(Record, frozen=True, kw_only=True, tag="began"):
-    """A sign of life: what is being done now."""
-
-    text: str
-    mode: Mode | None = None
-
-
 class Ended(Record, frozen=True, kw_only=True, tag="ended"):
-    """The child is gone; ``why`` is empty where it had answered."""
+    """The process that ran the model gave no result."""
 
-    why: str = ""
-    problem: str = ""
+    #: ``hung`` or ``died``
+    problem: str
+    #: what the process did, as ``was ended by SIGKILL``
+    how: str
 
 
-Request = Control | Measure
-Message = Measured | Answer | Began | Ended
+Reply = Measured | Plain | Ended
 
 
 def library_of(spec: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from opcheck.common.errors import UsageError
 from opcheck.device.doctor import environment, gather
-from opcheck.worker.children import Finished
+from opcheck.worker.process import Finished
 from tests.device.doctor.macs import CLEAN
 
 SYSCTL = {

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 
 def main() -> None:
@@ -30,7 +31,7 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _run(job: dict[str, str], child: Callable[[], int]) -> None:
+def _run(job: dict[str, str], child: Callable[[Path], int]) -> None:
     code = 70
     try:
         os.chdir(job["cwd"])
@@ -38,8 +39,7 @@ def _run(job: dict[str, str], child: Callable[[], int]) -> None:
         os.dup2(file, 1)
         os.dup2(file, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.argv = ["child", job["request"]]
-        code = child()
+        code = child(Path(job["request"]))
     except BaseException:  # noqa: BLE001 - the fork must not go on as the server
         traceback.print_exc()
     finally:

@@ -26,9 +26,9 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from opcheck.capture.protocol import Failure
 from opcheck.device.emulator.request import Outcome, RunRequest
 from opcheck.judge.policy import exit_code
+from opcheck.worker.protocol import Failure
 
 PROGRAMS = Path(__file__).parent / "programs"
 _HEAD = re.compile(r"# (\w+): (.*)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -37,12 +37,12 @@ class Process:
 
     def __call__(
         self,
-        command: Sequence[str],
+        file: Path,
         environment: Mapping[str, str],
         keep: Callable[[bytes], None],
     ) -> int:
         self.environment = dict(environment)
-        request = msgspec.json.decode(Path(command[-1]).read_bytes(), type=ObserveRequest)
+        request = msgspec.json.decode(file.read_bytes(), type=ObserveRequest)
         encoded = [msgspec.json.encode(line) + b"\n" for line in self._lines]
         Path(request.answer).write_bytes(b"".join(encoded))
         keep(self._log.encode())

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from opcheck.capture import run
-from opcheck.capture.forked import forked
 from opcheck.capture.parent import environment, of_each
 from opcheck.capture.protocol import Captures
 from opcheck.capture.request import CaptureRequest
@@ -22,6 +21,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.model.records import Trace
 from opcheck.simulator import python_visible_target
+from opcheck.worker.worker import forked
 from tests.judge.audit_targets import models
 
 FILE = str(Path(models.__file__))
@@ -91,20 +91,20 @@ def _request(model: str, **options: Any) -> CaptureRequest:
     return msgspec.structs.replace(request, **options)
 
 
-def _forked(make: Callable[[], Any]) -> bytes:
+def _forked(make: Callable[[], Any], kind: Any) -> Any:
     """In a process of its own: the model is loaded there.  One line calls both kinds: it is in the traces."""
 
-    def work() -> bytes:
+    def work() -> Any:
         torch.set_num_threads(1)  # a pool of threads does not live on in a fork
         made = make()
-        return msgspec.json.encode(made.trace if isinstance(made, run.Captured) else made)
+        return made.trace if isinstance(made, run.Captured) else made
 
-    return forked(work, 3600.0)
+    return forked(work, kind, 3600.0)
 
 
 def _shared(request: CaptureRequest, targets: Sequence[Target]) -> Captures:
-    made = _forked(functools.partial(captures, request, targets, _say))
-    return msgspec.json.decode(made, type=Captures)
+    made: Captures = _forked(functools.partial(captures, request, targets, _say), Captures)
+    return made
 
 
 def _traces(request: CaptureRequest, targets: Sequence[Target]) -> list[Trace | OpcheckError]:
@@ -114,7 +114,7 @@ def _traces(request: CaptureRequest, targets: Sequence[Target]) -> list[Trace | 
         asked = [targets[n] for n in left]
         captured = _shared(request, asked)
         for shared in captured.shared:
-            found.update((left[n], trace) for n, trace in of_each(shared, request, asked))
+            found.update((left[n], trace) for n, trace in of_each(shared, asked))
         left = [left[n] for n in captured.left]
     return [found[n] for n in range(len(targets))]
 
@@ -126,11 +126,11 @@ def _own(request: CaptureRequest, target: Target, monkeypatch: pytest.MonkeyPatc
         macos=str(target.macos),
         cpu_fallback=target.cpu_fallback,
     )
-    said = environment(asked)
+    said = environment(cpu_fallback=target.cpu_fallback)
     monkeypatch.setenv(
         python_visible_target.FALLBACK_VARIABLE, said[python_visible_target.FALLBACK_VARIABLE]
     )
-    made = msgspec.json.decode(_forked(functools.partial(run.run, asked, _say)), type=Trace)
+    made: Trace = _forked(functools.partial(run.run, asked, _say), Trace)
     return msgspec.structs.replace(made, environment=said)
 
 

@@ -1,50 +1,36 @@
-"""Stands for the process that probes: no torch, and every way to end."""
+"""Stands for the process that probes: every way to end."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 
-import msgspec
-
-from opcheck.capture.protocol import Failure
+from opcheck.common.errors import CaptureError
 from opcheck.data.device_evidence import Machine, Result
-from opcheck.numerics.probe.records import Done, Ready, Setup, Task
+from opcheck.numerics.probe.records import Done, Ready, Setup, Task, Trial
+from opcheck.worker.protocol import Say
 
 NAMES = ("add", "crash", "crash everywhere", "hang", "sub")
 
 
-def answer(message: object) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
-    sys.stdout.flush()
-
-
-def main() -> None:
-    setup = msgspec.json.decode(sys.stdin.buffer.readline(), type=Setup)
-    machine = Machine(
-        device=setup.device, device_name="", os="Linux", os_version="6", arch="", torch="2.13.0", commit=""
-    )  # fmt: skip
-    tasks = tuple(Task(opinfo=name, dtype="float32", phase="forward") for name in NAMES)
-    answer(Ready(machine=machine, tasks=tasks))
-    for line in sys.stdin.buffer:
-        task = msgspec.json.decode(line, type=Task)
-        if setup.device == "bug":
-            answer(Failure(error="CaptureError", message="a bug of ours"))
-        if task.opinfo == "hang":
-            time.sleep(60)
-        if task.opinfo == "crash everywhere" or (task.opinfo == "crash" and setup.device != "cpu"):
-            os.write(2, b"failed assertion\n")
-            os.abort()
-        calls = {"aten::add": "agrees"}
-        answer(
-            Done(
-                result=Result(
-                    opinfo=task.opinfo, dtype=task.dtype, phase=task.phase, outcome="works", samples=1, calls=calls
-                )
-            )
+def answer(request: Setup | Trial, _say: Say) -> Ready | Done:
+    if isinstance(request, Setup):
+        machine = Machine(
+            device=request.device, device_name="", os="Linux", os_version="6", arch="", torch="2.13.0", commit=""
         )  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()
+        tasks = tuple(Task(opinfo=name, dtype="float32", phase="forward") for name in NAMES)
+        return Ready(machine=machine, tasks=tasks)
+    device, opinfo = request.setup.device, request.task.opinfo
+    if device == "bug":
+        raise CaptureError("a bug of ours")
+    if opinfo == "hang":
+        time.sleep(60)
+    if opinfo == "crash everywhere" or (opinfo == "crash" and device != "cpu"):
+        os.write(2, b"failed assertion\n")
+        os.abort()
+    calls = {"aten::add": "agrees"}
+    return Done(
+        result=Result(
+            opinfo=opinfo, dtype="float32", phase="forward", outcome="works", samples=1, calls=calls
+        )
+    )  # fmt: skip

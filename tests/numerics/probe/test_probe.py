@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -19,7 +18,12 @@ from opcheck.render import write
 from opcheck.render.answers import probed
 
 SETTINGS = Settings(samples=3, seconds=1200.0, cpu_fallback=False)
-FAKE = Path(__file__).with_name("fake_worker.py")
+FAKE = "fake_worker:answer"
+
+
+@pytest.fixture(autouse=True)
+def _fake_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +36,7 @@ def real() -> Evidence:
 def fake(how: str, **more: object) -> Evidence:
     setup = Setup(device=how, samples=1)
     settings = Settings(samples=1, seconds=4.0, cpu_fallback=False)
-    return probe(setup, settings, command=(sys.executable, str(FAKE)), **more)  # type: ignore[arg-type]
+    return probe(setup, settings, function=FAKE, **more)  # type: ignore[arg-type]
 
 
 def test_real_opinfos_work_on_the_cpu(real: Evidence) -> None:

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-START = "from opcheck.capture import dependency_tracking\ndependency_tracking.note_down('notes.jsonl')\n"
+START = (
+    "from opcheck.worker import dependency_tracking\n"
+    "from opcheck.worker.protocol import Notes\n"
+    "dependency_tracking.note_down(Notes(path='notes.jsonl'))\n"
+)
 
 
 @pytest.fixture
@@ -65,7 +69,7 @@ def test_what_it_writes_itself_is_not(folder: Path) -> None:
 
 def test_a_file_that_is_not_there_is_noted_too(folder: Path) -> None:
     found = notes("try:\n    open('gone.txt')\nexcept OSError:\n    pass")
-    assert ["absent", str(folder / "gone.txt")] in found
+    assert ["file", str(folder / "gone.txt"), None] in found
 
 
 def test_a_folder_is_noted_by_its_names_and_the_path_by_what_can_be_imported(folder: Path) -> None:

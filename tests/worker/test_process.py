@@ -12,17 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.model.records import Record
-from opcheck.worker import children
-from opcheck.worker.children import (
-    Answers,
-    Child,
-    GarbledError,
-    LateError,
-    Lines,
-    how_it_ended,
-    python,
-)
+from opcheck.worker import process
+from opcheck.worker.platform import how_it_ended
+from opcheck.worker.process import Child, GarbledError, LateError, Lines, python
 
 #: A process in a session of its own that holds all pipes open, and writes its number to the file of the argument.
 DAEMON = """
@@ -40,10 +32,6 @@ while not os.path.exists(sys.argv[1]):
 #: seconds after which a test gives up: a loaded machine takes its time.
 PATIENCE = 120.0
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows environments")
-
-
-class Said(Record, frozen=True, kw_only=True, tag="said"):
-    text: str
 
 
 def is_there(number: int) -> bool:
@@ -75,9 +63,9 @@ def start(code: str, *arguments: str) -> Child:
     return Child(python("-c", code, *arguments), os.environ, stdout=subprocess.PIPE)
 
 
-def lines_of(child: Child, most: int = children.MOST) -> Lines:
+def lines_of(child: Child) -> Lines:
     assert child.process.stdout is not None
-    return Lines(child.process.stdout.fileno(), lambda: child.alive, most)
+    return Lines(child.process.stdout.fileno(), lambda: child.alive)
 
 
 def soon() -> float:
@@ -106,50 +94,32 @@ def test_a_child_that_says_nothing_is_late() -> None:
         assert child.end() == -signal.SIGKILL
 
 
-def test_a_line_may_not_be_longer_than_its_limit() -> None:
+def test_a_line_may_not_be_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "LONGEST_LINE", 1 << 20)
     child = start("import os\nwhile True: os.write(1, b'x' * 65536)")
     try:
         with pytest.raises(GarbledError, match="more than 1 MiB"):
-            lines_of(child, 1 << 20).next(soon())
-    finally:
-        child.end()
-
-
-@pytest.mark.parametrize("line", ["hello", '{"type": "other"}', "[" * 50_000, "\\xff", ""])
-def test_a_line_that_is_no_answer_is_garbled(line: str) -> None:
-    child = start(f"import os; os.write(1, b'{line}' + bytes([10]))")
-    try:
-        with pytest.raises(GarbledError):
-            Answers[Said](lines_of(child), Said).next(soon())
-    finally:
-        child.end()
-
-
-def test_answers_come_in_their_order_and_end() -> None:
-    child = start("""print('{"type": "said", "text": "a"}\\n{"type": "said", "text": "b"}')""")
-    try:
-        answers = Answers[Said](lines_of(child), Said)
-        assert [answers.next(soon()) for _ in range(3)] == [Said(text="a"), Said(text="b"), None]
+            lines_of(child).next(soon())
     finally:
         child.end()
 
 
 @ON_LINUX
 def test_a_program_is_run_to_its_end_and_nothing_of_it_stays(daemon: Path) -> None:
-    code = "import sys; print(sys.stdin.read())\n" + DAEMON + "\nsys.exit(3)"
-    done = children.run(python("-c", code, str(daemon)), PATIENCE, given=b"given")
-    assert (done.code, done.out.strip(), done.err, done.late) == (3, "given", "", False)
+    code = "import sys; print(repr(sys.stdin.read()))\n" + DAEMON + "\nsys.exit(3)"
+    done = process.run(python("-c", code, str(daemon)), PATIENCE)
+    assert (done.code, done.out.strip(), done.err, done.late) == (3, "''", "", False)
     assert gone(int(daemon.read_text()))
 
 
 def test_a_program_that_takes_too_long_is_ended() -> None:
-    done = children.run(python("-c", "import time; time.sleep(600)"), 0.2)
+    done = process.run(python("-c", "import time; time.sleep(600)"), 0.2)
     assert done.late
 
 
 def test_of_what_is_printed_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "PRINTED", 1000)
-    done = children.run(python("-c", "print('x' * 1000000); print('last')"), PATIENCE)
+    monkeypatch.setattr(process, "PRINTED", 1000)
+    done = process.run(python("-c", "print('x' * 1000000); print('last')"), PATIENCE)
     assert len(done.out) == 1000
     assert done.out.endswith("last\n")
 
@@ -157,7 +127,7 @@ def test_of_what_is_printed_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("number", [signal.SIGKILL, 35, 63])
 def test_any_signal_has_a_name(number: int) -> None:
     code = f"import os, signal; os.kill(os.getpid(), {number})"
-    assert children.run(python("-c", code), PATIENCE).code == -number
+    assert process.run(python("-c", code), PATIENCE).code == -number
     assert how_it_ended(-number).endswith(("SIGKILL", f"signal {number}"))
 
 
@@ -168,7 +138,7 @@ def test_the_working_directory_is_not_imported_from(
     for name in ("json", "timeit", "getopt", "runpy"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from here')\n")
     monkeypatch.chdir(tmp_path)
-    done = children.run(python(*arguments), PATIENCE)
+    done = process.run(python(*arguments), PATIENCE)
     assert (done.code, "imported from here" in done.err) == (0, False)
 
 
@@ -176,12 +146,12 @@ def test_the_working_directory_is_not_imported_from(
 def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     file = tmp_path / "child"
     sleeps = (
-        "import os, time; from opcheck.worker.children import die_with_parent; die_with_parent(); "
+        "import os, time; from opcheck.worker.platform import die_with_parent; die_with_parent(); "
         f"open({str(file) + '.part'!r}, 'w').write(str(os.getpid())); "
         f"os.rename({str(file) + '.part'!r}, {str(file)!r}); time.sleep(600)"
     )
     starts = (
-        "import os, signal, time; from opcheck.worker.children import Child, python\n"
+        "import os, signal, time; from opcheck.worker.process import Child, python\n"
         f"Child(python('-c', {sleeps!r}), os.environ)\n"
         f"while not os.path.exists({str(file)!r}): time.sleep(0.01)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"

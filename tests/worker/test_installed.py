@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.capture import installed
+from opcheck.worker import installed
 
 HIDDEN = "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')"
 BROKEN = "raise ImportError('libcudart.so.13: cannot open shared object file')"

@@ -1,0 +1,117 @@
+"""The child process: ``python -m opcheck.worker.child MODULE:FUNCTION`` answers the orders on its stdin.
+
+``FUNCTION(request, say)`` returns the answer or raises.  What it prints goes to stderr, and its stdin is empty: the pipes
+to the parent are kept apart from user code.  With ``--torch`` torch is imported before the limits of an order begin, and
+a torch that cannot be used is a failure in three lines.
+
+``python -m opcheck.worker.child --program MODULE:FUNCTION FILE`` is a program of the user's, with the standard streams
+of its parent: ``FUNCTION(FILE)`` runs it and returns its exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pkgutil
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from opcheck.common.errors import CaptureError, OpcheckError
+from opcheck.worker import dependency_tracking, installed, platform
+from opcheck.worker.protocol import Answered, Failure, Message, Order, Stage, failure_of
+
+
+def main(arguments: list[str]) -> None:
+    """Answer until there are no more orders, or run the program; it ends the process."""
+    platform.die_with_parent()
+    flag, name, *rest = arguments if arguments[0].startswith("--") else ("", *arguments)
+    if flag == "--program":
+        code = _resolved(name)(Path(*rest))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sys.exit(code)
+    orders, answers = _take_streams()
+    process = os.getpid()
+    for line in orders:
+        message = _answered(name, line, answers, torch=flag == "--torch")
+        _flush()
+        if os.getpid() == process:  # and not a fork of it that user code let run on
+            _send(answers, message)
+        else:
+            break
+    # Threads and atexit handlers of user code must not keep the process alive.
+    os._exit(0)
+
+
+def _take_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Where orders come from and answers go to; user code gets an empty stdin, and stderr for both its outputs."""
+    orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    os.dup2(2, 1)
+    return orders, answers
+
+
+def _answered(name: str, line: bytes, answers: BinaryIO, *, torch: bool) -> Message:
+    process = os.getpid()
+
+    def say(text: str, *, seconds: float = 0.0) -> None:
+        if os.getpid() == process:
+            _send(answers, Stage(text=text, seconds=seconds))
+
+    order = msgspec.json.decode(line, type=Order)
+    try:
+        if order.notes is not None:
+            dependency_tracking.note_down(order.notes)
+        if torch:
+            say("importing torch")
+            installed.require()
+        work = _resolved(name)
+        request = msgspec.json.decode(order.request, type=_resolved(order.type))
+        if order.limits.memory:
+            platform.limit_memory(order.limits.memory)
+        if order.limits.seconds:
+            # The parent's patience begins anew: what was imported does not count.
+            say("starting", seconds=order.limits.seconds)
+            platform.limit_time(order.limits.seconds)
+        content = msgspec.json.encode(work(request, say))
+    except OpcheckError as error:
+        return failure_of(error, order.subject)
+    except platform.TimeLimitReached:
+        return Failure(
+            error=CaptureError.__name__,
+            message=f"the model was not loaded after {order.limits.seconds:g} s",
+            context=order.subject,
+            hint="give it longer with --timeout",
+        )
+    except BaseException as error:  # noqa: BLE001 - user code can raise anything while it is imported
+        with contextlib.suppress(Exception):  # it may have closed stderr
+            traceback.print_exc()
+        return failure_of(error, order.subject)
+    finally:
+        platform.stop_time_limit()
+    return Answered(content=msgspec.Raw(content))
+
+
+def _resolved(name: str) -> Any:
+    return pkgutil.resolve_name(name)
+
+
+def _send(answers: BinaryIO, message: Message) -> None:
+    answers.write(msgspec.json.encode(message) + b"\n")
+    answers.flush()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # user code may have closed it
+            stream.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,336 @@
+"""What a child process reads: the files, folders and variables that its result depends on.
+
+The child writes it down (``note_down``), its parent collects it (``collect``), and a later run checks that it still holds
+(``unchanged``).  An audit hook sees every file that Python opens, in the child and in forks of it; ``os.environ`` and the
+one native reader that models are loaded by (safetensors) are watched as well.  The child appends line by line to a file,
+so that what it read is known even if it is killed.  Two things cannot be observed: what another process or a network
+answered, and what native code reads by itself.  The first is noted as such, of the second the import of a library that
+does it; no result that depends on either is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Callable, Container, Iterable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from opcheck.model.records import Record
+from opcheck.worker.protocol import Notes
+
+#: Folders whose contents follow from the versions of the installed distributions, of Python and of opcheck.
+_INSTALLED = tuple(
+    str(path) + os.sep
+    for path in {
+        Path(__file__).resolve().parents[1],
+        *(
+            Path(sysconfig.get_paths()[name])
+            for name in ("stdlib", "platstdlib", "purelib", "platlib")
+        ),
+        *map(Path, [*site.getsitepackages(), site.getusersitepackages()]),
+    }
+)
+#: Facts about the machine, on which no model depends.
+_MACHINE = ("/proc/", "/sys/", "/dev/")
+
+#: Events after which it cannot be observed what a result depends on, and why.
+_UNOBSERVABLE = {
+    "os.exec": "it starts a program",
+    "os.posix_spawn": "it starts a program",
+    "os.spawn": "it starts a program",
+    "os.startfile": "it starts a program",
+    "os.system": "it starts a program",
+    "subprocess.Popen": "it starts a program",
+    "socket.connect": "it uses the network",
+    "socket.getaddrinfo": "it uses the network",
+    "sqlite3.connect": "it reads a database",
+}
+#: Modules of Python that start programs to ask about the machine alone: ``find_library`` runs ldconfig.
+_OF_THE_MACHINE = frozenset({"ctypes.util", "platform"})
+#: Libraries whose native code opens files by itself.
+_NATIVE_READERS = frozenset(
+    {"av", "cv2", "decord", "duckdb", "h5py", "lmdb", "netCDF4", "pyarrow", "sentencepiece"}
+    | {"soundfile", "tables", "tensorstore"}
+)
+_FOLDERS = frozenset({"os.listdir", "os.scandir"})
+_OBSERVED = frozenset({*_UNOBSERVABLE, *_FOLDERS, "open", "ctypes.dlopen", "import"})
+_WRITES = os.O_WRONLY | os.O_RDWR
+_ANEW = os.O_TRUNC | os.O_EXCL
+_MODULES = tuple(importlib.machinery.all_suffixes())
+
+
+class Dependencies(Record, frozen=True, kw_only=True):
+    """What a result depends on."""
+
+    #: Kind (a key of ``_NOW``), path or name, and the digest of what was there; None: nothing was.
+    seen: tuple[tuple[str, str, str | None], ...] = ()
+    #: Why it cannot be known what else the result depends on; empty: it is known.
+    unknowable: str = ""
+
+
+def digest(content: bytes | str) -> str:
+    """The first 32 hexadecimal digits of its SHA-256."""
+    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def file_digest(path: str) -> str | None:
+    """The digest of a file's content; None: there is no such file.
+
+    Raises:
+        OSError: there is, and it cannot be read.
+    """
+    if not os.path.lexists(path):
+        return None
+    whole = hashlib.sha256()
+    with open(path, "rb") as file:  # noqa: PTH123
+        while part := file.read(1 << 20):
+            whole.update(part)
+    return whole.hexdigest()[:32]
+
+
+def names_in(folder: str, *, modules: bool) -> str:
+    """The digest of the names in a folder; ``modules``: of what can be imported from there alone.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    names = sorted(os.listdir(folder))  # noqa: PTH208  (as the events name it)
+    if modules:
+        names = [name for name in names if _importable(folder, name)]
+    return digest("\0".join(names))
+
+
+def _importable(folder: str, name: str) -> bool:
+    if name.endswith((*_MODULES, ".dist-info", ".egg-info")):
+        return True
+    return "." not in name and os.path.isfile(os.path.join(folder, name, "__init__.py"))  # noqa: PTH113, PTH118
+
+
+def _variable(name: str) -> str | None:
+    value = os.environ.get(name)
+    return None if value is None else digest(value)
+
+
+#: What of each kind there is now.
+_NOW: dict[str, Callable[[str], str | None]] = {
+    "file": file_digest,
+    "folder": functools.partial(names_in, modules=False),
+    "modules": functools.partial(names_in, modules=True),
+    "environment": _variable,
+}
+
+
+def unchanged(dependencies: Dependencies, given: Container[str]) -> bool:
+    """Whether all that a result depends on is as it was; variables in ``given`` are set for each child."""
+    try:
+        return all(
+            _NOW[kind](name) == was
+            for kind, name, was in dependencies.seen
+            if kind != "environment" or name not in given
+        )
+    except (OSError, KeyError):
+        return False
+
+
+def collect(notes: Path, files: Iterable[str]) -> Dependencies:
+    """What the processes that wrote ``notes`` have read, and the files that were named to them."""
+    try:
+        lines = [msgspec.json.decode(line) for line in notes.read_bytes().splitlines()]
+    except (OSError, msgspec.MsgspecError):
+        lines = []
+    problems = [] if ["start"] in lines else ["the capture did not say what it reads"]
+    problems += [line[1] for line in lines if line[0] == "unknowable"]
+    lines += [["file", str(Path(file).absolute())] for file in files]
+    seen: dict[tuple[str, str], str | None] = {}
+    for kind, *about in lines:
+        if kind in _NOW:
+            name, *was = about
+            value, same = (
+                _file_seen(name, was) if kind == "file" and was != [None] else (*was, True)
+            )
+            if not same or seen.setdefault((kind, name), value) != value:
+                problems.append(f"{Path(name).name} was changed meanwhile")
+    return Dependencies(
+        seen=tuple((kind, name, value) for (kind, name), value in sorted(seen.items())),
+        unknowable=next(iter(problems), ""),
+    )
+
+
+def _file_seen(path: str, stat: list[int]) -> tuple[str | None, bool]:
+    """The digest of a file, and whether it has the time and the size that it had as it was opened."""
+    try:
+        now = Path(path).stat()
+        return file_digest(path), stat in ([], [now.st_mtime_ns, now.st_size])
+    except OSError:
+        return None, False
+
+
+def note_down(notes: Notes) -> None:
+    """From here on append to a file what this process reads; it cannot be undone."""
+    writer = _Writer(notes)
+    writer.write("start")
+    writer.watch_environment()
+    writer.watch_safetensors()
+    sys.addaudithook(writer.hook)
+
+
+class _Writer:
+    """Writes each line once: ``["file", path, mtime_ns, size]``, ``["environment", name, digest]`` ..."""
+
+    def __init__(self, notes: Notes) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._descriptor = os.open(notes.path, flags, 0o600)
+        self._ignored = (*_INSTALLED, *_MACHINE, *(folder + os.sep for folder in notes.known))
+        self._lines: set[tuple[object, ...]] = set()
+        self._written: set[str] = set()
+        self._busy = False
+
+    def write(self, *line: object) -> None:
+        """Append a line, if it is new."""
+        if line not in self._lines:
+            self._lines.add(line)
+            # User code may have closed the descriptor, together with those of the answers.
+            with contextlib.suppress(OSError):
+                os.write(self._descriptor, (json.dumps(line) + "\n").encode())
+
+    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """The audit hook: an exception here would stop the program."""
+        if self._busy or event not in _OBSERVED:
+            return
+        self._busy = True
+        try:
+            self._note(event, arguments)
+        except Exception as error:  # noqa: BLE001  (it runs inside user code)
+            self.write("unknowable", f"what it opens could not be noted: {type(error).__name__}")
+        finally:
+            self._busy = False
+
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _UNOBSERVABLE:
+            if not _asks_about_the_machine():
+                self.write("unknowable", _UNOBSERVABLE[event])
+        elif event == "open":
+            self._opened(*arguments)
+        elif event in _FOLDERS:
+            self._listed(arguments[0])
+        elif event == "ctypes.dlopen":
+            if arguments[0] and os.sep in os.fspath(arguments[0]):
+                self.file(arguments[0])
+        elif event == "import":
+            package, path = str(arguments[0]).partition(".")[0], arguments[1]
+            if package in _NATIVE_READERS:
+                self.write("unknowable", f"{package} reads files by itself")
+            if path:  # a module of native code
+                self.file(path)
+
+    def _opened(self, path: Any, _mode: object, flags: int) -> None:
+        if isinstance(path, int) or path is None:
+            return
+        if flags & _WRITES:
+            whole = os.path.abspath(os.fsdecode(path))  # noqa: PTH100
+            # Of files: torch 2.15 opens the null device to read and write as it is imported.
+            if flags & os.O_RDWR and not flags & _ANEW and os.path.isfile(whole):  # noqa: PTH113
+                self.write("unknowable", "it changes a file")
+            self._written.add(whole)
+            return
+        self.file(path)
+
+    def file(self, path: Any) -> None:
+        """Note a file that is read; of compiled Python its source."""
+        whole = os.path.abspath(os.fsdecode(path))  # noqa: PTH100
+        if whole.startswith(self._ignored) or whole in self._written:
+            return
+        if whole.endswith(".pyc"):
+            with contextlib.suppress(ValueError):
+                source = importlib.util.source_from_cache(whole)
+                whole = source if os.path.exists(source) else whole  # noqa: PTH110
+        try:
+            result = os.stat(whole)  # noqa: PTH116
+        except OSError:
+            self.write("file", whole, None)
+            return
+        self.write("file", whole, result.st_mtime_ns, result.st_size)
+
+    def _listed(self, path: Any) -> None:
+        if isinstance(path, int):
+            self.write("unknowable", "it lists a folder by its descriptor")
+            return
+        whole = os.path.abspath(os.fsdecode(path or "."))  # noqa: PTH100
+        if f"{whole}{os.sep}".startswith(self._ignored):
+            return
+        modules = _looks_for_modules()
+        try:
+            self.write("modules" if modules else "folder", whole, names_in(whole, modules=modules))
+        except OSError:
+            self.write("file", whole, None)
+
+    def watch_environment(self) -> None:
+        """Note each variable that is asked for, with its value before anything was set here."""
+        before = dict(os.environ)
+        kind: Any = type(os.environ)
+        get = kind.__getitem__
+
+        def noted(environ: Any, name: Any) -> Any:
+            if isinstance(name, str) and not _looks_through_all():
+                value = before.get(name)
+                self.write("environment", name, None if value is None else digest(value))
+            return get(environ, name)
+
+        kind.__getitem__ = noted
+
+    def watch_safetensors(self) -> None:
+        """Note the files that safetensors opens, which it does without Python."""
+        if importlib.util.find_spec("safetensors") is None:
+            return
+        module: Any = importlib.import_module("safetensors")
+        opened: Callable[..., Any] = module.safe_open
+
+        def safe_open(filename: Any, *arguments: Any, **options: Any) -> Any:
+            self.file(filename)
+            return opened(filename, *arguments, **options)
+
+        module.safe_open = safe_open
+
+
+def _asks_about_the_machine() -> bool:
+    """Whether one of the modules that do nothing else starts the program."""
+    frame = _caller(besides="subprocess")
+    return frame is not None and frame.f_globals.get("__name__") in _OF_THE_MACHINE
+
+
+def _looks_for_modules() -> bool:
+    """Whether Python's import system lists the folder, or its importlib.metadata."""
+    frame = _caller()
+    file = "" if frame is None else frame.f_code.co_filename
+    return "importlib" in file and file.startswith(("<frozen", *_INSTALLED))
+
+
+def _looks_through_all() -> bool:
+    """Whether an installed library goes through all variables, as tqdm does for those that are its own."""
+    frame = _caller()
+    if frame is None or frame.f_code.co_name != "__iter__" or frame.f_back is None:
+        return False
+    library = frame.f_back.f_code.co_filename
+    return "_collections_abc" in frame.f_code.co_filename and library.startswith(_INSTALLED)
+
+
+def _caller(besides: str = "") -> FrameType | None:
+    """The innermost frame that belongs neither to this module nor to the one named."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in (__name__, besides):
+        frame = frame.f_back
+    return frame

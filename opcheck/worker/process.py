@@ -1,0 +1,342 @@
+"""Child processes: started, read with limits, and ended together with all that they started.  Imports no torch.
+
+User code runs in most of them.  It may print without end, write to the pipe that answers come from, start processes that
+outlive it and hold that pipe open, and die in any way.  ``Lines``, ``Printed`` and ``run`` hold their limits all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
+
+from opcheck.common.sanitize import for_stderr
+from opcheck.worker import platform
+from opcheck.worker.platform import MARK
+
+#: Bytes of a line: more are a mistake, or an attack on this process's memory.
+LONGEST_LINE = 256 << 20
+#: Bytes of what a child prints that ``run`` keeps.
+PRINTED = 64 << 20
+
+_CHUNK = 1 << 16
+#: Seconds between two checks whether a child is still alive.
+_LOOK = 0.2
+#: Seconds that a pipe's reader gets after the child's end: a process that it started may hold the pipe open.
+_REST = 1.0
+#: Seconds that a program gets to end by itself after SIGTERM.
+_STOPPING = 3.0
+#: ``python -P`` for Python 3.10, which has no such flag.
+_SAFE = "import sys; sys.path.pop(0); "
+_RUN_MODULE = "del sys.argv[0]; import runpy; runpy.run_module(sys.argv[0], None, '__main__', True)"
+#: The variable that is ``-P`` to Python 3.11 and later, and a value that tells opcheck's setting from a user's.
+_SAFE_PATH, _OURS = "PYTHONSAFEPATH", "opcheck"
+
+
+class LateError(Exception):
+    """The child did not answer in time."""
+
+
+class GarbledError(Exception):
+    """The child wrote what is no answer: user code did, or the line is too long."""
+
+
+def python(*arguments: str) -> list[str]:
+    """The command that runs this Python without the working directory on its path.
+
+    ``python -m`` and ``python -c`` put it first: a json.py there would take the place of Python's own.
+    """
+    if sys.version_info >= (3, 11):
+        return [sys.executable, "-P", *arguments]
+    flag, first, *rest = arguments
+    if flag == "-m":
+        return [sys.executable, "-c", _SAFE + _RUN_MODULE, first, *rest]
+    return [sys.executable, flag, _SAFE + first if flag == "-c" else first, *rest]
+
+
+@contextlib.contextmanager
+def safe_path() -> Iterator[None]:
+    """Processes that libraries start in the block get no working directory on their path, from Python 3.11 on."""
+    if _SAFE_PATH in os.environ:
+        yield
+        return
+    os.environ[_SAFE_PATH] = _OURS
+    try:
+        yield
+    finally:
+        leave_safe_path()
+
+
+def leave_safe_path() -> None:
+    """In such a process: what it starts itself has the path that Python gives it."""
+    if os.environ.get(_SAFE_PATH) == _OURS:
+        del os.environ[_SAFE_PATH]
+
+
+def _token() -> str:
+    return f"{os.getpid()}-{secrets.token_hex(8)}"
+
+
+@contextlib.contextmanager
+def household() -> Iterator[None]:
+    """End all that the block starts if an exception, such as that of a signal, leaves the block."""
+    token = _token()
+    before = os.environ.get(MARK)
+    os.environ[MARK] = f"{before or ''}/{token}"
+    try:
+        yield
+    except BaseException:
+        platform.kill_marked(token)
+        raise
+    finally:
+        if before is None:
+            del os.environ[MARK]
+        else:
+            os.environ[MARK] = before
+
+
+class Child:
+    """A process, and all that it starts.
+
+    Args:
+        command: the program and its arguments.
+        environment: its variables.
+        group: it leads a session of its own; else the terminal's Ctrl-C reaches it, too.
+        streams: stdin, stdout and stderr, as subprocess.Popen takes them.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        group: bool = True,
+        **streams: Any,
+    ) -> None:
+        self._group = group and os.name != "nt"
+        self._token = _token()
+        mark = f"{os.environ.get(MARK, '')}/{self._token}"
+        self.process = subprocess.Popen(
+            command, env={**environment, MARK: mark}, start_new_session=self._group, **streams
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def wait(self) -> int:
+        """Its exit code; Ctrl-C is passed on, and the child decides what it does."""
+        while True:
+            try:
+                return self.process.wait()
+            except KeyboardInterrupt:  # noqa: PERF203  (it waits)
+                platform.interrupt(self.process.pid, in_other_group=self._group)
+
+    def stop(self) -> int:
+        """Ask it to end, then kill it; its exit code."""
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_STOPPING)
+        return self.end()
+
+    def end(self) -> int:
+        """Kill it with what it started, if it is still there; its exit code."""
+        # A group outlives its leader.
+        if self.alive or self._group:
+            platform.kill(self.process.pid, group=self._group)
+        platform.kill_marked(self._token)
+        code = self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        return code
+
+
+class Lines:
+    """The lines of a pipe that a child writes into.
+
+    Args:
+        descriptor: the end of the pipe to read from.
+        alive: whether the child has not ended: a process that it started may hold the pipe open for ever.
+    """
+
+    def __init__(self, descriptor: int, alive: Callable[[], bool]) -> None:
+        self._pipe = _selectable(descriptor)
+        self._alive = alive
+        self._rest = bytearray()
+        self._searched = 0
+
+    def next(self, deadline: float) -> bytes | None:
+        """The next line, without its end; None where the child has closed the pipe or ended.
+
+        Args:
+            deadline: by time.monotonic().
+
+        Raises:
+            LateError: it did not come by then.
+            GarbledError: it is longer than LONGEST_LINE.
+        """
+        while True:
+            end = self._rest.find(b"\n", self._searched)
+            if end >= 0:
+                line = bytes(self._rest[:end])
+                del self._rest[: end + 1]
+                self._searched = 0
+                return line
+            self._searched = len(self._rest)
+            if self._searched > LONGEST_LINE:
+                message = f"a line of more than {LONGEST_LINE >> 20} MiB"
+                raise GarbledError(message)
+            part = self._read(deadline)
+            if not part:
+                return None
+            self._rest += part
+
+    def _read(self, deadline: float) -> bytes:
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise LateError
+            alive = self._alive()
+            ready, _, _ = select.select([self._pipe], [], [], min(left, _LOOK))
+            if ready:
+                return (
+                    os.read(self._pipe, _CHUNK)
+                    if isinstance(self._pipe, int)
+                    else self._pipe.recv(_CHUNK)
+                )
+            if not alive:
+                return b""
+
+
+def _selectable(descriptor: int) -> int | socket.socket:
+    """The descriptor itself, but on Windows, which waits for sockets alone: there a thread copies the pipe to one."""
+    if os.name != "nt":
+        return descriptor
+    reading, writing = socket.socketpair()
+
+    def copy() -> None:
+        with contextlib.suppress(OSError), writing:
+            while part := os.read(descriptor, _CHUNK):
+                writing.sendall(part)
+
+    threading.Thread(target=copy, daemon=True).start()
+    return reading
+
+
+class Printed:
+    """The end of what a child prints: it may print without end.
+
+    Args:
+        stream: the pipe that it prints into; a thread reads it and closes it.
+        most: bytes that are kept.
+        pass_on: called with each part as it comes.
+    """
+
+    def __init__(
+        self, stream: IO[bytes], most: int, pass_on: Callable[[bytes], None] | None = None
+    ) -> None:
+        self._stream = stream
+        self._most = most
+        self._pass_on = pass_on
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        with self._stream as stream:
+            while part := os.read(stream.fileno(), _CHUNK):
+                if self._pass_on is not None:
+                    self._pass_on(part)
+                self._parts.append(part)
+                self._size += len(part)
+                while self._size - len(self._parts[0]) >= self._most:
+                    self._size -= len(self._parts.pop(0))
+        if self._pass_on is not None:
+            self._pass_on(b"")
+
+    def text(self) -> str:
+        """What is kept of it."""
+        # A process that the child started may hold the pipe open: wait a moment, not for the end of it.
+        self._reader.join(_REST)
+        return b"".join(self._parts)[-self._most :].decode(errors="replace")
+
+
+class ToStderr:
+    """Writes what a child prints to stderr, made fit for a terminal and a log.
+
+    It writes whole lines, because half of one does not show whether it is a command to the terminal; a progress bar
+    ends its lines by CR.
+    """
+
+    def __init__(self) -> None:
+        self._line = b""
+
+    def __call__(self, part: bytes) -> None:
+        """Write the lines that are whole; an empty part is the end of all."""
+        part = part or (b"\n" if self._line else b"")
+        *lines, self._line = (self._line + part).replace(b"\r", b"\n").split(b"\n")
+        if len(self._line) > _CHUNK:
+            lines, self._line = [*lines, self._line], b""
+        text = "".join(f"{for_stderr(line.decode(errors='replace'))}\n" for line in lines if line)
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def last_line(text: str) -> str:
+    """The last line of a text that is not empty, cut to 500 characters."""
+    lines = (line.strip() for line in reversed(text.splitlines()))
+    return next((line[:500] for line in lines if line), "")
+
+
+class Finished(NamedTuple):
+    """How a program ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+    #: Its time was over, and it was killed.
+    late: bool
+
+
+def run(
+    command: Sequence[str], seconds: float, *, environment: Mapping[str, str] | None = None
+) -> Finished:
+    """Run a program to its end, or to that of its time; nothing that it started is left, and its stdin is empty.
+
+    Args:
+        command: the program and its arguments.
+        seconds: what it may take.
+        environment: its variables; those of this process if not given.
+    """
+    child = Child(
+        command,
+        os.environ if environment is None else environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert child.process.stdout is not None
+    assert child.process.stderr is not None
+    out, err = Printed(child.process.stdout, PRINTED), Printed(child.process.stderr, PRINTED)
+    child.process.stdout = None  # its reader closes it
+    late = False
+    try:
+        child.process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        late = True
+    finally:
+        code = child.end()
+    return Finished(code, out.text(), err.text(), late)

@@ -1,0 +1,331 @@
+"""Work in a process of its own: ``Worker`` starts one and sends it requests, ``forked`` copies this one.
+
+Whatever the process does, the caller gets the typed answer, the exception of opcheck's that the process wrote down, or a
+``WorkerError``; in time, in little memory, and with nothing of the process left behind.
+
+Neither of two libraries that were read holds the same guarantees.  pebble 5.2.3 and joblib 1.6.0 with its loky
+kill the process alone, not what it started (pebble/common/process.py, ``stop_process``); they unpickle what the process
+wrote, so that a model could run code in its parent; they neither keep a program's prints apart from the answers nor limit
+the length of an answer; and a process has no stages of its own that extend its time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from opcheck.worker.platform import Fork, how_it_ended
+from opcheck.worker.process import (
+    Child,
+    GarbledError,
+    LateError,
+    Lines,
+    Printed,
+    ToStderr,
+    last_line,
+    python,
+)
+from opcheck.worker.protocol import Answered, Failure, Limits, Message, Notes, Order, error_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+Progress = Callable[[str], None]
+
+#: Seconds that a process gets beyond its limit, or after it has closed its pipe, to end by itself.
+GRACE = 10.0
+#: The same for a fork, which has no limit of its own.
+_FORK_GRACE = 0.5
+_GARBLED = "wrote what is no answer of opcheck's: {}"
+#: Bytes of what a process prints that are kept.
+_TAIL = 4096
+
+_MESSAGES: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+class WorkerError(Exception):
+    """The process gave no answer.  Its text says what the process did: ``was ended by SIGKILL``.
+
+    Args:
+        kind: its time was over, it wrote what is no answer, or it ended.
+        text: what it did.
+        code: its exit code, where it ended by itself.
+        stage: what it was doing.
+        printed: the last line that it printed.
+    """
+
+    def __init__(
+        self,
+        kind: Literal["late", "garbled", "died"],
+        text: str,
+        *,
+        code: int = 0,
+        stage: str = "",
+        printed: str = "",
+    ) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.code = code
+        self.stage = stage
+        self.printed = printed
+
+
+class Worker(Generic[Request, Answer]):
+    """A process that answers requests, one after the other; it starts with the first, and anew where it ended.
+
+    Args:
+        function: ``MODULE:FUNCTION``, which the process calls with the request and a ``Say``.
+        answer: the type of what it returns.
+        environment: variables of the process beside those of this one.
+        torch: import torch before the function's module, as a stage of its own.
+        show_output: pass on what it prints, to stderr.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        answer: Any,
+        *,
+        environment: Mapping[str, str] | None = None,
+        torch: bool = False,
+        show_output: bool = False,
+    ) -> None:
+        flags = ("--torch",) if torch else ()
+        self._command = python("-m", "opcheck.worker.child", *flags, function)
+        self._answer = answer
+        self._environment = environment or {}
+        self._show_output = show_output
+        self._child: Child | None = None
+        self._lines: Lines | None = None
+        self._printed: Printed | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a process that has not ended."""
+        return self._child is not None and self._child.alive
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def ask(
+        self,
+        request: Request,
+        seconds: float,
+        *,
+        subject: str = "",
+        limits: Limits | None = None,
+        more: float = 0.0,
+        notes: Notes | None = None,
+        progress: Progress | None = None,
+    ) -> Answer:
+        """Send a request, and wait for its answer.
+
+        Args:
+            request: what the function is called with; JSON can hold it.
+            seconds: what the answer may take, unless a stage asks for more.
+            subject: what the request is of, for errors.
+            limits: what the process limits by itself.
+            more: seconds that its stages can ask for altogether.
+            notes: where it writes down what it reads.
+            progress: called with each stage.
+
+        Raises:
+            OpcheckError: as the function does.
+            WorkerError: there is no answer; the process has been ended.
+        """
+        kind = type(request)
+        order = Order(
+            request=msgspec.Raw(msgspec.json.encode(request)),
+            type=f"{kind.__module__}:{kind.__qualname__}",
+            subject=subject,
+            limits=limits or Limits(),
+            notes=notes,
+        )
+        child, lines = self._started()
+        stage = "starting python"
+        deadline = time.monotonic() + seconds
+        latest = deadline + more
+        assert child.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            child.process.stdin.write(msgspec.json.encode(order) + b"\n")
+            child.process.stdin.flush()
+        try:
+            while (line := lines.next(deadline)) is not None:
+                message = _decoded(line, _MESSAGES)
+                if isinstance(message, Answered):
+                    answer: Answer = _decoded(message.content, msgspec.json.Decoder(self._answer))
+                    return answer
+                if isinstance(message, Failure):
+                    raise error_of(message)
+                stage = message.text
+                if message.seconds:
+                    # User code can write such a line, too, and must not run for ever.
+                    deadline = min(time.monotonic() + message.seconds + GRACE, latest)
+                if progress is not None:
+                    progress(stage)
+        except LateError as error:
+            raise self._error("late", f"was not done after {seconds:g} s", stage) from error
+        except GarbledError as error:
+            raise self._error("garbled", _GARBLED.format(error), stage) from error
+        # It closed its end: let it die of what it is dying of.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.process.wait(GRACE)
+        raise self._error("died", "", stage)
+
+    def _started(self) -> tuple[Child, Lines]:
+        if self._child is None or self._lines is None:
+            child = Child(
+                self._command,
+                {**os.environ, **self._environment},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            self._child = child
+            assert child.process.stdout is not None
+            assert child.process.stderr is not None
+            self._lines = Lines(child.process.stdout.fileno(), lambda: child.alive)
+            pass_on = ToStderr() if self._show_output else None
+            self._printed = Printed(child.process.stderr, _TAIL, pass_on)
+        return self._child, self._lines
+
+    def _error(
+        self, kind: Literal["late", "garbled", "died"], text: str, stage: str
+    ) -> WorkerError:
+        printed = self._printed
+        code = self.end()
+        last = last_line(printed.text()) if printed is not None else ""
+        return WorkerError(kind, text or how_it_ended(code), code=code, stage=stage, printed=last)
+
+    def end(self) -> int:
+        """Kill the process with all that it started; its exit code.  Another thread may call it, too."""
+        child, self._child = self._child, None
+        if child is None:
+            return 0
+        code = child.end()
+        if self._show_output and self._printed is not None:
+            self._printed.text()  # until all of it is passed on
+        return code
+
+
+def _decoded(line: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any:
+    try:
+        return decoder.decode(line)
+    except (ValueError, RecursionError) as error:  # those of msgspec and of Unicode are ValueErrors
+        text = bytes(line)[:80].decode(errors="replace")
+        message = f"{text!r} ({error})"
+        raise GarbledError(message) from error
+
+
+def run_program(
+    function: str,
+    file: Path,
+    environment: Mapping[str, str],
+    pass_on: Callable[[bytes], None] | None = None,
+) -> int:
+    """Run a program of the user's in a process that has this one's standard streams, its terminal and its Ctrl-C.
+
+    It answers through files: a program may close or write to every descriptor that it has.
+
+    Args:
+        function: ``MODULE:FUNCTION``, which is called with the path of ``file`` and returns the exit code.
+        file: what the function reads.
+        environment: all variables of the process.
+        pass_on: called with each part of what it writes to stderr, and with an empty one at the end; without it,
+            stderr is this process's.
+
+    Returns:
+        The exit code of the process; negative where a signal ended it.
+    """
+    command = python("-m", "opcheck.worker.child", "--program", function, str(file))
+    stderr = subprocess.PIPE if pass_on else None
+    child = Child(command, environment, group=False, stderr=stderr)
+    stream = child.process.stderr
+    printed = Printed(stream, _TAIL, pass_on) if stream is not None else None
+    try:
+        # Its report is waited for.
+        code = child.wait()
+    except BaseException:
+        child.stop()
+        raise
+    if printed is not None:
+        printed.text()  # until all of it is passed on
+    return code
+
+
+def forked(
+    work: Callable[[], Answer],
+    answer: Any,
+    seconds: float,
+    *,
+    group: bool = True,
+    quiet: bool = False,
+) -> Answer:
+    """What ``work`` returns, from a fork of this process, which has all that this one has loaded.
+
+    A pool of threads does not live on in a fork: where torch has computed in this process, ``work`` begins with
+    ``torch.set_num_threads(1)``, or gomp waits at a barrier for threads that are not there.
+
+    Args:
+        work: what is done there; JSON can hold what it returns.
+        answer: the type of that.
+        seconds: after which the fork is killed.
+        group: what the fork has started is ended with it; else it stays in the session of this process, and who ends
+            that ends it.
+        quiet: nobody sees what it prints; the last line is part of the error.
+
+    Raises:
+        WorkerError: it took longer than ``seconds``, wrote what is no answer, or ended without one.
+    """
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile() if quiet else contextlib.nullcontext() as printed:
+
+        def live() -> int:
+            os.close(reading)
+            if printed is not None:
+                os.dup2(printed.fileno(), 1)
+                os.dup2(printed.fileno(), 2)
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(msgspec.json.encode(work()) + b"\n")
+            return 0
+
+        fork = Fork(live, group=group)
+        os.close(writing)
+        kind: Literal["late", "garbled", "died"] = "died"
+        text = ""
+        try:
+            line = Lines(reading, lambda: fork.alive).next(time.monotonic() + seconds)
+            if line is not None:
+                made: Answer = _decoded(line, msgspec.json.Decoder(answer))
+                return made
+        except LateError:
+            kind, text = "late", f"was not done after {seconds:g} s"
+        except GarbledError as error:
+            kind, text = "garbled", _GARBLED.format(error)
+        finally:
+            os.close(reading)
+            code = fork.end(0.0 if kind != "died" else _FORK_GRACE)
+        last = ""
+        if printed is not None:
+            printed.seek(max(printed.seek(0, os.SEEK_END) - _TAIL, 0))
+            last = last_line(printed.read().decode(errors="replace"))
+        raise WorkerError(kind, text or how_it_ended(code), code=code, printed=last)
