@@ -22,8 +22,11 @@ from opcheck.kernels import air, fibers, lowering
 
 #: With these LLVM rounds to bfloat16 by instructions that flush denormal numbers.
 _WITHOUT = ("avx512bf16", "avxneconvert", "avx512fp16", "amx-bf16", "avx10.1", "avx10.2")
-#: LLVM 22 compares bfloat16 wrongly on x86-64 where it does not optimize at all.
-_OF_BFLOAT = re.compile(r"= (?:fcmp \w+|fadd|fsub|fmul|fdiv|frem|fneg|select i1 [^,]+,) bfloat")
+#: LLVM 22 compares bfloat16 wrongly on x86-64 where it does not optimize at all, also where
+#: functions return it.
+_OF_BFLOAT = re.compile(
+    r"= (?:fcmp \w+|fadd|fsub|fmul|fdiv|frem|fneg|phi|select i1 [^,]+,) bfloat|bfloat @_Z"
+)
 #: What a float is as bfloat16, to the nearest even: LLVM calls it by this name.
 _TO_BFLOAT = """
 define bfloat @__truncsfbf2(float %x) {

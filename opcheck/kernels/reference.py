@@ -28,8 +28,8 @@ PARAMETERS: dict[str, tuple[float | int, ...]] = {
     "shrink_backward": (0.5,),
     "softplus": (2.0, 3.0),
     "softplus_backward": (2.0, 3.0),
-    "clamp_scalar": (-2, 3),
-    "clamp_min_scalar": (-2,),
+    "clamp_scalar": (2, 5),
+    "clamp_min_scalar": (2,),
     "clamp_max_scalar": (3,),
     "round_decimals": (2,),
     "polygamma": (2,),
@@ -170,7 +170,7 @@ def excluded(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
             ~((order >= 0) & (order <= 12) & (order == order.round())) | ~first.double().isfinite()
         )
     if operation in _LARGEST:
-        return torch.stack([o.double().abs() > _LARGEST[operation] for o in operands]).any(0)
+        return torch.stack([o.abs().double() > _LARGEST[operation] for o in operands]).any(0)
     if operation == "polar":
         return (first.double() < 0) | ~rest[0].double().isfinite() | ~first.double().isfinite()
     return None
@@ -190,4 +190,6 @@ def evaluate(operation: str, operands: tuple[Tensor, ...], parameters: tuple[flo
     found = function(operation)
     if found is None:
         raise KeyError(operation)
+    if operation.startswith("clamp") and operands[0].dtype == torch.bool:
+        raise NotImplementedError("clamp of bool")
     return found(*operands, *parameters)
