@@ -19,7 +19,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import OpLists, load
 from opcheck.judge.pipeline import report
-from opcheck.judge.target_summary import outcomes
+from opcheck.judge.target_summary import summaries
 from opcheck.model.records import Trace
 
 MACOS = (14, 15, 26)
@@ -38,7 +38,7 @@ def best(work: Callable[[], object]) -> float:
 
 def _shortly(classes: list[tuple[Trace, list[Target]]], lists: OpLists) -> None:
     for trace, targets in classes:
-        outcomes(trace, targets, lists)
+        summaries(trace, targets, lists)
 
 
 def main(models: list[str], mode: Mode) -> None:

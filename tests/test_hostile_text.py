@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from opcheck import cli
-from opcheck.cli import output
+from opcheck.cli import streams
 from opcheck.common import sanitize
 from opcheck.common.errors import OpcheckError
 from opcheck.device.verify import Pair, ReportedCalls, Verification
@@ -441,7 +441,7 @@ def test_an_argument_is_text_on_stderr(text: str, capfd: pytest.CaptureFixture[s
 def test_what_a_long_run_tells_is_text(
     text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with output.progress(quiet=False, verbose=True) as progress:
+    with streams.progress(quiet=False, verbose=True) as progress:
         assert progress is not None
         progress(text)
     check_log(capfd.readouterr().err)
@@ -451,7 +451,7 @@ def test_what_a_long_run_tells_is_text(
             return True
 
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with output.progress(quiet=False, verbose=False) as progress:
+    with streams.progress(quiet=False, verbose=False) as progress:
         assert progress is not None
         progress(text)  # [/] is no markup of ours
 

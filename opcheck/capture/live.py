@@ -80,7 +80,7 @@ def _captured(
     model: Callable[..., Any],
     arguments: tuple[tuple[Any, ...], dict[str, Any]] | None,
 ) -> Trace | Failure:
-    target = run.target_of(request)
+    target = request.target
     before = os.environ.get(python_visible_target.FALLBACK_VARIABLE)
     python_visible_target.set_fallback(target)
     try:

@@ -1,8 +1,19 @@
-"""What the capture is asked for; it travels to the child process as JSON."""
+"""What a capture is asked for: the options that a user sets, and the request that travels to the child process as JSON."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from opcheck.common.documents import DocumentError, brief, from_yaml
+from opcheck.common.errors import UsageError
+from opcheck.common.names import parse_dtype
+from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Mode
+from opcheck.model.options import Declared, Option, options_of
 from opcheck.model.records import Record, Scalar
 
 #: How a model can be followed, and what each way misses.  Whatever the tracer, the calls are those of the simulated
@@ -37,9 +48,233 @@ AUTOCAST = ("float16", "bfloat16")
 PRECISIONS = ("float32", "float16", "bfloat16")
 DEFAULT_OPTIMIZER = "adamw"
 
+#: GB of memory: more than any machine has
+MOST_MEMORY = 1_000_000
+#: seconds of a time limit: a year, which the timers of every platform take
+MOST_SECONDS = 365 * 86400
 
-class CaptureRequest(Record, frozen=True, kw_only=True):
-    """One model, its inputs, and the Mac that it is to be run on."""
+Setting = Scalar | list[object] | dict[str, object]
+
+
+def setting(text: str) -> tuple[str, Setting]:
+    """``NAME=VALUE`` as a name and what YAML reads in the value.
+
+    Raises:
+        UsageError: no name, or no YAML.
+    """
+    name, equals, value = text.partition("=")
+    try:
+        content = from_yaml(value)
+    except DocumentError as error:
+        raise UsageError(
+            f"not a YAML value: {brief(value)}",
+            context=f"--config {text}",
+            hint="quote it: a='[1, 2]'",
+        ) from error
+    if not (equals and name.strip()):
+        raise UsageError(
+            f"not a setting: {text!r}", context="--config", hint="write it as NAME=VALUE"
+        )
+    # A date is the one scalar that YAML knows and a request does not: it stays text.
+    known = isinstance(content, (bool, int, float, str, list, dict)) or content is None
+    return name.strip(), content if known else value
+
+
+def _precisions(dtypes: Sequence[str]) -> tuple[str, ...]:
+    """The dtypes by their canonical names, each once, in their order."""
+    names = [parse_dtype(dtype) for dtype in dtypes]
+    for name in names:
+        if name not in PRECISIONS:
+            raise UsageError(
+                f"no run in {name} is compared with float64",
+                hint=f"it compares {', '.join(PRECISIONS)}",
+            )
+    return tuple(dict.fromkeys(names))
+
+
+def _autocast(dtype: str) -> str:
+    name = parse_dtype(dtype)
+    if name not in AUTOCAST:
+        raise UsageError(
+            f"autocast on MPS casts to no {name}", hint=f"it casts to {' or '.join(AUTOCAST)}"
+        )
+    return name
+
+
+def _memory(gigabytes: float) -> float:
+    if 0 <= gigabytes <= MOST_MEMORY:
+        return gigabytes
+    wrong = (
+        "must not be negative"
+        if gigabytes < 0
+        else f"must be a number of at most {MOST_MEMORY:,} GB"
+    )
+    raise UsageError(f"the memory {wrong}", hint="try 8")
+
+
+class CaptureOption(Option, frozen=True):
+    """An option of a capture."""
+
+    #: ``run``: how any model is run. ``model``: what goes with one model, which the gate takes from the model's table
+    #: and ``opcheck.audit`` with a model's name alone.  ``audit``: as ``model``, for one target: ``opcheck audit`` has it.
+    scope: Literal["run", "model", "audit"] = "run"
+    #: the mode that it belongs to; empty: all of them
+    mode: str = ""
+    #: whether what is captured depends on it, so that a report names it
+    reported: bool = True
+
+
+def seconds(text: str, default: float) -> CaptureOption:
+    """``--timeout SECONDS`` with this help: more than none, and at most ``MOST_SECONDS``."""
+
+    def check(value: float) -> float:
+        if 0 < value <= MOST_SECONDS:
+            return value
+        raise UsageError(
+            "the timeout must be more than nothing"
+            if value <= 0
+            else f"the timeout must be a number of at most {MOST_SECONDS:,} seconds",
+            hint=f"try {default:g}",
+        )
+
+    return CaptureOption(text, "timeout", metavar="SECONDS", check=check, reported=False)
+
+
+class CaptureOptions(Record, frozen=True, kw_only=True):
+    """How a model is run and recorded, as a user sets it."""
+
+    inputs: Annotated[
+        tuple[str, ...],
+        CaptureOption(
+            "An input: 1x3x224x224:float32, or name=1x128:int64. Repeat for each, in order.",
+            "input",
+            metavar="SPEC",
+            scope="model",
+        ),
+    ] = ()
+    #: read in the order of the arguments (capture/input_files.py).
+    input_files: Annotated[
+        tuple[str, ...],
+        CaptureOption(
+            "Inputs from a .pt, .npy, .npz or .safetensors file. Repeatable.",
+            "input-file",
+            metavar="[NAME=]FILE",
+            scope="model",
+        ),
+    ] = ()
+    #: keyword arguments for a library model's configuration or constructor.
+    config: Annotated[
+        dict[str, Setting],
+        CaptureOption(
+            "A setting of a library's model; VALUE as in YAML. Repeatable.",
+            metavar="NAME=VALUE",
+            read=setting,
+            scope="model",
+        ),
+    ] = {}
+    checkpoints: Annotated[
+        tuple[str, ...],
+        CaptureOption(
+            "A file of weights whose dtypes are looked at. Repeatable.",
+            "checkpoint",
+            metavar="FILE",
+            scope="model",
+        ),
+    ] = ()
+    #: of floating parameters and inputs; empty leaves them.
+    dtype: Annotated[
+        str, CaptureOption("Cast the model to it.", metavar="DTYPE", check=parse_dtype)
+    ] = ""
+    precision: Annotated[
+        tuple[str, ...],
+        CaptureOption(
+            "Also run on this machine's CPU, each call beside float64, and say where digits are lost: "
+            "float32, or a list such as float32,float16,bfloat16.",
+            metavar="[DTYPES]",
+            values=PRECISIONS,
+            separator=",",
+            bare=PRECISIONS[0],
+            check=_precisions,
+            scope="audit",
+        ),
+    ] = ()
+    #: as a program without torch.no_grad() runs.
+    grad: Annotated[bool, CaptureOption("Run with grad mode on.", negative="--no-grad")] = False
+    mode: Annotated[
+        Mode,
+        CaptureOption(
+            "One forward pass, or one training step: forward, loss, backward, optimizer step.",
+            choices=MODES,
+        ),
+    ] = MODES[0]
+    optimizer: Annotated[
+        str,
+        CaptureOption(
+            "Of a training step: a class of torch.optim, as sgd:momentum=0.9 or adam:fused=true.",
+            metavar="NAME[:ARG=VALUE,...]",
+            mode="train",
+        ),
+    ] = DEFAULT_OPTIMIZER
+    #: around forward and loss; empty: none.
+    autocast: Annotated[
+        str,
+        CaptureOption(
+            f"Run under torch.autocast('mps', DTYPE): {' or '.join(AUTOCAST)}.",
+            metavar="DTYPE",
+            values=AUTOCAST,
+            check=_autocast,
+        ),
+    ] = ""
+    tracer: Annotated[str, CaptureOption("How to capture the calls.", choices=tuple(TRACERS))] = (
+        DEFAULT_TRACER
+    )
+    #: the captured torch.fx graph: .py its code, .json the trace.
+    save_graph: Annotated[
+        str,
+        CaptureOption("Write the graph there.", metavar="FILE", scope="audit", reported=False),
+    ] = ""
+    #: until the child process is ended.
+    time_limit: Annotated[float, seconds("Time that the capture may take.", 300.0)] = 300.0
+    #: 0: three quarters of what the machine has.
+    memory_limit: Annotated[
+        float,
+        CaptureOption(
+            "Memory of this machine that the model may take (Linux).",
+            metavar="GB",
+            default_text="three quarters of this machine",
+            check=_memory,
+            reported=False,
+        ),
+    ] = 0.0
+
+    def flags(self) -> list[str]:
+        """The flags of ``opcheck audit`` that ask for the same capture."""
+        found: list[str] = []
+        for each in options_of(type(self)):
+            option, value = each.option, getattr(self, each.field)
+            if not isinstance(option, CaptureOption) or not option.reported:
+                continue
+            if self.mode == option.mode if option.mode else value != each.default:
+                found += _flags(each, value)
+        return found
+
+
+def _flags(option: Declared, value: Any) -> list[str]:
+    """The flags that set an option to a value."""
+    flag = f"--{option.name}"
+    if isinstance(value, bool):
+        return [flag if value else option.option.negative]
+    if isinstance(value, dict):
+        return [f"{flag}={name}={json.dumps(item)}" for name, item in value.items()]
+    if isinstance(value, tuple):
+        separator = option.option.separator
+        texts = (separator.join(value),) if separator else value
+        return [f"{flag}={text}" for text in texts]
+    return [f"{flag}={value}"]
+
+
+class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
+    """One model, how it is run and recorded, and the Mac that it is to be run on."""
 
     #: ``package.module:attribute``, ``file.py:attribute``, ``file.pt2``, ``transformers:BertModel`` ...
     model: str
@@ -47,32 +282,42 @@ class CaptureRequest(Record, frozen=True, kw_only=True):
     torch: str
     macos: str
     cpu_fallback: bool = False
-    #: ``1x3x224x224:float32`` or ``name=1x128:int64``, in the order of the arguments.
-    inputs: tuple[str, ...] = ()
-    #: keyword arguments for a library model's configuration or constructor.
-    config: dict[str, Scalar | list[object] | dict[str, object]] = {}
-    #: dtype that the model's floating parameters and inputs are cast to; empty leaves them.
-    dtype: str = ""
-    #: files whose tensors' dtypes are looked at: torch.save's, or .safetensors.
-    checkpoints: tuple[str, ...] = ()
-    tracer: str = DEFAULT_TRACER
-    #: record with grad mode on, as a program without torch.no_grad() would run.
-    grad: bool = False
-    #: one of MODES.
-    mode: Mode = "inference"
-    #: of a training step: a class of torch.optim and its arguments, as ``sgd:momentum=0.9``.
-    optimizer: str = DEFAULT_OPTIMIZER
-    #: dtype of torch.autocast around forward and loss; empty: none.
-    autocast: str = ""
-    #: file that the captured torch.fx graph is written to (.py its code, .json the trace).
-    save_graph: str = ""
-    #: files that inputs are read from, in the order of the arguments: PATH or NAME=PATH (capture/input_files.py).
-    input_files: tuple[str, ...] = ()
-    #: dtypes in which the model is also run on the CPU, beside float64.
-    precision: tuple[str, ...] = ()
     #: file to which the child appends what it reads (worker/dependency_tracking.py); empty: nobody asks.
     notes: str = ""
-    #: seconds until the child process is ended.
-    time_limit: float = 300.0
-    #: GB of memory that the child may take on this machine; 0: three quarters of what it has.
-    memory_limit: float = 0.0
+
+    @property
+    def target(self) -> Target:
+        """The Mac that the model is to be run on."""
+        return Target(
+            torch=Version.parse(self.torch),
+            macos=Version.parse(self.macos),
+            cpu_fallback=self.cpu_fallback,
+        )
+
+    def on(self, target: Target) -> CaptureRequest:
+        """The same request for another Mac."""
+        return msgspec.structs.replace(
+            self,
+            torch=str(target.torch),
+            macos=str(target.macos),
+            cpu_fallback=target.cpu_fallback,
+        )
+
+
+def request_of(model: str, target: Target, options: CaptureOptions) -> CaptureRequest:
+    """The request for a model on a Mac.
+
+    Raises:
+        UsageError: options that do not go together.
+    """
+    if options.mode == "train" and options.tracer != DEFAULT_TRACER:
+        raise UsageError(
+            f"the tracer {options.tracer} follows no training step",
+            context=f"--mode train --tracer {options.tracer}",
+            hint=f"leave --tracer at {DEFAULT_TRACER}",
+        )
+    return CaptureRequest(model=model, torch="", macos="", **_values(options)).on(target)
+
+
+def _values(options: CaptureOptions) -> dict[str, Any]:
+    return {each.field: getattr(options, each.field) for each in options_of(CaptureOptions)}

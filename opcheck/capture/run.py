@@ -123,7 +123,7 @@ def run(request: CaptureRequest, say: Say) -> Captured:
         ModelLoadError: the model cannot be imported or built.
         InputError: the inputs do not parse, or none could be derived.
     """
-    target = target_of(request)
+    target = request.target
     try:
         prepared = prepare(request, target, say)
     except ModelLoadError as error:
@@ -151,15 +151,6 @@ def trace_of_constructor(
         target_macos=str(target.macos),
         problems=(endings.problem_of(cause, kind, locate_raise(cause)),),
         complete=False,
-    )
-
-
-def target_of(request: CaptureRequest) -> Target:
-    """The Mac that the request names."""
-    return Target(
-        torch=Version.parse(request.torch),
-        macos=Version.parse(request.macos),
-        cpu_fallback=request.cpu_fallback,
     )
 
 

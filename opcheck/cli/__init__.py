@@ -108,9 +108,9 @@ def opcheck(ctx: click.Context) -> int:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    from opcheck.cli import output
+    from opcheck.cli import streams
 
-    output.open_streams()
+    streams.open_streams()
     platform.handle_signals()
     sys.exit(invoke(sys.argv[1:] if args is None else args))
 
@@ -157,9 +157,9 @@ def _tell(text: str) -> None:
 
 def _not_written(error: OSError) -> int:
     """Say what the system refused: a disk that is full, a stream that is closed, a folder that is gone."""
-    from opcheck.cli import output
+    from opcheck.cli import streams
 
-    output.close()
+    streams.close()
     full = UsageError(
         f"cannot read or write: {error.strerror or error}",
         context=str(error.filename or "stdout, or a file"),
@@ -167,7 +167,7 @@ def _not_written(error: OSError) -> int:
         if error.errno == errno.ENOSPC
         else "see that it is there and open, and that you may use it",
     )
-    output.note(str(full))
+    streams.note(str(full))
     return full.exit_code
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -48,8 +49,7 @@ def install() -> None:
 def attach(command: click.Command) -> None:
     """Give the parameters of a command, and of its subcommands, their values."""
     for parameter in command.params:
-        name, metavar = parameter.name or "", parameter.metavar or ""
-        values = _BY_NAME.get(f"{name} {metavar}") or _BY_NAME.get(name) or _BY_METAVAR.get(metavar)
+        values = _values_of(parameter)
         if values is not None and not isinstance(parameter.type, click.Choice):
             parameter.__dict__["shell_complete"] = _items(values)
     if isinstance(command, click.Group):
@@ -58,6 +58,16 @@ def attach(command: click.Command) -> None:
         if command.name == "sweep":  # its first word may be a model
             verbs = tuple(command.commands)
             command.__dict__["shell_complete"] = _items(lambda *at: [*verbs, *_swept(*at)])
+
+
+def _values_of(parameter: click.Parameter) -> _Values | None:
+    """What its option names, else what its name, with or without its metavar, or its metavar alone stands for."""
+    # Not isinstance: the module of Flag need not be imported for a parameter that is none.
+    source = getattr(parameter, "source", None)
+    if source is not None and source.option.values:
+        return _listed(source.option.values, source.option.separator)
+    name, metavar = parameter.name or "", parameter.metavar or ""
+    return _BY_NAME.get(f"{name} {metavar}") or _BY_NAME.get(name) or _BY_METAVAR.get(metavar)
 
 
 def _items(values: _Values) -> Callable[[click.Context, str], list[_Item]]:
@@ -83,8 +93,8 @@ def _releases(*_at: object) -> list[str]:
     from opcheck.data.registrations import data_directory
 
     text = (data_directory() / "releases.yaml").read_text(encoding="utf-8")
-    found = re.findall(r'^ +line: "?([\d.]+)', text, re.MULTILINE)
-    return found[::-1]
+    lines = re.findall(r'^ +line: "?([\d.]+)', text, re.MULTILINE)
+    return lines[::-1]
 
 
 def _systems(*_at: object) -> list[str]:
@@ -97,18 +107,20 @@ def _range_of(single: Callable[..., list[str]]) -> _Values:
     return lambda *_at: [*single(), "newest", "all"]
 
 
-def _dtypes(*_at: object) -> Iterable[str]:
-    from opcheck.common.names import DTYPES
+def _names_in(module: str, table: str) -> _Values:
+    """The names in a table of a module, which is imported when they are asked for."""
+    return lambda *_at: getattr(import_module(module), table)
 
-    return DTYPES
 
+def _listed(values: Sequence[str], separator: str) -> _Values:
+    """These values; where a separator may stand between several, those that are not yet there."""
 
-def _some_dtypes(_context: click.Context, incomplete: str) -> list[str]:
-    """Of a list with commas the last."""
-    from opcheck.capture.request import PRECISIONS
+    def remaining(_context: click.Context, incomplete: str) -> list[str]:
+        before = incomplete[: incomplete.rfind(separator) + 1] if separator else ""
+        given = before.split(separator) if separator else ()
+        return [f"{before}{value}" for value in values if value not in given]
 
-    before = incomplete[: incomplete.rfind(",") + 1]
-    return [f"{before}{name}" for name in PRECISIONS if name not in before.split(",")]
+    return remaining
 
 
 def _target(_context: click.Context, incomplete: str) -> list[str]:
@@ -149,24 +161,6 @@ def _rules(_context: click.Context, incomplete: str) -> list[str]:
 
     every = [*catalogue.by_id(), *remedies.BY_ID, "schema"]
     return [name.lower() if incomplete[:1] == "o" else name for name in every]
-
-
-def _scan_rules(*_at: object) -> Iterable[str]:
-    from opcheck.source.rules import BY_ID
-
-    return BY_ID
-
-
-def _limits(*_at: object) -> list[str]:
-    from opcheck.judge.policy import LIMITS
-
-    return [f"{name}=" for name in LIMITS]
-
-
-def _backends(*_at: object) -> Iterable[str]:
-    from opcheck.compiler.plan import BACKENDS
-
-    return BACKENDS
 
 
 def _optimizers(*_at: object) -> list[str]:
@@ -253,13 +247,13 @@ def _names(table: str, *keys: str) -> list[str]:
     from opcheck.cli import config
 
     entries = config.table(Path.cwd())[0].get(table)
-    found: list[object] = []
+    values: list[object] = []
     for entry in entries if isinstance(entries, list) else ():
         value: object = entry
         if isinstance(entry, dict):
             value = next((entry[key] for key in keys if key in entry), None)
-        found += value if isinstance(value, list) else [value]
-    return [each for each in found if isinstance(each, str)]
+        values += value if isinstance(value, list) else [value]
+    return [each for each in values if isinstance(each, str)]
 
 
 def _compared(context: click.Context, incomplete: str) -> list[str]:
@@ -293,8 +287,6 @@ _file, _directory = _fixed("file"), _fixed("dir")
 
 #: By the name of the parameter (and its metavar), where its metavar alone does not tell.
 _BY_NAME: Mapping[str, _Values] = {
-    "autocast": _fixed("bfloat16", "float16"),
-    "backends": _backends,
     "environment": _environments,
     "logs": _file,
     "model": _models,
@@ -303,24 +295,21 @@ _BY_NAME: Mapping[str, _Values] = {
     "names": _configured,
     "observation": _file,
     "paths": _file,
-    "precision": _some_dtypes,
     "prediction": _named(*_REPORT_FILES),
     "program": _file,
     "query": _operators,
     "rule_id": _rules,
-    "settings": _setting,
     "source": _named(*_REPORT_FILES),
     "sources": _file,
     "what": _compared,
 }
 #: By the metavar; a flag that is new has its values with it.
 _BY_METAVAR: Mapping[str, _Values] = {
-    "CODE": _scan_rules,
-    "DEVICE": _fixed("cpu", "cuda", "mps", "xpu"),
-    "DTYPE": _dtypes,
+    "CODE": _names_in("opcheck.source.rules", "BY_ID"),
+    "DTYPE": _names_in("opcheck.common.names", "DTYPES"),
     "FILE": _file,
     "FOLDER": _directory,
-    "NAME=NUMBER": _limits,
+    "NAME=VALUE": _setting,
     "NAME[:ARG=VALUE,...]": _optimizers,
     "RANGE": _range_of(_releases),
     "RELEASE": _releases,
@@ -328,6 +317,11 @@ _BY_METAVAR: Mapping[str, _Values] = {
     "VERSION": _systems,
     "[NAME=]FILE": _file,
 }
+
+
+def _template(name: str) -> str:
+    """A script for a shell, in which click puts the names that the program and its variable have."""
+    return (Path(__file__).parent / "shells" / name).read_text(encoding="utf-8")
 
 
 class _WholeWords(shell_completion.ShellComplete):
@@ -349,47 +343,7 @@ class _WholeWords(shell_completion.ShellComplete):
 class _Bash(_WholeWords, shell_completion.BashComplete):
     """Bash splits words at ``:`` and ``=``, and replaces what stands behind the last of them."""
 
-    source_template = r"""%(complete_func)s() {
-    local IFS=$'\n' response completion type value word before line=$COMP_LINE i
-    local -a words=()
-    for ((i = 0; i <= COMP_CWORD; i++)); do
-        word=${COMP_WORDS[i]}
-        before=${line%%%%"$word"*}
-        if [[ $i -gt 0 && -n $word && -z $before ]]; then
-            words[${#words[@]} - 1]+=$word
-        elif [[ $i -gt 0 && -z $word && $line != [[:space:]]* ]]; then
-            :
-        else
-            words+=("$word")
-        fi
-        line=${line#"$before$word"}
-    done
-    word=${words[${#words[@]} - 1]}
-    before=
-    for i in : =; do
-        [[ $COMP_WORDBREAKS == *"$i"* ]] && type=${word%%"${word##*"$i"}"} || type=
-        [[ ${#type} -gt ${#before} ]] && before=$type
-    done
-    response=$(env COMP_WORDS="${words[*]}" COMP_CWORD=$((${#words[@]} - 1)) \
-        %(complete_var)s=bash_complete "$1")
-    COMPREPLY=()
-    for completion in $response; do
-        type=${completion%%%%,*} value=${completion#*,}
-        if [[ $type == dir ]]; then
-            compopt -o dirnames 2>/dev/null
-        elif [[ $type == file ]]; then
-            compopt -o default 2>/dev/null
-        else
-            printf -v value %%q "$value"
-            COMPREPLY+=("${value#"$before"}")
-        fi
-    done
-    if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *[:/=,.] ]]; then
-        compopt -o nospace 2>/dev/null
-    fi
-}
-complete -o nosort -F %(complete_func)s %(prog_name)s
-"""
+    source_template = _template("bash.sh")
 
 
 class _Zsh(_WholeWords, shell_completion.ZshComplete):
@@ -409,21 +363,4 @@ class _Zsh(_WholeWords, shell_completion.ZshComplete):
 class _Fish(_WholeWords, shell_completion.FishComplete):
     """Click's, with commas inside of values, and files behind ``--flag=``."""
 
-    source_template = """function %(complete_func)s
-    set -l response (env %(complete_var)s=fish_complete COMP_WORDS=(commandline -cp | string collect) \\
-        COMP_CWORD=(commandline -ct | string collect) %(prog_name)s)
-    for completion in $response
-        set -l parts (string split --max 1 , -- $completion)
-        set -l flag (string match --regex -- '^--[^=]*=' $parts[2])
-        set -l path (string replace --regex -- '^--[^=]*=' '' $parts[2])
-        if test $parts[1] = dir
-            string replace --regex -- '^' "$flag" (__fish_complete_directories "$path")
-        else if test $parts[1] = file
-            string replace --regex -- '^' "$flag" (__fish_complete_path "$path")
-        else
-            echo $parts[2]
-        end
-    end
-end
-complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
-"""
+    source_template = _template("fish.fish")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from importlib import import_module
 from pathlib import Path
@@ -25,32 +25,43 @@ _VERBS = ("audit", "gate")
 _OWN_TABLES = ("scan",)
 
 
-def read(options: Iterable[click.Parameter], directory: Path) -> dict[str, object]:
-    """The defaults by the parameters' names; empty without a file or a table.
+def defaults(verb: str, params: Sequence[click.Parameter], directory: Path) -> dict[str, object]:
+    """The defaults of a verb's parameters by their names; empty without a file or a table.
+
+    Args:
+        verb: whose own table is read, ``[tool.opcheck.VERB]``; empty: ``[tool.opcheck]``, which verbs share.
+        params: the parameters that may have defaults there.
+        directory: where the file is looked for.
 
     Raises:
-        UsageError: a file is not TOML, both files have a configuration, a key that no flag of any verb takes and that is
-            no table of the gate, or a value that its flag does not take.
+        UsageError: a file is not TOML, both files have a configuration, an unknown key, or a value that its flag does
+            not take.
     """
     content, where = table(directory)
-    own = _keys(options)
-    elsewhere: set[str] = set() if set(content) <= set(own) else _known_elsewhere()
-    for key in content:
-        if key not in own and key not in elsewhere:
-            known = sorted({*own, *elsewhere})
-            near = difflib.get_close_matches(key, known, 1)
-            raise UsageError(
-                f"unknown key: {key!r}",
-                context=where,
-                hint="; ".join(
-                    [*(f"did you mean {name!r}?" for name in near), f"known: {', '.join(known)}"]
-                ),
-            )
+    keys: dict[str, click.Parameter] = dict(_keys(params))
+    if verb:
+        keys |= {str(param.name): param for param in params if isinstance(param, click.Argument)}
+        content, where = content.get(verb, {}), f"{where} {verb}"
+        if not isinstance(content, dict):
+            raise _wrong(verb, f"[tool.opcheck.{verb}] and its keys below", where)
+        _check_keys(content, keys, where, near=False)
+    elif not set(content) <= set(keys):
+        _check_keys(content, {*keys, *_keys_elsewhere()}, where, near=True)
     return {
-        str(own[key].name): _value(key, value, own[key], where)
-        for key, value in content.items()
-        if key in own
+        str(param.name): _value(key, content[key], param, where)
+        for key, param in keys.items()
+        if key in content
     }
+
+
+def _check_keys(content: Iterable[str], known: Iterable[str], where: str, *, near: bool) -> None:
+    known = sorted(known)
+    for key in content:
+        if key not in known:
+            nearest = difflib.get_close_matches(key, known, 1) if near else []
+            hints = [f"did you mean {name!r}?" for name in nearest]
+            hints.append(f"known: {', '.join(known)}")
+            raise UsageError(f"unknown key: {key!r}", context=where, hint="; ".join(hints))
 
 
 def table(directory: Path) -> tuple[dict[str, Any], str]:
@@ -68,37 +79,8 @@ def table(directory: Path) -> tuple[dict[str, Any], str]:
             context=f"{OWN_FILE}; {FILE}: [tool.opcheck]",
             hint="keep one of them",
         )
-    found, where = (shared, f"{FILE}: [tool.opcheck]") if own is None else (own, OWN_FILE)
-    return (found if isinstance(found, dict) else {}), where
-
-
-def of_verb(verb: str, params: Iterable[click.Parameter], directory: Path) -> dict[str, object]:
-    """The defaults in the verb's own table, ``[tool.opcheck.VERB]``: its flags, and ``paths``.
-
-    Raises:
-        UsageError: as ``read`` says.
-    """
-    content, where = table(directory)
-    own = _keys(params)
-    found: dict[str, object] = {}
-    of_this = content.get(verb, {})
-    if not isinstance(of_this, dict):
-        raise _wrong(verb, f"[tool.opcheck.{verb}] and its keys below", where)
-    where = f"{where} {verb}"
-    for key, value in of_this.items():
-        if key == "paths":
-            if not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
-                raise _wrong(key, "a list of texts", where)
-            found[key] = value
-        elif key in own:
-            found[str(own[key].name)] = _value(key, value, own[key], where)
-        else:
-            raise UsageError(
-                f"unknown key: {key!r}",
-                context=where,
-                hint=f"known: {', '.join(sorted({*own, 'paths'}))}",
-            )
-    return found
+    content, where = (shared, f"{FILE}: [tool.opcheck]") if own is None else (own, OWN_FILE)
+    return (content if isinstance(content, dict) else {}), where
 
 
 def ignores(directory: Path) -> Ignores:
@@ -107,13 +89,21 @@ def ignores(directory: Path) -> Ignores:
     Raises:
         UsageError: an entry has a mistake.
     """
-    content, where = table(directory)
-    entries: tuple[Entry, ...] = ()
-    if "ignore" in content:
-        from opcheck.project.gate.settings import ignored
+    return Ignores(ignore_entries(directory), today=today(), root=directory)
 
-        entries = ignored(content["ignore"], where)
-    return Ignores(entries, today=today(), root=directory)
+
+def ignore_entries(directory: Path) -> tuple[Entry, ...]:
+    """The entries of ``[[tool.opcheck.ignore]]``.
+
+    Raises:
+        UsageError: an entry has a mistake.
+    """
+    content, where = table(directory)
+    if "ignore" not in content:
+        return ()
+    from opcheck.project.gate.settings import ignored
+
+    return ignored(content["ignore"], where)
 
 
 def today() -> date:
@@ -133,13 +123,13 @@ def _toml(path: Path) -> dict[str, Any] | None:
         ) from error
 
 
-def _keys(options: Iterable[click.Parameter]) -> dict[str, click.Option]:
+def _keys(params: Iterable[click.Parameter]) -> dict[str, click.Option]:
     """The flags that have a key, by it."""
-    flags = [flag for flag in options if isinstance(flag, click.Option) and flag.envvar]
+    flags = [param for param in params if isinstance(param, click.Option) and param.envvar]
     return {max(flag.opts, key=len).removeprefix("--"): flag for flag in flags}
 
 
-def _known_elsewhere() -> set[str]:
+def _keys_elsewhere() -> set[str]:
     """The keys of all verbs, and the tables."""
     from opcheck.project.gate.settings import TABLES
 
@@ -147,17 +137,17 @@ def _known_elsewhere() -> set[str]:
     return {key for command in commands for key in _keys(command.params)} | {*TABLES, *_OWN_TABLES}
 
 
-def _value(key: str, value: object, option: click.Option, where: str) -> object:
+def _value(key: str, value: object, param: click.Parameter, where: str) -> object:
     """The value as the flag's text, or a list of such texts."""
-    if option.multiple:
-        if isinstance(value, dict):
+    if param.multiple or param.nargs == -1:
+        if isinstance(value, dict) and param.multiple:
             # TOML has dates and times, which JSON has not: --config takes them as texts.
             return [f"{name}={json.dumps(item, default=str)}" for name, item in value.items()]
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return value
         raise _wrong(key, "a list of texts", where)
     for asked, kinds, wanted in _KINDS:
-        if asked(option):
+        if asked(param):
             # A bool is an int to Python, and a version written as a number has lost its zero: 2.10 is 2.1.
             if isinstance(value, kinds) and isinstance(value, bool) is (kinds == (bool,)):
                 return value
@@ -166,10 +156,10 @@ def _value(key: str, value: object, option: click.Option, where: str) -> object:
 
 
 #: What a flag's value is written as; the first that fits.
-_KINDS: tuple[tuple[Callable[[click.Option], bool], tuple[type, ...], str], ...] = (
-    (lambda option: option.is_flag, (bool,), "true or false"),
-    (lambda option: isinstance(option.type, click.IntRange), (int,), "a whole number"),
-    (lambda option: option.type is click.FLOAT, (int, float), "a number"),
+_KINDS: tuple[tuple[Callable[[click.Parameter], bool], tuple[type, ...], str], ...] = (
+    (lambda param: isinstance(param, click.Option) and param.is_flag, (bool,), "true or false"),
+    (lambda param: isinstance(param.type, click.IntRange), (int,), "a whole number"),
+    (lambda param: param.type is click.FLOAT, (int, float), "a number"),
     (lambda _: True, (str,), 'a text in quotes, such as "2.10"'),
 )
 

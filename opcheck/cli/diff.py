@@ -3,50 +3,62 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from opcheck.cli import VERBS, capture_options, flags, output, output_formats
+from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.cli import streams
+from opcheck.cli.audit import audited_on
+from opcheck.cli.options import (
+    COULD_NOT_TELL,
+    SEVERITIES,
+    Capture,
+    OutputOptions,
+    ProgressOptions,
+    flag,
+    only,
+    verb,
+)
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file
+from opcheck.data.targets import TargetOptions
+from opcheck.model.options import failing_on
 
 if TYPE_CHECKING:
-    from opcheck.project.changes.records import Comparison
+    from opcheck.project.changes.compare import Comparison
 
 _REPORTS = {".json", ".yaml", ".yml"}
 
 
-@click.command(
+@verb(
     "diff",
-    help=VERBS["diff"],
-    params=capture_options.borrowed(*capture_options.CAPTURING, *capture_options.SHOWING),
     epilog="BEFORE and AFTER are torch releases (2.9 2.15: every operator), or reports that opcheck audit wrote "
     "(old.json new.json: what is new, fixed, changed). With one MODEL, --from and --to are two targets that it "
     "is audited for: opcheck diff MODEL --from torch=2.9,macos=14 --to torch=2.13,macos=15. Of two releases, --macos and --dtype "
     "say for which macOS and dtype; the flags of a capture are those of opcheck audit.",
 )
 @click.argument("what", nargs=-1, required=True, metavar="(BEFORE AFTER | MODEL)")
-@click.option("--from", "before", metavar="TARGET", help="With MODEL: torch=2.9,macos=14.")
-@click.option("--to", "after", metavar="TARGET", help="With MODEL: torch=2.13,macos=15,fallback=1.")
-@flags.macos("Of two releases: on this macOS only.")
-@flags.fail_on(
-    ("regressions", *flags.SEVERITIES),
-    None,
-    ", where it is new; regressions: of two releases.  [default: error; of two releases never]",
-)
-@output_formats.format_flag
-@flags.output()
 def command(
     *,
     what: tuple[str, ...],
-    before: str | None,
-    after: str | None,
-    macos: str | None,
-    fail_on: str | None,
-    format_name: str | None,
-    output_path: str,
-    **captured: Any,
+    before: Annotated[
+        str | None, flag("With MODEL: torch=2.9,macos=14.", "from", metavar="TARGET")
+    ] = None,
+    after: Annotated[
+        str | None, flag("With MODEL: torch=2.13,macos=15,fallback=1.", "to", metavar="TARGET")
+    ] = None,
+    target: Annotated[TargetOptions, only(macos="Of two releases: on this macOS only.")],
+    capture: Capture,
+    fail_on: Annotated[
+        str | None,
+        failing_on(
+            ("regressions", *SEVERITIES),
+            ", where it is new; regressions: of two releases.  [default: error; of two releases never]",
+        ),
+    ] = None,
+    progress: ProgressOptions,
+    output: OutputOptions,
 ) -> int:
     """Write what differs; 1 where something new is at or above ``--fail-on``."""
     source = click.get_current_context().get_parameter_source("macos")
@@ -56,20 +68,17 @@ def command(
     if before or after:
         if len(what) != 1 or not (before and after):
             raise _misused("--from and --to go together, with one MODEL")
-        comparison = _targets(what[0], before, after, captured)
+        comparison = _targets(what[0], (before, after), capture, progress)
     elif len(what) != 2:
         raise _misused("give two releases or two reports, or one MODEL with --from and --to")
     elif not is_of_releases:
         from opcheck.model.saved import read
-        from opcheck.project.changes.compare import compare
-        from opcheck.project.changes.records import side_of
+        from opcheck.project.changes.compare import compare, side_of
 
         comparison = compare(*(side_of(read(path), path) for path in what))
     else:
-        return _releases(
-            what, macos, captured["dtype"] or None, fail_on, (format_name, output_path)
-        )
-    return _deliver(comparison, fail_on or "error", format_name, output_path)
+        return _releases((what[0], what[1]), target.macos, capture.dtype or None, fail_on, output)
+    return _deliver(comparison, fail_on or "error", output)
 
 
 def _is_report(text: str) -> bool:
@@ -80,23 +89,25 @@ def _misused(message: str) -> UsageError:
     return UsageError(message, context="opcheck diff", hint="opcheck diff --help shows all three")
 
 
-def _targets(model: str, before: str, after: str, captured: dict[str, Any]) -> Comparison:
-    from opcheck.cli import parse_options, targets
+def _targets(
+    model: str, texts: tuple[str, str], capture: CaptureOptions, progress: ProgressOptions
+) -> Comparison:
+    from opcheck.data import targets
     from opcheck.data.registrations import load
-    from opcheck.project.changes.compare import compare
-    from opcheck.project.changes.records import side_of
+    from opcheck.project.changes.compare import compare, side_of
 
     lists = load()
-    pair = targets.parse(before, "--from", lists), targets.parse(after, "--to", lists)
-    shown = {name: captured.pop(name) for name in capture_options.SHOWING}
-    request = parse_options.request_of(
-        model, pair[0].torch, pair[0].macos, fallback=pair[0].cpu_fallback, **captured
+    pair = [
+        targets.parse(text, flag, lists)
+        for text, flag in zip(texts, ("--from", "--to"), strict=True)
+    ]
+    reports = audited_on(pair, request_of(model, pair[0], capture), lists, progress)
+    return compare(
+        *(side_of(report, str(target)) for report, target in zip(reports, pair, strict=True))
     )
-    made = targets.reports(request, pair, lists, **shown)
-    return compare(*(side_of(report, str(aim)) for report, aim in zip(made, pair, strict=True)))
 
 
-def _deliver(found: Comparison, level: str, format_name: str | None, output_path: str) -> int:
+def _deliver(comparison: Comparison, level: str, output: OutputOptions) -> int:
     from opcheck.project.changes.compare import worse
     from opcheck.render.answers import changes
 
@@ -106,24 +117,23 @@ def _deliver(found: Comparison, level: str, format_name: str | None, output_path
             context="--fail-on regressions",
             hint="of reports and targets: --fail-on error, warning, note or never",
         )
-    output_formats.deliver(found, changes.document, format_name, output_path)
-    for warning in found.warnings:
-        output.note(f"careful: {warning}")
-    if not found.after["complete"]:
-        return output_formats.COULD_NOT_TELL
-    return 1 if worse(found, level) else 0
+    output.deliver(comparison, changes.document)
+    for warning in comparison.warnings:
+        streams.note(f"careful: {warning}")
+    if not comparison.after["complete"]:
+        return COULD_NOT_TELL
+    return 1 if worse(comparison, level) else 0
 
 
 def _releases(
-    pair: tuple[str, ...],
+    pair: tuple[str, str],
     macos: str | None,
     dtype: str | None,
     fail_on: str | None,
-    where: tuple[str | None, str],
+    output: OutputOptions,
 ) -> int:
-    from opcheck.lookup.diff import REGRESSIONS
-    from opcheck.lookup.diff import diff as ask
-    from opcheck.render.answers import diff
+    from opcheck.lookup.diff import REGRESSIONS, diff
+    from opcheck.render.answers import diff as page
 
     if fail_on not in {None, "regressions", "never"}:
         raise UsageError(
@@ -131,7 +141,7 @@ def _releases(
             context=f"--fail-on {fail_on}",
             hint="--fail-on regressions or never; of two reports: error, warning, note",
         )
-    found = ask(pair[0], pair[1], macos, dtype)
-    output_formats.deliver(found, diff.document, *where)
-    worse = any(found.counts[name] for name in REGRESSIONS)
+    changes = diff(*pair, macos, dtype)
+    output.deliver(changes, page.document)
+    worse = any(changes.counts[name] for name in REGRESSIONS)
     return 1 if worse and fail_on == "regressions" else 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from opcheck.cli import VERBS, output
+from opcheck.cli import VERBS, streams
 from opcheck.common.errors import UsageError
 
 #: Not a finding, and asked for by the same people: what ``-f json`` and ``-f yaml`` hold.
@@ -22,16 +22,16 @@ def command(rule_id: str | None) -> int:
     from opcheck.judge import remedies
 
     if rule_id is None:
-        output.emit("\n".join(_all()))
+        streams.emit("\n".join(_all()))
         return 0
     if rule_id.lower() == SCHEMA:
         from opcheck.model.saved import json_schema
 
-        output.emit(json.dumps(json_schema(), indent=2) + "\n")
+        streams.emit(json.dumps(json_schema(), indent=2) + "\n")
         return 0
     remedy = remedies.BY_ID.get(rule_id.lower().replace("-", "_"))
     if remedy is not None:
-        output.emit(f"# {remedy.id}: {remedy.title}\n\n{remedy.page.strip()}\n")
+        streams.emit(f"# {remedy.id}: {remedy.title}\n\n{remedy.page.strip()}\n")
         return 0
     known = catalogue.by_id()
     rule = known.get(rule_id.upper())
@@ -41,7 +41,7 @@ def command(rule_id: str | None) -> int:
             context="opcheck explain",
             hint=f"known: {', '.join(known)}; opcheck explain lists the remedies, too",
         )
-    output.emit(f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page}\n")
+    streams.emit(f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page}\n")
     return 0
 
 

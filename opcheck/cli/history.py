@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import click
 
-from opcheck.cli import VERBS, flags, output_formats
+from opcheck.cli.options import DTYPE, OutputOptions, only, verb
+from opcheck.data.targets import TargetOptions
 
 
-@click.command("history", help=VERBS["history"], epilog="QUERY is as for opcheck op.")
+@verb("history", epilog="QUERY is as for opcheck op.")
 @click.argument("query")
-@flags.macos("On this macOS only.")
-@flags.dtype
-@output_formats.format_flag
-@flags.output()
 def command(
     *,
     query: str,
-    macos: str | None,
-    dtype: str | None,
-    format_name: str | None,
-    output_path: str,
+    target: Annotated[TargetOptions, only(macos="On this macOS only.")],
+    dtype: Annotated[str | None, DTYPE] = None,
+    output: OutputOptions,
 ) -> int:
     """Write the steps of every overload that is meant."""
     from opcheck.lookup.history import history as ask
     from opcheck.render.answers import history
 
-    output_formats.deliver(ask(query, macos, dtype), history.document, format_name, output_path)
+    output.deliver(ask(query, target.macos, dtype), history.document)
     return 0

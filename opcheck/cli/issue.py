@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 import click
 
-from opcheck.cli import VERBS, flags, output, output_formats, repro
+from opcheck.cli import repro, streams
+from opcheck.cli.options import Capture, OutputOptions, ProgressOptions, verb
+from opcheck.data.targets import TargetOptions
 
 
-@click.command("issue", help=VERBS["issue"], params=[*repro.PARAMETERS], epilog=repro.EPILOG)
+@verb("issue", epilog=repro.EPILOG)
 @click.argument("source")
 @click.argument("which", required=False)
-@flags.output("Write it there, not to stdout.")
-def command(source: str, which: str | None, output_path: str, **captured: Any) -> int:
+def command(
+    *,
+    source: str,
+    which: str | None,
+    target: TargetOptions,
+    capture: Capture,
+    progress: ProgressOptions,
+    output: Annotated[OutputOptions, repro.WRITTEN],
+) -> int:
     """Write the text; 3 where its program could not be checked."""
     from opcheck.project.repro import issue
 
-    chosen = repro.chosen_finding(source, which, **captured)
+    chosen = repro.chosen_finding(source, which, target, capture, progress)
     if chosen is None:
         return 0
     made = repro.tried(chosen)
     written = issue.write(chosen, made)
-    output_formats.put(written.body, output_path)
-    output.note(f"goes to {written.where}: {written.reason}")
-    return repro.told(made)
+    output.put(written.body)
+    streams.note(f"goes to {written.where}: {written.reason}")
+    return repro.exit_code(made)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
+import msgspec
 
-from opcheck.cli import VERBS, flags, output, output_formats
+from opcheck.cli import VERBS, streams
+from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, but, jobs, only, verb
 from opcheck.common.errors import UsageError
+from opcheck.data.targets import TargetOptions, release_of
+from opcheck.model.options import Option
 
 if TYPE_CHECKING:
     from opcheck.kernels.library import Library
@@ -15,43 +19,48 @@ if TYPE_CHECKING:
 #: Kernels that are shown with their arguments; of more the names, and of yet more the operations.
 _IN_FULL, _MOST = 24, 400
 
+_Release = Annotated[
+    TargetOptions, only(torch="Of this release, or a wheel's path.  [default: the newest list]")
+]
+
 
 @click.group("kernels", help=VERBS["kernels"])
 def command() -> None:
     """Need a subcommand."""
 
 
-@command.command(
+@verb(
     "list",
+    parent=command,
     short_help="Show the kernels of a release.",
     help="Show the kernels of a release: operation, dtypes and arguments.\n\n"
     "PATTERN is a kernel's name, with * and ?; without it the operations are shown.",
 )
-@flags.torch("Of this release, or a wheel's path.  [default: the newest list]")
 @click.argument("pattern", default="")
-def list_(*, torch: str | None, pattern: str) -> int:
+def list_(*, pattern: str, target: _Release) -> int:
     """Write the table."""
     from opcheck.kernels import catalogue, names
     from opcheck.render.answers import kernels
 
-    library = _library(torch)
-    found = names.matching(library.functions, pattern)
-    if not found:
+    library = _library(target.torch)
+    functions = names.matching(library.functions, pattern)
+    if not functions:
         raise UsageError(
             f"no kernel of torch {library.torch} is called that",
             context=pattern,
             hint=f"opcheck kernels list --torch {library.torch} shows the operations",
         )
-    if not pattern or len(found) > _MOST:
-        output.emit(kernels.operations(library, found))
+    if not pattern or len(functions) > _MOST:
+        streams.emit(kernels.operations(library, functions))
     else:
         read = catalogue.entries(library, pattern)
-        output.emit(kernels.listed(library, read, in_full=len(read) <= _IN_FULL))
+        streams.emit(kernels.listed(library, read, in_full=len(read) <= _IN_FULL))
     return 0
 
 
-@command.command(
+@verb(
     "diff",
+    parent=command,
     short_help="Show which kernels two releases do not share.",
     help="Show the kernels that are new in a release, gone, or of other code.\n\n"
     "PATTERN is a kernel's name, with * and ?.",
@@ -59,61 +68,47 @@ def list_(*, torch: str | None, pattern: str) -> int:
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @click.argument("pattern", default="")
-@flags.quiet()
-def diff(*, old: str, new: str, pattern: str, quiet: bool) -> int:
+def diff(
+    *, old: str, new: str, pattern: str, progress: Annotated[ProgressOptions, only("quiet")]
+) -> int:
     """Write what differs."""
     from opcheck.kernels import catalogue
     from opcheck.render.answers import kernels
 
     first, second = _library(old), _library(new)
-    with output.progress(quiet=quiet, verbose=False) as progress:
-        found = catalogue.changes(first, second, pattern, progress)
-    output.emit(kernels.changed(first, second, found))
+    with progress.shown() as say:
+        differing = catalogue.changes(first, second, pattern, say)
+    streams.emit(kernels.changed(first, second, differing))
     return 0
 
 
-def _library(torch: str | None) -> Library:
-    """The library of a release, as it is written on the command line."""
-    from opcheck.cli import parse_options
-    from opcheck.data.registrations import load
-    from opcheck.kernels import library
-
-    if torch and torch.endswith(".whl"):
-        return library.read(torch)
-    lists = load()
-    line = parse_options.release_of(torch, lists)
-    return library.read(lists.release(str(line)).torch)
-
-
-@command.command(
+@verb(
     "test",
+    parent=command,
     short_help="Run the kernels of a release on this CPU, and judge what they compute.",
     help="Run the kernels of a release on this CPU, and judge what they compute.\n\n"
     "PATTERN is a kernel's name, with * and ?. Kernels whose threads need each other take a C++ "
     "compiler. Exits with 1 if a result is wrong.",
 )
-@flags.torch("Of this release, or a wheel's path.  [default: the newest list]")
 @click.argument("pattern", default="")
-@flags.flag("--op", "operations", multiple=True, metavar="NAME", help="Only this operation.")
-@flags.dtype
-@flags.flag("--family", "of_families", multiple=True, metavar="NAME", help="Only this family.")
-@flags.flag("--pointwise", is_flag=True, help="Only the unary, binary and ternary families.")
-@flags.jobs(None, "Processes at once.  [default: one a core]")
-@output_formats.format_flag
-@flags.output("Write the report there; a name that ends in .parquet gets one row a kernel.")
-@flags.quiet()
-def test(
+def run_kernels(
     *,
-    torch: str | None,
     pattern: str,
-    operations: tuple[str, ...],
-    dtype: str | None,
-    of_families: tuple[str, ...],
-    pointwise: bool,
-    jobs: int | None,
-    format_name: str | None,
-    output_path: str,
-    quiet: bool,
+    target: _Release,
+    operations: Annotated[
+        tuple[str, ...], Option("Only this operation.", "op", metavar="NAME")
+    ] = (),
+    dtype: Annotated[str | None, DTYPE] = None,
+    of_families: Annotated[
+        tuple[str, ...], Option("Only this family.", "family", metavar="NAME")
+    ] = (),
+    pointwise: Annotated[bool, Option("Only the unary, binary and ternary families.")] = False,
+    jobs: Annotated[int | None, jobs("Processes at once.  [default: one a core]")] = None,
+    output: Annotated[
+        OutputOptions,
+        but(path="Write the report there; a name that ends in .parquet gets one row a kernel."),
+    ],
+    progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
     """Run them, and write what came of it."""
     import os
@@ -123,28 +118,38 @@ def test(
     from opcheck.render.answers import kernel_runs
 
     air.binding()
-    library = _library(torch)
-    with output.progress(quiet=quiet, verbose=False) as progress:
-        found = parent.run(
+    library = _library(target.torch)
+    with progress.shown() as say:
+        tested = parent.run(
             library,
             operations=operations,
             of_families=(*of_families, *(families.POINTWISE if pointwise else ())),
             dtype=parse_dtype(dtype) if dtype else "",
             pattern=pattern,
             jobs=jobs or os.cpu_count() or 1,
-            progress=progress,
+            progress=say,
         )
-    if not found.outcomes:
+    if not tested.outcomes:
         raise UsageError(
             f"no kernel of torch {library.torch} is asked for",
             context="opcheck kernels test",
             hint=f"opcheck kernels list --torch {library.torch} shows the operations",
         )
-    if output_path.endswith(".parquet"):
-        _write_table(kernel_runs.rows(found), output_path)
-        output_path = ""
-    output_formats.deliver(found, kernel_runs.document, format_name, output_path)
-    return 1 if any(outcome.verdict == "wrong" for outcome in found.outcomes) else 0
+    if output.path.endswith(".parquet"):
+        _write_table(kernel_runs.rows(tested), output.path)
+        output = msgspec.structs.replace(output, path="")
+    output.deliver(tested, kernel_runs.document)
+    return 1 if any(outcome.verdict == "wrong" for outcome in tested.outcomes) else 0
+
+
+def _library(torch: str | None) -> Library:
+    """The library of a release, as it is written on the command line."""
+    from opcheck.data.registrations import load
+    from opcheck.kernels import library
+
+    if torch and torch.endswith(".whl"):
+        return library.read(torch)
+    return library.read(release_of(torch, load()).torch)
 
 
 def _write_table(rows: dict[str, list[object]], path: str) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import click
 
-from opcheck.cli import VERBS, output
+from opcheck.cli import VERBS, streams
+from opcheck.cli.options import flag, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, data_directory, load
 
-_folder = click.Path(path_type=Path)
-_directory = click.option(
-    "--directory", type=_folder, metavar="FOLDER", help="The op lists.  [default: opcheck's own]"
-)
+_Directory = Annotated[
+    Path | None, flag("The op lists.  [default: opcheck's own]", "directory", metavar="FOLDER")
+]
 
 
 @click.group("lists", help=VERBS["lists"], invoke_without_command=True)
@@ -23,69 +24,80 @@ _directory = click.option(
 def command(ctx: click.Context) -> int:
     """Show the table when no subcommand is given."""
     if ctx.invoked_subcommand is None:
-        output.emit(_table(load()))
+        streams.emit(_table(load()))
     return 0
 
 
-@command.command(
+@verb(
     "info",
+    parent=command,
     short_help="Show the releases in the lists, the age and the digest.",
     help="Show the releases in the lists: their counts, the age and the digest of the data.",
 )
 def info() -> int:
     """Write the table."""
-    output.emit(_table(load()))
+    streams.emit(_table(load()))
     return 0
 
 
-@command.command(
+@verb(
     "lint",
+    parent=command,
     short_help="Check the curated statements.",
     help="Check the curated limitations and advisories against each other and the registrations.",
 )
-@_directory
-def lint(directory: Path | None) -> int:
+def lint(*, directory: _Directory = None) -> int:
     """Check them."""
     from opcheck.data.lint import lint as check
 
-    output.emit(f"{plural(check(directory), 'statement')}: no problem")
+    streams.emit(f"{plural(check(directory), 'statement')}: no problem")
     return 0
 
 
-@command.command(
+@verb(
     "merge",
+    parent=command,
     short_help="Review proposed statements, or write them.",
     help="Review proposed statements: what they change in the lists, and what the lint says of it.\n\n"
     "FILE is what opcheck verify --propose wrote, or limitations or advisories in that form.",
 )
 @click.argument("proposal", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--apply", "applied", is_flag=True, help="Write the change; without it, it is shown.")
-@_directory
-def merge(proposal: Path, directory: Path | None, *, applied: bool) -> int:
+def merge(
+    *,
+    proposal: Path,
+    apply: Annotated[bool, flag("Write the change; without it, it is shown.")] = False,
+    directory: _Directory = None,
+) -> int:
     """Show what they change, or write it."""
     from opcheck.data import merging
 
     directory = directory or data_directory()
-    found = merging.review(proposal, directory)
-    output.emit(for_stderr(found.diff.rstrip("\n")))
-    said = plural(len(found.added), "statement")
-    if applied:
-        merging.apply(found, directory)
-        output.note(f"{said} merged; file each by its area, and end what it makes untrue")
+    reviewed = merging.review(proposal, directory)
+    streams.emit(for_stderr(reviewed.diff.rstrip("\n")))
+    statements = plural(len(reviewed.added), "statement")
+    if apply:
+        merging.apply(reviewed, directory)
+        streams.note(f"{statements} merged; file each by its area, and end what it makes untrue")
     else:
-        output.note(f"{said} would be merged, and the lint finds no problem: --apply writes it")
+        streams.note(
+            f"{statements} would be merged, and the lint finds no problem: --apply writes it"
+        )
     return 0
 
 
-@command.command(
+@verb(
     "build",
+    parent=command,
     help="Read macOS wheels into the lists.\n\n"
     "SOURCE is a torch release such as 2.13.0, torchvision==0.28.0, or a wheel's path.",
 )
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
-@_directory
-@click.option("--cache", type=_folder, metavar="FOLDER", help="Where wheels are kept.")
-def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) -> int:
+def build(
+    *,
+    sources: tuple[str, ...],
+    directory: _Directory = None,
+    cache: Annotated[Path | None, flag("Where wheels are kept.", metavar="FOLDER")] = None,
+) -> int:
     """Read each wheel in turn."""
     try:
         from opcheck.data.wheels import archive, builder, extension
@@ -106,7 +118,7 @@ def build(sources: tuple[str, ...], directory: Path | None, cache: Path | None) 
         else:
             done = builder.build(source, directory, cache)
             built, changed = f"torch {done.release.torch}", done.changed
-        output.note(f"{built}: changed {', '.join(changed) or 'nothing'}")
+        streams.note(f"{built}: changed {', '.join(changed) or 'nothing'}")
     return 0
 
 

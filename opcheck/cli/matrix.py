@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import click
+from typing import Annotated
 
-from opcheck.cli import VERBS, flags, output, output_formats
+from opcheck.cli.options import OutputOptions, ProgressOptions, but, formats, only, verb
+from opcheck.data.targets import TargetOptions
 
 FORMATS = ("markdown", "csv", "json", "html")
 
 
-@click.command(
-    "matrix",
-    help=VERBS["matrix"],
-    epilog="The HTML page stands alone, and holds all releases of the lists.",
-)
-@flags.torch()
-@flags.macos()
-@flags.form(FORMATS)
-@flags.output()
+@verb("matrix", epilog="The HTML page stands alone, and holds all releases of the lists.")
 def command(
-    *, torch: str | None, macos: str | None, format_name: str | None, output_path: str
+    *,
+    target: Annotated[TargetOptions, only("torch", "macos")],
+    output: Annotated[OutputOptions, but(format=formats(FORMATS))],
 ) -> int:
     """Write one row an operator overload."""
     from opcheck.render.matrix import render
 
-    name = output_formats.chosen(format_name, output_path, FORMATS)
-    with output.progress(quiet=False, verbose=False) as progress:
-        text = render(torch, macos, name, progress=progress)
-    output_formats.put(text, output_path)
+    with ProgressOptions().shown() as progress:
+        text = render(target.torch, target.macos, output.chosen(FORMATS), progress=progress)
+    output.put(text)
     return 0

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import click
 
-from opcheck.cli import VERBS, flags, output_formats
+from opcheck.cli.options import COULD_NOT_TELL, DTYPE, OutputOptions, only, verb
+from opcheck.data.targets import TargetOptions
 
 
-@click.command(
+@verb(
     "op",
-    help=VERBS["op"],
     epilog="QUERY is aten::nonzero, aten::add.Tensor, torch.fft.rfft, nn.functional.grid_sample, "
     "F.gelu, Tensor.masked_fill_ or a bare isin. Exits with 3 where nothing is known.",
 )
 @click.argument("query")
-@flags.torch("Of this torch release only.")
-@flags.macos("On this macOS only.")
-@flags.dtype
-@output_formats.format_flag
-@flags.output()
-def command(  # noqa: D103
+def command(
     *,
     query: str,
-    torch: str | None,
-    macos: str | None,
-    dtype: str | None,
-    format_name: str | None,
-    output_path: str,
+    target: Annotated[
+        TargetOptions, only(torch="Of this torch release only.", macos="On this macOS only.")
+    ],
+    dtype: Annotated[str | None, DTYPE] = None,
+    output: OutputOptions,
 ) -> int:
+    """Write the answer; 3 where nothing is known."""
     from opcheck.lookup.answer import answer
     from opcheck.render.answers import op
 
-    found = answer(query, torch, macos, dtype)
-    output_formats.deliver(found, op.document, format_name, output_path)
-    return output_formats.COULD_NOT_TELL if found.status == "unknown" else 0
+    answered = answer(query, target.torch, target.macos, dtype)
+    output.deliver(answered, op.document)
+    return COULD_NOT_TELL if answered.status == "unknown" else 0

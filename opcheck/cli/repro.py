@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from opcheck.cli import VERBS, capture_options, flags, output, output_formats
+from opcheck.capture.request import CaptureOptions
+from opcheck.cli import streams
+from opcheck.cli.audit import audited
+from opcheck.cli.options import (
+    COULD_NOT_TELL,
+    Capture,
+    OutputOptions,
+    ProgressOptions,
+    only,
+    verb,
+)
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_log
+from opcheck.data.targets import TargetOptions
 
 if TYPE_CHECKING:
     from opcheck.model.records import Report
@@ -21,36 +32,51 @@ EPILOG = (
     "SOURCE is a report that opcheck audit or opcheck run wrote (-o report.json), or a model to audit. WHICH is the number "
     "of a finding, a rule (OC102) or an operator; without it the findings are listed."
 )
-PARAMETERS = capture_options.borrowed(
-    "torch", "macos", "fallback", *capture_options.CAPTURING, *capture_options.SHOWING
-)
+WRITTEN = only(path="Write it there, not to stdout.")
 
 
-@click.command("repro", help=VERBS["repro"], params=[*PARAMETERS], epilog=EPILOG)
+@verb("repro", epilog=EPILOG)
 @click.argument("source")
 @click.argument("which", required=False)
-@flags.output("Write it there, not to stdout.")
-def command(source: str, which: str | None, output_path: str, **captured: Any) -> int:
+def command(
+    *,
+    source: str,
+    which: str | None,
+    target: TargetOptions,
+    capture: Capture,
+    progress: ProgressOptions,
+    output: Annotated[OutputOptions, WRITTEN],
+) -> int:
     """Write the program; 3 where it could not be checked."""
-    chosen = chosen_finding(source, which, **captured)
+    chosen = chosen_finding(source, which, target, capture, progress)
     if chosen is None:
         return 0
     made = tried(chosen)
-    output_formats.put(made.text, output_path)
-    return told(made)
+    output.put(made.text)
+    return exit_code(made)
 
 
-def chosen_finding(source: str, which: str | None, **captured: Any) -> Chosen | None:
+def chosen_finding(
+    source: str,
+    which: str | None,
+    target: TargetOptions,
+    capture: CaptureOptions,
+    progress: ProgressOptions,
+) -> Chosen | None:
     """The finding that was asked for; None: they were listed.
 
     Raises:
         UsageError: there is no such finding, or it is about no one call.
     """
-    from opcheck.project.repro.chosen import choose
+    from opcheck.model.sanitized import sanitized
+    from opcheck.project.repro.chosen import choose, read
 
-    report = _report(source, **captured)
+    if Path(source).suffix in _SUFFIXES:
+        report = read(source)
+    else:
+        report = sanitized(audited(source, target, capture, progress))
     if which is None:
-        output.emit(for_log(_listing(report)))
+        streams.emit(for_log(_listing(report)))
         return None
     chosen = choose(report, which)
     if chosen.calls is None:
@@ -61,27 +87,6 @@ def chosen_finding(source: str, which: str | None, **captured: Any) -> Chosen | 
             "write it again",
         )
     return chosen
-
-
-def _report(source: str, **captured: Any) -> Report:
-    from opcheck.model.sanitized import sanitized
-    from opcheck.project.repro.chosen import read
-
-    if Path(source).suffix in _SUFFIXES:
-        return read(source)
-    from opcheck.cli import parse_options
-    from opcheck.data.registrations import load
-    from opcheck.judge import pipeline
-
-    lists = load()
-    line = parse_options.release_of(captured.pop("torch"), lists)
-    system = parse_options.system_of(captured.pop("macos"), line, lists)
-    fallback = captured.pop("fallback")
-    shown = {name: captured.pop(name) for name in capture_options.SHOWING}
-    request = parse_options.request_of(source, line, system, fallback=fallback, **captured)
-    with output.progress(**shown) as progress:
-        made = pipeline.audit(request, lists, progress=progress, show_output=shown["verbose"])
-    return sanitized(made)
 
 
 def _listing(report: Report) -> str:
@@ -102,14 +107,14 @@ def tried(chosen: Chosen) -> Tried:
     """The program for a finding, tried."""
     from opcheck.project.repro.check import make
 
-    with output.progress(quiet=False, verbose=False) as progress:
+    with ProgressOptions().shown() as progress:
         if progress is not None:
             progress("trying the program on the CPU and on an emulated Mac")
         return make(chosen)
 
 
-def told(made: Tried) -> int:
-    """Say on stderr what came of trying it; the exit code."""
+def exit_code(made: Tried) -> int:
+    """The exit code of a program that was tried; what came of it goes to stderr."""
     for note in made.notes:
-        output.note(note)
-    return 0 if made.checked else output_formats.COULD_NOT_TELL
+        streams.note(note)
+    return 0 if made.checked else COULD_NOT_TELL

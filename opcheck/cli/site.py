@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import click
 
-from opcheck.cli import VERBS, flags, output
+from opcheck.cli import VERBS, streams
+from opcheck.cli.options import ProgressOptions, flag, only, verb
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.text import plural
 
@@ -18,36 +20,38 @@ def command() -> None:
     """Group of the site's subcommands."""
 
 
-@command.command(
+@verb(
     "build",
+    parent=command,
     short_help="Write all pages, with a search that works offline.",
     help="Write a page for every operator, release, rule and model, with a search that works offline.",
     epilog="The pages need no server: open index.html. docs/site.md says what they hold, and how to publish them.",
 )
-@click.option(
-    "--output",
-    "-o",
-    "folder",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="A new or an empty folder, or an earlier site, which is replaced once the new one is whole.",
-)
-@click.option(
-    "--sweep",
-    "swept",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Results of opcheck sweep, for the pages of models.",
-)
-@flags.quiet()
-def build(*, folder: Path, swept: Path | None, quiet: bool) -> int:
+def build(
+    *,
+    folder: Annotated[
+        Path,
+        flag(
+            "A new or an empty folder, or an earlier site, which is replaced once the new one is whole.",
+            "output",
+            short="-o",
+            metavar="FOLDER",
+        ),
+    ],
+    sweep: Annotated[
+        Path | None,
+        flag("Results of opcheck sweep, for the pages of models.", metavar="FOLDER"),
+    ] = None,
+    progress: Annotated[ProgressOptions, only("quiet")],
+) -> int:
     """Write the pages."""
-    from opcheck.render.site.build import build as written
+    from opcheck.render.site.build import build as write
 
-    with output.progress(quiet=quiet, verbose=False) as progress:
-        pages = written(folder, swept, progress=_now_and_then(progress))
-    output.emit(for_stderr(f"{folder}: {plural(len(pages), 'page')}; open {folder / 'index.html'}"))
+    with progress.shown() as say:
+        pages = write(folder, sweep, progress=_now_and_then(say))
+    streams.emit(
+        for_stderr(f"{folder}: {plural(len(pages), 'page')}; open {folder / 'index.html'}")
+    )
     return 0
 
 
@@ -55,12 +59,12 @@ def _now_and_then(say: Callable[[str], None] | None) -> Callable[[str], None] | 
     """Thousands of messages, of which a reader sees some a second."""
     if say is None:
         return None
-    told = 0.0
+    shown_at = 0.0
 
     def throttled(message: str) -> None:
-        nonlocal told
-        if time.monotonic() - told > 0.1:
-            told = time.monotonic()
+        nonlocal shown_at
+        if time.monotonic() - shown_at > 0.1:
+            shown_at = time.monotonic()
             say(message)
 
     return throttled

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from opcheck.capture.request import MODES
-from opcheck.cli import VERBS, flags, output, output_formats
-from opcheck.cli.parse_options import MOST_MEMORY
+from opcheck.capture.request import MODES, MOST_MEMORY, seconds
+from opcheck.cli import VERBS, streams
+from opcheck.cli.options import OutputOptions, ProgressOptions, but, formats, jobs, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr, one_line
 from opcheck.common.text import plural
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import load
-from opcheck.data.target_ranges import pairs
+from opcheck.data.targets import FALLBACK, pairs
+from opcheck.model.options import Option
+from opcheck.model.records import Record
 
 if TYPE_CHECKING:
     from opcheck.project.sweep.run import Progress, Tell
@@ -59,136 +61,112 @@ def command() -> None:
     """The group itself does nothing."""
 
 
-@command.command(
+class SweepOptions(Record, frozen=True, kw_only=True):
+    """Which targets a sweep is for, and how it is done."""
+
+    torch: Annotated[
+        tuple[str, ...], Option('Releases: 2.13, ">=2.9", "last 3", all.', metavar="RANGE")
+    ] = ("all",)
+    macos: Annotated[
+        tuple[str, ...], Option("macOS versions, in the same way.", metavar="RANGE")
+    ] = ("newest",)
+    fallback: Annotated[bool, FALLBACK] = False
+    modes: Annotated[tuple[Mode, ...], Option("Repeatable.", "mode", choices=MODES)] = MODES
+    folder: Annotated[str, Option("Where results are kept.", metavar="FOLDER")] = "sweep"
+    fresh: Annotated[bool, Option("Forget what the folder holds.")] = False
+    small: Annotated[
+        bool, Option("Library models with fewer layers and experts.", negative="--as-is")
+    ] = True
+    jobs: Annotated[int | None, jobs("Processes at once.  [default: one a core]")] = None
+    backend: Annotated[str, Option("Where joblib runs the work.", choices=BACKENDS)] = "local"
+    scheduler: Annotated[str, Option("Of the cluster: tcp://host:8786.", metavar="ADDRESS")] = ""
+    time_limit: Annotated[float, seconds("Time that a model may take in a mode.", 120.0)] = 120.0
+    memory_limit: Annotated[
+        float,
+        Option("Memory that a model may take.", metavar="GB", above=0, most=MOST_MEMORY),
+    ] = 4.0
+
+
+@verb(
     "models",
+    parent=command,
     short_help="Sweep models over targets.",
     help="Sweep models over targets; what is finished is kept, and the same command goes on from there.",
     epilog="MODELS are as opcheck audit takes them, patterns such as transformers:Bert* or timm:*, or files "
     "(.txt, .yaml, .toml) that list them.",
 )
 @click.argument("models", nargs=-1, required=True)
-@flags.flag(
-    "--torch",
-    multiple=True,
-    default=("all",),
-    metavar="RANGE",
-    help='Releases: 2.13, ">=2.9", "last 3", all.',
-)
-@flags.flag(
-    "--macos",
-    multiple=True,
-    default=("newest",),
-    metavar="RANGE",
-    help="macOS versions, in the same way.",
-)
-@flags.fallback
-@flags.flag(
-    "--mode", "modes", multiple=True, type=click.Choice(MODES), default=MODES, help="Repeatable."
-)
-@flags.flag("--folder", default="sweep", metavar="FOLDER", help="Where results are kept.")
-@flags.flag("--fresh", is_flag=True, help="Forget what the folder holds.")
-@flags.flag("--small/--as-is", default=True, help="Library models with fewer layers and experts.")
-@flags.jobs(None, "Processes at once.  [default: one a core]")
-@flags.flag(
-    "--backend", type=click.Choice(BACKENDS), default="local", help="Where joblib runs the work."
-)
-@flags.flag(
-    "--scheduler",
-    default="",
-    metavar="ADDRESS",
-    help="Of the cluster: tcp://host:8786.",
-)
-@flags.timeout(120.0, "Time that a model may take in a mode.")
-@flags.flag(
-    "--memory-limit",
-    type=click.FloatRange(0, MOST_MEMORY, min_open=True),
-    default=4.0,
-    metavar="GB",
-    help="Memory that a model may take.",
-)
-@flags.quiet()
-@flags.verbose("A line on stderr for each model.")
 def sweep_models(
     *,
-    models: Sequence[str],
-    torch: Sequence[str],
-    macos: Sequence[str],
-    fallback: bool,
-    modes: Sequence[Mode],
-    folder: str,
-    fresh: bool,
-    small: bool,
-    jobs: int | None,
-    backend: str,
-    scheduler: str,
-    timeout: float,
-    memory_limit: float,
-    quiet: bool,
-    verbose: bool,
+    models: tuple[str, ...],
+    options: SweepOptions,
+    progress: Annotated[ProgressOptions, but(verbose="A line on stderr for each model.")],
 ) -> int:
     """Sweep, write the tables, say where they are."""
-    _needs(backend, scheduler)
+    _needs(options.backend, options.scheduler)
     lists = load()
-    asked = pairs(torch, macos, lists=lists, cpu_fallback=fallback)
-    for text in asked.left_out if verbose else ():
-        output.note(f"left out: {text}")
+    asked = pairs(options.torch, options.macos, lists=lists, cpu_fallback=options.fallback)
+    for text in asked.left_out if progress.verbose else ():
+        streams.note(f"left out: {text}")
 
     from opcheck.project.sweep import tables
     from opcheck.project.sweep.engine import Engine
     from opcheck.project.sweep.folder import Folder
     from opcheck.project.sweep.models import models as named
-    from opcheck.project.sweep.plan import plan
-    from opcheck.project.sweep.run import sweep
+    from opcheck.project.sweep.run import plan, sweep
 
     # A list of models that is wrong leaves no folder behind.
-    found = named(models)
-    with Folder(Path(folder), fresh=fresh) as place:
-        chosen = tuple(dict.fromkeys(modes))
+    chosen = named(models)
+    modes = tuple(dict.fromkeys(options.modes))
+    with Folder(Path(options.folder), fresh=options.fresh) as place:
         todo = plan(
-            found,
-            asked.targets,
             chosen,
+            asked.targets,
+            modes,
             place,
             lists,
-            small=small,
-            timeout=timeout,
-            memory=memory_limit,
-            fresh=fresh,
+            small=options.small,
+            timeout=options.time_limit,
+            memory=options.memory_limit,
+            fresh=options.fresh,
         )
         place.begin(todo.about)
-        engine = Engine(backend, jobs=jobs or os.cpu_count() or 1, scheduler=scheduler)
+        processes = options.jobs or os.cpu_count() or 1
+        engine = Engine(options.backend, jobs=processes, scheduler=options.scheduler)
         try:
-            with _progress(quiet=quiet, verbose=verbose) as tell:
+            with _progress(progress) as tell:
                 sweep(todo.tasks, place, engine, tell, before=todo.done)
         except KeyboardInterrupt:
-            output.note(
+            streams.note(
                 "stopped; what is finished is kept, and the same command goes on from there"
             )
             raise
         finally:
             engine.close()
         counts = tables.write(place.path)
-    output.emit(
+    streams.emit(
         for_stderr(
-            f"{plural(len(found), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(chosen)}: "
+            f"{plural(len(chosen), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(modes)}: "
             f"{plural(counts['verdicts'], 'verdict')}, {plural(counts['failures'], 'reason')} for none\n"
-            f"the tables are in {folder}; opcheck sweep report {folder} says what they come to"
+            f"the tables are in {options.folder}; opcheck sweep report {options.folder} says what they come to"
         )
     )
     return 0
 
 
-@command.command("report", help="Say what a sweep came to.")
+_REPORT_FORMATS = ("markdown", "html")
+
+
+@verb("report", parent=command, help="Say what a sweep came to.")
 @click.argument("folder", type=click.Path())
-@flags.form(("markdown", "html"))
-@flags.output()
-def report(*, folder: str, format_name: str | None, output_path: str) -> int:
+def report(
+    *, folder: str, output: Annotated[OutputOptions, but(format=formats(_REPORT_FORMATS))]
+) -> int:
     """Write the report."""
     _needs("local", "")
     from opcheck.render.sweep_report import render
 
-    name = output_formats.chosen(format_name, output_path, ("markdown", "html"))
-    output_formats.put(render(Path(folder), name), output_path)
+    output.put(render(Path(folder), output.chosen(_REPORT_FORMATS)))
     return 0
 
 
@@ -211,12 +189,12 @@ def _needs(backend: str, scheduler: str) -> None:
 
 
 @contextlib.contextmanager
-def _progress(*, quiet: bool, verbose: bool) -> Iterator[Tell]:
+def _progress(options: ProgressOptions) -> Iterator[Tell]:
     """A bar with an estimate on a terminal, a line for each model with ``-v``, else losses alone."""
     import sys
 
-    if verbose or quiet or not sys.stderr.isatty():
-        yield _lines(verbose=verbose)
+    if options.verbose or options.quiet or not sys.stderr.isatty():
+        yield _lines(verbose=options.verbose)
         return
     from rich.console import Console
     from rich.markup import escape
@@ -250,13 +228,13 @@ def _progress(*, quiet: bool, verbose: bool) -> Iterator[Tell]:
 def _lines(*, verbose: bool) -> Callable[[Progress | str], None]:
     def tell(news: Progress | str) -> None:
         if isinstance(news, str):
-            output.note(news)
+            streams.note(news)
         elif verbose:
             without = (
                 f": no verdict in {plural(news.without_verdict, 'mode')}"
                 if news.without_verdict
                 else ""
             )
-            output.note(f"{news.done}/{news.of} {news.model}{without}")
+            streams.note(f"{news.done}/{news.of} {news.model}{without}")
 
     return tell

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import click
 
-from opcheck.capture.request import CaptureRequest
-from opcheck.cli import VERBS, flags, output, output_formats
+from opcheck.capture.request import CaptureOptions, CaptureRequest
+from opcheck.cli import streams
+from opcheck.cli.options import VERBOSE, OutputOptions, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file, write_text
 from opcheck.data.registrations import OpLists, load
@@ -15,6 +17,7 @@ from opcheck.device.observe.draft_statements import draft_statements
 from opcheck.device.verify import verify
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model import saved
+from opcheck.model.options import Option
 from opcheck.model.records import Report, ReportTarget
 from opcheck.render import ANSWERS, write
 from opcheck.render.answers.verified import content, document
@@ -22,55 +25,44 @@ from opcheck.render.answers.verified import content, document
 _REPORTS = (".json", ".yaml", ".yml")
 
 
-@click.command(
+@verb(
     "verify",
-    cls=flags.Configured,
-    help=VERBS["verify"],
+    table="",
     epilog="PREDICTION is the JSON or YAML report of an audit, or a model as opcheck audit names it, which is then "
     "audited for the observation's torch and macOS. OBSERVATION is the report of opcheck run on a Mac, or of opcheck "
     "observe. Exits with 1 where something contradicts the prediction, with 3 where they have nothing in common.",
 )
 @click.argument("prediction")
 @click.argument("observation")
-@flags.flag(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="SPEC",
-    help="Of a model: an input, as opcheck audit takes it.",
-)
-@flags.flag(
-    "--propose",
-    default="",
-    metavar="FILE",
-    help="Write what contradicts it as proposed statements: opcheck lists merge reviews them.",
-)
-@flags.form(ANSWERS)
-@flags.output()
-@flags.verbose()
 def command(
     *,
     prediction: str,
     observation: str,
-    inputs: tuple[str, ...],
-    propose: str,
-    format_name: str | None,
-    output_path: str,
-    verbose: bool,
+    capture: Annotated[
+        CaptureOptions, only(inputs="Of a model: an input, as opcheck audit takes it.")
+    ],
+    propose: Annotated[
+        str,
+        Option(
+            "Write what contradicts it as proposed statements: opcheck lists merge reviews them.",
+            metavar="FILE",
+        ),
+    ] = "",
+    output: OutputOptions,
+    verbose: Annotated[bool, VERBOSE] = False,
 ) -> int:
     """Compare them, write the result, return the exit code."""
     lists = load()
     observed = saved.read(observation)
-    predicted = _predicted(prediction, observed.target, inputs, lists)
+    predicted = _predicted(prediction, observed.target, capture.inputs, lists)
     verification = verify(predicted, observed, lists)
-    name = output_formats.chosen(format_name, output_path, ANSWERS)
-    text = write(content(verification), document(verification), name, full=verbose)
-    output_formats.put(text, output_path)
+    name = output.chosen(ANSWERS)
+    output.put(write(content(verification), document(verification), name, full=verbose))
     if propose:
         write_text(Path(propose), draft_statements(verification, lists))
-        output.note(f"the proposal is in {propose}: opcheck lists merge {propose}")
+        streams.note(f"the proposal is in {propose}: opcheck lists merge {propose}")
     if not verification.pairs:
-        output.note("nothing was both predicted and observed: the two are of different programs")
+        streams.note("nothing was both predicted and observed: the two are of different programs")
         return COULD_NOT_TELL
     return FINDINGS if verification.contradictions else PASSED
 

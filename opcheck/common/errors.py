@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import ClassVar
 
 
@@ -83,3 +85,13 @@ class UnsupportedTorchError(OpcheckError):
     """The installed torch lacks a private name that opcheck uses."""
 
     exit_code = 3
+
+
+@contextlib.contextmanager
+def located_at(place: str) -> Iterator[None]:
+    """Give errors that do not know their place this one, such as the flag that a text comes from."""
+    try:
+        yield
+    except OpcheckError as error:
+        error.context = error.context or place
+        raise

@@ -12,7 +12,7 @@ from opcheck.judge.pipeline import asked_report, precision
 from opcheck.model.records import Problem, Report, Trace
 
 
-def audit_many(
+def audit_targets(
     request: CaptureRequest,
     targets: Sequence[Target],
     lists: OpLists,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from opcheck.capture.request import DEFAULT_TRACER, FIXED, MODES, TRACERS, CaptureRequest
+from opcheck.capture.request import FIXED, TRACERS, CaptureRequest
 from opcheck.common.text import any_layer
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version
@@ -87,11 +86,7 @@ def audit(
     """
     from opcheck.capture.parent import capture  # noqa: PLC0415  (a report alone needs no capture)
 
-    target = Target(
-        torch=Version.parse(request.torch),
-        macos=Version.parse(request.macos),
-        cpu_fallback=request.cpu_fallback,
-    )
+    target = request.target
     trace = capture(request, progress=progress, show_output=show_output)
     compared = precision(request, trace, progress, show_output=show_output)
     return asked_report(request, trace, target, lists, mac=mac, precision=compared)
@@ -112,7 +107,8 @@ def asked_report(
         OpListError: the lists hold no such torch release, or are damaged.
     """
     made = report(trace, target, lists, mac=mac, precision=precision)
-    flags = _flags(request, target) + ([f"--memory={mac}"] if mac else [])
+    flags = request.flags()
+    flags += (["--fallback"] if target.cpu_fallback else []) + ([f"--memory={mac}"] if mac else [])
     captured = msgspec.structs.replace(made.capture, flags=tuple(flags))
     return msgspec.structs.replace(made, capture=captured)
 
@@ -244,22 +240,6 @@ def _named(groups: Sequence[CallGroup]) -> list[str]:
     return sorted(
         {name for verdict in verdicts for name in (*verdict.limitations, *verdict.advisories)}
     )
-
-
-def _flags(request: CaptureRequest, target: Target) -> list[str]:
-    """The flags of ``opcheck audit`` that ask for this capture again."""
-    flags = [f"--input={text}" for text in request.inputs]
-    flags += [f"--config={name}={json.dumps(value)}" for name, value in request.config.items()]
-    flags += [f"--checkpoint={file}" for file in request.checkpoints]
-    flags += [f"--dtype={request.dtype}"] if request.dtype else []
-    flags += [f"--input-file={file}" for file in request.input_files]
-    flags += [f"--precision={','.join(request.precision)}"] if request.precision else []
-    flags += ["--grad"] if request.grad else []
-    if request.mode != MODES[0]:
-        flags += [f"--mode={request.mode}", f"--optimizer={request.optimizer}"]
-    flags += [f"--autocast={request.autocast}"] if request.autocast else []
-    flags += [f"--tracer={request.tracer}"] if request.tracer != DEFAULT_TRACER else []
-    return flags + (["--fallback"] if target.cpu_fallback else [])
 
 
 def _worth_telling(

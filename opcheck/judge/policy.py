@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize, plural
 from opcheck.judge.memory.macs import asked
+from opcheck.model.options import Option, failing_on
 from opcheck.model.records import Finding, GroupLocation, Memory, Record, Report
 
 PASSED, FINDINGS, COULD_NOT_TELL = 0, 1, 3
@@ -51,15 +52,58 @@ _ORIGINS = ("OC140", "OC141", "OC142")
 _SIZE = re.compile(r"(\d{1,18})\s*(?:([kmg])(i?)b)?", re.IGNORECASE)
 
 
+def limit(text: str) -> tuple[str, int]:
+    """``fallback=3``, ``transfers=10``, ``bytes=10MB`` as a key of LIMITS and a number.
+
+    Raises:
+        UsageError: another key, or no number; of bytes KB, MB, GB are 1000 each, KiB, MiB, GiB 1024.
+    """
+    # A configuration's text comes in its quotes.
+    name, _, value = (part.strip().strip('"') for part in text.partition("="))
+    name = name.replace("-", "_")
+    match = _SIZE.fullmatch(value)
+    if name not in LIMITS:
+        raise UsageError(
+            f"nothing to limit: {brief(name)}",
+            context=f"--max {text}",
+            hint=f"known: {', '.join(LIMITS)}",
+        )
+    if match is None or (match[2] and name != "bytes"):
+        raise UsageError(
+            f"not a limit: {brief(value)}",
+            context=f"--max {text}",
+            hint="write it as bytes=10MB" if name == "bytes" else f"write it as {name}=3",
+        )
+    power = " kmg".index(match[2].lower()) if match[2] else 0
+    return name, int(match[1]) * (1024 if match[3] else 1000) ** power
+
+
+def _limits_of(numbers: Mapping[str, int | str]) -> dict[str, int]:
+    """The limits of a table, in which a number of bytes may have its unit."""
+    return dict(limit(f"{name}={number}") for name, number in numbers.items())
+
+
 class Policy(Record, frozen=True, kw_only=True):
     """What a report is allowed."""
 
-    #: one of FAIL_ON
-    fail_on: str = "unsupported"
+    fail_on: Annotated[
+        str, failing_on(FAIL_ON, "; unsupported: whatever raises on the target.")
+    ] = "unsupported"
     #: the most that there may be of what LIMITS names; instead of none, where fail_on allows none.
-    limits: dict[str, int] = {}
+    limits: Annotated[
+        dict[str, int],
+        Option(
+            "Allow so many: fallback=3, transfers=10, bytes=10MB, or another status or kind. Repeatable.",
+            "max",
+            metavar="NAME=NUMBER",
+            values=tuple(f"{name}=" for name in LIMITS),
+            read=limit,
+            check=_limits_of,
+            table=dict[str, int | str],
+        ),
+    ] = {}
     #: a call that is unknown makes the whole of it "could not tell".
-    strict: bool = False
+    strict: Annotated[bool, Option("Exit with 3 if any call is unknown.")] = False
     #: the headline that the model is known to have: exactly it passes, whatever fail_on says; empty: none.
     expect: str = ""
 
@@ -125,32 +169,6 @@ def speaks_of_calls(report: Report) -> frozenset[str]:
     """The fingerprints of all that can speak against a report, whatever its policy."""
     names = _by_fingerprint(report)
     return frozenset(name for place in _places(report, names) for name in place.spoken_of)
-
-
-def limit(text: str) -> tuple[str, int]:
-    """``fallback=3``, ``transfers=10``, ``bytes=10MB`` as a key of LIMITS and a number.
-
-    Raises:
-        UsageError: another key, or no number; of bytes KB, MB, GB are 1000 each, KiB, MiB, GiB 1024.
-    """
-    # A configuration's text comes in its quotes.
-    name, _, value = (part.strip().strip('"') for part in text.partition("="))
-    name = name.replace("-", "_")
-    match = _SIZE.fullmatch(value)
-    if name not in LIMITS:
-        raise UsageError(
-            f"nothing to limit: {brief(name)}",
-            context=f"--max {text}",
-            hint=f"known: {', '.join(LIMITS)}",
-        )
-    if match is None or (match[2] and name != "bytes"):
-        raise UsageError(
-            f"not a limit: {brief(value)}",
-            context=f"--max {text}",
-            hint="write it as bytes=10MB" if name == "bytes" else f"write it as {name}=3",
-        )
-    power = " kmg".index(match[2].lower()) if match[2] else 0
-    return name, int(match[1]) * (1024 if match[3] else 1000) ** power
 
 
 def _by_fingerprint(report: Report) -> dict[str, Finding]:

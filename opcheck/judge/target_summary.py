@@ -17,7 +17,7 @@ from opcheck.judge.pipeline import headline, totals
 from opcheck.model.records import OpCall, Record, Trace
 
 
-class Outcome(Record, frozen=True, kw_only=True):
+class TargetSummary(Record, frozen=True, kw_only=True):
     """What a target makes of a trace: as in a Report of it."""
 
     target: Target
@@ -27,7 +27,7 @@ class Outcome(Record, frozen=True, kw_only=True):
     operators: tuple[tuple[str, str, str | None, int], ...]
 
 
-def outcomes(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[Outcome, ...]:
+def summaries(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[TargetSummary, ...]:
     """For each target, in their order, what a Report of the trace says in its headline and totals.
 
     Raises:
@@ -43,15 +43,15 @@ def outcomes(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[O
                 for place in places:
                     columns[place][call.op, verdict.status, verdict.kind] += count
     return tuple(
-        _outcome(trace, target, column) for target, column in zip(targets, columns, strict=True)
+        _summary(trace, target, column) for target, column in zip(targets, columns, strict=True)
     )
 
 
-def _outcome(
+def _summary(
     trace: Trace, target: Target, column: Mapping[tuple[str, str, str | None], int]
-) -> Outcome:
+) -> TargetSummary:
     worst_first = sorted(column, key=lambda row: (-OUTCOMES[row[1], row[2]].severity, row[0]))
-    return Outcome(
+    return TargetSummary(
         target=target,
         headline=headline(trace, {(status, kind) for _, status, kind in column}, target),
         totals=totals((*row, count) for row, count in column.items()),

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opcheck.common.errors import UnknownTargetError
+from opcheck.common.errors import UnknownTargetError, located_at
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
+from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.lookup.notes import notes
 from opcheck.lookup.past import first_native, since
 from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
 from opcheck.lookup.query import Query, resolve
 from opcheck.lookup.records import Answer, Cell, OverloadAnswer, State
-from opcheck.lookup.targets import macos_of, macos_points, named, release_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,8 +56,9 @@ def answer(
     asker = Asker(lists or load())
     meant = resolve(query, asker.lists)
     asked = release_of(torch, asker.lists) if torch else None
-    system, releases = _scope(asked.release if asked else None, macos, asker.lists)
-    with named("--dtype"):
+    note = release_note(torch, asked) if asked else ""
+    system, releases = _scope(asked, macos, asker.lists)
+    with located_at("--dtype"):
         wanted = parse_dtype(dtype) if dtype else None
     dtypes = (wanted,) if wanted else COMMON_DTYPES
     scope = _Scope(
@@ -88,7 +89,7 @@ def answer(
         because=main.because,
         overloads=overloads,
         first_native=first_native(everywhere, tuple(everywhere)),
-        notes=tuple([asked.note] if asked and asked.note else []),
+        notes=(note,) if note else (),
         links=_links(overloads),
         op_lists={
             "digest": asker.lists.digest,
@@ -121,14 +122,14 @@ def _scope(
     A macOS without a release asks about the releases that start there.
     """
     if asked is not None:
-        return macos_of(macos, asked), (asked,)
+        return str(macos_of(macos, asked)), (asked,)
     if macos is None:
-        return macos_of(None, lists.releases[-1]), lists.releases
+        return str(macos_of(None, lists.releases[-1])), lists.releases
     starting: list[Release] = []
     system = ""
     for release in lists.releases:
         try:
-            system = macos_of(macos, release)
+            system = str(macos_of(macos, release))
         except UnknownTargetError:
             if release is lists.releases[0]:
                 raise

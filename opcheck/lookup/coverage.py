@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opcheck.data.targets import macos_of
 from opcheck.lookup.matrix import STATES, About, counts, short, systems
 from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
-from opcheck.lookup.targets import macos_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -66,7 +66,7 @@ def coverage(
         UnknownTargetError: no such macOS.
         NewerThanListsError: a macOS newer than the lists.
     """
-    system = macos_of(macos, asker.lists.releases[0])
+    system = str(macos_of(macos, asker.lists.releases[0]))
     wanted = sorted(names or asker.lists.names())
     operators: dict[str, tuple[Run, ...]] = {}
     for number, op in enumerate(wanted):

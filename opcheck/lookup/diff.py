@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from opcheck.common.errors import located_at
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
-from opcheck.common.versions import MACOS_MAJORS, Version
+from opcheck.common.versions import Version
 from opcheck.data.registrations import load
+from opcheck.data.targets import macos_of, release_note, release_of
 from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, severity, target
 from opcheck.lookup.records import State
-from opcheck.lookup.targets import macos_of, named, release_of
 from opcheck.model.records import Record
 
 if TYPE_CHECKING:
@@ -80,27 +81,23 @@ def diff(
         NewerThanListsError: a version newer than the lists.
     """
     asker = asker or Asker(lists or load())
-    request, other = (
-        release_of(before, asker.lists, "BEFORE"),
-        release_of(after, asker.lists, "AFTER"),
-    )
-    system = macos_of(macos or str(MACOS_MAJORS[-1]), request.release)
-    macos_of(system, other.release)
-    with named("--dtype"):
+    pair = (release_of(before, asker.lists, "BEFORE"), release_of(after, asker.lists, "AFTER"))
+    system = str(macos_of(macos, pair[0]))
+    macos_of(system, pair[1])
+    with located_at("--dtype"):
         wanted = parse_dtype(dtype) if dtype else None
-    pair = (request.release, other.release)
     names = {op for release in pair for op in asker.lists.operators(release.line)}
     changes = [change for op in names if (change := _change(op, pair, system, wanted, asker))]
     changes.sort(key=lambda change: (CHANGES.index(change.change), change.name))
     return DiffAnswer(
         tool=TOOL,
-        before={"torch": request.release.line, "release": request.release.torch},
-        after={"torch": other.release.line, "release": other.release.torch},
+        before={"torch": pair[0].line, "release": pair[0].torch},
+        after={"torch": pair[1].line, "release": pair[1].torch},
         macos=system,
         dtype=wanted,
         counts={name: sum(c.change == name for c in changes) for name in CHANGES},
         changes=tuple(changes),
-        notes=tuple(_notes(pair, (request.note, other.note))),
+        notes=tuple(_notes(pair, (before, after))),
         op_lists={"digest": asker.lists.digest, "newest": asker.lists.releases[-1].torch},
     )
 
@@ -154,8 +151,9 @@ def _kind(exists: list[bool], states: list[State], dtypes: dict[str, tuple[State
     return "dtypes_gained" if any(step < 0 for step in steps) else "other"
 
 
-def _notes(pair: tuple[Release, Release], said: tuple[str, str]) -> list[str]:
-    notes = [note for note in said if note]
+def _notes(pair: tuple[Release, Release], texts: tuple[str, str]) -> list[str]:
+    answering = zip(texts, pair, strict=True)
+    notes = [note for text, release in answering if (note := release_note(text, release))]
     old, new = (Version.parse(release.minimum_macos) for release in pair)
     if new > old:
         notes.append(

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opcheck.common.errors import located_at
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.data.registrations import load
+from opcheck.data.targets import macos_of
 from opcheck.judge.judge import outcome
 from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
 from opcheck.lookup.query import resolve
 from opcheck.lookup.records import State
-from opcheck.lookup.targets import macos_of, named
 from opcheck.model.records import Record
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def history(
     asker = Asker(lists or load())
     meant = resolve(query, asker.lists)
     # Checked against the release that asks for least, so that old systems can be asked about.
-    system = macos_of(macos, asker.lists.releases[0])
-    with named("--dtype"):
+    system = str(macos_of(macos, asker.lists.releases[0]))
+    with located_at("--dtype"):
         wanted = parse_dtype(dtype) if dtype else None
     ordered = sorted(meant.overloads, key=lambda op: (op != meant.main, op))
     return HistoryAnswer(

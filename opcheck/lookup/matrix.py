@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
+from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.past import first_native, since
 from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
 from opcheck.lookup.records import State
-from opcheck.lookup.targets import macos_of, macos_points, release_of
 from opcheck.model.records import Record
 
 if TYPE_CHECKING:
@@ -100,26 +100,27 @@ def matrix(
     """
     asker = asker or Asker(lists or load())
     known = asker.lists
-    asked = release_of(torch or known.releases[-1].line, known)
-    system = macos_of(macos, asked.release)
-    past = Past(asker, system, upto=asked.release.line)
-    rows = tuple(_row(op, asked.release, system, past) for op in sorted(known.operators(past.upto)))
+    release = release_of(torch, known)
+    note = release_note(torch, release)
+    system = str(macos_of(macos, release))
+    past = Past(asker, system, upto=release.line)
+    rows = tuple(_row(op, release, system, past) for op in sorted(known.operators(past.upto)))
     named = {name for row in rows for name in (*row.limitations, *row.advisories)}
     return Matrix(
         tool=TOOL,
-        torch=asked.release.line,
-        release=asked.release.torch,
+        torch=release.line,
+        release=release.torch,
         macos=system,
         counts=counts(State(status=row.status, kind=row.kind) for row in rows),
         rows=rows,
         statements={name: _about(known.statements.by_id[name]) for name in sorted(named)},
-        notes=(asked.note,) if asked.note else (),
+        notes=(note,) if note else (),
         op_lists={
             "digest": known.digest,
             "newest": known.releases[-1].torch,
-            "wheel": asked.release.wheel,
-            "sha256": asked.release.sha256,
-            "built": asked.release.built.isoformat(),
+            "wheel": release.wheel,
+            "sha256": release.sha256,
+            "built": release.built.isoformat(),
         },
     )
 

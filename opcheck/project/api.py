@@ -2,37 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, ParamSpec, Protocol
 
 import msgspec
 
-from opcheck.capture.request import DEFAULT_OPTIMIZER, MODES, CaptureRequest
+from opcheck.capture.request import CaptureOption, CaptureOptions, CaptureRequest, request_of
 from opcheck.common.errors import UsageError
-from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
-from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import load
+from opcheck.data.targets import FALLBACK, MACOS, TORCH, target
+from opcheck.judge.memory.macs import MEMORY
 from opcheck.judge.pipeline import asked_report
 from opcheck.judge.pipeline import audit as audit_request
+from opcheck.model.options import options_of
 from opcheck.model.records import Report
 
+_Options = ParamSpec("_Options")
 
-def audit(
-    model: str | Callable[..., Any],
-    inputs: Any = None,
-    *,
-    torch: str | None = None,
-    macos: str | None = None,
-    fallback: bool = False,
-    mode: Mode = MODES[0],
-    optimizer: str = DEFAULT_OPTIMIZER,
-    autocast: str = "",
-    dtype: str = "",
-    grad: bool = False,
-    config: Mapping[str, Any] | None = None,
-    memory: int = 0,
-    time_limit: float = 300.0,
-) -> Report:
+
+class AuditOptions(CaptureOptions, frozen=True, kw_only=True):
+    """The keyword arguments of ``opcheck.audit``: the options of a capture, and of its target."""
+
+    torch: Annotated[str | None, TORCH] = None
+    macos: Annotated[str | None, MACOS] = None
+    fallback: Annotated[bool, FALLBACK] = False
+    memory: Annotated[int, MEMORY] = 0
+
+
+class _Audit(Protocol[_Options]):
+    """``opcheck.audit``, as a type checker and ``help`` see it."""
+
+    def __call__(
+        self,
+        model: str | Callable[..., Any],
+        inputs: Any = None,
+        *args: _Options.args,
+        **options: _Options.kwargs,
+    ) -> Report: ...
+
+
+def with_keywords(
+    record: Callable[_Options, msgspec.Struct],
+) -> Callable[[Callable[..., Report]], _Audit[_Options]]:
+    """Let the keyword arguments of a function be the options of a record, which are declared there alone."""
+
+    def decorate(function: Callable[..., Report]) -> _Audit[_Options]:
+        assert isinstance(record, type)
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.name != "options"]
+        options = [
+            source
+            for source in options_of(record)
+            if source.field not in {parameter.name for parameter in own}
+        ]
+        keywords = [
+            inspect.Parameter(
+                source.field,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=source.default,
+                annotation=source.type if source.default is not None else source.type | None,
+            )
+            for source in options
+        ]
+        texts = "".join(f"\n            {each.field}: {each.option.help}" for each in options)
+        about = {
+            "__signature__": signature.replace(parameters=[*own, *keywords]),
+            "__doc__": function.__doc__
+            and function.__doc__.replace("AuditOptions:", f"AuditOptions:{texts}"),
+        }
+        for name, value in about.items():
+            setattr(function, name, value)
+        return function
+
+    return decorate
+
+
+@with_keywords(AuditOptions)
+def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -> Report:
     """What each operator call of a model does on a Mac's GPU; nothing is observed on a Mac.
 
     A model's name is loaded in a process of its own, as ``opcheck audit`` does.  A module or a function is run as it
@@ -45,17 +92,7 @@ def audit(
             function of tensors, whose tensors are on the CPU or on the meta device.
         inputs: of a name, texts such as ``1x3x224x224:float32``; else a tuple of arguments, a mapping of keyword
             arguments, or the only argument.  None: those that the model comes with, or derived ones.
-        torch: the release, as ``2.13``; the newest in the lists if not given.
-        macos: the Mac's macOS, as ``15``; the newest known if not given.
-        fallback: PYTORCH_ENABLE_MPS_FALLBACK=1 is set on it.
-        mode: ``inference``, or ``train`` for one training step.
-        optimizer: of a training step: a class of torch.optim and its arguments, as ``sgd:momentum=0.9``.
-        autocast: dtype of torch.autocast; empty: none.
-        dtype: what floating parameters and inputs are cast to; empty leaves them.
-        grad: record inference with grad mode on.
-        config: of a name: keyword arguments of the library's configuration, of the class or of the function.
-        memory: of the Mac that it should fit, in GB; 0: none in particular.
-        time_limit: seconds that the run may take.
+        options: how the model is run, and the Mac that it is run on, as AuditOptions:
 
     Raises:
         UsageError: an argument that is none of those.
@@ -64,49 +101,49 @@ def audit(
         CaptureError: the process of the run ended, or took too long.
     """
     lists = load()
-    known = tuple(Version.parse(release.line) for release in lists.releases)
-    line = parse_torch(torch, known) if torch else max(known)
-    minimum = Version.parse(lists.release(str(line)).minimum_macos)
-    target = Target(
-        torch=line,
-        macos=parse_macos(macos or str(MACOS_MAJORS[-1]), minimum, line),
-        cpu_fallback=fallback,
-    )
-    if mode not in MODES:
-        raise UsageError(
-            f"there is no mode {mode!r}", context="opcheck.audit", hint=f"one of {', '.join(MODES)}"
-        )
-    request = CaptureRequest(
-        model=model if isinstance(model, str) else _name(model),
-        torch=str(line),
-        macos=str(target.macos),
-        cpu_fallback=fallback,
-        config=dict(config or {}),
-        mode=mode,
-        optimizer=optimizer,
-        autocast=autocast,
-        dtype=dtype,
-        grad=grad,
-        time_limit=time_limit,
-    )
+    given = _checked(options)
+    mac = target(given.torch, given.macos, lists, fallback=given.fallback)
+    request = request_of(model if isinstance(model, str) else _name(model), mac, given)
     if isinstance(model, str):
-        return audit_request(_with_texts(request, inputs), lists, mac=memory)
+        return audit_request(_with_texts(request, inputs), lists, mac=given.memory)
     _check(request, model)
     from opcheck.capture.live import capture_live  # noqa: PLC0415  (torch)
 
     trace = capture_live(request, model, inputs)
-    return asked_report(request, trace, target, lists, mac=memory)
+    return asked_report(request, trace, mac, lists, mac=given.memory)
+
+
+def _checked(options: dict[str, Any]) -> AuditOptions:
+    """The options, each of which its check accepts.
+
+    Raises:
+        TypeError: there is no such option.
+        UsageError: a value that the option does not take.
+    """
+    given = AuditOptions(**options)
+    checked = {
+        source.field: source.checked(getattr(given, source.field), "opcheck.audit")
+        for source in options_of(AuditOptions)
+    }
+    return msgspec.structs.replace(given, **checked)
 
 
 def _check(request: CaptureRequest, model: object) -> None:
-    if request.config or not callable(model):
+    if not callable(model):
         raise UsageError(
-            "a configuration goes with a model's name alone"
-            if callable(model)
-            else f"{type(model).__name__} is no kind of model",
+            f"{type(model).__name__} is no kind of model",
             context=f"opcheck.audit, {request.model}",
             hint="give a name, a module, or a function of tensors",
         )
+    for source in options_of(CaptureOptions):
+        option = source.option
+        goes_with_names = isinstance(option, CaptureOption) and option.scope != "run"
+        if goes_with_names and getattr(request, source.field) != source.default:
+            raise UsageError(
+                f"{source.field} goes with a model's name alone",
+                context=f"opcheck.audit, {request.model}",
+                hint="give a name, or leave it out",
+            )
 
 
 def _with_texts(request: CaptureRequest, inputs: Any) -> CaptureRequest:

@@ -102,12 +102,12 @@ class Cache:
             os.utime(path, follow_symlinks=False)
         return entry.report
 
-    def keep(self, request: CaptureRequest, report: Report, found: Dependencies) -> None:
+    def keep(self, request: CaptureRequest, report: Report, read: Dependencies) -> None:
         """Keep a report, if it may be kept: it is whole, and what it depends on is known."""
-        if found.unknowable or not report.capture.complete:
+        if read.unknowable or not report.capture.complete:
             return
         path = self._path(request)
-        body = msgspec.msgpack.encode(_Entry(key=path.stem, dependencies=found, report=report))
+        body = msgspec.msgpack.encode(_Entry(key=path.stem, dependencies=read, report=report))
         with contextlib.suppress(OSError):
             self._write(path, _checksum(body) + body)
 

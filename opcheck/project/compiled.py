@@ -85,13 +85,17 @@ def _outcome(tried: Tried, target: Target, defects: Sequence[Defect]) -> str:
         return "fails"
     first = [failure for graph in tried.side for failure in graph.failures]
     again = [failure for graph in tried.side_again for failure in graph.failures]
-    standing = [one for one in first if not (one.ours or _mended(one, target, defects))]
+    standing = [
+        failure for failure in first if not (failure.ours or _mended(failure, target, defects))
+    ]
     if standing:
         return "fails"
     # Where Inductor itself raised there is no kernel of the graph to judge.
-    if any(one.kind != "shader" for one in first):
+    if any(failure.kind != "shader" for failure in first):
         return "could not tell"
-    if tried.failure is not None or [one for one in again if not _mended(one, target, defects)]:
+    if tried.failure is not None or [
+        failure for failure in again if not _mended(failure, target, defects)
+    ]:
         return "one shape only"
     return "works"
 

@@ -11,10 +11,10 @@ import msgspec
 from opcheck.common.sanitize import finished
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, load
+from opcheck.data.targets import macos_of, release_of
 from opcheck.lookup.coverage import coverage
 from opcheck.lookup.matrix import STATES, Matrix, Row, matrix
 from opcheck.lookup.plain_call import COMMON_DTYPES, Asker
-from opcheck.lookup.targets import macos_of, release_of
 from opcheck.render import findings
 from opcheck.render.answers.op import NOT_CHECKED
 from opcheck.render.answers.wording import LABELS
@@ -65,8 +65,8 @@ def render(
     if format_name == "html":
         from opcheck.render import matrix_page  # noqa: PLC0415  (Jinja is slow to load)
 
-        release = release_of(torch or asker.lists.releases[-1].line, asker.lists).release
-        system = macos_of(macos, release)
+        release = release_of(torch, asker.lists)
+        system = str(macos_of(macos, release))
         return matrix_page.render(coverage(system, asker, progress=progress), release.line)
     return write(matrix(torch, macos, asker=asker), format_name)
 

@@ -103,13 +103,13 @@ def test_a_run_that_broke_off_vouches_for_nothing(saved: CommandLine) -> None:
 def test_two_targets_of_one_model(opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[CaptureRequest, Sequence[Target]]] = []
 
-    def audit_many(
+    def audit_targets(
         request: CaptureRequest, targets: Sequence[Target], lists: OpLists, **_: object
     ) -> tuple[Report, ...]:
         asked.append((request, targets))
         return OLD, NEW
 
-    monkeypatch.setattr("opcheck.judge.audit_targets.audit_many", audit_many)
+    monkeypatch.setattr("opcheck.judge.audit_targets.audit_targets", audit_targets)
     aims = ("--from", "torch=2.9,macos=14", "--to", "macos=15, torch=2.13,fallback=1")
     result = opcheck("diff", "m.py:Net", *aims, "--input", "1x3", "-f", "json")
     assert result.code == 0

@@ -15,8 +15,8 @@ from opcheck.common.errors import UsageError
 
 #: The parameters that mean the same in each verb.
 SHARED = (
-    "format_name",
-    "output_path",
+    "format",
+    "path",
     "quiet",
     "verbose",
     "color",
@@ -25,7 +25,7 @@ SHARED = (
     "fallback",
     "fail_on",
     "strict",
-    "timeout",
+    "time_limit",
     "jobs",
 )
 
@@ -80,7 +80,7 @@ def test_no_time_is_refused(verb: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_an_output_that_cannot_be_a_file_is_said_before_the_work_whichever_verb_has_it(
     tmp_path: Path,
 ) -> None:
-    for option in flags()["output_path"]:
+    for option in flags()["path"]:
         context = click.Context(click.Command("verb"))
         assert option.process_value(context, "") == ""
         assert option.process_value(context, "-") == "-"

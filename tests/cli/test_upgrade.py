@@ -29,12 +29,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[CaptureRequest]:
     requests: list[CaptureRequest] = []
 
     def reports(
-        request: CaptureRequest, targets: Sequence[Target], lists: OpLists, **_: Any
+        targets: Sequence[Target], request: CaptureRequest, lists: OpLists, *_: Any
     ) -> tuple[Report, ...]:
         requests.append(request)
         return tuple(report(make_trace(*CALLS), one, lists) for one in targets)
 
-    monkeypatch.setattr("opcheck.cli.targets.reports", reports)
+    monkeypatch.setattr("opcheck.cli.upgrade.audited_on", reports)
     return requests
 
 

@@ -11,7 +11,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists
 from opcheck.judge.pipeline import report
-from opcheck.judge.target_summary import outcomes
+from opcheck.judge.target_summary import summaries
 from opcheck.model.records import Trace
 from tests.judge.audit_targets import models
 from tests.made import call, make_trace
@@ -28,7 +28,7 @@ def _targets(lists: OpLists) -> list[Target]:
 
 def _agree(trace: Trace, lists: OpLists) -> None:
     targets = _targets(lists)
-    for target, told in zip(targets, outcomes(trace, targets, lists), strict=True):
+    for target, told in zip(targets, summaries(trace, targets, lists), strict=True):
         whole = report(trace, target, lists)
         assert told.target == target
         assert told.headline == whole.headline, target
@@ -53,4 +53,4 @@ def test_what_is_unknown_or_broke_off_or_empty(lists: OpLists) -> None:
     _agree(make_trace(call("mylib::op"), call("aten::mm")), lists)
     _agree(make_trace(call("aten::mm"), complete=False), lists)
     _agree(make_trace(), lists)
-    assert outcomes(make_trace(), (), lists) == ()
+    assert summaries(make_trace(), (), lists) == ()

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from jsonschema import Draft202012Validator
 
-from opcheck.cli import output
+from opcheck.cli import streams
 from opcheck.common.errors import UsageError
 from opcheck.judge.rules import BY_ID
 from opcheck.model.fingerprint import fingerprints
@@ -141,15 +141,15 @@ def test_the_step_summary_is_added_to_in_a_step_only(
     path = tmp_path / "summary.md"
     path.write_text("before\n", encoding="utf-8")
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    output.step_summary(EVERYTHING, "github")
+    streams.step_summary(EVERYTHING, "github")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
-    output.step_summary(EVERYTHING, "json")
+    streams.step_summary(EVERYTHING, "json")
     assert path.read_text(encoding="utf-8") == "before\n"
-    output.step_summary(EVERYTHING, "github")
+    streams.step_summary(EVERYTHING, "github")
     assert path.read_text(encoding="utf-8").startswith("before\n# model.py:Net: fails\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no" / "such"))
     with pytest.raises(UsageError, match="cannot write the step's summary: No such file"):
-        output.step_summary(EVERYTHING, "github")
+        streams.step_summary(EVERYTHING, "github")
 
 
 def test_gitlab_has_an_entry_a_place() -> None:

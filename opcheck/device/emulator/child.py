@@ -35,13 +35,14 @@ def main(file: Path) -> int:
         Path(request.answer).write_bytes(msgspec.json.encode(failure))
         return CaptureError.exit_code
 
+    from opcheck.data import targets  # noqa: PLC0415
     from opcheck.data.registrations import load  # noqa: PLC0415
     from opcheck.device.emulator.errors import ProcessAbortedError  # noqa: PLC0415
-    from opcheck.device.emulator.session import Emulation, target_of  # noqa: PLC0415
+    from opcheck.device.emulator.session import Emulation  # noqa: PLC0415
 
     _prepare_libraries()
     lists = load()
-    target = target_of(request.torch, request.macos, fallback=request.cpu_fallback, lists=lists)
+    target = targets.target(request.torch, request.macos, lists, fallback=request.cpu_fallback)
     if request.strict:
         warnings.filterwarnings("error", message=program.FALLBACK_WARNING)
     name = " ".join((request.program, *request.arguments))

@@ -13,8 +13,9 @@ import torch
 from opcheck.capture import endings
 from opcheck.common.errors import UsageError
 from opcheck.common.text import one_line, plural
-from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
+from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES
+from opcheck.data import targets
 from opcheck.data.registrations import OpLists, load
 from opcheck.device.emulator import vision_kernels
 from opcheck.device.emulator.engine import Emulator
@@ -199,21 +200,6 @@ class Emulation:
         add_left_out(self._problems, name)
 
 
-def target_of(
-    torch_release: str | None, macos: str | None, *, fallback: bool, lists: OpLists
-) -> Target:
-    """The target of these texts; the newest of what is not given.
-
-    Raises:
-        UnknownTargetError, UsageError: as ``opcheck audit`` does.
-    """
-    known = tuple(Version.parse(release.line) for release in lists.releases)
-    line = parse_torch(torch_release, known) if torch_release else max(known)
-    minimum = Version.parse(lists.release(str(line)).minimum_macos)
-    system = parse_macos(macos or str(MACOS_MAJORS[-1]), minimum, line)
-    return Target(torch=line, macos=system, cpu_fallback=fallback)
-
-
 @contextlib.contextmanager
 def emulate(
     torch: str | None = None,
@@ -238,7 +224,7 @@ def emulate(
         UnknownTargetError: there is no list for that release, or it does not run on that macOS.
     """
     lists = load()
-    run = Emulation(target_of(torch, macos, fallback=fallback, lists=lists), lists, name)
+    run = Emulation(targets.target(torch, macos, lists, fallback=fallback), lists, name)
     with run.running():
         try:
             yield run

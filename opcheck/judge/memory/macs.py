@@ -11,7 +11,12 @@ from opcheck.common.versions import Target
 from opcheck.data.environment import explain
 from opcheck.data.macs import load_macs
 from opcheck.data.messages import invalid_buffer_size, out_of_memory
+from opcheck.model.options import Option
 from opcheck.model.records import MacFit, Memory
+
+MEMORY = Option(
+    "Memory of the Mac that the model should fit: 8, 16, 24, 32, 64, 128.", metavar="GB", least=1
+)
 
 
 class Moment(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from opcheck.common.text import plural
-from opcheck.judge import dtype_flow, upgrade
+from opcheck.judge import dtype_flow, target_change
 from opcheck.judge.rules import dtype_origins
 from opcheck.judge.rules.remediation import WayOut, way_out
 from opcheck.judge.rules.rule import Audited, sentences
@@ -118,12 +118,12 @@ def _upgrade(audited: Audited, origin: dtype_flow.Origin) -> str:
 
     def accepts(verdict: Verdict) -> bool:
         # Nothing that may still refuse it: a target that is advised must be one that takes it.
-        return upgrade.runs(verdict) and not dtype_flow.effect(
+        return target_change.runs(verdict) and not dtype_flow.effect(
             verdict, trait, statements, certain=False
         )
 
     calls = [audited.trace.calls[index] for index in origin.failing]
-    found = upgrade.smallest(calls, audited.target, audited.lists, accepts)
+    found = target_change.smallest_change(calls, audited.target, audited.lists, accepts)
     return f"{found} takes it" if found else ""
 
 

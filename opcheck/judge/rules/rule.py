@@ -11,7 +11,7 @@ from opcheck.common.vocabulary import Severity
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
 from opcheck.judge.dtype_flow import Origin
-from opcheck.judge.upgrade import Upgrade, smallest
+from opcheck.judge.target_change import Change, smallest_change
 from opcheck.model.records import CallGroup, Finding, Memory, Partition, Precision, Trace, Verdict
 
 
@@ -31,14 +31,16 @@ class Audited:
     memory: Memory | None = None
     precision: tuple[Precision, ...] = ()
 
-    def smallest_upgrade(self, group: CallGroup) -> Upgrade | None:
+    def smallest_upgrade(self, group: CallGroup) -> Change | None:
         """The smallest change of torch or macOS with which every call of the group is native."""
         calls = [
             call
             for call, verdict in zip(self.trace.calls, self.verdicts, strict=True)
             if call.op == group.op and verdict == group.verdict
         ]
-        return smallest(calls, self.target, self.lists, lambda verdict: verdict.status == "native")
+        return smallest_change(
+            calls, self.target, self.lists, lambda verdict: verdict.status == "native"
+        )
 
     def met(self, group: CallGroup, sort: str) -> tuple[Statement, ...]:
         """The limitations, or advisories, that the group meets for certain, the worst first."""

@@ -1,9 +1,30 @@
-"""What ``opcheck upgrade`` says."""
+"""Reports of one model over releases and macOS versions -> the smallest change that removes each finding.
+
+Before: ``targets`` says what to audit.  After: ``advise`` reads the reports.  Nothing is judged here.
+"""
 
 from __future__ import annotations
 
-from opcheck.model.records import Record, ReportTarget
-from opcheck.project.changes.records import Entry
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from opcheck.common.text import any_layer, normalised_code
+from opcheck.common.tool import TOOL
+from opcheck.common.versions import MACOS_MAJORS, Target, Version
+from opcheck.data.registrations import OpLists
+from opcheck.judge.target_change import Change
+from opcheck.model.records import Finding, Record, Report, ReportTarget
+from opcheck.project.changes.compare import Entry, entries_of
+
+NOT_CHECKED = (
+    "nothing was observed on a Mac: the grid follows from what the releases register",
+    "notes, which are no reason to upgrade; speed and numerical results",
+    "whether a release has a wheel for your Python, and whether your other packages take it",
+    "a macOS version between two columns: a column speaks for the version that heads it",
+)
+#: What an upgrade is for.
+_COUNTED = ("error", "warning")
 
 
 class Cell(Record, frozen=True, kw_only=True):
@@ -20,13 +41,6 @@ class Cell(Record, frozen=True, kw_only=True):
     warnings: int = 0
     removed: int = 0
     new: int = 0
-
-
-class Change(Record, frozen=True, kw_only=True):
-    """What to change; what stays as it is is empty."""
-
-    torch: str = ""
-    macos: str = ""
 
 
 class Removal(Record, frozen=True, kw_only=True):
@@ -79,3 +93,213 @@ class Advice(Record, frozen=True, kw_only=True):
     grid: tuple[Cell, ...]
     op_lists: dict[str, str]
     not_checked: tuple[str, ...]
+
+
+def targets(
+    current: Target, releases: Iterable[Version], lists: OpLists
+) -> tuple[tuple[Target, ...], tuple[Cell, ...]]:
+    """The pairs to audit, the current one first, and the pairs that cannot be: releases by macOS versions."""
+    possible = [current]
+    impossible = []
+    for line in sorted({*releases, current.torch}):
+        for system in _systems(current, lists):
+            pair = msgspec.structs.replace(current, torch=line, macos=system)
+            if system >= _minimum(line, lists):
+                possible += [pair] if pair != current else []
+            else:
+                why = f"needs macOS {_minimum(line, lists)}"
+                impossible.append(Cell(torch=str(line), macos=str(system), impossible=why))
+    return tuple(possible), tuple(impossible)
+
+
+def advise(
+    reports: Mapping[Target, Report], impossible: Sequence[Cell], current: Target, lists: OpLists
+) -> Advice:
+    """Where to go from ``current``, which is one of the reports' targets."""
+    seen = {target: _Seen(report) for target, report in reports.items()}
+    here = seen[current]
+    report = reports[current]
+    cells = [_cell(target, other, here, current) for target, other in seen.items()]
+    return Advice(
+        tool=TOOL,
+        model=report.model,
+        target=report.target,
+        headline=report.headline,
+        complete=report.capture.complete,
+        flags=report.capture.flags,
+        findings=tuple(_removal(index, here, seen, current) for index in here.counted),
+        upgrade=_best(here, seen, current),
+        newest=_newest(here, seen, current),
+        grid=tuple(sorted((*cells, *impossible), key=_by_versions)),
+        op_lists={"digest": lists.digest, "newest": lists.releases[-1].torch},
+        not_checked=NOT_CHECKED,
+    )
+
+
+class _Seen:
+    """A report as it is compared: its findings by their places in it."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.findings = report.findings
+        self.names = [frozenset(finding.fingerprints) for finding in report.findings]
+        self.counted = [
+            index
+            for index, finding in enumerate(report.findings)
+            if finding.severity in _COUNTED and not finding.ignored
+        ]
+        self.all_names = frozenset().union(*self.names)
+
+    def errors_and_warnings(self) -> tuple[int, int]:
+        severities = [self.findings[index].severity for index in self.counted]
+        return severities.count("error"), severities.count("warning")
+
+    def new(self, here: _Seen) -> list[int]:
+        """The findings of which no place is one of the current target's."""
+        return [index for index in self.counted if not self.names[index] & here.all_names]
+
+    def entries(self, indices: Iterable[int]) -> tuple[Entry, ...]:
+        """These findings, place by place."""
+        return entries_of(self.findings[index] for index in indices)
+
+    def removes(self, index: int, here: _Seen) -> bool:
+        """Whether a finding of the current target is gone, and no new one has come to its lines."""
+        # Of a run that broke off nobody knows what would have been found.
+        if here.names[index] & self.all_names or not self.report.capture.complete:
+            return False
+        lines = _lines(here.findings[index])
+        return not any(lines & _lines(self.findings[number]) for number in self.new(here))
+
+
+def _lines(finding: Finding) -> set[tuple[str, str, str]]:
+    """Its places as fingerprints know them, whatever the rule and the operator."""
+    return {
+        (
+            place.phase,
+            any_layer(place.module),
+            normalised_code(place.statement or place.text),
+        )
+        for place in finding.locations
+    }
+
+
+def _cell(target: Target, seen: _Seen, here: _Seen, current: Target) -> Cell:
+    errors, warnings = seen.errors_and_warnings()
+    return Cell(
+        torch=str(target.torch),
+        macos=str(target.macos),
+        current=target == current,
+        headline=seen.report.headline,
+        errors=errors,
+        warnings=warnings,
+        removed=sum(seen.removes(index, here) for index in here.counted),
+        new=len(seen.new(here)),
+    )
+
+
+def _removal(index: int, here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Removal:
+    finding = here.findings[index]
+    without = [target for target, other in seen.items() if other.removes(index, here)]
+    torch_alone = _first(
+        without, lambda target: target.macos == current.macos and _newer(target, current)
+    )
+    macos_alone = _first(
+        without, lambda target: target.torch == current.torch and _newer(target, current)
+    )
+    either = torch_alone or macos_alone
+    both = None if either else _first(without, lambda target: _newer(target, current))
+    older = [
+        target
+        for target in without
+        if target.torch < current.torch and target.macos == current.macos
+    ]
+    return Removal(
+        rule=finding.rule,
+        severity=finding.severity,
+        op=finding.op,
+        message=finding.message,
+        line=finding.locations[0].line if finding.locations else "",
+        torch_alone=_change(torch_alone, current),
+        macos_alone=_change(macos_alone, current),
+        both=_change(both, current),
+        older=None if either or both else _change(max(older, key=_size, default=None), current),
+    )
+
+
+def _best(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade | None:
+    newer = sorted(
+        (target for target in seen if _newer(target, current)), key=lambda one: _order(one, current)
+    )
+    best = min(newer, key=lambda one: _badness(seen[one]), default=None)
+    if best is None or _badness(seen[best]) >= _badness(here):
+        return None
+    return _upgrade(best, here, seen[best], current)
+
+
+def _newest(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade | None:
+    newest = max((target for target in seen if _newer(target, current)), key=_size, default=None)
+    return _upgrade(newest, here, seen[newest], current) if newest else None
+
+
+def _upgrade(target: Target, here: _Seen, there: _Seen, current: Target) -> Upgrade:
+    removed = sum(there.removes(index, here) for index in here.counted)
+    return Upgrade(
+        change=_changed(target, current),
+        headline=there.report.headline,
+        removed=removed,
+        kept=len(here.counted) - removed,
+        new=there.entries(there.new(here)),
+    )
+
+
+def _badness(seen: _Seen) -> tuple[int, int, int]:
+    """What an upgrade is to lower: a run that broke off tells of no errors after that."""
+    return (not seen.report.capture.complete, *seen.errors_and_warnings())
+
+
+def _newer(target: Target, current: Target) -> bool:
+    """Whether it is a step forward, and none back."""
+    forward = target.torch >= current.torch and target.macos >= current.macos
+    return forward and target != current
+
+
+def _order(target: Target, current: Target) -> tuple[bool, bool, Version, Version]:
+    """The smaller changes first: macOS alone, torch alone, both; each by its version."""
+    of_torch, of_macos = target.torch != current.torch, target.macos != current.macos
+    return (of_torch and of_macos, of_torch, target.torch, target.macos)
+
+
+def _size(target: Target) -> tuple[Version, Version]:
+    return target.torch, target.macos
+
+
+def _first(candidates: Iterable[Target], accepts: Callable[[Target], bool]) -> Target | None:
+    return min(filter(accepts, candidates), key=_size, default=None)
+
+
+def _change(target: Target | None, current: Target) -> Change | None:
+    return _changed(target, current) if target else None
+
+
+def _changed(target: Target, current: Target) -> Change:
+    return Change(
+        torch=str(target.torch) if target.torch != current.torch else "",
+        macos=str(target.macos) if target.macos != current.macos else "",
+    )
+
+
+def _by_versions(cell: Cell) -> tuple[Version, Version]:
+    return Version.parse(cell.torch), Version.parse(cell.macos)
+
+
+def _systems(current: Target, lists: OpLists) -> list[Version]:
+    """One macOS version a major: its first on which some release starts, but of the current's major the current."""
+    versions = {major: Version(major) for major in MACOS_MAJORS}
+    # The oldest releases start on 12.3, not on 12.0.
+    minima = sorted(_minimum(Version.parse(release.line), lists) for release in lists.releases)
+    versions |= {first.major: first for first in reversed(minima)}
+    return sorted((versions | {current.macos.major: current.macos}).values())
+
+
+def _minimum(line: Version, lists: OpLists) -> Version:
+    return Version.parse(lists.release(str(line)).minimum_macos)

@@ -2,19 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from opcheck.common.tool import TOOL
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.model.fingerprint import without_quantities
-from opcheck.project.changes.records import Comparison, Difference, Entry, Side
+from opcheck.model.records import Finding, GroupLocation, Record, Report, ReportTarget
 
 NOT_CHECKED = (
     "nothing was observed on a Mac: both sides follow from what the releases register",
     "a line that was rewritten counts as one finding fixed and one new",
 )
+
+
+class Entry(Record, frozen=True, kw_only=True):
+    """A finding at one of its places."""
+
+    fingerprint: str
+    rule: str
+    severity: str
+    op: str
+    message: str
+    hint: str
+    #: ``file:line``, and that line; empty: it has none.
+    line: str = ""
+    text: str = ""
+    module: str = ""
+    phase: str = ""
+    #: calls from there
+    count: int = 1
+    #: why nobody needs to look at it; empty: it counts.
+    ignored: str = ""
+
+
+class Side(Record, frozen=True, kw_only=True):
+    """A report as far as it is compared."""
+
+    #: how the user named it: a file, or a target
+    name: str
+    model: str
+    target: ReportTarget
+    headline: str
+    totals: dict[str, int]
+    #: inference, train, run
+    mode: str
+    inputs: tuple[str, ...]
+    #: false: the run broke off
+    complete: bool
+    #: digest of the op lists that it was judged by
+    op_lists: str
+    entries: tuple[Entry, ...]
+
+
+class Difference(Record, frozen=True, kw_only=True):
+    """An entry of both sides that does not say the same."""
+
+    before: Entry
+    after: Entry
+    #: ``severity: warning -> error``, ``calls: 3 -> 5`` ...
+    what: tuple[str, ...]
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """The answer to ``opcheck diff`` of two reports, or of two targets of one model."""
+
+    schema: str = "opcheck-changes/1"
+    tool: str
+    #: name, model, target and headline
+    before: dict[str, object]
+    after: dict[str, object]
+    #: why the two should be compared with care
+    warnings: tuple[str, ...]
+    #: entries that are new, fixed, changed, unchanged
+    counts: dict[str, int]
+    new: tuple[Entry, ...]
+    fixed: tuple[Entry, ...]
+    changed: tuple[Difference, ...]
+    not_checked: tuple[str, ...]
+
+
+def side_of(report: Report, name: str) -> Side:
+    """A report, one that was just made or one that was read."""
+    return Side(
+        name=name,
+        model=report.model,
+        target=report.target,
+        headline=report.headline,
+        totals=report.totals,
+        mode=report.capture.mode,
+        inputs=report.capture.inputs,
+        complete=report.capture.complete,
+        op_lists=report.op_lists.digest,
+        entries=entries_of(report.findings),
+    )
+
+
+def entries_of(findings: Iterable[Finding]) -> tuple[Entry, ...]:
+    """Each finding at each of its places, in their order, with its fingerprints."""
+    return tuple(
+        _entry(finding, place, fingerprint)
+        for finding in findings
+        for place, fingerprint in zip(
+            finding.locations or (GroupLocation(count=finding.count),),
+            finding.fingerprints,
+            strict=True,
+        )
+    )
+
+
+def _entry(finding: Finding, place: GroupLocation, fingerprint: str) -> Entry:
+    return Entry(
+        fingerprint=fingerprint,
+        rule=finding.rule,
+        severity=finding.severity,
+        op=finding.op,
+        message=finding.message,
+        hint=finding.hint,
+        line=place.line,
+        text=place.text.strip(),
+        module=place.module,
+        phase=place.phase if finding.locations else "",
+        count=place.count,
+        ignored=finding.ignored,
+    )
 
 
 def compare(before: Side, after: Side) -> Comparison:
@@ -23,9 +135,9 @@ def compare(before: Side, after: Side) -> Comparison:
     now = {entry.fingerprint: entry for entry in after.entries}
     both = [(was[name], entry) for name, entry in now.items() if name in was]
     changed = tuple(
-        Difference(before=one, after=other, what=what)
-        for one, other in both
-        if (what := tuple(_changes(one, other)))
+        Difference(before=earlier, after=later, what=what)
+        for earlier, later in both
+        if (what := tuple(_changes(earlier, later)))
     )
     new = tuple(entry for name, entry in now.items() if name not in was)
     fixed = tuple(entry for name, entry in was.items() if name not in now)
@@ -65,16 +177,16 @@ def worse(comparison: Comparison, level: str) -> bool:
     )
 
 
-def _changes(one: Entry, other: Entry) -> Iterator[str]:
-    if one.severity != other.severity:
-        yield f"severity: {one.severity} -> {other.severity}"
-    if one.ignored != other.ignored:
-        yield f"ignored: {one.ignored or 'no'} -> {other.ignored or 'no'}"
-    if one.count != other.count:
-        yield f"calls: {one.count:,} -> {other.count:,}"
+def _changes(earlier: Entry, later: Entry) -> Iterator[str]:
+    if earlier.severity != later.severity:
+        yield f"severity: {earlier.severity} -> {later.severity}"
+    if earlier.ignored != later.ignored:
+        yield f"ignored: {earlier.ignored or 'no'} -> {later.ignored or 'no'}"
+    if earlier.count != later.count:
+        yield f"calls: {earlier.count:,} -> {later.count:,}"
     # The release stands in most messages; of two releases it says nothing.
-    if without_quantities(one.message) != without_quantities(other.message):
-        yield f"message: {other.message}"
+    if without_quantities(earlier.message) != without_quantities(later.message):
+        yield f"message: {later.message}"
 
 
 def _about(side: Side) -> dict[str, object]:
@@ -89,13 +201,13 @@ def _about(side: Side) -> dict[str, object]:
 
 
 def _warnings(before: Side, after: Side) -> Iterator[str]:
-    for what, one, other in (
+    for what, earlier, later in (
         ("models", before.model, after.model),
         ("runs", before.mode, after.mode),
         ("inputs", ", ".join(before.inputs), ", ".join(after.inputs)),
     ):
-        if one != other:
-            yield f"two different {what}: {one or 'none'} and {other or 'none'}"
+        if earlier != later:
+            yield f"two different {what}: {earlier or 'none'} and {later or 'none'}"
     for side in (before, after):
         if not side.complete:
             yield f"the run of {side.name} broke off: what came after is in neither list"

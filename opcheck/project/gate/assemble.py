@@ -77,10 +77,10 @@ def _of_model(
 ) -> Sequence[Cell]:
     planned = of_all(model, plan.targets)
     if result.failed is not None:
-        return [_failed(model.name, one.target, result.failed) for one in planned]
+        return [_failed(model.name, each.target, result.failed) for each in planned]
     return [
-        _cell(model.name, one.target, found, policy_of(model, one), ignores, baseline)
-        for one, found in zip(planned, result.reports, strict=True)
+        _cell(model.name, each.target, made, policy_of(model, each), ignores, baseline)
+        for each, made in zip(planned, result.reports, strict=True)
     ]
 
 
@@ -92,15 +92,15 @@ def _failed(name: str, target: Target, failed: Failed) -> Cell:
 def _cell(
     name: str,
     target: Target,
-    found: Report,
+    made: Report,
     policy: Policy,
     ignores: Ignores,
     baseline: Baseline | None,
 ) -> Cell:
     ignores.read(
-        place.location.file for group in found.groups for place in group.locations if place.location
+        place.location.file for group in made.groups for place in group.locations if place.location
     )
-    marked = msgspec.structs.replace(found, findings=ignores.marked(found.findings, model=name))
+    marked = msgspec.structs.replace(made, findings=ignores.marked(made.findings, model=name))
     known = baseline.of(name, str(target)) if baseline else ()
     here = {name for finding in marked.findings for name in finding.fingerprints}
     names = tuple(entry.fingerprint for entry in known)

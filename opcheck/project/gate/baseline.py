@@ -126,7 +126,7 @@ def updated(
             _add(known, model, entry, targets)
     for cell in judged.values():
         if cell.report is not None and _is_whole(cell):
-            for entry in found(cell.report):
+            for entry in known_in(cell.report):
                 _add(known, cell.model, entry, [cell.target])
     return Baseline(
         op_lists=op_lists,
@@ -134,7 +134,7 @@ def updated(
     )
 
 
-def found(report: Report, names: Collection[str] | None = None) -> Iterator[Known]:
+def known_in(report: Report, names: Collection[str] | None = None) -> Iterator[Known]:
     """What speaks against a report and is not ignored, or what of it has these fingerprints."""
     wanted = speaks_of_calls(report) if names is None else names
     for finding in report.findings:

@@ -2,63 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import contextlib
+import difflib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any, TypeVar
 
 import msgspec
 
-from opcheck.capture.request import AUTOCAST, MODES, TRACERS
-from opcheck.common.errors import UsageError
-from opcheck.common.names import parse_dtype
+from opcheck.capture.request import CaptureOptions
+from opcheck.common.errors import OpcheckError, UsageError
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data.registrations import OpLists
-from opcheck.data.target_ranges import NEWEST, pairs
-from opcheck.judge.policy import FAIL_ON, Policy, limit
+from opcheck.data.targets import NEWEST, pairs
+from opcheck.judge.policy import Policy
 from opcheck.judge.rules import BY_ID
 from opcheck.model.ignores import Entry
-from opcheck.model.records import Record, Scalar
-from opcheck.project.gate.tables import entries, of_kind, one_of, within
+from opcheck.model.options import Declared, options_of
+from opcheck.model.records import Record
 from opcheck.source.rules import BY_ID as SCAN_BY_ID
 
 #: The keys of ``[tool.opcheck]`` that hold tables; all others are flags.
 TABLES = ("models", "targets", "ignore")
 
-_Number = int | str
+#: Where in a table msgspec found a wrong value.
+_PATH = re.compile(r" - at `\$(?P<path>.*)`$")
+
+_Kind = TypeVar("_Kind", bound=Record)
 
 
-class _Judged(Record, frozen=True, kw_only=True, rename="kebab"):
-    """What a model and a target may both say about how they are judged; None: nothing."""
+class _Table(Record, frozen=True, kw_only=True):
+    """A table some of whose keys are options; those that it does not set are UNSET."""
 
-    fail_on: str | None = None
-    max: dict[str, _Number] = {}
-    strict: bool | None = None
+    def given(self, record: type[msgspec.Struct]) -> dict[str, Any]:
+        """The options of a record that the table sets, as they are used, by field."""
+        return {
+            source.field: source.checked(value, source.name)
+            for source in options_of(record)
+            if (value := getattr(self, source.field, msgspec.UNSET)) is not msgspec.UNSET
+        }
 
 
-class Model(_Judged, frozen=True, kw_only=True, rename="kebab"):
-    """One of ``[[tool.opcheck.models]]``; the keys are the flags of ``opcheck audit``."""
+class Model(_Table, frozen=True, kw_only=True):
+    """One of ``[[tool.opcheck.models]]``; its other keys are the flags of ``opcheck audit``."""
 
     model: str
     #: what reports and baselines call it; empty: by ``model``.
     name: str = ""
     #: the names of the targets that it is for; none: all.
     targets: tuple[str, ...] = ()
-    input: tuple[str, ...] = ()
-    input_file: tuple[str, ...] = ()
-    checkpoint: tuple[str, ...] = ()
-    config: dict[str, Scalar | list[Any] | dict[str, Any]] = {}
-    #: None: as the flag says
-    dtype: str | None = None
-    mode: str | None = None
-    optimizer: str | None = None
-    autocast: str | None = None
-    tracer: str | None = None
-    grad: bool | None = None
     #: the headline that it is known to have (Policy.expect)
     expect: str = ""
 
 
-class Targets(_Judged, frozen=True, kw_only=True, rename="kebab"):
+class Targets(_Table, frozen=True, kw_only=True):
     """One of ``[[tool.opcheck.targets]]``: ranges, and how what they come to is judged."""
 
     name: str = ""
@@ -67,6 +66,42 @@ class Targets(_Judged, frozen=True, kw_only=True, rename="kebab"):
     fallback: bool = False
     #: what ``--environment`` chooses by
     environments: tuple[str, ...] = ()
+
+
+def table(kind: type[_Kind], *records: type[msgspec.Struct]) -> type[_Kind]:
+    """A kind of table that takes the options of these records, too, under the names of their flags.
+
+    Options that only ``opcheck audit`` has are left out.
+    """
+    options = [
+        source
+        for record in records
+        for source in options_of(record)
+        if getattr(source.option, "scope", "") != "audit"
+    ]
+    names = {source.field: source.name for source in options}
+    fields = [
+        (source.field, _type(source) | msgspec.UnsetType, msgspec.UNSET) for source in options
+    ]
+    made = msgspec.defstruct(
+        kind.__name__,
+        fields,
+        bases=(kind,),
+        rename=names.get,
+        frozen=True,
+        kw_only=True,
+    )
+    assert issubclass(made, kind)
+    return made
+
+
+def _type(source: Declared) -> Any:
+    # A choice is checked behind the type, where the nearest one is named.
+    return source.option.table or (str if source.option.choices else source.type)
+
+
+ModelTable = table(Model, CaptureOptions, Policy)
+TargetsTable = table(Targets, Policy)
 
 
 class Planned(Record, frozen=True, kw_only=True):
@@ -109,10 +144,10 @@ def settings(
     """
     models = _models(tables.get("models", ()), where)
     named = of_kind(
-        Targets, entries(tables.get("targets", ()), f"{where} targets"), "targets", where
+        TargetsTable, entries(tables.get("targets", ()), f"{where} targets"), "targets", where
     )
     for entry in named:
-        _check_judged(entry, f"{where} targets {entry.name}".strip())
+        _check(entry, f"{where} targets {entry.name}".strip(), Policy)
     one_of(
         (name for model in models for name in model.targets),
         {entry.name for entry in named if entry.name},
@@ -139,8 +174,8 @@ def ignored(content: object, where: str) -> tuple[Entry, ...]:
     Raises:
         UsageError: as ``settings`` says; an entry without a reason.
     """
-    found = of_kind(Entry, entries(content, f"{where} ignore"), "ignore", where)
-    for number, entry in enumerate(found, 1):
+    ignores = of_kind(Entry, entries(content, f"{where} ignore"), "ignore", where)
+    for number, entry in enumerate(ignores, 1):
         place = f"{where} ignore, entry {number}"
         one_of([entry.rule], {**BY_ID, **SCAN_BY_ID}, place, "rule")
         if not entry.reason.strip():
@@ -149,38 +184,80 @@ def ignored(content: object, where: str) -> tuple[Entry, ...]:
                 context=place,
                 hint='write reason = "..."',
             )
-    return found
+    return ignores
 
 
 def policy(model: Model, planned: Planned, base: Policy, over: Policy | None = None) -> Policy:
     """How a model on a target is judged: the base, then its target's table, then its own; ``over`` wins."""
-    found = base
-    for table in (planned.of, model):
-        found = msgspec.structs.replace(
-            found,
-            fail_on=found.fail_on if table.fail_on is None else table.fail_on,
-            strict=found.strict if table.strict is None else table.strict,
-            limits={**found.limits, **_limits(table)},
-        )
+    combined = base
+    for entry in (planned.of, model):
+        given = entry.given(Policy)
+        limits = {**combined.limits, **given.pop("limits", {})}
+        combined = msgspec.structs.replace(combined, limits=limits, **given)
     return msgspec.structs.replace(
-        found,
-        fail_on=over.fail_on if over and over.fail_on else found.fail_on,
-        limits={**found.limits, **(over.limits if over else {})},
+        combined,
+        fail_on=over.fail_on if over and over.fail_on else combined.fail_on,
+        limits={**combined.limits, **(over.limits if over else {})},
         expect=model.expect,
+    )
+
+
+def chosen(
+    plan: Settings, names: Sequence[str], where: str, *, on_every_target: bool = False
+) -> Settings:
+    """The part of the settings that a run is for.
+
+    Args:
+        plan: all that is configured.
+        names: models by their configured names, or as ``opcheck audit`` takes them; none: all of them.
+        where: the place of the names, for errors.
+        on_every_target: whatever targets the tables of the models name.
+
+    Raises:
+        UsageError: an unknown name, or no model is left.
+    """
+    models = plan.models
+    if on_every_target:
+        models = tuple(msgspec.structs.replace(model, targets=()) for model in models)
+    if names:
+        by_name = {model.name: model for model in models}
+        models = tuple(
+            by_name.get(name) or _unconfigured(name, by_name) for name in dict.fromkeys(names)
+        )
+    # A model whose targets are all of another environment has no part in this run.
+    taking_part = tuple(model for model in models if of_all(model, plan.targets))
+    if not taking_part:
+        raise UsageError(
+            "no model has a target in this run" if models else "no model is configured",
+            context=where,
+            hint='write models = ["file.py:attribute"] below [tool.opcheck], or name one here',
+        )
+    return msgspec.structs.replace(plan, models=taking_part)
+
+
+def _unconfigured(name: str, known: Collection[str]) -> Model:
+    """The model that a name stands for which the configuration does not hold."""
+    if ":" in name or name.endswith((".pt2", ".py")):
+        return Model(name=name, model=name)
+    near = difflib.get_close_matches(name, known, 1)
+    raise UsageError(
+        f"no model is called {name!r}",
+        context="opcheck gate",
+        hint=f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}",
     )
 
 
 def of_all(model: Model, planned: Iterable[Planned]) -> tuple[Planned, ...]:
     """Those of the targets that the model is for."""
-    return tuple(one for one in planned if not model.targets or one.of.name in model.targets)
+    return tuple(each for each in planned if not model.targets or each.of.name in model.targets)
 
 
 def _models(content: object, where: str) -> tuple[Model, ...]:
     place = f"{where} models"
-    found = entries(content, place, short="model", named=True)
+    tables = entries(content, place, short="model", named=True)
     models = tuple(
         msgspec.structs.replace(model, name=model.name or model.model)
-        for model in of_kind(Model, found, "models", where)
+        for model in of_kind(ModelTable, tables, "models", where)
     )
     names = [model.name for model in models]
     for model in models:
@@ -190,37 +267,29 @@ def _models(content: object, where: str) -> tuple[Model, ...]:
                 context=place,
                 hint='give each a name of its own: name = "..."',
             )
-        _check(model, f"{place}, {model.name}")
+        own = f"{place}, {model.name}"
+        _check(model, own, CaptureOptions, Policy)
+        if model.expect:
+            one_of([model.expect], HEADLINES, f"{own}: expect", "expect")
     return models
 
 
-def _check(model: Model, place: str) -> None:
-    """The values that a table cannot be asked for by its type.
+def _check(entry: _Table, place: str, *records: type[msgspec.Struct]) -> None:
+    """Refuse the values that the flag of that name refuses.
 
     Raises:
-        UsageError: one that the flag of that name would refuse.
+        UsageError: a value is refused.
     """
-    _check_judged(model, place)
-    for key, value, known in (
-        ("expect", model.expect, HEADLINES),
-        ("mode", model.mode, MODES),
-        ("tracer", model.tracer, TRACERS),
-        ("autocast", model.autocast, AUTOCAST),
-    ):
-        if value:
-            one_of([value], known, f"{place}: {key}", key)
-    if model.dtype:
-        within(f"{place}: dtype", parse_dtype, model.dtype)
-
-
-def _check_judged(table: _Judged, place: str) -> None:
-    if table.fail_on is not None:
-        one_of([table.fail_on], FAIL_ON, f"{place}: fail-on", "level")
-    within(f"{place}: max", _limits, table)
-
-
-def _limits(table: _Judged) -> dict[str, int]:
-    return dict(limit(f"{name}={number}") for name, number in table.max.items())
+    for record in records:
+        for source in options_of(record):
+            value = getattr(entry, source.field, msgspec.UNSET)
+            if value is msgspec.UNSET:
+                continue
+            if source.option.choices:
+                what = "level" if source.name == "fail-on" else source.name
+                one_of([value], source.option.choices, f"{place}: {source.name}", what)
+            with within(f"{place}: {source.name}"):
+                source.checked(value, "")
 
 
 def _planned(
@@ -230,13 +299,117 @@ def _planned(
     plans: dict[Target, Planned] = {}
     left_out: dict[str, None] = {}
     for table in tables:
-        place = f"{where} targets {table.name}".strip()
-
-        def of_table(entry: Targets) -> Any:
-            return pairs(entry.torch, entry.macos, lists=lists, cpu_fallback=entry.fallback)
-
-        come_to = within(place, of_table, table)
-        left_out.update(dict.fromkeys(come_to.left_out))
-        for target in come_to.targets:
+        with within(f"{where} targets {table.name}".strip()):
+            possible = pairs(table.torch, table.macos, lists=lists, cpu_fallback=table.fallback)
+        left_out.update(dict.fromkeys(possible.left_out))
+        for target in possible.targets:
             plans.setdefault(target, Planned(target=target, of=table))
     return tuple(plans.values()), tuple(left_out)
+
+
+def entries(
+    content: object, place: str, *, short: str = "", named: bool = False
+) -> list[dict[str, Any]]:
+    """A list of tables, whichever way it is written: one table, several, names with tables, texts.
+
+    Args:
+        content: what the file holds.
+        place: file and key, for errors.
+        short: the key that a text alone stands for; empty: a text is none.
+        named: a table may hold the entries by their names.
+
+    Raises:
+        UsageError: it is not such a list.
+    """
+    if named and isinstance(content, Mapping):
+        content = [
+            {"name": name, **({short: value} if isinstance(value, str) else dict(value))}
+            for name, value in content.items()
+            if isinstance(value, (str, Mapping))
+        ]
+    tables = [content] if isinstance(content, Mapping) else content
+    if not isinstance(tables, (list, tuple)):
+        raise UsageError(
+            "not a list of tables",
+            context=place,
+            hint=f"write [[tool.opcheck.{place.rpartition(' ')[2]}]]",
+        )
+    listed = []
+    for entry in tables:
+        if isinstance(entry, str) and short:
+            listed.append({short: entry})
+        elif isinstance(entry, Mapping):
+            listed.append(dict(entry))
+        else:
+            raise UsageError(
+                f"not a table: {entry!r}", context=place, hint="write [[tool.opcheck....]]"
+            )
+    return listed
+
+
+def of_kind(
+    kind: type[_Kind], tables: Iterable[dict[str, Any]], key: str, where: str
+) -> tuple[_Kind, ...]:
+    """The tables as records of one kind, by the key that they stand below.
+
+    Raises:
+        UsageError: an unknown key, one that is missing, a value of another kind.
+    """
+    return tuple(
+        _record(kind, entry, f"{where} {key}, {entry.get('name') or f'entry {number}'}")
+        for number, entry in enumerate(tables, 1)
+    )
+
+
+def _record(kind: type[_Kind], entry: dict[str, Any], place: str) -> _Kind:
+    fields = msgspec.structs.fields(kind)
+    one_of(entry, [field.encode_name for field in fields], place, "key")
+    for field in fields:
+        if field.required and field.encode_name not in entry:
+            raise UsageError(
+                f"the key {field.encode_name!r} is missing",
+                context=place,
+                hint=f'write {field.encode_name} = "..."',
+            )
+    try:
+        return msgspec.convert(entry, kind, builtin_types=(date,))
+    except msgspec.ValidationError as error:
+        text = str(error)
+        match = _PATH.search(text)
+        path = match["path"].lstrip(".") if match else ""
+        raise UsageError(
+            f"wrong value: {_PATH.sub('', text).replace('`', '')}",
+            context=f"{place}: {path}" if path else place,
+            hint='a text is written in quotes, such as "2.10"; a date without: 2027-01-31',
+        ) from error
+
+
+def one_of(names: Iterable[str], known: Collection[str], place: str, what: str) -> None:
+    """See that all names are known.
+
+    Raises:
+        UsageError: one is not; the nearest is named.
+    """
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.5)
+            raise UsageError(
+                f"unknown {what}: {name!r}",
+                context=place,
+                hint="; ".join(
+                    [
+                        *(f"did you mean {text!r}?" for text in near),
+                        f"known: {', '.join(known) or 'none'}",
+                    ]
+                ),
+            )
+
+
+@contextlib.contextmanager
+def within(place: str) -> Iterator[None]:
+    """Put the place of a value before what an error says of its own."""
+    try:
+        yield
+    except OpcheckError as error:
+        error.context = "; ".join(filter(None, (place, error.context)))
+        raise

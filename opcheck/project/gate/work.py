@@ -96,13 +96,13 @@ def _audited(
     Raises:
         OpcheckError: as the audit does.
     """
-    from opcheck.judge.audit_targets import audit_many  # noqa: PLC0415  (not where all was kept)
+    from opcheck.judge.audit_targets import audit_targets  # noqa: PLC0415  (not where all was kept)
 
     with tempfile.TemporaryDirectory(prefix="opcheck-", dir=job.scratch or None) as folder:
         notes = Path(folder) / "notes.jsonl"
         request = _on(targets[0], job.request)
         request = msgspec.structs.replace(request, notes=str(notes) if cache else "")
-        audited = audit_many(request, targets, load(), progress=say, show_output=job.show_output)
+        audited = audit_targets(request, targets, load(), progress=say, show_output=job.show_output)
         # What was drawn is not shown, and is most of it.
         reports = [msgspec.structs.replace(report, graph=()) for report in audited]
         if cache is None:

@@ -115,5 +115,5 @@ def audited(result: Result) -> bool:
 def _same(result: Failed) -> bool:
     """Whether the model raises the same type of error without opcheck."""
     kind = result.plain.partition(":")[0]
-    said = f" {result.problem}: {result.message}"
-    return kind not in ("", "runs") and f" {kind}: " in said
+    text = f" {result.problem}: {result.message}"
+    return kind not in ("", "runs") and f" {kind}: " in text

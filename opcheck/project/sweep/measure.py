@@ -18,8 +18,7 @@ from opcheck.common.errors import CaptureError, InputError, ModelLoadError, Opch
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES, Mode
 from opcheck.data.registrations import OpLists
-from opcheck.judge.target_summary import Outcome as Judged
-from opcheck.judge.target_summary import outcomes
+from opcheck.judge.target_summary import TargetSummary, summaries
 from opcheck.model.records import Trace
 from opcheck.project.sweep.records import (
     STAGES,
@@ -134,8 +133,8 @@ class _Work:
         for op, calls in Counter(call.op for call in trace.calls if call.phase != "move").items():
             self.uses[op] = max(calls, self.uses[op])
         made = [
-            _outcome(outcome, trace, self.captures)
-            for outcome in outcomes(trace, targets, self.lists)
+            _outcome(summary, trace, self.captures)
+            for summary in summaries(trace, targets, self.lists)
         ]
         self.outcomes += made
         self.captures += 1
@@ -191,7 +190,7 @@ def _late(task: Task) -> CaptureError:
     return CaptureError(f"not done after {task.timeout:g} s", context=task.model.spec)
 
 
-def _outcome(judged: Judged, trace: Trace, capture: int) -> Outcome:
+def _outcome(judged: TargetSummary, trace: Trace, capture: int) -> Outcome:
     return Outcome(
         targets=(target_name(judged.target),),
         headline=judged.headline,

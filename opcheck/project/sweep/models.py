@@ -42,7 +42,7 @@ def models(texts: Iterable[str]) -> tuple[Model, ...]:
     entries = [entry for text in texts for entry in _entries(text)]
     patterns = [entry.model for entry in entries if _is_pattern(entry.model)]
     listed = _listed(list(dict.fromkeys(patterns))) if patterns else {}
-    found: dict[bytes, Model] = {}
+    unique: dict[bytes, Model] = {}
     for entry in entries:
         for model in listed.get(entry.model) or [Model(spec=entry.model)]:
             whole = msgspec.structs.replace(
@@ -51,12 +51,12 @@ def models(texts: Iterable[str]) -> tuple[Model, ...]:
                 inputs=entry.inputs,
                 family=entry.family or model.family or model.spec.partition(":")[2],
             )
-            found.setdefault(msgspec.json.encode(whole), whole)
-    if not found:
+            unique.setdefault(msgspec.json.encode(whole), whole)
+    if not unique:
         raise UsageError(
             "there is no model to sweep", context=", ".join(texts), hint=f"list {_FORM}"
         )
-    return tuple(found.values())
+    return tuple(unique.values())
 
 
 def _is_pattern(text: str) -> bool:

@@ -108,15 +108,15 @@ def _outcomes(result: Result) -> Iterator[Row]:
         name for failure in result.failures for name in failure.targets if name not in outcomes
     )
     for name in (*outcomes, *dict.fromkeys(untold)):
-        one = outcomes.get(name, _NOTHING)
-        counts = (one.totals.get(column.name, 0) for column in _TOTALS)
+        outcome = outcomes.get(name, _NOTHING)
+        counts = (outcome.totals.get(column.name, 0) for column in _TOTALS)
         yield (
             *_model(result),
             *_target(name),
-            one.headline,
-            one.complete,
+            outcome.headline,
+            outcome.complete,
             *counts,
-            one.capture,
+            outcome.capture,
             *rest,
         )
 

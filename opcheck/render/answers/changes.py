@@ -12,7 +12,7 @@ from opcheck.render.document import Block, Bullets, Document, Heading, Lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from opcheck.project.changes.records import Comparison, Difference, Entry
+    from opcheck.project.changes.compare import Comparison, Difference, Entry
 
 #: Places of one finding that are named.
 _SHOWN = 3

@@ -14,7 +14,8 @@ from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Sp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opcheck.project.changes.advice import Advice, Cell, Change, Removal, Upgrade
+    from opcheck.judge.target_change import Change
+    from opcheck.project.changes.advice import Advice, Cell, Removal, Upgrade
 
 #: The headlines in a word each, as the grid has them.
 WORDS: dict[str, str] = dict(

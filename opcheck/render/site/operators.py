@@ -12,6 +12,7 @@ from opcheck.common.errors import UsageError
 from opcheck.data import composites, regressions
 from opcheck.data.files import Release
 from opcheck.data.registrations import data_directory
+from opcheck.data.targets import macos_of
 from opcheck.lookup.answer import TRACKING, cells
 from opcheck.lookup.coverage import without_release
 from opcheck.lookup.history import steps
@@ -21,7 +22,6 @@ from opcheck.lookup.past import first_native, since
 from opcheck.lookup.plain_call import Asker, target
 from opcheck.lookup.query import resolve, usual
 from opcheck.lookup.records import Cell, State
-from opcheck.lookup.targets import macos_of
 from opcheck.render.answers.wording import runs
 from opcheck.render.site.records import About, Change, Lost, Macos, Operator, Overload, Standing
 
@@ -133,7 +133,7 @@ _SORTS = ("limitation", "advisory")
 
 
 def _newest(asker: Asker) -> str:
-    return macos_of(None, asker.lists.releases[-1])
+    return str(macos_of(None, asker.lists.releases[-1]))
 
 
 def _cells(op: str, asker: Asker) -> _Found:

@@ -9,10 +9,10 @@ from typing import Literal, get_args
 import msgspec
 
 from opcheck.common.tool import TOOL
+from opcheck.data.targets import macos_of
 from opcheck.lookup.diff import CHANGES
 from opcheck.lookup.matrix import STATES
 from opcheck.lookup.plain_call import Asker
-from opcheck.lookup.targets import macos_of
 from opcheck.render.site import explained
 from opcheck.render.site.addresses import Page
 from opcheck.render.site.operators import operators
@@ -57,7 +57,7 @@ def pages(
         found.append(_with_models(operator, sweep) if sweep else operator)
     say("releases")
     lines = tuple(releases(asker, sweep))
-    system = macos_of(None, asker.lists.releases[-1])
+    system = str(macos_of(None, asker.lists.releases[-1]))
     rules = tuple(explained.rules())
     models = tuple(sweep.models()) if sweep else ()
     statements = [explained.statements(sort, asker.lists, found) for sort in get_args(_Sort)]

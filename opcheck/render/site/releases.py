@@ -11,11 +11,11 @@ from opcheck.data.environment import load_environment
 from opcheck.data.files import Release as Listed
 from opcheck.data.registrations import data_directory
 from opcheck.data.statement_model import Statement
+from opcheck.data.targets import macos_of
 from opcheck.lookup import diff as differences
 from opcheck.lookup.matrix import counts, short
 from opcheck.lookup.plain_call import Asker, target
 from opcheck.lookup.records import State
-from opcheck.lookup.targets import macos_of
 from opcheck.render.site.records import Differs, Lost, Release, StatementRef, Variable
 from opcheck.render.site.sweep import Sweep
 
@@ -43,7 +43,7 @@ def _release(
     lost: Iterable[regressions.Regression],
     sweep: Sweep | None,
 ) -> Release:
-    line, system = release.line, macos_of(None, release)
+    line, system = release.line, str(macos_of(None, release))
     statements = asker.lists.statements.by_id.values()
     return Release(
         torch=line,

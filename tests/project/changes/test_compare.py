@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from opcheck.model.records import OpCall
-from opcheck.project.changes.compare import compare, worse
-from opcheck.project.changes.records import Comparison, Side, side_of
+from opcheck.project.changes.compare import Comparison, Side, compare, side_of, worse
 from tests.made import call, make_report
 
 

@@ -119,4 +119,4 @@ def test_the_audit_knows_the_keys_of_the_gate(project: Project) -> None:
     from opcheck.cli import config
     from opcheck.cli.audit import command
 
-    assert config.read(command.params, Path.cwd()) == {"fail_on": "fallback"}
+    assert config.defaults("", command.params, Path.cwd()) == {"fail_on": "fallback"}

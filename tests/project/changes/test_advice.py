@@ -8,9 +8,9 @@ import pytest
 from opcheck.common.versions import Span, Target, Version
 from opcheck.data.registrations import OpLists
 from opcheck.judge.pipeline import report
+from opcheck.judge.target_change import Change
 from opcheck.model.records import OpCall, Report
-from opcheck.project.changes.advice import Advice, Change
-from opcheck.project.changes.upgrade import advise, targets
+from opcheck.project.changes.advice import Advice, advise, targets
 from tests.made import call, make_lists, make_statement, make_target, make_trace
 
 HERE = make_target("2.12", "14.4")

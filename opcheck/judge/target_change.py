@@ -12,7 +12,7 @@ from opcheck.judge.judge import judge_all, outcome
 from opcheck.model.records import OpCall, Record, Verdict
 
 
-class Upgrade(Record, frozen=True, kw_only=True):
+class Change(Record, frozen=True, kw_only=True):
     """What to change; what stays as it is is empty."""
 
     torch: str = ""
@@ -31,12 +31,12 @@ def runs(verdict: Verdict) -> bool:
     return found.side in {"mps", "cpu"} and verdict.kind != "env"
 
 
-def smallest(
+def smallest_change(
     calls: Sequence[OpCall],
     target: Target,
     lists: OpLists,
     accepts: Callable[[Verdict], bool] = runs,
-) -> Upgrade | None:
+) -> Change | None:
     """The first of the newer targets on which every call is accepted; None where there is none.
 
     A newer macOS alone comes before a newer torch, and that before both.  The calls are those of the target that they
@@ -50,7 +50,7 @@ def smallest(
         return None
     for candidate in _newer(target, lists):
         if all(map(accepts, judge_all(calls, candidate, lists))):
-            return Upgrade(
+            return Change(
                 torch=str(candidate.torch) if candidate.torch != target.torch else "",
                 macos=str(candidate.macos) if candidate.macos != target.macos else "",
             )

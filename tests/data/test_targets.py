@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.common.errors import OpcheckError
-from opcheck.data.target_ranges import Texts, pairs, releases, systems, targets
+from opcheck.data.targets import Texts, pairs, releases, systems, targets
 from tests.made import make_lists
 
 LISTS = make_lists(lines=("2.9", "2.10", "2.11", "2.12"))

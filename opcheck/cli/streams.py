@@ -8,12 +8,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr, one_line
-from opcheck.model.records import Report
+
+if TYPE_CHECKING:
+    import msgspec
 
 
 def emit(text: str) -> None:
@@ -91,33 +94,20 @@ def color_wanted(choice: str) -> bool:
     )
 
 
-def step_summary(report: Report, format_name: str) -> None:
-    """In a step of GitHub Actions, with the format for it, add the report to the step's summary.
+def step_summary(record: msgspec.Struct, format_name: str) -> None:
+    """In a step of GitHub Actions, with the format for it, add a report to the step's summary.
 
     Raises:
         UsageError: the file that GITHUB_STEP_SUMMARY names cannot be written.
     """
-
-    def text() -> str:
-        from opcheck.render import step_summary
-
-        return step_summary(report)
-
-    add_to_summary(text, format_name)
-
-
-def add_to_summary(text: Callable[[], str], format_name: str) -> None:
-    """The same with the text of another report.
-
-    Raises:
-        UsageError: as ``step_summary`` says.
-    """
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if format_name != "github" or not path:
         return
+    from opcheck.render import step_summary as render
+
     try:
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(f"{text()}\n")
+            file.write(f"{render(record)}\n")
     except OSError as error:
         raise UsageError(
             f"cannot write the step's summary: {error.strerror}",

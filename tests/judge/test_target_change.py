@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcheck.common.versions import Span, Version
-from opcheck.judge.upgrade import Upgrade, smallest
+from opcheck.judge.target_change import Change, smallest_change
 from tests.made import call, make_lists, make_statement, make_target
 
 MM = (call("aten::mm"),)
@@ -12,27 +12,29 @@ MM = (call("aten::mm"),)
 def test_a_newer_macos_comes_before_a_newer_torch() -> None:
     until = make_statement("old", macos=Span(until=Version(26)))
     lists = make_lists(statements=(until,))
-    assert smallest(MM, make_target("2.12"), lists) == Upgrade(macos="26.0")
-    assert str(Upgrade(macos="26.0")) == "macOS 26"
+    assert smallest_change(MM, make_target("2.12"), lists) == Change(macos="26.0")
+    assert str(Change(macos="26.0")) == "macOS 26"
 
 
 def test_the_first_release_that_runs_every_call() -> None:
     lists = make_lists({"aten::new": {"2.12": "cpu_only", "2.13": "cpu_only", "2.14": "kernel"}})
-    assert smallest((*MM, call("aten::new")), make_target("2.12"), lists) == Upgrade(torch="2.14")
-    assert smallest((call("aten::new"),), make_target("2.13"), lists) == Upgrade(torch="2.14")
+    assert smallest_change((*MM, call("aten::new")), make_target("2.12"), lists) == Change(
+        torch="2.14"
+    )
+    assert smallest_change((call("aten::new"),), make_target("2.13"), lists) == Change(torch="2.14")
 
 
 def test_both_where_neither_alone_is_enough() -> None:
     by_torch = make_statement("by-torch", torch=Span(until=Version(2, 14)))
     by_macos = make_statement("by-macos", macos=Span(until=Version(26)))
     lists = make_lists(statements=(by_torch, by_macos))
-    found = smallest(MM, make_target("2.12"), lists)
+    found = smallest_change(MM, make_target("2.12"), lists)
     assert str(found) == "torch 2.14 on macOS 26"
 
 
 def test_none_where_no_target_helps() -> None:
-    assert smallest((), make_target("2.12"), make_lists()) is None
+    assert smallest_change((), make_target("2.12"), make_lists()) is None
     lists = make_lists(statements=(make_statement("always"),))
-    assert smallest(MM, make_target("2.12"), lists) is None
+    assert smallest_change(MM, make_target("2.12"), lists) is None
     refused = call("aten::relu", refusal=("device_mismatch", "two devices"))
-    assert smallest((refused,), make_target("2.12"), make_lists()) is None
+    assert smallest_change((refused,), make_target("2.12"), make_lists()) is None

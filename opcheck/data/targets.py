@@ -1,6 +1,6 @@
-"""Targets as a configuration writes them: ``>=2.9`` and ``last 3`` of torch, ``["14", "15"]`` of macOS.
+"""Texts -> targets: one release and one macOS (``target``), ``torch=2.9,macos=14`` (``parse``), or ranges (``pairs``).
 
-What a text may be, for torch and for macOS alike; a list of texts means all that any of them means:
+A range may be written so, for torch and for macOS alike; a list of texts means all that any of them means:
 
 =====================  ==================================================================
 ``2.13`` / ``15``      that version (of torch the release line: ``2.13.1`` is of 2.13)
@@ -18,13 +18,16 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, NamedTuple
 
 from opcheck.common.documents import brief
-from opcheck.common.errors import OpcheckError, UnknownTargetError, UsageError
+from opcheck.common.errors import OpcheckError, UnknownTargetError, UsageError, located_at
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
+from opcheck.data.files import Release
 from opcheck.data.registrations import OpLists
+from opcheck.model.options import Option
+from opcheck.model.records import Record
 
 #: What a range may be written as: one text, or several of which each adds.
 Texts = str | Sequence[str]
@@ -42,6 +45,120 @@ _OPERATORS: dict[str, Callable[[Version, Version], bool]] = {
 _CONDITION = re.compile(rf"({'|'.join(_OPERATORS)})\s*(\d[\w.+]*)")
 _LAST = re.compile(r"last\s+(\d{1,9})")
 _FORMS = 'write "2.13", ">=2.9", ">=2.9,<2.12", "last 3", "newest" or "all", or a list of them'
+
+#: torch 2.6.0.dev20241101, 2.6.0a0+git1234, 2.6.0rc1: built before the release of that number.
+_PRERELEASE = re.compile(r"\d+\.\d+(\.\d+)?\.?(dev|a|b|rc)\d*.*")
+
+_KEYS = ("torch", "macos", "fallback")
+_BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+TORCH = Option("Judge by this release.  [default: the newest list]", metavar="RELEASE")
+MACOS = Option("The Mac's macOS.  [default: the newest known]", metavar="VERSION")
+FALLBACK = Option("PYTORCH_ENABLE_MPS_FALLBACK=1 is set.", negative="--no-fallback")
+
+
+class TargetOptions(Record, frozen=True, kw_only=True):
+    """The Mac that a user names; None: the newest."""
+
+    torch: Annotated[str | None, TORCH] = None
+    macos: Annotated[str | None, MACOS] = None
+    fallback: Annotated[bool, FALLBACK] = False
+
+    def target(self, lists: OpLists) -> Target:
+        """The target, as ``target`` finds it."""
+        return target(self.torch, self.macos, lists, fallback=self.fallback)
+
+
+def target(
+    torch: str | None, macos: str | None, lists: OpLists, *, fallback: bool = False
+) -> Target:
+    """The target that texts name; None or an empty text: the newest.
+
+    Raises:
+        UsageError: not a version.
+        UnknownTargetError: no list for that release, no such macOS, or the release does not start on it.
+        NewerThanListsError: a version newer than the op lists.
+    """
+    release = release_of(torch, lists)
+    return Target(
+        torch=Version.parse(release.line),
+        macos=macos_of(macos, release),
+        cpu_fallback=fallback,
+    )
+
+
+def parse(text: str, place: str, lists: OpLists) -> Target:
+    """``torch=2.9,macos=14``, with ``fallback=1`` where the variable is set; what is left out is the newest.
+
+    Args:
+        text: what the user wrote.
+        place: where, for errors: ``--from``.
+        lists: the op lists whose releases are known.
+
+    Raises:
+        UsageError: another form, or as ``target`` says.
+    """
+    values: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if key not in _KEYS or not equals or not value or key in values:
+            raise UsageError(
+                f"not a target: {text!r}",
+                context=f"{place}, at {part.strip()!r}",
+                hint="write it as torch=2.9,macos=14 (and fallback=1 for the variable)",
+            )
+        values[key] = value
+    fallback = values.get("fallback", "0").lower()
+    if fallback not in _BOOLEANS:
+        raise UsageError(
+            f"not a yes or no: {fallback!r}", context=f"{place} {text}", hint="write fallback=1"
+        )
+    try:
+        return target(values.get("torch"), values.get("macos"), lists, fallback=_BOOLEANS[fallback])
+    except UsageError as error:
+        error.context = f"{place} {text}"
+        raise
+
+
+def release_of(text: str | None, lists: OpLists, place: str = "--torch") -> Release:
+    """The release whose list answers for a version; the newest for None and for an empty text.
+
+    Raises:
+        OpcheckError: as ``target`` says; an error that knows no place gets this one.
+    """
+    if not text:
+        return lists.releases[-1]
+    known = tuple(Version.parse(release.line) for release in lists.releases)
+    with located_at(place):
+        return lists.release(str(parse_torch(text, known)))
+
+
+def release_note(text: str | None, release: Release) -> str:
+    """What a user who wrote another version than the release's is told; empty: nothing."""
+    if not text or text in {release.line, release.torch}:
+        return ""
+    note = f"the list of torch {release.torch} answers for {text}"
+    if _PRERELEASE.fullmatch(text):
+        note += f", which was built before {release.line}.0 and may lack some of it"
+    return note
+
+
+def macos_of(text: str | None, release: Release, place: str = "--macos") -> Version:
+    """The macOS version for a release; the newest known for None and for an empty text.
+
+    Raises:
+        OpcheckError: as ``target`` says; an error that knows no place gets this one.
+    """
+    minimum, line = Version.parse(release.minimum_macos), Version.parse(release.line)
+    with located_at(place):
+        return parse_macos(text or str(MACOS_MAJORS[-1]), minimum, line)
+
+
+def macos_points(release: Release, bounds: Iterable[Version]) -> tuple[str, ...]:
+    """The macOS versions at which the release's answer can change, the oldest first."""
+    minimum = Version.parse(release.minimum_macos)
+    versions = {minimum, *bounds} | {Version(major) for major in MACOS_MAJORS}
+    return tuple(str(version) for version in sorted(versions) if version >= minimum)
 
 
 class Pairs(NamedTuple):

@@ -1,0 +1,364 @@
+"""Options on the command line: what records and functions declare becomes flags (``verb``), and what verbs share.
+
+A parameter of a verb's function is a record of options, of which each field is a flag, or a flag of its own::
+
+    @verb("op", epilog="...")
+    @click.argument("query")
+    def command(query: str, *, target: Annotated[TargetOptions, only("torch")], output: OutputOptions) -> int:
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args
+
+import click
+import msgspec
+
+from opcheck.capture.request import CaptureOptions
+from opcheck.cli import VERBS, streams
+from opcheck.common.errors import UsageError
+from opcheck.common.files import write_text
+from opcheck.model.options import Declared, Option, declared, options_of
+from opcheck.model.records import Record, Report
+from opcheck.render import ANSWERS, FORMATS, format_of, render, write
+from opcheck.render.document import Document
+
+_Record = TypeVar("_Record", bound=msgspec.Struct)
+
+#: What ``--output`` says for stdout.
+STDOUT = ("", "-")
+
+#: How severe a finding is, the worst first, as ``--fail-on`` of the verbs that judge by it.
+SEVERITIES = ("error", "warning", "note", "never")
+
+#: The exit code where nothing is known: unknown never passes for an answer.
+COULD_NOT_TELL = 3
+
+#: processes at once
+MOST_JOBS = 1024
+
+
+class Flag(click.Option):
+    """The flag of an option, with its OPCHECK_* variable."""
+
+    def __init__(self, source: Declared) -> None:
+        self.source = source
+        option, default = source.option, source.default
+        has_default = default not in (msgspec.NODEFAULT, None, "", (), {})
+        kind: dict[str, Any] = {"type": _click_type(source), "multiple": source.repeatable}
+        if source.type is bool:
+            kind = {"is_flag": True}
+            has_default = bool(option.negative)
+        elif option.bare:
+            kind = {"is_flag": False, "flag_value": option.bare}
+        if default not in (msgspec.NODEFAULT, None, (), {}):
+            kind["default"] = default
+        variable = f"OPCHECK_{source.name.replace('-', '_').upper()}"
+        super().__init__(
+            [source.field, *source.spellings],
+            required=default is msgspec.NODEFAULT,
+            metavar=option.metavar or None,
+            help=option.help,
+            envvar=variable if option.configurable else None,
+            show_default=option.default_text or has_default,
+            callback=_used,
+            **kind,
+        )
+
+
+def _used(ctx: click.Context, flag: click.Parameter, texts: Any) -> Any:
+    """Click's value, as the verb's function gets it; a shell that completes needs none."""
+    assert isinstance(flag, Flag)
+    return texts if ctx.resilient_parsing else flag.source.from_texts(texts)
+
+
+def _click_type(source: Declared) -> click.ParamType[Any] | None:
+    option = source.option
+    kind = get_args(source.type)[0] if source.repeatable else source.type
+    if option.choices:
+        return click.Choice(option.choices)
+    if kind is Path:
+        return click.Path(path_type=Path)
+    if kind is int:
+        return click.IntRange(option.least, option.most)
+    if kind is float and (option.above, option.most) != (None, None):
+        return click.FloatRange(option.above, option.most, min_open=True)
+    return click.FLOAT if kind is float else None
+
+
+class Take(NamedTuple):
+    """Which options of a record a verb takes, and what differs there."""
+
+    takes: Callable[[Declared], bool]
+    #: by field: another help, or another option
+    changes: dict[str, str | Option]
+
+
+def only(*fields: str, **changes: str | Option) -> Take:
+    """These fields alone; with a value, with another help or option."""
+    names = {*fields, *changes}
+    return Take(lambda source: source.field in names, changes)
+
+
+def but(**changes: str | Option) -> Take:
+    """All fields, these with another help or option."""
+    return Take(lambda _: True, changes)
+
+
+class Verb(click.Command):
+    """A command whose flags may get their defaults from the configuration."""
+
+    def __init__(self, *, table: str | None, foreign: Iterable[str], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._table = table
+        self._foreign = frozenset(foreign)
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Click's, with the defaults of the configuration."""
+        if self._table is not None:
+            from opcheck.cli import config
+
+            own = [param for param in self.params if param.name not in self._foreign]
+            extra["default_map"] = config.defaults(self._table, own, Path.cwd())
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def verb(
+    name: str,
+    *,
+    parent: click.Group | None = None,
+    table: str | None = None,
+    foreign: Iterable[str] = (),
+    **attributes: Any,
+) -> Callable[[Callable[..., int]], click.Command]:
+    """Make a command of a function: a record of options, or an option, becomes its flags.
+
+    Args:
+        name: the verb's, or the subcommand's.
+        parent: the group that it is a subcommand of.
+        table: the configuration's table with its defaults: empty for ``[tool.opcheck]`` itself, ``scan`` for
+            ``[tool.opcheck.scan]``.  None: it has no defaults there.
+        foreign: parameters that take no default from that table.
+        attributes: click's; the help is that of VERBS unless it is given.
+    """
+
+    def decorate(function: Callable[..., int]) -> click.Command:
+        records, flags = flags_of(function)
+
+        def called(**values: Any) -> int:
+            for parameter, (record, fields) in records.items():
+                values[parameter] = record(**{field: values.pop(field) for field in fields})
+            return function(**values)
+
+        arguments = function.__dict__.pop("__click_params__", [])[::-1]
+        about = {"help": VERBS.get(name), **attributes}
+        command = Verb(
+            name=name,
+            callback=called,
+            params=[*arguments, *flags],
+            table=table,
+            foreign=foreign,
+            **about,
+        )
+        if parent is not None:
+            parent.add_command(command)
+        return command
+
+    return decorate
+
+
+_Records = dict[str, tuple[type[msgspec.Struct], tuple[str, ...]]]
+
+
+def flags_of(function: Callable[..., Any]) -> tuple[_Records, list[Flag]]:
+    """The parameters of a function that are records, with the fields that are set, and all its flags."""
+    records: _Records = {}
+    flags: list[Flag] = []
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        kind, *notes = get_args(parameter.annotation) or (parameter.annotation,)
+        own = declared(name, parameter.annotation, _default(parameter))
+        if own is not None:
+            flags.append(Flag(own))
+        elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            take = next((note for note in notes if isinstance(note, Take)), but())
+            taken = [source for source in options_of(kind) if take.takes(source)]
+            records[name] = (kind, tuple(source.field for source in taken))
+            flags += [Flag(_changed(source, take.changes.get(source.field))) for source in taken]
+    return records, flags
+
+
+def _default(parameter: inspect.Parameter) -> Any:
+    return msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
+
+
+def _changed(source: Declared, change: str | Option | None) -> Declared:
+    if isinstance(change, str):
+        change = msgspec.structs.replace(source.option, help=change)
+    return source if change is None else source._replace(option=change)
+
+
+def flag(text: str, name: str = "", **attributes: Any) -> Option:
+    """An option of the command line alone: it has no variable and no key."""
+    return Option(text, name, configurable=False, **attributes)
+
+
+def jobs(text: str) -> Option:
+    """``--jobs N``."""
+    return Option(text, short="-j", metavar="N", least=1, most=MOST_JOBS)
+
+
+def formats(names: Iterable[str]) -> Option:
+    """``--format`` with these names, the first of which is the default."""
+    names = tuple(names)
+    return Option(
+        f"Format of the report.  [default: by the suffix of --output, else {names[0]}]",
+        short="-f",
+        choices=names,
+    )
+
+
+DTYPE = Option("With tensors of this dtype.", metavar="DTYPE")
+DEVICE = Option(
+    "mps, cuda, cuda:1, xpu, cpu ...", metavar="DEVICE", values=("cpu", "cuda", "mps", "xpu")
+)
+COLOR = Option(
+    "Colour the text; auto: on a terminal, unless NO_COLOR is set.",
+    choices=("auto", "always", "never"),
+)
+
+
+#: The capture as every verb takes it that audits a model.
+Capture = Annotated[
+    CaptureOptions, Take(lambda source: getattr(source.option, "scope", "") != "audit", {})
+]
+
+
+def counted(level: str) -> tuple[str, ...]:
+    """The severities that ``--fail-on`` of this level counts."""
+    return () if level == "never" else SEVERITIES[: SEVERITIES.index(level) + 1]
+
+
+class ProgressOptions(Record, frozen=True, kw_only=True):
+    """What is shown beside the report."""
+
+    quiet: Annotated[bool, Option("Show no progress.", short="-q")] = False
+    verbose: Annotated[
+        bool,
+        Option(
+            "Progress and the model's own output on stderr; nothing cut in the text.", short="-v"
+        ),
+    ] = False
+
+    def shown(self) -> contextlib.AbstractContextManager[Callable[[str], None] | None]:
+        """What takes the messages of a long run."""
+        return streams.progress(quiet=self.quiet, verbose=self.verbose)
+
+
+VERBOSE = Option("Nothing cut in the text.", short="-v")
+
+
+def _possible_file(path: str) -> str:
+    """Refuse what cannot be a file, before the work is done."""
+    # Not Path.is_dir: it raises for names that the system refuses.
+    is_folder = os.path.isdir(path)  # noqa: PTH112
+    if path in STDOUT or (os.path.isdir(Path(path).parent) and not is_folder):  # noqa: PTH112
+        return path
+    wrong = "it is a directory" if is_folder else "no such directory"
+    raise UsageError(
+        f"cannot write the report: {wrong}",
+        context=path,
+        hint="name a file in a directory that exists",
+    )
+
+
+class OutputOptions(Record, frozen=True, kw_only=True):
+    """How a verb writes what it found, and where to."""
+
+    format: Annotated[str | None, formats(ANSWERS)] = None
+    path: Annotated[
+        str,
+        Option(
+            "Write the report there, not to stdout.",
+            "output",
+            short="-o",
+            metavar="FILE",
+            check=_possible_file,
+        ),
+    ] = ""
+
+    @property
+    def to_stdout(self) -> bool:
+        """Whether no file is named."""
+        return self.path in STDOUT
+
+    def chosen(self, names: Iterable[str]) -> str:
+        """The format: as ``--format`` says, else by the file's suffix, else the first."""
+        by_suffix = format_of(self.path)
+        return self.format or (by_suffix if by_suffix in {*names} else None) or next(iter(names))
+
+    def put(self, text: str) -> None:
+        """Write a text to stdout or the file.
+
+        Raises:
+            UsageError: the file cannot be written.
+        """
+        if self.to_stdout:
+            streams.emit(text)
+        else:
+            write_text(Path(self.path), text)
+            streams.note(f"written to {self.path}")
+
+    def deliver(self, record: _Record, document: Callable[[_Record], Document]) -> None:
+        """Write an answer to stdout or the file.
+
+        Raises:
+            UsageError: the file cannot be written.
+        """
+        name = self.chosen(ANSWERS)
+        self.put(write(record, document(record) if name in {"text", "markdown"} else (), name))
+
+
+class ReportOptions(OutputOptions, frozen=True, kw_only=True):
+    """How a verb writes the report of an audit or of a run, and where to."""
+
+    format: Annotated[str | None, formats(FORMATS)] = None
+    color: Annotated[str, COLOR] = "auto"
+
+    def deliver_report(self, report: Report, *, full: bool) -> None:
+        """Write the report to stdout or the file, and to the summary of a step in CI.
+
+        Raises:
+            UsageError: the file cannot be written.
+        """
+        name = self.chosen(FORMATS)
+        if self.to_stdout:
+            streams.emit(self.shown(report, full=full))
+        else:
+            write_text(Path(self.path), render(report, name))
+            streams.note(f"{report.headline}; the report is in {self.path}")
+        streams.step_summary(report, name)
+
+    def shown(self, report: Report, *, full: bool) -> str:
+        """The report; its text is as wide as the terminal, and coloured as ``--color`` says."""
+        name = self.chosen(FORMATS)
+        if name != "text":
+            return render(report, name)
+        from opcheck.render.report import document
+        from opcheck.render.text import WIDTH, as_text
+
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+        color = streams.color_wanted(self.color)
+        return as_text(document(report), color=color, width=width, full=full)
