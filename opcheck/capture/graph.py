@@ -18,7 +18,7 @@ from torch import fx
 from opcheck.capture.tensor_log import Numbers
 from opcheck.common.vocabulary import Phase
 from opcheck.model.records import OpCall, SourceLocation, TensorSpec
-from opcheck.simulator.tensor_meta import Spec, decode
+from opcheck.simulator.tensor_meta import TensorMeta, decode
 from opcheck.tracing.source_locations import locate
 from opcheck.tracing.torch_private.modules import root_of
 
@@ -120,7 +120,7 @@ class _Builder:
             node = self._nodes[ref.number] = self._placeholder(ref.spec, name)
         return node
 
-    def _placeholder(self, spec: Spec, name: str) -> fx.Node:
+    def _placeholder(self, spec: TensorMeta, name: str) -> fx.Node:
         # torch.fx wants all placeholders in front of the calls.
         with self.graph.inserting_after(self._last_placeholder):
             readable = _NO_NAME.sub("_", name).strip("_") or "constant"
@@ -192,7 +192,7 @@ class _Builder:
 
 
 def _count_specs(part: Any) -> int:
-    if type(part) is Spec:
+    if type(part) is TensorMeta:
         return 1
     return sum(map(_count_specs, part)) if type(part) is tuple else 0
 
@@ -213,7 +213,7 @@ def _arguments(
 
 def _fill(value: Any, inputs: Iterator[fx.Node]) -> Any:
     kind = type(value)
-    if kind is Spec:
+    if kind is TensorMeta:
         return next(inputs)
     if kind is list:
         return [_fill(item, inputs) for item in value]
@@ -227,7 +227,7 @@ def _scalars(key: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
     positional, named = _split(key)
     result: dict[str, Any] = {}
     for name, part in (*zip(names, positional, strict=False), *named):
-        if type(part) is Spec:
+        if type(part) is TensorMeta:
             continue
         value = decode(part)
         if type(value) in _SCALARS:

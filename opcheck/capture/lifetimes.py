@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from opcheck.capture.tensor_log import Numbers, Ref, TraceEntry
-    from opcheck.simulator.tensor_meta import Spec
+    from opcheck.simulator.tensor_meta import TensorMeta
 
 
 class Placed(NamedTuple):
@@ -41,7 +41,7 @@ def lifetimes(
     """
     first: dict[int, int] = dict.fromkeys(placed, 0)
     sizes: dict[int, int] = {storage: entry.nbytes for storage, entry in placed.items()}
-    known: dict[Spec, int] = {}
+    known: dict[TensorMeta, int] = {}
     for index, entry in enumerate(calls):
         for ref in _on_mps(entry):
             if ref.storage in placed:
@@ -74,7 +74,7 @@ def _on_mps(entry: TraceEntry) -> Iterator[Ref]:
     )
 
 
-def _extent(spec: Spec) -> int:
+def _extent(spec: TensorMeta) -> int:
     """Bytes from the beginning of the storage to the end of the tensor."""
     if not spec.stride and spec.shape:
         return 0  # a layout without strides; none is simulated so far

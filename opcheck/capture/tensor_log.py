@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from opcheck.capture.dtype_origins import birth
 from opcheck.common.vocabulary import Phase
 from opcheck.simulator.tensor import is_on_mps
-from opcheck.simulator.tensor_meta import Spec, spec_of
+from opcheck.simulator.tensor_meta import TensorMeta, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class Ref(NamedTuple):
 
     number: int
     storage: int
-    spec: Spec
+    spec: TensorMeta
 
 
 class RecordedCall(NamedTuple):

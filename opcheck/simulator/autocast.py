@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _AUTOCAST = dispatch.DispatchKeySet(dispatch.AUTOCAST_KEY)
 
 #: weights that were cast since the outermost autocast was entered: by identity, the weight and its cast
-_casts: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+Casts = dict[int, tuple[torch.Tensor, torch.Tensor]]
 
 
 class Refused(NamedTuple):
@@ -104,16 +104,17 @@ def _eligible(value: Any) -> bool:
     return is_on_mps(value) and value.is_floating_point() and value.dtype is not torch.float64
 
 
-def _cast(value: Any, dtype: torch.dtype) -> Any:
+def _cast(value: Any, dtype: torch.dtype, casts: Casts) -> Any:
     kind = type(value)
     if is_on_mps(value):
-        return _cached_cast(value, dtype) if _eligible(value) and value.dtype != dtype else value
+        wanted = _eligible(value) and value.dtype != dtype
+        return _cached_cast(value, dtype, casts) if wanted else value
     if kind is list or kind is tuple:
-        return kind(_cast(item, dtype) for item in value)
+        return kind(_cast(item, dtype, casts) for item in value)
     return value
 
 
-def _cached_cast(tensor: MPSTensor, dtype: torch.dtype) -> torch.Tensor:
+def _cached_cast(tensor: MPSTensor, dtype: torch.dtype, casts: Casts) -> torch.Tensor:
     # autocast_mode.cpp, cached_cast: float32 weights that autograd made leaves, and only for the lower dtype.
     cacheable = (
         dtype == _lower()
@@ -125,9 +126,9 @@ def _cached_cast(tensor: MPSTensor, dtype: torch.dtype) -> torch.Tensor:
     )
     if not cacheable:
         return tensor.to(dtype)
-    known = _casts.get(id(tensor))
+    known = casts.get(id(tensor))
     if known is None:
-        known = _casts[id(tensor)] = (tensor, tensor.to(dtype))
+        known = casts[id(tensor)] = (tensor, tensor.to(dtype))
     return known[1]
 
 
@@ -145,16 +146,16 @@ def _float32(_values: Iterable[Any]) -> torch.dtype:
 
 def _widest(values: Iterable[Any]) -> torch.dtype:
     # autocast_mode.h, prioritize
-    found = _lower()
+    widest = _lower()
     for value in values:
         if type(value) in (list, tuple):
-            found = torch.float32 if _widest(value) is torch.float32 else found
+            widest = torch.float32 if _widest(value) is torch.float32 else widest
         elif _eligible(value):
             if value.dtype not in (torch.float32, _lower()):
                 message = "Unexpected floating ScalarType in at::autocast::prioritize"
                 raise RuntimeError(message)
-            found = torch.float32 if value.dtype is torch.float32 else found
-    return found
+            widest = torch.float32 if value.dtype is torch.float32 else widest
+    return widest
 
 
 #: op_lists/README.md, values of aten.AutocastMPS.json: no release lists another policy for MPS.
@@ -165,15 +166,15 @@ POLICIES: dict[str, Callable[[Iterable[Any]], torch.dtype]] = {
 }
 
 
-def _kernel(name: str, policy: str) -> Callable[..., Any]:
+def _kernel(name: str, policy: str, casts: Casts) -> Callable[..., Any]:
     operator = overload_named(name)
     chosen = POLICIES[policy]
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         with dispatch.excluding(_AUTOCAST):
             dtype = chosen((*args, *kwargs.values()))
-            cast = {key: _cast(value, dtype) for key, value in kwargs.items()}
-            return operator(*(_cast(value, dtype) for value in args), **cast)
+            cast = {key: _cast(value, dtype, casts) for key, value in kwargs.items()}
+            return operator(*(_cast(value, dtype, casts) for value in args), **cast)
 
     return kernel
 
@@ -221,6 +222,7 @@ def autocast_of(
     An overload of another release's list falls through, as it does where nothing is registered.
     """
     library = torch.library.Library("aten", "IMPL", "AutocastMPS")
+    casts: Casts = {}
     module = torch.amp.autocast_mode
     init, clear = module.autocast.__init__, torch.clear_autocast_cache
     available = module.is_autocast_available
@@ -249,7 +251,7 @@ def autocast_of(
         return available(device_type) and (device_type != "mps" or ask(_has_policies))
 
     def forget() -> None:
-        _casts.clear()
+        casts.clear()
         clear()
 
     try:
@@ -260,7 +262,7 @@ def autocast_of(
                 if not dispatch.has_schema(name):
                     continue
                 if name in policies:
-                    library.impl(name, _kernel(name, policies[name]))
+                    library.impl(name, _kernel(name, policies[name], casts))
                 elif dispatch.has_kernel(name, "AutocastMPS"):
                     library.impl(name, torch.library.fallthrough_kernel)
         module.autocast.__init__ = made  # type: ignore[method-assign]
@@ -271,5 +273,4 @@ def autocast_of(
         module.autocast.__init__ = init  # type: ignore[method-assign]
         module.is_autocast_available = torch.amp.is_autocast_available = available
         torch.clear_autocast_cache = clear
-        _casts.clear()
         dispatch.unregister(library)

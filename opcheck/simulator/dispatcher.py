@@ -20,7 +20,7 @@ from opcheck.simulator.operators.operator import Role
 from opcheck.simulator.routes import Kind, Route, make_route, named, unwrapped
 from opcheck.simulator.target_queries import TargetQueries
 from opcheck.simulator.tensor import MPS_DEVICE, MPSTensor, detached, is_on_mps, placement, wrap
-from opcheck.simulator.tensor_meta import DICT, LIST, Spec, ambient, encode, spec_of
+from opcheck.simulator.tensor_meta import DICT, LIST, TensorMeta, ambient, encode, spec_of
 from opcheck.tracing.torch_private import dispatch, tensors
 from opcheck.tracing.torch_private.backend import generator_class
 from opcheck.tracing.torch_private.dispatch import DispatchKey, HigherOrderOperator
@@ -121,13 +121,13 @@ class Simulator(dispatch.DispatchMode):
                 return _alias(args[0])
         if self.context.report_guess is not None and route.operator.repair is not None:
             args, kwargs = self._repaired(route, args, kwargs)
-        found: list[torch.Tensor] = []
+        inputs: list[torch.Tensor] = []
         parts: list[Any] = [func, len(args)]
-        parts += [_encode(value, found) for value in args]
+        parts += [_encode(value, inputs) for value in args]
         for name, value in kwargs.items():
             parts.append(name)
-            parts.append(_encode(value, found))
-        on_mps: list[Any] = [t for t in found if t._mps is not None]  # type: ignore[attr-defined]
+            parts.append(_encode(value, inputs))
+        on_mps: list[Any] = [t for t in inputs if t._mps is not None]  # type: ignore[attr-defined]
         if not on_mps and not self._creates_on_mps(route, kwargs):
             self.elsewhere += 1
             self._nodes.note(on_mps=False)
@@ -139,7 +139,7 @@ class Simulator(dispatch.DispatchMode):
         self._nodes.note(on_mps=True)
         if route.kind is not Kind.LEAF:
             return self._run_body(route, args, kwargs)
-        return self._leaf(route, tuple(parts), args, kwargs, found, on_mps)
+        return self._leaf(route, tuple(parts), args, kwargs, inputs, on_mps)
 
     def _leaf(
         self,
@@ -147,21 +147,21 @@ class Simulator(dispatch.DispatchMode):
         key: tuple[Any, ...],
         args: Any,
         kwargs: Any,
-        found: list[torch.Tensor],
+        inputs: list[torch.Tensor],
         on_mps: list[MPSTensor],
     ) -> Any:
         """Compute a call that no Python of ours takes apart, and hand it to the sink."""
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
-        refusal = self._refusal(route, args, kwargs, found, on_mps)
-        inner = self._inner_calls(route, args, kwargs, found) if route.has_body else ()
+        refusal = self._refusal(route, args, kwargs, inputs, on_mps)
+        inner = self._inner_calls(route, args, kwargs, inputs) if route.has_body else ()
         if self.before_call is not None:
-            self.before_call(Call(route, key, tuple(found), (), inner, refusal))
+            self.before_call(Call(route, key, tuple(inputs), (), inner, refusal))
         try:
             outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
         except NotSimulatedError:
             # It ends the run, and is a call of it all the same; a sparse factory's is none of the dense key.
             if kwargs.get("layout") in (None, torch.strided):
-                self.sink.record(Call(route, key, tuple(found), (), inner, refusal))
+                self.sink.record(Call(route, key, tuple(inputs), (), inner, refusal))
             raise
         if route.operator.role is Role.DETACH:
             if not self.context.detaches:
@@ -171,7 +171,7 @@ class Simulator(dispatch.DispatchMode):
         if route.name in self.context.hidden:
             return outputs
         flat = _tensors(outputs)
-        self.sink.record(Call(route, key, tuple(found), flat, inner, refusal))
+        self.sink.record(Call(route, key, tuple(inputs), flat, inner, refusal))
         self._last_is_check = route.operator.is_check
         return outputs
 
@@ -180,36 +180,36 @@ class Simulator(dispatch.DispatchMode):
         route: Route,
         args: Any,
         kwargs: Any,
-        found: list[torch.Tensor],
+        inputs: list[torch.Tensor],
         on_mps: list[MPSTensor],
     ) -> tuple[str, str] | None:
         operator, refusal = route.operator, None
         if on_mps and operator.refuses_devices is not None:
-            refusal = operator.refuses_devices(args, found)
-        elif on_mps and len(found) != len(on_mps) and not operator.mixes_devices:
-            refusal = self._device_mismatch(route, found)
+            refusal = operator.refuses_devices(args, inputs)
+        elif on_mps and len(inputs) != len(on_mps) and not operator.mixes_devices:
+            refusal = self._device_mismatch(route, inputs)
         if refusal is None and self.context.draws_on_cpu and kwargs.get("generator") is not None:
             refusal = _CPU_GENERATOR
         return refusal
 
-    def _device_mismatch(self, route: Route, found: list[torch.Tensor]) -> tuple[str, str] | None:
-        if all(is_on_mps(tensor) or tensor.dim() == 0 for tensor in found):
+    def _device_mismatch(self, route: Route, inputs: list[torch.Tensor]) -> tuple[str, str] | None:
+        if all(is_on_mps(tensor) or tensor.dim() == 0 for tensor in inputs):
             return None
         texts = route.operator.device_texts
         row = self.context.ask(row_of, texts) if texts else None
-        text = None if row is None else texts[row].text(found)
+        text = None if row is None else texts[row].text(inputs)
         return "device_mismatch", text or TWO_DEVICES
 
     def refuse(self, func: Any, args: Any, identity: str, text: str) -> None:
         """Record that a Mac's composite refuses these arguments before it dispatches to anything."""
-        found: list[torch.Tensor] = []
-        key = (func, len(args), *(_encode(value, found) for value in args))
-        call = Call(self._route(func), key, tuple(found), (), None, (identity, text))
+        inputs: list[torch.Tensor] = []
+        key = (func, len(args), *(_encode(value, inputs) for value in args))
+        call = Call(self._route(func), key, tuple(inputs), (), None, (identity, text))
         self.sink.record(call)
 
     @property
-    def met(self) -> tuple[Route, ...]:
-        """The ways of all overloads that came here so far."""
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of all overloads that were called so far."""
         return tuple(self._routes.values())
 
     # -- which way ------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class Simulator(dispatch.DispatchMode):
             )
 
     def _inner_calls(
-        self, route: Route, args: Any, kwargs: Any, found: list[torch.Tensor]
+        self, route: Route, args: Any, kwargs: Any, inputs: list[torch.Tensor]
     ) -> tuple[str, ...] | None:
         body = route.operator.body
         if body is not None:
@@ -265,7 +265,7 @@ class Simulator(dispatch.DispatchMode):
                 return calls
         if route.bodiless:
             return None
-        kind = (route.func, ambient(), *(tensor.dtype for tensor in found), *kwargs)
+        kind = (route.func, ambient(), *(tensor.dtype for tensor in inputs), *kwargs)
         if kind not in self._inner:
             self._inner[kind] = None  # a body that calls itself is not followed twice
             self._inner[kind] = self._followed(route, args, kwargs)
@@ -332,11 +332,12 @@ class Simulator(dispatch.DispatchMode):
             dtype = torch.bool if route.operator.answers_bool else args[0].dtype
             times = self.sink.asked(route.name)
             answer = unbacked_values.scalar(dtype, times, checks=self._last_is_check)
-            self._told(route.name, answer)
+            self._report_guess(route.name, answer)
             return answer
         if route.operator.unbacked is not None:
             guess = route.operator.unbacked(named(route, args, kwargs), self.keep)
-            self._tell(route, guess.assumed)
+            if guess.assumed:
+                self._report_guess(route.name, guess.assumed)
             return self._wrap_guess(guess.results, device)
         masks = unbacked_values.without_masks(args) if route.operator.takes_masks else None
         if masks is None:
@@ -344,7 +345,8 @@ class Simulator(dispatch.DispatchMode):
         else:
             # Not by its key: how much a mask selects may be known.
             replaced, assumed = masks
-            self._tell(route, assumed)
+            if assumed:
+                self._report_guess(route.name, assumed)
             result = shapes.result_of(route, replaced, kwargs, self.context.ask)
         return self._compute_shapes(route, result, args, kwargs, device)
 
@@ -358,13 +360,9 @@ class Simulator(dispatch.DispatchMode):
             result = self._results[kept] = shapes.result_of(route, args, kwargs, self.context.ask)
         return result
 
-    def _tell(self, route: Route, assumed: str) -> None:
-        if assumed:
-            self._told(route.name, assumed)
-
-    def _told(self, operator: str, answer: Any) -> None:
+    def _report_guess(self, operator: str, answer: Any) -> None:
         # What does not fit from here on may be its fault (Operator.repair; indexing.py).
-        self.context.report_guess = self._told
+        self.context.report_guess = self._report_guess
         self.sink.guess(operator, answer)
 
     def _repaired(self, route: Route, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -374,17 +372,19 @@ class Simulator(dispatch.DispatchMode):
         if changes is None:
             return args, kwargs
         changed, assumed = changes
-        self._told(route.name, assumed)
+        self._report_guess(route.name, assumed)
         pairs = zip(route.arguments, args, strict=False)
         return (
             tuple(changed.get(name, value) for name, value in pairs),
             {name: changed.get(name, value) for name, value in kwargs.items()},
         )
 
-    def _wrap_guess(self, results: tuple[Spec | torch.Tensor, ...], device: torch.device) -> Any:
+    def _wrap_guess(
+        self, results: tuple[TensorMeta | torch.Tensor, ...], device: torch.device
+    ) -> Any:
         made = [
             self._wrap_shape("new", result, None, device)
-            if isinstance(result, Spec)
+            if isinstance(result, TensorMeta)
             else self._wrap_real("new", result, None, device)
             for result in results
         ]
@@ -471,17 +471,17 @@ class Simulator(dispatch.DispatchMode):
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _wrap_shape(self, relation: str, spec: Any, base: Any, device: torch.device) -> Any:
-        if not isinstance(spec, Spec):
+        if not isinstance(spec, TensorMeta):
             return spec
         if device is _CPU:
             return self._copied_to_host(spec)
         memory = base._mps.memory if relation == "view" and is_on_mps(base) else None
         return wrap(spec, None, memory)
 
-    def _copied_to_host(self, spec: Spec) -> torch.Tensor:
-        """Values that nobody knows: the program goes on with others, which is said."""
+    def _copied_to_host(self, spec: TensorMeta) -> torch.Tensor:
+        """Substitute values for unknown ones, and record the assumption."""
         values, answer = unbacked_values.copied(spec, self.sink.asked("Tensor.cpu"))
-        self._told("Tensor.cpu", answer)
+        self._report_guess("Tensor.cpu", answer)
         return values
 
 
@@ -513,18 +513,18 @@ def _takes_itself_apart(kind: Any) -> bool:
 # -- arguments ----------------------------------------------------------------------------------------------
 
 
-def _encode(value: Any, found: list[torch.Tensor]) -> Any:
+def _encode(value: Any, inputs: list[torch.Tensor]) -> Any:
     kind = type(value)
     if kind is int or kind is str or value is None:
         return value
     if kind is list or kind is tuple:
-        return (LIST, *(_encode(item, found) for item in value))
+        return (LIST, *(_encode(item, inputs) for item in value))
     if isinstance(value, torch.Tensor):
-        found.append(value)
+        inputs.append(value)
         known = value._mps  # type: ignore[attr-defined]
         return spec_of(value, "cpu") if known is None else known.spec
     if kind is dict:
-        return (DICT, *((name, _encode(item, found)) for name, item in value.items()))
+        return (DICT, *((name, _encode(item, inputs)) for name, item in value.items()))
     return encode(value)
 
 
@@ -573,7 +573,7 @@ def _written(route: Route, index: int, args: Any, kwargs: Any) -> tuple[torch.Te
     return _tensors(_argument(route, index, args, kwargs))
 
 
-def refresh(tensor: MPSTensor, spec: Spec) -> None:
+def refresh(tensor: MPSTensor, spec: TensorMeta) -> None:
     """Give a tensor that was changed in place (``t_``, ``resize_``) its new metadata; its identity stays."""
     known = tensor._mps
     if spec is known.spec:

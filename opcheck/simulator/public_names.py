@@ -220,7 +220,7 @@ def _import_module(import_module: Callable[..., Any], names: _Names) -> Callable
 
 def _find_spec(find_spec: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(find_spec)
-    def found(name: str, package: str | None = None) -> Any:
+    def find(name: str, package: str | None = None) -> Any:
         if _is_torchs(name) and sees_the_target(caller()):
             try:
                 _refuse(name, ())
@@ -228,7 +228,7 @@ def _find_spec(find_spec: Callable[..., Any]) -> Callable[..., Any]:
                 return None
         return find_spec(name, package)
 
-    return found
+    return find
 
 
 @contextlib.contextmanager

@@ -94,15 +94,15 @@ def note_installed(who: Caller, what: str) -> None:
 def _requirement(package: str) -> SpecifierSet:
     """What the distribution of a top-level package asks of torch, extras included."""
     distribution = _distribution(package) if package else None
-    found = SpecifierSet()
+    specifiers = SpecifierSet()
     for line in distribution.requires or () if distribution else ():
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
             continue
         if requirement.name == "torch":
-            found &= requirement.specifier
-    return found
+            specifiers &= requirement.specifier
+    return specifiers
 
 
 def _described(package: str) -> str:

@@ -34,9 +34,9 @@ def same_dispatch(simulator: Simulator, target: Target, other: Target) -> bool:
     """
     if not simulator.context.ask.answered_alike(other) or not python_visible_target.fits(other):
         return False
-    met = {route.name: route.implicit for route in simulator.met}
-    met.update(dict.fromkeys(simulator.passed, True))
-    return _ways(met, target) == _ways(met, other)
+    implicit_of = {route.name: route.implicit for route in simulator.routes}
+    implicit_of.update(dict.fromkeys(simulator.passed, True))
+    return _ways(implicit_of, target) == _ways(implicit_of, other)
 
 
 def passing(
@@ -80,7 +80,7 @@ def _contested() -> tuple[str, ...]:
     return tuple(sorted(name for name in names if is_implicit(name)))
 
 
-def _ways(met: Mapping[str, bool], target: Target) -> list[str]:
+def _ways(implicit_of: Mapping[str, bool], target: Target) -> list[str]:
     registrations = load().operators(str(target.torch))
     branches = {name for name, branch in BRANCHES.items() if target.torch in branch.releases}
     return [
@@ -90,5 +90,5 @@ def _ways(met: Mapping[str, bool], target: Target) -> list[str]:
             registrations=registrations,
             branches=branches,
         )
-        for name, implicit in met.items()
+        for name, implicit in implicit_of.items()
     ]

@@ -10,7 +10,7 @@ import torch
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError
 from opcheck.simulator.routes import named, unwrapped
 from opcheck.simulator.tensor import MPSTensor, is_on_mps
-from opcheck.simulator.tensor_meta import META, Spec, spec_of
+from opcheck.simulator.tensor_meta import META, TensorMeta, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,10 +25,10 @@ _ZEROS_ELEMENTS = 4_194_304
 class Result(NamedTuple):
     """Metadata of the results and of the arguments that the call changed."""
 
-    #: a Spec, a list of Specs or a plain value for each return of the schema
+    #: a TensorMeta, a list of Specs or a plain value for each return of the schema
     specs: tuple[Any, ...]
-    #: for each written argument, the Spec that each of its tensors has afterwards (None: unchanged)
-    written: tuple[tuple[Spec | None, ...], ...]
+    #: for each written argument, the TensorMeta that each of its tensors has afterwards (None: unchanged)
+    written: tuple[tuple[TensorMeta | None, ...], ...]
     #: elements of the largest result
     elements: int
 
@@ -72,7 +72,7 @@ def _run(
     elif len(route.returns) == 1:
         outputs = (outputs,)
     specs = tuple(_spec(output) for output in outputs)
-    written: tuple[tuple[Spec | None, ...], ...] = _unchanged(route, args, kwargs)
+    written: tuple[tuple[TensorMeta | None, ...], ...] = _unchanged(route, args, kwargs)
     if route.reshapes:
         written = tuple(
             tuple(spec_of(t) for t in _flat(_at(route, index, meta_args, meta_kwargs)))
@@ -122,7 +122,7 @@ def _depends_on_values(route: Route) -> DataDependentError:
 # -- conversion ---------------------------------------------------------------------------------------------
 
 
-def _kept_spec(tensor: MPSTensor) -> Spec:
+def _kept_spec(tensor: MPSTensor) -> TensorMeta:
     return tensor._mps.spec
 
 
@@ -170,7 +170,7 @@ def _at(route: Route, index: int, args: Any, kwargs: Any) -> Any:
     return args[index] if index < len(args) else kwargs.get(route.arguments[index])
 
 
-def _unchanged(route: Route, args: Any, kwargs: Any) -> tuple[tuple[Spec | None, ...], ...]:
+def _unchanged(route: Route, args: Any, kwargs: Any) -> tuple[tuple[TensorMeta | None, ...], ...]:
     return tuple((None,) * len(_flat(_at(route, index, args, kwargs))) for index in route.writes)
 
 
@@ -203,7 +203,7 @@ def _spec_of_argument(argument: Any) -> Any:
 
 
 def _largest(specs: Any) -> int:
-    if isinstance(specs, Spec):
+    if isinstance(specs, TensorMeta):
         return math.prod(specs.shape)
     if type(specs) in (list, tuple):
         return max((_largest(spec) for spec in specs), default=0)

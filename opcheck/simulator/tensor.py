@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
-from opcheck.simulator.tensor_meta import Spec, spec_of
+from opcheck.simulator.tensor_meta import TensorMeta, spec_of
 from opcheck.tracing.torch_private import dispatch, tensors
 from opcheck.tracing.torch_private.dispatch import DispatchKey, DispatchKeySet
 
@@ -65,7 +65,7 @@ class Storage:
         #: called with the number once nothing shares the memory any more
         self.watcher: Callable[[int], None] | None = None
 
-    def handle(self, spec: Spec) -> torch.UntypedStorage:
+    def handle(self, spec: TensorMeta) -> torch.UntypedStorage:
         """What Python compares to know whether two tensors without values share memory: no memory itself."""
         if self._handle is None:
             self._handle = spec.fresh_meta().untyped_storage()
@@ -82,7 +82,9 @@ class Placement:
 
     __slots__ = ("memory", "number", "payload", "spec")
 
-    def __init__(self, spec: Spec, payload: torch.Tensor | None, memory: Storage | None) -> None:
+    def __init__(
+        self, spec: TensorMeta, payload: torch.Tensor | None, memory: Storage | None
+    ) -> None:
         self.spec = spec
         #: the values, where they are known
         self.payload = payload
@@ -142,7 +144,7 @@ def detached(tensor: Any) -> Any:
     return None if tensor is None else _make_subclass(torch.Tensor, tensor)
 
 
-def _template(spec: Spec) -> torch.Tensor:
+def _template(spec: TensorMeta) -> torch.Tensor:
     """A tensor of this metadata with the MPS keys and no data, of which all others of it are copies."""
     if spec.template is None:
         sparse = spec.layout is not torch.strided
@@ -171,7 +173,7 @@ def _template(spec: Spec) -> torch.Tensor:
 
 
 def wrap(
-    spec: Spec,
+    spec: TensorMeta,
     payload: torch.Tensor | None = None,
     memory: Storage | None = None,
     *,

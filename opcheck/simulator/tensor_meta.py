@@ -14,7 +14,7 @@ import torch
 META = torch.device("meta")
 
 
-class Spec:
+class TensorMeta:
     """Metadata of one strided tensor.  Interned: equal metadata is the same object, hashed by identity."""
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Spec:
         return f"{self.dtype_name}{list(self.shape)}@{self.device}"
 
 
-_interned: dict[tuple[object, ...], Spec] = {}
+_interned: dict[tuple[object, ...], TensorMeta] = {}
 
 
 def intern(
@@ -78,17 +78,17 @@ def intern(
     offset: int = 0,
     device: str = "mps",
     layout: torch.layout = torch.strided,
-) -> Spec:
-    """The one Spec of this metadata."""
+) -> TensorMeta:
+    """The one TensorMeta of this metadata."""
     key = (shape, stride, dtype, offset, device, layout)
     spec = _interned.get(key)
     if spec is None:
-        spec = _interned[key] = Spec(shape, stride, dtype, offset, device, layout)
+        spec = _interned[key] = TensorMeta(shape, stride, dtype, offset, device, layout)
     return spec
 
 
-def spec_of(tensor: torch.Tensor, device: str = "mps") -> Spec:
-    """The Spec of any tensor; strides are empty for layouts that have none."""
+def spec_of(tensor: torch.Tensor, device: str = "mps") -> TensorMeta:
+    """The TensorMeta of any tensor; strides are empty for layouts that have none."""
     if tensor.layout is torch.strided:
         return intern(
             # Not its shape, which an uninitialized parameter refuses (torch/nn/parameter.py).
@@ -101,8 +101,8 @@ def spec_of(tensor: torch.Tensor, device: str = "mps") -> Spec:
     return intern(tuple(tensor.shape), (), tensor.dtype, 0, device, tensor.layout)
 
 
-def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> Spec:
-    """The Spec of a new contiguous tensor."""
+def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> TensorMeta:
+    """The TensorMeta of a new contiguous tensor."""
     stride = []
     step = 1
     for size in reversed(shape):
@@ -165,7 +165,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(key: Any) -> Any:
-    """The argument that ``encode`` made the key of; a Spec stays a Spec."""
+    """The argument that ``encode`` made the key of; a TensorMeta stays a TensorMeta."""
     if key is TRUE:
         return True
     if key is FALSE:

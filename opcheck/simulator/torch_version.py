@@ -224,8 +224,8 @@ def torch_version_property(kind: type[SeenText]) -> property:
     """``__version__`` of a module of torch."""
 
     def get(module: ModuleType) -> Any:
-        found = seen(kind, caller())  # whose truth would be a question
-        return vars(module)["__version__"] if found is None else found
+        version = seen(kind, caller())  # whose truth would be a question
+        return vars(module)["__version__"] if version is None else version
 
     def put(module: ModuleType, value: Any) -> None:
         vars(module)["__version__"] = value

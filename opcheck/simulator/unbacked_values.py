@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from opcheck.simulator.tensor import is_on_mps
-from opcheck.simulator.tensor_meta import META, Spec
+from opcheck.simulator.tensor_meta import META, TensorMeta
 
 #: elements that a selection has at most: a program may loop over them.
 MOST_SELECTED = 1 << 20
@@ -30,7 +30,7 @@ class Guess(NamedTuple):
     """The results of a call as if its values were such."""
 
     #: metadata; or real values, where what was assumed gives them
-    results: tuple[Spec | torch.Tensor, ...]
+    results: tuple[TensorMeta | torch.Tensor, ...]
     #: in words, what was assumed; empty where the values were known after all
     assumed: str
 
@@ -59,7 +59,7 @@ def _number(times: int) -> int:
     return min(2 << turn, _LARGEST) if odd else 0
 
 
-def copied(spec: Spec, times: int) -> tuple[torch.Tensor, str]:
+def copied(spec: TensorMeta, times: int) -> tuple[torch.Tensor, str]:
     """What a copy to the host holds, and how that is called."""
     if _turns(times):
         return torch.ones(spec.shape, dtype=spec.dtype), "ones"

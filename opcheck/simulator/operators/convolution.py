@@ -17,7 +17,7 @@ from opcheck.simulator.operators.operator import (
     alike,
     like,
 )
-from opcheck.simulator.tensor_meta import Spec, contiguous, spec_of
+from opcheck.simulator.tensor_meta import TensorMeta, contiguous, spec_of
 
 if TYPE_CHECKING:
     from opcheck.simulator.target_queries import TargetQueries
@@ -42,7 +42,7 @@ def _metadata(given: Given, ask: TargetQueries) -> Results:
     return (spec_of(out),)
 
 
-def _is_channels_last(spec: Spec) -> bool:
+def _is_channels_last(spec: TensorMeta) -> bool:
     # Convolution.cpp, determine_backend_memory_format: what the input or the weight suggests
     meta = spec.meta()
     return meta.is_contiguous(memory_format=torch.channels_last) and not meta.is_contiguous()

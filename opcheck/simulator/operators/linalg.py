@@ -74,8 +74,8 @@ def _emulate_linear_backward(x: Tensor, grad: Tensor, weight: Tensor, mask: Sequ
 
 
 def _dot_text(tensors: Any) -> str:
-    found = ", ".join(places(tensors))
-    return f"Expected all tensors to be on the same device. Found: {found}"
+    devices = ", ".join(places(tensors))
+    return f"Expected all tensors to be on the same device. Found: {devices}"
 
 
 def _grouped_mm_metadata(given: Given, _ask: TargetQueries) -> Results:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from opcheck.common.versions import Span, Target, Version
-from opcheck.simulator.tensor_meta import Spec, contiguous
+from opcheck.simulator.tensor_meta import TensorMeta, contiguous
 from opcheck.tracing.torch_private.dispatch import DispatchKey, body_of
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 #: the arguments of a call by the names of the schema, without those that were left out
 Given = Mapping[str, Any]
-#: for each result the Spec that it has, or a list of them
+#: for each result the TensorMeta that it has, or a list of them
 Results = tuple[Any, ...]
-#: gets the Spec of each tensor among the arguments in its place
+#: gets the TensorMeta of each tensor among the arguments in its place
 MetadataRule = Callable[[Given, "TargetQueries"], Results]
 Calls = tuple[str, ...]
 #: an id and the text of an error
@@ -143,7 +143,7 @@ def like(*names: str) -> MetadataRule:
     return rule
 
 
-def alike(spec: Spec) -> Spec:
+def alike(spec: TensorMeta) -> TensorMeta:
     """A new contiguous tensor of the same shape and dtype."""
     return contiguous(spec.shape, spec.dtype)
 
