@@ -54,7 +54,7 @@ def prepare_torchaudio() -> bool:
     library.impl("forced_align", _forced_align, "Meta")
     library.impl("rnnt_loss_forward", _rnnt_loss_forward, "Meta")
     library.impl("_overdrive_core_loop", lambda *tensors: tensors[2:], "Meta")
-    # Registered as on a Mac, so that bodies.py says what it calls; it never runs.
+    # Registered as on a Mac, so that the simulator's registry says what it calls; it never runs.
     for key in ("Meta", "CompositeExplicitAutograd"):
         library.impl("_lfilter_core_loop", lambda *tensors: tensors[2], key)
     # torchaudio/_extension/__init__.py asks these as soon as its files are there.

@@ -34,8 +34,9 @@ class DispatchContext(threading.local):
         self.in_engine = False
         #: reports one more assumption about unknown values; None as long as nothing was assumed
         self.report_guess: Callable[[str, str], None] | None = None
-        #: the program itself detaches: elsewhere C++ does, to make a variable or to save one for backward, which
-        #: goes through the dispatcher for tensors with a Python key only (TensorImpl::shallow_copy_and_detach).
+        #: the program itself detaches: elsewhere C++ does, to make a variable or to save one for
+        #: backward, which goes through the dispatcher for tensors with a Python key only
+        #: (TensorImpl::shallow_copy_and_detach).
         self.detaches = False
         #: the program gave a generator of the CPU to a call that draws on MPS.
         self.draws_on_cpu = False
@@ -73,8 +74,9 @@ def _raise(_func: Any, _args: tuple[Any, ...], _identity: str, text: str) -> Non
     raise RuntimeError(text)
 
 
-#: The contexts of the simulations that are entered, the innermost last.  One at a time answers, because the
-#: registrations are the process's, too.  The first is for storages that outlive their simulation.
+#: The contexts of the simulations that are entered, the innermost last.  One at a time answers,
+#: because the registrations are the process's, too.  The first is for storages that outlive their
+#: simulation.
 _entered = [
     DispatchContext(TargetQueries(Target(torch=Version(0, 0), macos=Version(0, 0))), _raise)
 ]

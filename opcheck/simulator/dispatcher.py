@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 #: values are kept for tensors of at most this many elements: a 128 x 128 attention mask fits.
 KEEP_ELEMENTS = 16_384
-#: ... and those of an expanded view, which takes no memory: a mask of tokens, seen at the width of their vectors.
+#: ... and those of an expanded view, which takes no memory: a mask of tokens, seen at the width of
+#: their vectors.
 VIEWED = 1 << 24
 
 #: ATen/core/Generator.h, check_generator.
@@ -50,10 +51,12 @@ _OF_NUMBERS = frozenset({torch.int64, torch.float64, torch.complex128, torch.boo
 _PROXY = dispatch.PROXY_MODE
 _mode_of = dispatch.mode_in_slot
 
-#: what C++ takes on MPS where it takes the wider one elsewhere (ATen/AccumulateType.h, toAccumulateType)
+#: what C++ takes on MPS where it takes the wider one elsewhere (ATen/AccumulateType.h,
+#: toAccumulateType)
 _NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
-#: nodes that compute in the device's accumulate type (FunctionsManual.cpp, renorm_backward, 1.13 to 2.15)
+#: nodes that compute in the device's accumulate type (FunctionsManual.cpp, renorm_backward, 1.13 to
+#: 2.15)
 _NARROWING_NODES = frozenset({"RenormBackward0"})
 
 
@@ -96,7 +99,8 @@ class Simulator(dispatch.DispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Route one call."""
         if types and any(_takes_itself_apart(kind) for kind in types):
-            # A tensor subclass takes itself apart first (NestedTensor, torchao's): its parts come here.
+            # A tensor subclass takes itself apart first (NestedTensor, torchao's): its parts come
+            # here.
             self._routes.get(func) or self._route(func)
             return NotImplemented
         proxy = _mode_of(_PROXY)
@@ -134,7 +138,8 @@ class Simulator(dispatch.DispatchMode):
             return func(*args, **kwargs)
         role = route.operator.role
         if role is Role.ZERO_TENSOR and not args[0] and kwargs.get("dtype") in _OF_NUMBERS:
-            # The tangent of a Python number, which is on the CPU as the number is (VariableType.cpp).
+            # The tangent of a Python number, which is on the CPU as the number is
+            # (VariableType.cpp).
             return torch.zeros((), dtype=kwargs["dtype"])
         self._nodes.note(on_mps=True)
         if route.kind is not Kind.LEAF:
@@ -159,7 +164,8 @@ class Simulator(dispatch.DispatchMode):
         try:
             outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
         except NotSimulatedError:
-            # It ends the run, and is a call of it all the same; a sparse factory's is none of the dense key.
+            # It ends the run, and is a call of it all the same; a sparse factory's is none of the
+            # dense key.
             if kwargs.get("layout") in (None, torch.strided):
                 self.sink.record(Call(route, key, tuple(inputs), (), inner, refusal))
             raise
@@ -232,7 +238,8 @@ class Simulator(dispatch.DispatchMode):
         device = kwargs.get("device")
         if device is None or device.type != "cpu":
             return False
-        # In the engine only C++ gives one: AccumulateGrad copies a gradient with ``variable.options()``.
+        # In the engine only C++ gives one: AccumulateGrad copies a gradient with
+        # ``variable.options()``.
         return not (self.context.in_engine or self._in_flight())
 
     def _in_flight(self) -> bool:
@@ -321,7 +328,8 @@ class Simulator(dispatch.DispatchMode):
         try:
             return self._compute_real(route, args, kwargs, device)
         except NotImplementedError:
-            # Only MPS has a kernel for it (_scaled_dot_product_attention_math_for_mps): no values then.
+            # Only MPS has a kernel for it (_scaled_dot_product_attention_math_for_mps): no values
+            # then.
             self._unrunnable.add(route.func)
             return self._compute_unknown(route, key, args, kwargs, device)
 
@@ -395,7 +403,8 @@ class Simulator(dispatch.DispatchMode):
         if route.operator.uninitialized:
             outputs.zero_()
         elif route.operator.role is Role.ZERO_TENSOR:
-            # Nothing is behind it: its key makes zeros where a kernel reads it (ATen/ZeroTensorFallback.cpp).
+            # Nothing is behind it: its key makes zeros where a kernel reads it
+            # (ATen/ZeroTensorFallback.cpp).
             outputs = torch.zeros(outputs.shape, dtype=outputs.dtype)
         for index in route.writes:
             for written in _written(route, index, args, kwargs):
@@ -506,7 +515,8 @@ def _set_bits(tensor: MPSTensor, *, conjugate: bool, negative: bool) -> None:
 
 
 def _takes_itself_apart(kind: Any) -> bool:
-    # torch/_tensor.py: a Parameter, and any other class of which Tensor's own dispatch is good enough.
+    # torch/_tensor.py: a Parameter, and any other class of which Tensor's own dispatch is good
+    # enough.
     return kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 
 

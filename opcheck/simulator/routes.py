@@ -25,7 +25,8 @@ KERNEL_VALUES = frozenset({"kernel", "cpu_fallback", "error_stub"})
 
 _COMPOSITE_VALUES = frozenset({"composite_explicit", "composite_implicit"})
 
-#: In the dispatcher's order (c10/core/DispatchKeySet.cpp and OperatorEntry.cpp, computeDispatchTableEntry).
+#: In the dispatcher's order (c10/core/DispatchKeySet.cpp and OperatorEntry.cpp,
+#: computeDispatchTableEntry).
 _COMPOSITES = (
     DispatchKey.CompositeExplicitAutogradNonFunctional,
     DispatchKey.CompositeExplicitAutograd,
@@ -84,7 +85,8 @@ class Route:
     writes: tuple[int, ...]
     #: the metadata of a written argument can change (``t_``, ``resize_``, ``out=``)
     reshapes: bool
-    #: the result is not known without the values (``item``, ``equal``), or its shape may not be (``nonzero``)
+    #: the result is not known without the values (``item``, ``equal``), or its shape may not be
+    #: (``nonzero``)
     reads_data: bool
     reads_shape: bool
     factory: bool
@@ -156,7 +158,8 @@ def make_route(
     bodies = {"branch": branches, "python": PYTHON_KERNELS}
     body: Callable[..., Any] | None = bodies[way][name] if way in bodies else None
     if body is None and func.namespace == "prims":
-        # What a kernel written in Python with torch._refs runs: the prim's aten form (torch/_prims/__init__.py).
+        # What a kernel written in Python with torch._refs runs: the prim's aten form
+        # (torch/_prims/__init__.py).
         body = getattr(func, "impl_aten", None)
     if body is None and not implicit and func.namespace not in _DESCRIBED:
         body = _own_body(func)
@@ -243,7 +246,8 @@ def _relation(operator: Operator, result: Any, arguments: Any) -> Return:
         return Return("view", 0) if operator.shares_first else Return("new")
     for index, argument in enumerate(arguments):
         alias = argument.alias_info
-        # A list of views (split, unbind) has no set of its own: its base is the argument marked "-> *".
+        # A list of views (split, unbind) has no set of its own: its base is the argument marked "->
+        # *".
         if alias is not None and (alias.before_set & info.before_set or "*" in alias.after_set):
             return Return("argument" if info.is_write else "view", index)
     return Return("new")

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from opcheck.simulator.routes import Route
     from opcheck.simulator.target_queries import TargetQueries
 
-#: a shape is read off a run on zeros where torch has no meta kernel and the tensors are no larger than this.
+#: a shape is read off a run on zeros where torch has no meta kernel and the tensors are no larger
+#: than this.
 _ZEROS_ELEMENTS = 4_194_304
 
 
@@ -27,7 +28,8 @@ class Result(NamedTuple):
 
     #: a TensorMeta, a list of Specs or a plain value for each return of the schema
     specs: tuple[Any, ...]
-    #: for each written argument, the TensorMeta that each of its tensors has afterwards (None: unchanged)
+    #: for each written argument, the TensorMeta that each of its tensors has afterwards (None:
+    #: unchanged)
     written: tuple[tuple[TensorMeta | None, ...], ...]
     #: elements of the largest result
     elements: int
@@ -53,7 +55,8 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Resul
             raise _depends_on_values(route) from None
         return _run_without_meta(route, args, kwargs)
     except RuntimeError as error:
-        # What torch.library.custom_op registers for Meta until it is told a rule (torch/_library/custom_ops.py).
+        # What torch.library.custom_op registers for Meta until it is told a rule
+        # (torch/_library/custom_ops.py).
         if "There was no fake impl registered" not in str(error):
             raise
         return _run_without_meta(route, args, kwargs)

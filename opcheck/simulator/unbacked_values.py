@@ -20,7 +20,8 @@ MOST_SELECTED = 1 << 20
 MOST_DIFFERENT = 100
 #: boxes that a non-maximum suppression keeps at most: programs loop over what is left.
 MOST_BOXES = 1_000
-#: equal answers that a line gets before it gets others: more than a detector has boxes, which it loops over.
+#: equal answers that a line gets before it gets others: more than a detector has boxes, which it
+#: loops over.
 SAME_ANSWERS = 128
 #: the largest number that is made up: it may become a size or the length of a loop.
 _LARGEST = 1 << 10

@@ -62,7 +62,8 @@ def _attention(
         out = _attention(context, q, k, v, attn_mask, dropout_p, is_causal, **options)
         return out.squeeze(0)
     if enable_gqa and ask(is_before, _V2_5):
-        # The argument came with 2.5: under an earlier torch libraries that ask its version repeat the heads.
+        # The argument came with 2.5: under an earlier torch libraries that ask its version repeat
+        # the heads.
         key, value = (_repeated(t, query.size(-3) // t.size(-3)) for t in (key, value))
         enable_gqa = False
     mask = _additive(attn_mask, query.dtype)
@@ -93,7 +94,8 @@ def _repeated(heads: Tensor, times: int) -> Tensor:
 
 
 def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    # attention.cpp, convert_boolean_attn_mask: a boolean mask becomes an additive one in front of the branch.
+    # attention.cpp, convert_boolean_attn_mask: a boolean mask becomes an additive one in front of
+    # the branch.
     if mask is None or mask.dtype is not torch.bool:
         return mask
     options = {"dtype": dtype, "device": mask.device}
@@ -132,7 +134,8 @@ def _math_before_2_5(
 
 
 def _metadata(given: Given, _ask: TargetQueries) -> Results:
-    # mps/operations/Attention.mm (2.13): the output has the query's leading dimensions, the weights are not kept.
+    # mps/operations/Attention.mm (2.13): the output has the query's leading dimensions, the weights
+    # are not kept.
     query, key, value = given["query"], given["key"], given["value"]
     rows = query.shape[:-1]
     return tuple(

@@ -49,7 +49,8 @@ def _is_channels_last(spec: TensorMeta) -> bool:
 
 
 def _keeps_channels_last(target: Target) -> bool:
-    # Convolution.mm: contiguous up to 2.7; 2.8 and 2.9 keep the format from macOS 15 on, later ones always.
+    # Convolution.mm: contiguous up to 2.7; 2.8 and 2.9 keep the format from macOS 15 on, later ones
+    # always.
     since = Version(2, 8) if target.macos >= Version(15, 0) else Version(2, 10)
     return target.torch >= since
 
@@ -61,8 +62,8 @@ def _backward_metadata(given: Given, _ask: TargetQueries) -> Results:
 
 
 def _body(given: Given, _ask: TargetQueries) -> Calls:
-    # Convolution.cpp, ``_convolution``: ConvBackend::Mps and MpsTranspose.  The transposed kernel takes no bias, which
-    # is added.
+    # Convolution.cpp, ``_convolution``: ConvBackend::Mps and MpsTranspose.  The transposed kernel
+    # takes no bias, which is added.
     if not given.get("transposed", False):
         return ("aten::_mps_convolution",)
     added = ("aten::add_.Tensor",) if given.get("bias") is not None else ()

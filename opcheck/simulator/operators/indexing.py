@@ -54,13 +54,16 @@ def _refuses_indices(args: Sequence[Any], _tensors: Any) -> Refusal | None:
         # check_indices_on_cpu_or_selfdevice; github.com/pytorch/pytorch/issues/81051
         text = "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
         return "indices_on_mps", text
-    if len(args) > 2 and args[2].dim() and is_on_cpu(args[2]) is not place:
+    values = args[2] if len(args) > 2 else None
+    # To C++ a number of Python's is a tensor without dimensions.
+    if isinstance(values, torch.Tensor) and values.dim() and is_on_cpu(values) is not place:
         return "device_mismatch", TWO_DEVICES
     return None
 
 
 def _fill_metadata(given: Given, _ask: TargetQueries) -> Results:
-    # torch/_refs/__init__.py lets a value on the CPU be without dimensions, but not beside a tensor on meta.
+    # torch/_refs/__init__.py lets a value on the CPU be without dimensions, but not beside a tensor
+    # on meta.
     return (spec_of(torch.masked_fill(given["self"].meta(), given["mask"].meta(), 0)),)
 
 
@@ -128,7 +131,8 @@ def take_along_dim(_context: Any, x: Tensor, indices: Tensor, dim: int | None = 
 
 
 def _reads_range(target: Target) -> bool:
-    # Onehot.cpp: up to 2.11 the checks that read values are skipped for MPS; later they are made at once.
+    # Onehot.cpp: up to 2.11 the checks that read values are skipped for MPS; later they are made at
+    # once.
     return target.torch >= Version(2, 12)
 
 
@@ -160,7 +164,8 @@ OPERATORS = (
     Operator(("aten::_index_put_impl",), takes_masks=True),
     Operator(
         ("aten::embedding", "aten::index_select"),
-        # mps/operations/Indexing.mm, index_select_out_mps: a kernel of MPSGraph, and since 2.14 one of Metal's.
+        # mps/operations/Indexing.mm, index_select_out_mps: a kernel of MPSGraph, and since 2.14 one
+        # of Metal's.
         device_texts=(
             DeviceText(always(PLACEHOLDER), Span(until=_V2_14)),
             DeviceText(always(PASSED_CPU), Span(since=_V2_14)),

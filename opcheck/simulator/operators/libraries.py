@@ -22,8 +22,8 @@ def _guess_kept_boxes(given: Given, _keep: int) -> Guess:
 
 
 def _filter_loop(_given: Given, ask: TargetQueries) -> Calls | None:
-    # src/libtorchaudio/lfilter.cpp, ``lfilter_core_generic_loop`` (torchaudio 2.9 to 2.11): these and copy_
-    # for each sample.  Earlier ones had no generic loop in C++.
+    # src/libtorchaudio/lfilter.cpp, ``lfilter_core_generic_loop`` (torchaudio 2.9 to 2.11): these
+    # and copy_ for each sample.  Earlier ones had no generic loop in C++.
     if ask(is_before, Version(2, 9)):
         return None
     return ("aten::as_strided", "aten::bmm", "aten::sub.Tensor")

@@ -79,8 +79,8 @@ def _dot_text(tensors: Any) -> str:
 
 
 def _grouped_mm_metadata(given: Given, _ask: TargetQueries) -> Results:
-    # GroupedMMUtils.h (2.9 to 2.15).  The meta kernel takes bfloat16 alone, as CUDA's kernel did; the composite
-    # and MPS's kernel take float32 and float16 too.
+    # GroupedMMUtils.h (2.9 to 2.15).  The meta kernel takes bfloat16 alone, as CUDA's kernel did;
+    # the composite and MPS's kernel take float32 and float16 too.
     first, a, b = given["self"], given["self"].shape, given["mat2"].shape
     dtype = given.get("out_dtype") or first.dtype
     if len(a) == len(b) == 2:
@@ -90,7 +90,8 @@ def _grouped_mm_metadata(given: Given, _ask: TargetQueries) -> Results:
 
 
 def _grouped_mm_body(given: Given, _ask: TargetQueries) -> Calls:
-    # GroupedMMUtils.h, ``_grouped_mm_fallback`` (2.9 to 2.13): one product for each group, or one batched product.
+    # GroupedMMUtils.h, ``_grouped_mm_fallback`` (2.9 to 2.13): one product for each group, or one
+    # batched product.
     batched = given["self"].dim() == 3 and given["mat2"].dim() == 3
     return ("aten::empty_strided", "aten::bmm.out" if batched else "aten::mm.out")
 

@@ -23,7 +23,8 @@ def _ctc_loss(
     reduction: int = 1,
     zero_infinity: bool = False,
 ) -> Tensor:
-    # LossCTC.cpp: a subclass takes another way, with lengths that stay tensors, as no plain tensor does.
+    # LossCTC.cpp: a subclass takes another way, with lengths that stay tensors, as no plain tensor
+    # does.
     lengths = [
         value.cpu().reshape(-1).tolist() if isinstance(value, torch.Tensor) else list(value)
         for value in (input_lengths, target_lengths)

@@ -41,7 +41,8 @@ def _emulate_resizing_copy(source: Tensor, target: Tensor) -> Tensor:
 
 
 def _cat_text(tensors: Any) -> str:
-    # mps/operations/Shape.mm, cat_out_mps: each beside the last that is not skipped; since 2.12 no check is left.
+    # mps/operations/Shape.mm, cat_out_mps: each beside the last that is not skipped; since 2.12 no
+    # check is left.
     *others, last = places(tensors)
     another = next(place for place in others if place != last)
     return (
@@ -106,7 +107,8 @@ OPERATORS = (
     Operator(("aten::alias", "aten::lift", "aten::lift_fresh"), body=()),
     Operator(("aten::_conj",), body=(), role=Role.CONJUGATE),
     Operator(("aten::_neg_view",), body=(), role=Role.NEGATE),
-    # ComparisonUtils.cpp: compares metadata, and raises where it differs.  torch.export writes it before each cast.
+    # ComparisonUtils.cpp: compares metadata, and raises where it differs.  torch.export writes it
+    # before each cast.
     Operator(("aten::_assert_tensor_metadata",), body=()),
     # -- views and their joining
     Operator(("aten::expand",), role=Role.EXPAND),

@@ -98,7 +98,8 @@ OPERATORS = (
     Operator(
         ("aten::native_group_norm",),
         python_kernel=dispatch.group_norm_in_python,
-        # group_norm.cpp, math_group_norm: a batch norm, where 2.13 takes var_mean.  Python kernels from 2.0 to 2.12.
+        # group_norm.cpp, math_group_norm: a batch norm, where 2.13 takes var_mean.  Python kernels
+        # from 2.0 to 2.12.
         legacy_bodies=(
             LegacyBody(Span(until=Version(2, 0)), ("aten::view", "aten::native_batch_norm")),
         ),

@@ -35,7 +35,8 @@ class Role(enum.Enum):
     DETACH = enum.auto()
     #: its result is a view of any size, which takes no memory
     EXPAND = enum.auto()
-    #: its result has no memory: the dispatcher's ZeroTensor key makes zeros of it (ATen/ZeroTensorFallback.cpp)
+    #: its result has no memory: the dispatcher's ZeroTensor key makes zeros of it
+    #: (ATen/ZeroTensorFallback.cpp)
     ZERO_TENSOR = enum.auto()
     CONJUGATE = enum.auto()
     NEGATE = enum.auto()
@@ -83,10 +84,12 @@ class Operator:
 
     # -- which way a call goes
     branch: Branch | None = None
-    #: the kernel that a Mac registers from Python at ``import torch`` (torch/backends/mps/__init__.py, ``_init``)
+    #: the kernel that a Mac registers from Python at ``import torch``
+    #: (torch/backends/mps/__init__.py, ``_init``)
     python_kernel: Callable[..., Any] | None = None
-    #: what a composite below autograd calls, where its body cannot be followed here: it branches on the device at
-    #: compile time, or calls itself.  A function returns None for a release whose body is not known.
+    #: what a composite below autograd calls, where its body cannot be followed here: it branches on
+    #: the device at compile time, or calls itself.  A function returns None for a release whose
+    #: body is not known.
     body: Calls | Callable[[Given, TargetQueries], Calls | None] | None = None
     #: its bodies in earlier releases, where they call what the installed torch's does not
     legacy_bodies: tuple[LegacyBody, ...] = ()
@@ -97,7 +100,8 @@ class Operator:
     metadata: MetadataRule | None = None
     #: why it needs neither a rule nor a meta kernel, although it has a kernel on MPS
     without_metadata: str = ""
-    #: its results where they depend on values that are not known; also takes up to how many elements get values
+    #: its results where they depend on values that are not known; also takes up to how many
+    #: elements get values
     unbacked: Callable[[Given, int], Guess] | None = None
     #: it answers with a bool, not with a tensor
     answers_bool: bool = False
@@ -105,16 +109,19 @@ class Operator:
     is_check: bool = False
     #: takes masks as indices: its meta kernel counts what a mask selects
     takes_masks: bool = False
-    #: its values are arbitrary: zeros, so that two runs are the same and what is filled part by part is known
+    #: its values are arbitrary: zeros, so that two runs are the same and what is filled part by
+    #: part is known
     uninitialized: bool = False
     #: its shape depends on values, which known arguments have
     needs_values: bool = False
-    #: positions of arguments that it may write, and that keep their values where others are not known
+    #: positions of arguments that it may write, and that keep their values where others are not
+    #: known
     keeps_values_of: frozenset[int] = frozenset()
-    #: its results share the memory of the first argument although the schema does not say so (TensorShape.cpp: to
-    #: autograd they are no views)
+    #: its results share the memory of the first argument although the schema does not say so
+    #: (TensorShape.cpp: to autograd they are no views)
     shares_first: bool = False
-    #: the arguments that an assumption led to and that fit nothing, made to fit, and what is assumed with them
+    #: the arguments that an assumption led to and that fit nothing, made to fit, and what is
+    #: assumed with them
     repair: Callable[[Given], tuple[Given, str] | None] | None = None
 
     # -- devices
@@ -122,7 +129,8 @@ class Operator:
     mixes_devices: bool = False
     #: positions of results that stay on the CPU
     results_on_cpu: frozenset[int] = frozenset()
-    #: what it refuses about the devices of its arguments although it mixes them: takes the arguments and all tensors
+    #: what it refuses about the devices of its arguments although it mixes them: takes the
+    #: arguments and all tensors
     refuses_devices: Callable[[Any, Any], Refusal | None] | None = None
     device_texts: tuple[DeviceText, ...] = ()
 

@@ -28,7 +28,8 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def _ldexp(given: Given, product: str) -> Calls:
-    # BinaryOps.cpp, ``ldexp`` (2.13 to 2.15): integral exponents have a kernel of their own on the CPU only.
+    # BinaryOps.cpp, ``ldexp`` (2.13 to 2.15): integral exponents have a kernel of their own on the
+    # CPU only.
     if given["self"].dtype not in (torch.float16, torch.bfloat16):
         return ("aten::pow.Scalar", product)
     return ("aten::empty.memory_format", "aten::fill_.Scalar", "aten::pow.Tensor_Tensor", product)
@@ -65,7 +66,8 @@ OPERATORS = (
     Operator(("aten::ldexp.out", "aten::ldexp_"), body=_ldexp_into),
     Operator(
         ("aten::mvlgamma_",),
-        # UnaryOps.cpp: from 2.10 on the form with ``out=``, which had no kernel for MPS before 2.12.
+        # UnaryOps.cpp: from 2.10 on the form with ``out=``, which had no kernel for MPS before
+        # 2.12.
         legacy_bodies=(
             LegacyBody(
                 Span(until=Version(2, 10)),
@@ -81,14 +83,15 @@ OPERATORS = (
             ),
         ),
     ),
-    # Without values the gradients are taken to be finite, so that torch.amp.GradScaler takes the step
-    # (torch/amp/grad_scaler.py).
+    # Without values the gradients are taken to be finite, so that torch.amp.GradScaler takes the
+    # step (torch/amp/grad_scaler.py).
     Operator(("aten::_amp_foreach_non_finite_check_and_unscale_",), keeps_values_of=frozenset({1})),
     Operator(
         ("aten::dropout",),
         branch=Branch(_dropout, "native/Dropout.cpp: native_dropout on MPS, since 2.15"),
     ),
-    # mps/operations/Distributions.mm and native/Distributions.cpp; torch 2.9 has no meta kernel of _standard_gamma.
+    # mps/operations/Distributions.mm and native/Distributions.cpp; torch 2.9 has no meta kernel of
+    # _standard_gamma.
     Operator(("aten::_dirichlet_grad",), metadata=like("x")),
     Operator(
         ("aten::_sample_dirichlet", "aten::_standard_gamma", "aten::_standard_gamma_grad"),

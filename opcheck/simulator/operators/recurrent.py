@@ -262,7 +262,8 @@ def _pad_packed(
     padding_value: float,
     total_length: int,
 ) -> tuple[Tensor, Tensor]:
-    # PackedSequence.cpp; in C++ the lengths, which it writes on the host, would seem to be made on MPS.
+    # PackedSequence.cpp; in C++ the lengths, which it writes on the host, would seem to be made on
+    # MPS.
     sizes = [int(size) for size in batch_sizes.tolist()]
     if 0 < total_length < len(sizes):
         message = (
@@ -302,8 +303,8 @@ def _refuses_lengths(_args: Any, tensors: Any) -> Refusal | None:
 
 
 def _metadata(given: Given, _ask: TargetQueries) -> Results:
-    # mps/operations/RnnOps.mm (2.13), ``_lstm_mps``: output, h, c, z state, cell states, outputs of the layers; the
-    # last three are the backward's.
+    # mps/operations/RnnOps.mm (2.13), ``_lstm_mps``: output, h, c, z state, cell states, outputs of
+    # the layers; the last three are the backward's.
     x, layers = given["input"], given["num_layers"]
     batch, steps = x.shape[:2] if given["batch_first"] else x.shape[1::-1]
     ways = 2 if given["bidirectional"] else 1
@@ -321,11 +322,13 @@ def _metadata(given: Given, _ask: TargetQueries) -> Results:
 
 
 def _backward_metadata(given: Given, _ask: TargetQueries) -> Results:
-    # RnnOps.mm: gradients of the input, of the states, and of the parameters, which have the shapes of these.
+    # RnnOps.mm: gradients of the input, of the states, and of the parameters, which have the shapes
+    # of these.
     return (alike(given["input"]), [*map(alike, given["hx"])], [*map(alike, given["params"])])
 
 
-#: of a forward LSTM with dropout: the state of the generator before it, by the address of its result
+#: of a forward LSTM with dropout: the state of the generator before it, by the address of its
+#: result
 _LSTM_STATES: dict[int, Tensor] = {}
 _LSTM_STATES_KEPT = 256
 
@@ -397,7 +400,8 @@ OPERATORS = (
     ),
     Operator(
         ("aten::_pack_padded_sequence",),
-        # It loops over the batch on the host, then narrow and cat (PackedSequence.cpp); batch_sizes stay there.
+        # It loops over the batch on the host, then narrow and cat (PackedSequence.cpp); batch_sizes
+        # stay there.
         body=("aten::as_strided", "aten::cat"),
         needs_values=True,
         mixes_devices=True,

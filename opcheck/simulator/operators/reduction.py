@@ -28,7 +28,8 @@ Tensor = torch.Tensor
 _IN_VALUES = "its shape is in the values, which its rule for unbacked values assumes"
 _ON_HOST = "its result is a number of the host's, assumed where the values are not known"
 
-#: Sorting.cpp, quantile_compute: on the CPU alone the values of q are checked (the torch 2.9 that may be installed).
+#: Sorting.cpp, quantile_compute: on the CPU alone the values of q are checked (the torch 2.9 that
+#: may be installed).
 _CHECKS_OF_QUANTILES = frozenset(
     f"aten::{name}"
     for name in ("ge.Scalar", "le.Scalar", "logical_and_", "all", "new_ones", "equal")
@@ -62,7 +63,8 @@ def _guess_unique_and_inverse(given: Given, keep: int) -> Guess:
 
 
 def _guess_unique_along(given: Given, keep: int) -> Guess:
-    # Its kernels make the inverse and the counts whether asked or not (native/Unique.cpp, _unique_dim_cpu_template).
+    # Its kernels make the inverse and the counts whether asked or not (native/Unique.cpp,
+    # _unique_dim_cpu_template).
     return _guess_unique({**given, "return_inverse": True, "return_counts": True}, keep)
 
 
@@ -151,7 +153,8 @@ OPERATORS = (
     Operator(("aten::_histogramdd_from_bin_tensors",), metadata=_histogram_of_edges),
     Operator(
         ("aten::histc",),
-        # mps/operations/HistogramKernel.mm has Metal kernels for integers; grouped experts are counted so.
+        # mps/operations/HistogramKernel.mm has Metal kernels for integers; grouped experts are
+        # counted so.
         emulate_wider=WiderEmulation(Version(2, 13), _emulate_histc),
     ),
 )
