@@ -35,7 +35,7 @@ def ask(path):
     return value() if callable(value) else value
 available = ask("backends.mps.is_available")
 print("\\n{_MARK}" + json.dumps({{
-    "version": str(torch.VERSION),
+    "version": str(torch.__version__),
     "commit": ask("version.git_version") or "",
     "built": ask("backends.mps.is_built"),
     "available": available,
