@@ -1,4 +1,4 @@
-"""Findings that were there before: a file of fingerprints, and a report without them."""
+"""The baseline of a scan: a file of known findings, and a report without them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AGAIN = "write it again: opcheck scan --baseline FILE --update-baseline"
 
 
 class _Known(Record, frozen=True, kw_only=True):
-    """One finding, told as a person reviews it; only its fingerprint is read back."""
+    """A finding as a person reviews it; only its fingerprint is read back."""
 
     fingerprint: str
     rule: str
@@ -31,13 +31,13 @@ class _Known(Record, frozen=True, kw_only=True):
 
 class _Baseline(Record, frozen=True, kw_only=True):
     schema: str
-    #: of what fingerprints are made (fingerprint.py)
+    #: the version of the fingerprints (fingerprint.py)
     fingerprints: str
     findings: tuple[_Known, ...]
 
 
 def text(report: ScanReport) -> str:
-    """The findings of a report as a baseline: JSON, sorted by file, without line numbers."""
+    """Write the findings of a report as a baseline: JSON, sorted by file, without line numbers."""
     known = [
         _Known(
             fingerprint=finding.fingerprints[0],
@@ -51,16 +51,16 @@ def text(report: ScanReport) -> str:
     baseline = _Baseline(
         schema=SCHEMA,
         fingerprints=VERSION,
-        findings=tuple(sorted(known, key=lambda one: (one.file, one.rule, one.fingerprint))),
+        findings=tuple(sorted(known, key=lambda each: (each.file, each.rule, each.fingerprint))),
     )
     return msgspec.json.format(msgspec.json.encode(baseline)).decode() + "\n"
 
 
 def read(path: Path) -> frozenset[str]:
-    """The fingerprints of a baseline.
+    """Read the fingerprints of a baseline.
 
     Raises:
-        UsageError: it cannot be read, is damaged, or of another version.
+        UsageError: the file cannot be read, is damaged, or has another version.
     """
     try:
         content = documents.read(path)
@@ -76,7 +76,8 @@ def read(path: Path) -> frozenset[str]:
         raise UsageError(f"a damaged baseline: {error}", context=str(path), hint=_AGAIN) from error
     if (baseline.schema, baseline.fingerprints) != (SCHEMA, VERSION):
         raise UsageError(
-            f"a baseline of another version: {brief(baseline.schema)}, fingerprints {brief(baseline.fingerprints)}",
+            f"a baseline of another version: {brief(baseline.schema)}, "
+            f"fingerprints {brief(baseline.fingerprints)}",
             context=f"{path}; this opcheck reads {SCHEMA}, fingerprints {VERSION}",
             hint=_AGAIN,
         )
@@ -84,7 +85,7 @@ def read(path: Path) -> frozenset[str]:
 
 
 def without(report: ScanReport, known: frozenset[str]) -> ScanReport:
-    """The report with what is new alone."""
+    """Keep only the findings of a report that a baseline does not know."""
     new = tuple(finding for finding in report.findings if finding.fingerprints[0] not in known)
     by_severity = Counter(finding.severity for finding in new)
     by_rule = Counter(finding.rule for finding in new)

@@ -1,4 +1,4 @@
-"""Paths -> a report: every file read once, its findings, what was ignored and what was not read."""
+"""Scans files: each is read once; the report has its findings and what was not read."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from opcheck.source.program import Program
 from opcheck.source.records import ScanReport
 from opcheck.source.rule import Hit, Scanned, ScanRule
 from opcheck.source.rules import BY_ID, RULES
-from opcheck.source.source import Found, Source, UnreadableError
+from opcheck.source.source import FoundFile, Source, UnreadableError
 
 NOT_CHECKED = (
     "Names that another file gives a value, and code that is made at run time, were not followed.",
     "What the operators of the model do on MPS is the audit's to say: opcheck audit.",
     "Nothing was run, and nothing was observed on a Mac.",
 )
-#: More places of use than these say no more.
+#: A finding lists at most so many places of use.
 _MOST_USES = 10
 _EXCLUDED = "files that --exclude names"
 
@@ -48,34 +48,37 @@ def scan(
     ignores: Sequence[Entry] = (),
     today: date | None = None,
 ) -> ScanReport:
-    """Read all that is below the paths.
+    """Scan the files below the paths.
 
     Args:
         paths: files and directories.
         target: the Mac that the source is read for.
-        exclude: leave out files that such a pattern fits (``tests/*``), or that are below such a directory.
-        select: the codes of rules, or their beginnings (``OC21``); none: all.
-        ignores: entries of the configuration, of which those of these rules count.
-        today: the day by which entries expire; None: today.
+        exclude: patterns (``tests/*``) of files and directories to leave out.
+        select: codes of rules, or their beginnings (``OC21``); none selects all rules.
+        ignores: entries of the configuration; those of the selected rules count.
+        today: the day against which expiry dates are compared; None means today.
 
     Raises:
-        UsageError: a path does not exist, there is nothing to read, or no rule is so called.
-        OpListError: the data that the rules read is damaged.
+        UsageError: a path does not exist, there is nothing to read, or no rule has such a code.
+        OpListError: the data of the rules is damaged.
     """
     chosen = _chosen(select)
     entries = [entry for entry in ignores if entry.rule in chosen]
-    reader = _Reader(target, chosen, Ignores(entries, today=today or date.today()))  # noqa: DTZ011  (the user's day)
+    # The user's own day counts.
+    day = today or date.today()  # noqa: DTZ011
+    reader = _Reader(target, chosen, Ignores(entries, today=day))
     with _without_collector():
-        for found in source.find(paths, reader.skipped, reader.problems):
-            if _excluded(found, exclude):
+        for file in source.find(paths, reader.skipped, reader.problems):
+            if _excluded(file, exclude):
                 reader.skipped[_EXCLUDED] += 1
             else:
-                reader.read(found)
+                reader.read(file)
     if not reader.counts and not reader.problems and not reader.skipped[_EXCLUDED]:
         raise UsageError(
             "there is no Python source below these paths",
             context=f"opcheck scan {' '.join(paths)}",
-            hint="give files or directories that hold .py, .ipynb, requirements*.txt, pyproject.toml",
+            hint="give files or directories that hold .py, .ipynb, requirements*.txt, "
+            "pyproject.toml",
         )
     findings = tuple(fingerprinted(reader.findings))
     by_severity = Counter(finding.severity for finding in findings)
@@ -98,7 +101,10 @@ def scan(
 
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
-    """No search for cycles: syntax trees have none, and the search takes half of the time of a large file."""
+    """Disable the search for reference cycles.
+
+    Syntax trees have none, and the search takes half of the time of a large file.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -109,11 +115,11 @@ def _without_collector() -> Iterator[None]:
 
 
 def _chosen(select: Sequence[str]) -> frozenset[str]:
-    """The codes of the rules that look."""
+    """The codes of the selected rules."""
     for text in select:
         if not any(code.startswith(text.upper()) for code in BY_ID):
             raise UsageError(
-                f"no rule of the scan is called so: {text!r}",
+                f"no rule of the scan has this code: {text!r}",
                 context="--select",
                 hint=f"known: {', '.join(BY_ID)}, or the beginning of some: OC21",
             )
@@ -121,15 +127,15 @@ def _chosen(select: Sequence[str]) -> frozenset[str]:
     return frozenset(code for code in BY_ID if code.startswith(beginnings))
 
 
-def _excluded(found: Found, patterns: Sequence[str]) -> bool:
-    """Whether a pattern fits the path, as given or below the directory that was asked about, or one of its folders."""
-    path, below = found.path, found.path.relative_to(found.root)
+def _excluded(file: FoundFile, patterns: Sequence[str]) -> bool:
+    """Whether a pattern matches a file or one of its folders, also below the scanned directory."""
+    path, below = file.path, file.path.relative_to(file.root)
     names = {parent.as_posix() for parent in (path, *path.parents, below, *below.parents)}
     return any(fnmatchcase(name, pattern.rstrip("/")) for pattern in patterns for name in names)
 
 
 class _Reader:
-    """Reads one file after the other."""
+    """Reads the files one by one and collects their findings."""
 
     def __init__(self, target: Target, chosen: frozenset[str], ignores: Ignores) -> None:
         self.target = target
@@ -141,53 +147,55 @@ class _Reader:
         self.problems: list[Problem] = []
         self.ignored = 0
 
-    def read(self, found: Found) -> None:
-        shown = found.path.as_posix()
+    def read(self, file: FoundFile) -> None:
+        shown = file.path.as_posix()
         try:
-            content = source.read_bytes(found.path, shown)
-            if found.kind == "requirements":
-                self._requirements(content, found, shown)
-            elif found.kind == "notebook":
+            content = source.read_bytes(file.path, shown)
+            if file.kind == "requirements":
+                self._requirements(content, file, shown)
+            elif file.kind == "notebook":
                 parsed = source.notebook(content, shown, self.problems)
-                self._program(parsed, found, shown)
+                self._program(parsed, file, shown)
             else:
-                self._program(source.python(content, shown), found, shown)
+                self._program(source.python(content, shown), file, shown)
         except UnreadableError as error:
             self.problems.append(error.problem)
         except (RecursionError, MemoryError):  # an expression of thousands of terms
             self.problems.append(source.problem("too_deep", "nested too deeply", shown))
-        except Exception as error:  # noqa: BLE001  (the other files are read, and the exit code says it)
+        # The other files are read, and the exit code tells of the failure.
+        except Exception as error:  # noqa: BLE001
             reason = (
                 f"opcheck failed at this file, please report it: {type(error).__name__}: {error}"
             )
             self.problems.append(source.problem("failed", reason, shown))
         else:
-            self.counts[found.kind] += 1
+            self.counts[file.kind] += 1
 
-    def _requirements(self, content: bytes, found: Found, shown: str) -> None:
+    def _requirements(self, content: bytes, file: FoundFile, shown: str) -> None:
         try:
             text = content.decode("utf-8-sig")
-            is_toml = found.path.suffix == ".toml"
+            is_toml = file.path.suffix == ".toml"
             check = requirements.check_pyproject if is_toml else _lines
             hits = list(check(text))
         except UnicodeDecodeError as error:
             raise UnreadableError(source.problem("undecodable", str(error), shown)) from error
         except ValueError as error:
             raise UnreadableError(source.problem("syntax_error", str(error), shown)) from error
-        # The lines of a requirements.txt are those that pip sees (pip 25.3, req/req_file.py, preprocess).
+        # The lines of a requirements.txt are those that pip sees (pip 25.3, req/req_file.py,
+        # preprocess).
         lines = split_lines(text) if is_toml else text.splitlines()
         comments = of_lines(lines, shown)
         self._add([(requirements.RULE, hit) for hit in hits], comments, lines, [], None, shown)
 
-    def _program(self, parsed: Source, found: Found, shown: str) -> None:
+    def _program(self, parsed: Source, file: FoundFile, shown: str) -> None:
         self.counts["lines"] += len(parsed.lines)
         program = Program(parsed.tree)
         scanned = Scanned(
             program=program,
             mac=Mac(program, str(self.target.torch)),
             target=self.target,
-            path=found.path,
-            root=found.root,
+            path=file.path,
+            root=file.root,
         )
         text = "\n".join(parsed.lines) + "\n"
         comments = of_python(text, shown)
@@ -210,7 +218,7 @@ class _Reader:
 
         @functools.cache
         def quoted(line: int) -> str:
-            # Once a line: 100,000 findings may be in one line of a million characters.
+            # Cached, since a line of a million characters may have 100,000 findings.
             return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else ""
 
         pairs: list[tuple[int, Finding]] = []
@@ -227,14 +235,14 @@ class _Reader:
                 self.ignored += 1
                 continue
             function = program.function(hit.node) if program else ""
-            others = sorted(set(_lines_of(uses, line)))[:_MOST_USES]
+            uses_elsewhere = sorted(set(_lines_of(uses, line)))[:_MOST_USES]
             finding = Finding(
                 rule=rule.id,
                 severity=hit.severity or rule.severity,
                 message=hit.message,
                 hint=hit.hint,
                 prints=hit.prints,
-                locations=(place(line, function), *(place(other) for other in others)),
+                locations=(place(line, function), *map(place, uses_elsewhere)),
                 count=max(1, len(uses)),
             )
             pairs.append((line, finding))
@@ -244,19 +252,20 @@ class _Reader:
                 pairs.append((comment.line, located))
         self.findings += [finding for _, finding in sorted(pairs, key=lambda pair: pair[0])]
 
-    def _about(self, comment: Comment, without_use: Iterable[str]) -> Iterator[Finding]:
+    def _about(self, comment: Comment, unused_codes: Iterable[str]) -> Iterator[Finding]:
         """The findings about a comment itself."""
-        # What is not looked for is not unused: rules that were not chosen, and those of the audit.
+        # A comment for a rule that was not selected, or for one of the audit, is not unused.
         unused = [
             code
-            for code in without_use
+            for code in unused_codes
             if not code.startswith("OC1") and (code in self.chosen or code not in BY_ID)
         ]
         if "OC221" in self.chosen and (unused or not comment.codes):
             yield Finding(
                 rule="OC221",
                 severity=BY_ID["OC221"].severity,
-                message=f"ignores {', '.join(unused) or 'nothing'}, which is not found on this line",
+                message=f"ignores {', '.join(unused) or 'nothing'}, which is not found on this "
+                "line",
                 hint="remove it, or correct the code",
             )
         if "OC220" in self.chosen and not comment.reason:
@@ -269,7 +278,7 @@ class _Reader:
 
 
 def _lines_of(uses: Iterable[object], line: int) -> Iterator[int]:
-    """The lines of the uses that are elsewhere than in the line itself."""
+    """The lines of the uses that are not in the line itself."""
     for use in uses:
         first = getattr(use, "lineno", line)
         if not first <= line <= getattr(use, "end_lineno", first):
@@ -282,7 +291,8 @@ def _lines(text: str) -> Iterator[Hit]:
 
 def _rules_for(text: str) -> dict[type[ast.AST], tuple[ScanRule, ...]]:
     """Return the rules that may fire in a source, by the kinds of node that they check."""
-    # Python reads letters beyond ASCII, such as bold ones, as the plain letters in a name (PEP 3131).
+    # Python reads letters beyond ASCII, such as bold ones, as the plain letters in a name (PEP
+    # 3131).
     ascii_only = text.isascii()
     rules = [
         rule
@@ -296,7 +306,7 @@ def _rules_for(text: str) -> dict[type[ast.AST], tuple[ScanRule, ...]]:
 def _hits(
     scanned: Scanned, rules: Mapping[type[ast.AST], tuple[ScanRule, ...]]
 ) -> Iterator[tuple[ScanRule, Hit]]:
-    """Everything that the rules name where a Mac comes to it."""
+    """The hits of the rules at places that a Mac reaches."""
     for node in scanned.program.nodes:
         for rule in rules.get(type(node), ()):
             for hit in rule.check(node, scanned):
@@ -308,7 +318,7 @@ def _hits(
 def _joined(
     hits: Iterable[tuple[ScanRule, Hit]],
 ) -> Iterator[tuple[tuple[ScanRule, Hit], list[object]]]:
-    """Hits on one place by one rule are one finding, with all the places that use it."""
+    """Join the hits of a rule at a place to one, with all the places that use it."""
     together: dict[tuple[str, int, str], tuple[tuple[ScanRule, Hit], list[object]]] = {}
     for rule, hit in hits:
         key = (rule.id, id(hit.node), hit.message)

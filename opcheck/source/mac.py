@@ -1,7 +1,7 @@
-"""What an expression comes to on a Mac, and whether a line is reached there.
+"""The values of expressions on a Mac, and which lines a Mac reaches.
 
-Guards are read as the Mac would take them: ``torch.cuda.is_available()`` is false there, ``device.type == "mps"`` true.
-What cannot be told is unknown, and keeps the lines behind it in sight.
+Conditions have the values that they have on a Mac: ``torch.cuda.is_available()`` is false there,
+``device.type == "mps"`` is true. Lines behind a condition of unknown value count as reached.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from opcheck.data.packages import packages
 from opcheck.source import tables
@@ -34,37 +34,38 @@ _BLOCKS = ("body", "orelse", "handlers", "finalbody")
 
 
 class Value(NamedTuple):
-    """A constant that an expression may come to, and where it is written."""
+    """A constant that an expression may have as its value, and where it is written."""
 
     constant: object
     origin: ast.AST
 
 
-_COMPARE: dict[type[ast.cmpop], Callable[[object, object], object]] = {
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-    ast.In: lambda one, other: operator.contains(other, one),  # type: ignore[arg-type]
-    ast.NotIn: lambda one, other: not operator.contains(other, one),  # type: ignore[arg-type]
-    ast.Lt: lambda one, other: one < other,  # type: ignore[operator]
-    ast.LtE: lambda one, other: one <= other,  # type: ignore[operator]
-    ast.Gt: lambda one, other: one > other,  # type: ignore[operator]
-    ast.GtE: lambda one, other: one >= other,  # type: ignore[operator]
+    ast.In: lambda left, right: operator.contains(right, left),
+    ast.NotIn: lambda left, right: not operator.contains(right, left),
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }
-#: More values than these are as good as unknown.
+#: An expression with more values counts as unknown.
 _MOST = 8
-#: A handler around more lines than these is there for other errors.
+#: A handler around more lines is there for other errors.
 _SHORT_TRY = 12
-#: An expression that hangs on as many others in a row is not known; each takes about eight of Python's 1000 frames.
+#: An expression that depends on a longer chain of others is unknown: each takes about eight of
+#: Python's 1000 frames.
 _DEEPEST = 60
 
 
 class Mac:
-    """The answers for one file; each is found once.
+    """Answers questions about a file; each answer is computed once.
 
-    Where an answer hangs on itself (``n = n + 1``), a provisional answer is used until the final one is found.
-    An answer that used a provisional one is not kept, unless it is the one that the cycle began with.
+    Where an answer depends on itself (``n = n + 1``), a provisional answer is used until the final
+    one is found. An answer that used a provisional one is not kept, unless the cycle began with it.
     """
 
     def __init__(self, program: Program, torch: str) -> None:
@@ -75,15 +76,15 @@ class Mac:
         #: the questions whose answers are provisional, and how often such an answer was used
         self._open: set[object] = set()
         self._provisional = 0
-        #: the answers that used no provisional one, by question
+        #: by question, the answers that used no provisional one
         self._settled: dict[tuple[object, ...], object] = {}
-        #: by block, or by expression: how many of its parts are known not to stop the program
+        #: by block or expression, how many of its first parts do not stop the program
         self._passed: dict[tuple[ast.AST, str], int] = {}
 
     def _once(
         self, question: tuple[object, ...], find: Callable[..., Answer], *given: object
     ) -> Answer:
-        """The answer, looked for once unless it used a provisional one."""
+        """Return the answer; it is computed once, unless it used a provisional one."""
         if question in self._settled:
             return self._settled[question]  # type: ignore[return-value]  # what find returned
         before = self._provisional
@@ -92,10 +93,10 @@ class Mac:
             self._settled[question] = answer
         return answer
 
-    # What an expression comes to
+    # -- values ----------------------------------------------------------------------------------
 
     def values(self, node: ast.expr) -> tuple[Value, ...]:
-        """What it may come to on a Mac; UNKNOWN is among them where the source does not tell all."""
+        """The values that an expression may have on a Mac; UNKNOWN if there may be others."""
         if node in self._values:
             self._provisional += node in self._open
             return self._values[node]
@@ -103,7 +104,7 @@ class Mac:
         if len(self._open) >= _DEEPEST:
             self._provisional += 1
             return unknown
-        # What depends on itself (``n = n + 1``) is not known.
+        # A value that depends on itself (``n = n + 1``) is unknown.
         self._values[node] = unknown
         self._open.add(node)
         values = self._find(node)
@@ -112,15 +113,16 @@ class Mac:
         return self._values[node]
 
     def constant(self, node: ast.expr) -> object:
-        """The one constant that it comes to, or UNKNOWN."""
-        # With the type, because 1, 1.0 and True are equal; not by repr, which refuses a number of 5,000 digits.
-        found = {
+        """The only value of an expression, or UNKNOWN."""
+        # With the type, because 1, 1.0 and True are equal; not by repr, which refuses a number of
+        # 5,000 digits.
+        constants = {
             (type(value.constant), value.constant): value.constant for value in self.values(node)
         }
-        return next(iter(found.values())) if len(found) == 1 else UNKNOWN
+        return next(iter(constants.values())) if len(constants) == 1 else UNKNOWN
 
     def cuda(self, node: ast.expr | None) -> Value | None:
-        """The text ``cuda...`` that it may come to."""
+        """The text ``cuda...`` that an expression may have as its value."""
         values = self.values(node) if node is not None else ()
         return next((value for value in values if is_cuda(value.constant)), None)
 
@@ -146,7 +148,7 @@ class Mac:
         return (Value(UNKNOWN, node),)
 
     def _called(self, node: ast.expr) -> str:
-        """The dotted name, with ``()`` where it is called."""
+        """The dotted name, followed by ``()`` in a call."""
         if isinstance(node, ast.Call):
             return f"{self.program.dotted(node.func)}()"
         return self.program.dotted(node)
@@ -159,7 +161,7 @@ class Mac:
         return values or (Value(UNKNOWN, node),)
 
     def _bound_to(self, bindings: Sequence[Binding]) -> tuple[Value, ...]:
-        """The values of the bindings that a Mac reaches; of too many, only so many that they count as unknown."""
+        """The values of the bindings that a Mac reaches; too many values are cut off."""
         values: list[Value] = []
         for binding in bindings:
             if len(values) > _MOST:
@@ -180,10 +182,10 @@ class Mac:
                 break
         return tuple(values) or (Value(constant=False, origin=node),)
 
-    # Whether a condition holds
+    # -- conditions ------------------------------------------------------------------------------
 
     def truth(self, node: ast.expr) -> bool | None:
-        """Whether it holds on a Mac; None: it cannot be told."""
+        """Whether a condition holds on a Mac; None if that is unknown."""
         return self._once(("truth", node), self._truth, node)
 
     def _truth(self, node: ast.expr) -> bool | None:
@@ -195,9 +197,9 @@ class Mac:
         if isinstance(node, ast.Compare):
             return self._compared(node)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            asked = self._startswith(node)
-            if asked is not None:
-                return asked
+            begins_with = self._startswith(node)
+            if begins_with is not None:
+                return begins_with
         known = {bool(v.constant) for v in self.values(node) if v.constant is not UNKNOWN}
         if all(value.constant is not UNKNOWN for value in self.values(node)) and len(known) == 1:
             return known.pop()
@@ -213,23 +215,24 @@ class Mac:
     def _compared(self, node: ast.Compare) -> bool | None:
         if len(node.ops) != 1:
             return None
-        ones, others = self._side(node.left), self._side(node.comparators[0])
+        left, right = self._side(node.left), self._side(node.comparators[0])
         kind = type(node.ops[0])
-        if len(others) == 1 and is_cuda(others[0]) and all(map(is_cuda, ones)):
-            # A device that is written down once is a finding there; here it is what it is ported to.
-            ones = [UNKNOWN]
-        elif len(ones) == 1 and is_cuda(ones[0]) and all(map(is_cuda, others)):
-            others = [UNKNOWN]
-        if UNKNOWN in ones or UNKNOWN in others:
-            return device_compared(kind, ones, others)
+        # Where the file itself sets the device to cuda, that line is a finding; a port changes it,
+        # so here the device is unknown.
+        if len(right) == 1 and is_cuda(right[0]) and all(map(is_cuda, left)):
+            left = [UNKNOWN]
+        elif len(left) == 1 and is_cuda(left[0]) and all(map(is_cuda, right)):
+            right = [UNKNOWN]
+        if UNKNOWN in left or UNKNOWN in right:
+            return device_compared(kind, left, right)
         try:
-            answers = {bool(_COMPARE[kind](one, other)) for one in ones for other in others}
+            answers = {bool(_COMPARE[kind](first, second)) for first in left for second in right}
         except TypeError:
             return None
         return answers.pop() if len(answers) == 1 else None
 
     def _side(self, node: ast.expr) -> list[object]:
-        """What a side of a comparison may be; a device is its text."""
+        """The values of a side of a comparison; a device counts as its text."""
         if (
             isinstance(node, ast.Call)
             and node.args
@@ -254,7 +257,10 @@ class Mac:
     # Whether a line is reached
 
     def reached(self, node: ast.AST, *, tries: bool = True) -> bool:
-        """Whether a Mac may come to it; with ``tries``, what fails in a short try counts as not reached."""
+        """Whether a Mac may reach a node.
+
+        With ``tries``, what fails in a short try block counts as not reached.
+        """
         key = (node, tries)
         if key in self._reached:
             self._provisional += key in self._open
@@ -324,7 +330,7 @@ class Mac:
         return truth is not None and leaves(statement.body if truth else statement.orelse)
 
     def _before(self, place: Place, parts: Sequence[Part], stops: Callable[[Part], bool]) -> bool:
-        """Whether a part before the child stops the program from coming to it; each part is asked once."""
+        """Whether an earlier part keeps the program from reaching the child."""
         block = (place.parent, place.field)
         keeps = True
         for number in range(self._passed.get(block, 0), place.position):

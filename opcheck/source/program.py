@@ -1,4 +1,4 @@
-"""One file's syntax tree: what its names are bound to, and what encloses what."""
+"""The syntax tree of a file: the values of its names, and the nodes around a node."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
-#: The parser makes one object of each, which all the nodes share that have it.
+#: The parser makes one object of each, which nodes share.
 _SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.cmpop, ast.unaryop)
-#: Nodes without children but shared ones, and what most of the other expressions are.
+#: Nodes whose only children are shared ones, and the most frequent other expressions.
 _LEAVES = (ast.Name, ast.Constant)
 _BINDS_NOTHING = (*_LEAVES, ast.Attribute, ast.Call, ast.Expr)
 #: No name in the tables of the rules has as many parts.
@@ -20,38 +20,39 @@ _LONGEST_NAME = 30
 
 
 class Binding(NamedTuple):
-    """A place that binds a name; value None: nobody knows to what (a parameter, a loop)."""
+    """A place that binds a name; the value is None where it is unknown (a parameter, a loop)."""
 
     value: ast.expr | None
     node: ast.AST
 
 
 class Place(NamedTuple):
-    """Where a node is in the tree."""
+    """The position of a node in the tree."""
 
     parent: ast.AST
     #: the field of the parent that holds the node
     field: str
-    #: its place in it; 0 where the field is no list
+    #: its index in the field; 0 where the field is no list
     position: int
     #: the function, class or module around the node
     scope: ast.AST
 
 
 class Program:
-    """A parsed file.  Nothing of it is run or imported.
+    """A parsed file, which is neither run nor imported.
 
-    A file may have 100,000 statements in one block, so a question about one node must not look at its neighbours.
+    A block may have 100,000 statements, so a question about a node must not visit its neighbours.
     """
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
         self._places: dict[ast.AST, Place] = {}
-        #: the node whose name was asked for last, and its name: a dozen rules ask for it in a row
+        #: the last result of ``dotted``: a dozen rules ask for the same node in a row
         self._named: tuple[ast.AST | None, str] = (None, "")
-        #: every node but shared ones, an outer node before what is in it, in the order of the source.
+        #: every node except shared ones, an outer node before its children, in the order of the
+        #: source
         self.nodes: list[ast.AST] = []
-        #: local name -> dotted name of what was imported, wherever in the file.
+        #: the dotted names of imported objects by their local names, of all imports in the file
         self.imports: dict[str, str] = {}
         self._bindings: dict[tuple[ast.AST, str], list[Binding]] = {}
         self._globals: set[tuple[ast.AST, str]] = set()
@@ -84,19 +85,19 @@ class Program:
             if isinstance(node, ast.Global):
                 self._globals |= {(scope, name) for name in node.names}
 
-    # What encloses what
+    # -- around a node ---------------------------------------------------------------------------
 
     def place(self, node: ast.AST) -> Place | None:
-        """Where a node is; None: it is the module."""
+        """The position of a node; None for the module."""
         return self._places.get(node)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        """The node that holds it; None: it is the module."""
+        """The node that holds a node; None for the module."""
         place = self._places.get(node)
         return place.parent if place else None
 
     def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, Place]]:
-        """A node and its place, then the node that holds it and its place, and so on up to the module."""
+        """A node with its position, then the node that holds it, and so on up to the module."""
         while (place := self._places.get(node)) is not None:
             yield node, place
             node = place.parent
@@ -107,7 +108,7 @@ class Program:
         return place.scope if place else self.tree
 
     def function(self, node: ast.AST) -> str:
-        """The name of the function around a node; empty: there is none."""
+        """The name of the function around a node, or empty."""
         scope = self.scope(node)
         while scope is not self.tree:
             if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -126,7 +127,7 @@ class Program:
 
     @functools.cached_property
     def uses(self) -> dict[str, list[ast.AST]]:
-        """The nodes that are a name, or an attribute of that name."""
+        """The nodes that are a name or an attribute, by that name."""
         uses: dict[str, list[ast.AST]] = {}
         for node in self.nodes:
             if isinstance(node, ast.Name):
@@ -135,10 +136,10 @@ class Program:
                 uses.setdefault(node.attr, []).append(node)
         return uses
 
-    # What names are
+    # -- names -----------------------------------------------------------------------------------
 
     def dotted(self, node: ast.AST | None) -> str:
-        """``torch.cuda.amp.autocast``, however it was imported; empty: not an imported name."""
+        """The full name, ``torch.cuda.amp.autocast``, of an imported object; else empty."""
         if node is not self._named[0]:
             self._named = (node, self._dotted(node))
         return self._named[1]
@@ -152,7 +153,7 @@ class Program:
         return ".".join((first, *reversed(parts))) if first else ""
 
     def bindings(self, node: ast.expr) -> list[Binding]:
-        """Where the name, or the ``self.name``, is bound; empty: not in this file."""
+        """The places that bind a name or a ``self.name``; empty if none is in this file."""
         if isinstance(node, ast.Attribute):
             owner = self._class(node)
             return self._bindings.get((owner, f"self.{node.attr}"), []) if owner else []
@@ -160,7 +161,7 @@ class Program:
             return []
         scope, first = self.scope(node), True
         while True:
-            # The names of a class are not seen from its methods.
+            # Methods do not see the names of their class.
             if (first or not isinstance(scope, ast.ClassDef)) and (
                 bindings := self._bindings.get((scope, node.id))
             ):
@@ -205,7 +206,7 @@ class Program:
 
 
 def _bound(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """The targets of a statement that gives values, each with its value."""
+    """The targets of an assignment, each with its value."""
     if isinstance(node, ast.Assign):
         yield from ((target, node.value) for target in node.targets)
     elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):

@@ -1,4 +1,4 @@
-"""Requirement files: packages that pip does not find for a Mac."""
+"""Requirement files: packages that pip does not install on a Mac."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opcheck.data.packages import packages
 from opcheck.source.rule import Hit
 from opcheck.source.rules.oc214_package_without_macos import RULE, describe
 
-#: What a marker asks about on a Mac; what is not here is as on this machine.
+#: The values of markers on a Mac; the others are as on this machine.
 _MAC = {
     "sys_platform": "darwin",
     "platform_system": "Darwin",
@@ -26,8 +26,8 @@ _MAC = {
 }
 #: The libraries of CUDA, one package each.
 _NVIDIA = re.compile(r"nvidia-[a-z-]+-cu\d+")
-#: A text in quotes, in double ones with escapes.  One that does not end goes on to the end of its line: read again
-#: from each quote in it, a comment of a million quotes would take hours.
+#: A text in quotes; double quotes may hold escapes. A text that does not end goes on to the end of
+#: its line: otherwise a comment of a million quotes would take hours.
 _QUOTED = re.compile(r"""\"((?:[^"\\]|\\.)*)(?:\"|\\?$)|'([^']*)(?:'|$)""")
 _COMMENT = re.compile(r"(^|\s)#.*$")
 
@@ -39,7 +39,7 @@ def check_lines(lines: list[str]) -> Iterator[Hit]:
 
 
 def check_pyproject(text: str) -> Iterator[Hit]:
-    """The findings in a pyproject.toml; extras are named as warnings.
+    """The findings in a pyproject.toml; those in extras are warnings.
 
     Raises:
         ValueError: it is not TOML.
@@ -49,7 +49,7 @@ def check_pyproject(text: str) -> Iterator[Hit]:
 
 
 def in_lines(lines: list[str]) -> Iterator[tuple[str, int, Severity]]:
-    """What a requirements.txt asks for: the requirement, its line, how severe its absence is."""
+    """The requirements in a requirements.txt: text, line, and severity if it is absent."""
     for number, line in enumerate(lines, 1):
         text = _COMMENT.sub("", line).strip()
         if text and not text.startswith("-"):
@@ -57,7 +57,7 @@ def in_lines(lines: list[str]) -> Iterator[tuple[str, int, Severity]]:
 
 
 def in_pyproject(text: str) -> Iterator[tuple[str, int, Severity]]:
-    """The same of a pyproject.toml; without an extra the program still runs.
+    """The same of a pyproject.toml; a program still runs without its extras.
 
     Raises:
         ValueError: it is not TOML, or its dependencies are not what they should be.
@@ -80,7 +80,7 @@ def in_pyproject(text: str) -> Iterator[tuple[str, int, Severity]]:
 
 def _expect(value: object, kind: type, message: str) -> None:
     if not isinstance(value, kind):
-        raise ValueError(message)  # noqa: TRY004  (of a file, like all that this reader raises)
+        raise ValueError(message)  # noqa: TRY004  (of a file, as all errors of this reader)
 
 
 def _quoted(text: str) -> dict[str, int]:
@@ -93,11 +93,11 @@ def _quoted(text: str) -> dict[str, int]:
 
 
 def judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
-    """The finding about one requirement, where a Mac installs it and has no wheel of it."""
+    """The finding about a requirement that a Mac would install and that has no wheel for it."""
     try:
         yield from _judge(text, line, severity)
     except (ValueError, RecursionError):
-        # An address, a name of pip's own syntax, or a version of 5,000 digits: nothing is claimed.
+        # An address, pip's own syntax, or a version of 5,000 digits: there is no finding.
         return
 
 
@@ -112,18 +112,18 @@ def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
     if package is not None and package.since and _may_be(wanted, package.since):
         return
     where = ast.Pass(lineno=line, end_lineno=line, col_offset=0)
-    said = describe(name, package) if package else f"{name} is a library of CUDA"
+    described = describe(name, package) if package else f"{name} is a library of CUDA"
     instead = f"; instead: {package.instead}" if package else ""
     yield Hit(
         node=where,
         severity=severity,
-        message=f"{said}: pip does not install it on a Mac",
+        message=f"{described}: pip does not install it on a Mac",
         hint=f'for other machines only: {wanted.name}; sys_platform == "linux"{instead}',
     )
 
 
 def _may_be(wanted: Requirement, since: str) -> bool:
-    """Whether pip may choose a version that has a wheel: it takes the newest that is allowed."""
+    """Whether pip, which takes the newest allowed version, may choose one that has a wheel."""
     newer = (since, f"{since}.1", f"{since}.999", "999")
     return any(wanted.specifier.contains(version) for version in newer)
 

@@ -1,4 +1,4 @@
-"""What a rule of the scan is, and what it may look at."""
+"""The rules of the scan: what a rule reads, and what it returns."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ from opcheck.source.program import Program
 
 Answer = TypeVar("Answer")
 
-#: A value that went through more calls in one expression is looked at no further.
+#: Of a longer chain of calls, only so many are read.
 _LONGEST_CHAIN = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
-    """One file, and the Mac that it is read for."""
+    """A file, and the Mac for which it is read."""
 
     program: Program
     mac: Mac
     target: Target
-    #: where the file is, to look for modules beside it; None: it is no file.
+    #: where the file is, to find modules beside it; None for a text that is no file
     path: Path | None = None
-    #: the directory that was asked about
+    #: the scanned directory
     root: Path | None = None
     _answers: dict[tuple[object, ...], object] = field(default_factory=dict)
 
     def once(
         self, question: tuple[object, ...], find: Callable[..., Answer], *given: object
     ) -> Answer:
-        """What ``find`` returns, asked once a file: a question of a rule must not read the file at each node."""
+        """Return what ``find`` returns; it is called once for a file, not at each node."""
         if question not in self._answers:
             self._answers[question] = find(*given)
         return self._answers[question]  # type: ignore[return-value]  # what find returned
 
     def dotted(self, node: ast.AST | None) -> str:
-        """The dotted name of what was imported; empty: not an imported name."""
+        """The dotted name of an imported object, or empty."""
         return self.program.dotted(node)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """One place that a rule names."""
+    """A place that a rule names."""
 
     #: the code to change
     node: ast.AST
     message: str
     hint: str = ""
-    #: None: that of the rule
+    #: None for the severity of the rule
     severity: Severity | None = None
-    #: where what the node makes is used, if that is elsewhere.
+    #: where the value of the node is used, if that is elsewhere
     use: ast.AST | None = None
     prints: str = ""
-    #: whether code that a Mac does not reach is named as well.
+    #: whether the rule also names code that a Mac does not reach
     unreached: bool = False
 
 
@@ -67,16 +67,17 @@ class Hit:
 class ScanRule(Rule):
     """A rule of ``opcheck scan``."""
 
-    #: the kinds of node that it is asked about; none: the scan itself finds it.
+    #: the kinds of node that it checks; none if the engine itself makes its findings
     nodes: tuple[type[ast.AST], ...] = ()
-    #: names of which a source must hold one for the rule to fire; none: it reads every source. A name counts that
-    #: Python code must spell out (an attribute, an imported name, a keyword), not a text that it could compose.
+    #: The rule reads only sources that hold one of these names; none: it reads every source. Only
+    #: names that Python code must spell out (an attribute, an imported name, a keyword) may stand
+    #: here.
     words: tuple[str, ...] = ()
     check: Callable[[ast.AST, Scanned], Iterator[Hit]] = lambda _node, _scanned: iter(())
 
 
 def argument(call: ast.Call, position: int | None, *names: str) -> ast.expr | None:
-    """The argument of a call by its place or by one of its names; None: not given."""
+    """The argument of a call, by its position or by one of its names; None if it is not given."""
     for keyword in call.keywords:
         if keyword.arg in names:
             return keyword.value
@@ -87,13 +88,13 @@ def argument(call: ast.Call, position: int | None, *names: str) -> ast.expr | No
 
 
 def method(node: ast.AST) -> str:
-    """The name after the last dot of what a call calls; empty: not a call of an attribute."""
+    """The name of the method that a call calls; empty if the node is no such call."""
     is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     return node.func.attr if is_method else ""  # type: ignore[attr-defined]
 
 
 def chain(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls that a value went through, the last first: ``c()``, ``b()`` of ``a.b().c()``."""
+    """The calls in a chain, the last first: ``c()``, ``b()`` of ``a.b().c()``."""
     calls = 0
     while calls < _LONGEST_CHAIN:
         if isinstance(node, ast.Call):
@@ -107,7 +108,7 @@ def chain(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def torch_alias(scanned: Scanned) -> bool:
-    """Whether the file imports torch, or something that is imported from its own package."""
+    """Whether the file imports torch, a library of models, or a module of its own package."""
     return scanned.once(("imports torch's kin",), _imports_kin, scanned.program)
 
 

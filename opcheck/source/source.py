@@ -1,4 +1,4 @@
-"""Paths -> the files to read, and files -> source that parses."""
+"""Finds the files below paths, and parses them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _LARGEST_OTHER = 1_000_000
 _PYTHON_2 = ("Missing parentheses in call to", "multiple exception types must be parenthesized")
 
 
-class Found(NamedTuple):
-    """A file to read, and the directory that was asked about."""
+class FoundFile(NamedTuple):
+    """A file to read, and the directory in which it was found."""
 
     path: Path
     root: Path
@@ -38,28 +38,28 @@ class Found(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Source that parses; ``places`` says of each line where it is written."""
+    """Parsed source."""
 
     tree: ast.Module
     lines: list[str]
-    #: (file, line) of each line; empty: the file's own lines
+    #: (file, line) of each line; empty where the lines are the file's own
     places: list[tuple[str, int]]
 
 
 class UnreadableError(Exception):
-    """A file that cannot be read; the problem says why."""
+    """A file cannot be read; the problem tells why."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
         self.problem = problem
 
 
-def find(paths: list[str], skipped: Counter[str], problems: list[Problem]) -> Iterator[Found]:
-    """The files below the paths, in order; links inside are not followed.
+def find(paths: list[str], skipped: Counter[str], problems: list[Problem]) -> Iterator[FoundFile]:
+    """Find the files below the paths, in order; links inside are not followed.
 
     Args:
         paths: files and directories.
-        skipped: counts what was left out, by why.
+        skipped: counts what was left out, by reason.
         problems: takes the directories that cannot be listed.
 
     Raises:
@@ -80,11 +80,12 @@ def find(paths: list[str], skipped: Counter[str], problems: list[Problem]) -> It
         if is_directory:
             yield from _below(path, skipped, problems)
         else:
-            yield Found(path, path.parent)
+            yield FoundFile(path, path.parent)
 
 
-def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterator[Found]:
-    # Not os.walk: it hides the directories that it cannot list, and recurses (Python 3.11, Lib/os.py).
+def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterator[FoundFile]:
+    # Not os.walk: it hides the directories that it cannot list, and recurses (Python 3.11,
+    # Lib/os.py).
     waiting = [root]
     while waiting:
         directory = waiting.pop()
@@ -100,7 +101,7 @@ def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterat
             path = Path(directory, entry.name)
             if not _is_directory(entry):
                 if _is_source(path):
-                    yield Found(path, root)
+                    yield FoundFile(path, root)
             elif entry.is_symlink():
                 skipped["links to directories"] += 1
             elif entry.name in _LEFT_OUT or entry.name.startswith("."):
@@ -113,7 +114,7 @@ def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterat
 def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link that leads to itself, or through what may not be read
+    except OSError:  # a link to itself, or through a directory that may not be read
         return False
 
 
@@ -125,7 +126,7 @@ def read_bytes(path: Path, shown: str) -> bytes:
     """The bytes of a file.
 
     Raises:
-        UnreadableError: it is too large, no file, or may not be read.
+        UnreadableError: the file is too large, not a regular file, or may not be read.
     """
     try:
         status = path.stat()
@@ -136,7 +137,8 @@ def read_bytes(path: Path, shown: str) -> bytes:
             raise UnreadableError(
                 problem("too_large", f"{status.st_size:,} bytes: more than {limit:,}", shown)
             )
-        # With a limit again: a file of /proc has no size, and the file may be another one by now.
+        # The limit holds here, too: a file of /proc has no size, and the file may have been
+        # replaced.
         return documents.read(path, limit)
     except FileNotFoundError as error:  # a link to nothing, or a file that has just been removed
         raise UnreadableError(problem("not_a_file", "not a regular file", shown)) from error
@@ -162,7 +164,7 @@ def python(content: bytes, shown: str) -> Source:
 
 
 def parse(text: str, shown: str) -> ast.Module:
-    """The tree of a text, ``await`` outside of functions allowed as notebooks have it.
+    """Parse a text; ``await`` may stand outside of functions, as in notebooks.
 
     Raises:
         UnreadableError: it does not parse.
@@ -170,7 +172,7 @@ def parse(text: str, shown: str) -> ast.Module:
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes in other people's texts
+            warnings.simplefilter("ignore")  # the parser warns of escapes
             tree = compile(text, shown, "exec", flags=flags, dont_inherit=True)
     except SyntaxError as error:
         kind = "python2" if (error.msg or "").startswith(_PYTHON_2) else "syntax_error"
@@ -184,13 +186,18 @@ def parse(text: str, shown: str) -> ast.Module:
 
 
 def notebook(content: bytes, shown: str, problems: list[Problem]) -> Source:
-    """The code cells of a notebook as one program; a cell that does not parse is left out, and named.
+    """Parse the code cells of a notebook as one program, without those that do not parse.
+
+    Args:
+        content: the file.
+        shown: its name in messages.
+        problems: takes the cells that do not parse.
 
     Raises:
-        UnreadableError: it is no notebook.
+        UnreadableError: the file is no notebook.
     """
     try:
-        # Not documents.from_json: outputs of cells hold NaN, which is no JSON, and which Jupyter writes.
+        # Not documents.from_json: Jupyter writes NaN into outputs, which is no JSON.
         cells = list(_cells(json.loads(content)))
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
         message = f"not a notebook: {error}"
@@ -222,7 +229,7 @@ def _cells(content: Any) -> Iterator[tuple[int, str]]:
 
 
 def _without_magics(text: str) -> list[str]:
-    """The lines of a cell; what only IPython understands becomes ``pass``."""
+    """The lines of a cell, with ``pass`` in place of the syntax of IPython."""
     lines = split_lines(text)
     first = next((line for line in lines if line.strip()), "")
     if first.startswith("%%") and not first.startswith(("%%time", "%%capture", "%%prun")):

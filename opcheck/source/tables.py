@@ -1,8 +1,8 @@
-"""What Python sees of torch on a Mac, and what torch.cuda does in a build without CUDA."""
+"""The values of names on a Mac, and what torch.cuda does in a build without CUDA."""
 
 from __future__ import annotations
 
-#: What these names and calls come to on a Mac whose torch has MPS.
+#: The values of names and calls on a Mac whose torch has MPS.
 ON_A_MAC: dict[str, object] = {
     "torch.cuda.is_available()": False,
     "torch.cuda.is_bf16_supported()": False,
@@ -26,17 +26,17 @@ ON_A_MAC: dict[str, object] = {
     "typing.TYPE_CHECKING": False,
 }
 
-#: Devices and backends of torch.distributed that no Mac has, beside CUDA's.
+#: Devices, and backends of torch.distributed, that no Mac has, other than CUDA's.
 NOT_ON_A_MAC = {"nccl", "NCCL", "npu", "xpu", "hpu", "mlu", "musa"}
 
-#: What catches a package that is not there, and what catches that CUDA is not.
+#: The exceptions of an import that fails, and of a call without CUDA.
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 CUDA_ERRORS = {"AssertionError", "Exception", "BaseException"}
 
 NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
 
-#: torch.cuda.NAME that does nothing, or answers nothing, in a build without CUDA; measured on a
-#: build of torch 2.13.0 without CUDA.  What to use instead on MPS; empty: nothing is needed.
+#: The names in torch.cuda that do nothing, or return nothing, in a build without CUDA (measured on
+#: torch 2.13.0), and what to use instead on MPS; empty where nothing is needed.
 IDLE: dict[str, str] = {
     "caching_allocator_enable": "",
     "empty_cache": "torch.mps.empty_cache()",
@@ -62,7 +62,7 @@ _NO_TYPE = "AttributeError: module 'torch._C' has no attribute '_cuda_{}'"
 _DUMMY = "RuntimeError: Tried to instantiate dummy base class {}"
 _NVTX = "RuntimeError: NVTX functions not installed. Are you sure you have a CUDA build?"
 
-#: torch.cuda.NAME that raises in a build without CUDA, and what; measured likewise.
+#: The names in torch.cuda that raise in a build without CUDA, and their errors; measured likewise.
 RAISES: dict[str, str] = {
     **dict.fromkeys(
         (
@@ -111,7 +111,7 @@ RAISES: dict[str, str] = {
     "set_device": _NO_TYPE.format("setDevice"),
 }
 
-#: What does the same on MPS, of what raises.
+#: The equivalents on MPS of the names that raise.
 INSTEAD: dict[str, str] = {
     "Event": "torch.mps.Event (torch 2.1 and newer)",
     "Stream": "torch.mps.Stream (torch 2.15); before that MPS has one stream",

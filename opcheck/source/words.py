@@ -1,4 +1,4 @@
-"""What a name, a text, a comparison, a handler or a block says by itself."""
+"""Questions about a piece of syntax that need no other part of the file."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from opcheck.source import tables
 
 
 class Unknown:
-    """A value that the source does not tell."""
+    """A value that the source does not determine."""
 
 
 UNKNOWN = Unknown()
 
-#: Of a constant, that many characters are shown, or a number of that many bits.
+#: A message shows so many characters of a constant, and no number of more bits.
 _SHOWN = 80
 _BITS = 1000
 
 _NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
 
 
-def device_compared(kind: type[ast.cmpop], ones: list[object], others: list[object]) -> bool | None:
-    """A device that nobody knows, beside a text: on a Mac that is ported to it says mps."""
-    known = [one for one in (*ones, *others) if one is not UNKNOWN]
+def device_compared(kind: type[ast.cmpop], left: list[object], right: list[object]) -> bool | None:
+    """The result of comparing an unknown device with a text, in a program that runs on MPS."""
+    known = [value for value in (*left, *right) if value is not UNKNOWN]
     if len(known) != 1 or kind not in {ast.Eq, ast.NotEq, ast.In, ast.NotIn}:
         return None
     texts = known[0] if isinstance(known[0], tuple) else (known[0],)
@@ -32,7 +32,7 @@ def device_compared(kind: type[ast.cmpop], ones: list[object], others: list[obje
 
 
 def names(node: ast.AST, name: str) -> bool:
-    """Whether a node is the name, or an attribute of that name."""
+    """Whether a node is a name, or an attribute, of this name."""
     return (isinstance(node, ast.Name) and node.id == name) or (
         isinstance(node, ast.Attribute) and node.attr == name
     )
@@ -51,7 +51,7 @@ def is_cuda(constant: object) -> bool:
 
 
 def begins(node: ast.expr) -> str:
-    """How a text that is put together begins: ``cuda:`` of ``f"cuda:{rank}"``."""
+    """The beginning of a composed text: ``cuda:`` of ``f"cuda:{rank}"``."""
     while True:
         if isinstance(node, ast.JoinedStr) and node.values:
             node = node.values[0]
@@ -67,7 +67,7 @@ def begins(node: ast.expr) -> str:
 
 
 def quoted(constant: object) -> str:
-    """A constant as a message shows it: at most 80 characters, and never a number of 5,000 digits."""
+    """A constant as a message shows it: at most 80 characters, and no number of 5,000 digits."""
     if isinstance(constant, int) and constant.bit_length() > _BITS:
         return "a number of hundreds of digits"
     if isinstance(constant, (str, bytes)):
@@ -76,7 +76,7 @@ def quoted(constant: object) -> str:
 
 
 def by_name(node: ast.expr) -> bool | None:
-    """A flag says by its name that it is about CUDA: ``use_cuda``, ``args.no_cuda``, ``x.is_cuda``."""
+    """The value on a Mac of a flag that is named after CUDA: ``use_cuda``, ``args.no_cuda``."""
     name = last(node.func if isinstance(node, ast.Call) else node).lower()
     if name == "type_checking":
         return False
@@ -86,7 +86,7 @@ def by_name(node: ast.expr) -> bool | None:
 
 
 def caught(handler: ast.ExceptHandler) -> set[str]:
-    """The names of the exceptions that a handler takes."""
+    """The names of the exceptions that a handler catches."""
     if handler.type is None:
         return {"BaseException"}
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]

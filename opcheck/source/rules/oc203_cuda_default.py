@@ -38,7 +38,8 @@ def _said(value: Value | None, what: str) -> Iterator[Hit]:
     if value is not None:
         yield Hit(
             node=value.origin,
-            message=f"the default of the {what} is {quoted(value.constant)}: on a Mac it must be given",
+            message=f"the default of the {what} is {quoted(value.constant)}: on a Mac it must be "
+            "given",
             hint='make the default "auto" or None, and choose what the machine has',
         )
 

@@ -47,7 +47,8 @@ def _said(
             use=use,
             message=message,
             severity=severity,
-            hint="a Mac has one GPU: leave the group out where the world is one process, or gloo on the CPU",
+            hint="a Mac has one GPU: leave the group out where the world is one process, or gloo "
+            "on the CPU",
         )
 
 

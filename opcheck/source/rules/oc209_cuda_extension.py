@@ -1,4 +1,4 @@
-"""OC209: kernels of one's own that are written in CUDA."""
+"""OC209: the program's own kernels in CUDA."""
 
 from __future__ import annotations
 

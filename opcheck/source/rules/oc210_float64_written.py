@@ -38,7 +38,8 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         yield Hit(
             node=node,
             severity="note",
-            message=f"a {dtype} tensor is made here; MPS has no {dtype}, so it must stay on the CPU",
+            message=f"a {dtype} tensor is made here; MPS has no {dtype}, so it must stay on the "
+            "CPU",
             hint="cast before it is moved: .to(device, torch.float32)",
         )
         return
@@ -62,8 +63,8 @@ def _asked(node: ast.Call, scanned: Scanned) -> str:
     for candidate in candidates:
         if candidate is None:
             continue
-        if (found := _DTYPES.get(_dtype_name(candidate, scanned))) is not None:
-            return found
+        if (dtype := _DTYPES.get(_dtype_name(candidate, scanned))) is not None:
+            return dtype
         text = scanned.mac.constant(candidate) if last == "type" else None
         if isinstance(text, str) and text in _TEXTS:
             return _TEXTS[text]
@@ -86,7 +87,7 @@ def _on_cpu(node: ast.Call, scanned: Scanned) -> bool:
         given = [argument(call, None, "device", "map_location")]
         if method(call) == "to":
             given += call.args
-        if any(one is not None and _is_cpu(one, scanned) for one in given):
+        if any(value is not None and _is_cpu(value, scanned) for value in given):
             return True
     return False
 

@@ -19,11 +19,11 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         return
     if isinstance(node, ast.Call):
         dtype = argument(node, None, "dtype")
-        found = scanned.dotted(dtype) in _DTYPES
+        is_complex = scanned.dotted(dtype) in _DTYPES
     else:
         literal = isinstance(node, ast.Constant) and isinstance(node.value, complex)
-        found = literal and _with_torch(node, scanned)
-    if found:
+        is_complex = literal and _with_torch(node, scanned)
+    if is_complex:
         yield Hit(
             node=node,
             message=f"complex numbers on MPS need torch {_TORCH} and macOS {_MACOS.major}",

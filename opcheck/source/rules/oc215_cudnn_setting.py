@@ -14,11 +14,11 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     """Assignments to attributes of these modules."""
     targets = node.targets if isinstance(node, ast.Assign) else []
     names = [scanned.dotted(target) for target in targets]
-    found = next((name for name in names if name.startswith(_PREFIXES)), "")
-    if found:
+    setting = next((name for name in names if name.startswith(_PREFIXES)), "")
+    if setting:
         yield Hit(
             node=node,
-            message=f"{found} has no effect on MPS",
+            message=f"{setting} has no effect on MPS",
             hint="it may stay; whether a run is deterministic on a Mac, it does not say",
         )
 

@@ -1,4 +1,4 @@
-"""OC216: an environment variable that does not do what was meant."""
+"""OC216: an environment variable without the intended effect."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def _misused(node: ast.AST, variable: Variable, value: ast.expr, scanned: Scanne
         yield Hit(
             node=node,
             severity="error",
-            message=f"{variable.name} is set to {quoted(constant)}, which is no text: Python raises TypeError",
+            message=f"{variable.name} is set to {quoted(constant)}, which is no text: Python "
+            "raises TypeError",
             hint=f'write it in quotes: "{quoted(constant)}"',
         )
     elif isinstance(constant, str) and number(constant) is None:

@@ -22,7 +22,8 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     if asked:
         yield Hit(
             node=node,
-            message="torch.has_mps is deprecated, and says how torch was built, not what the Mac has",
+            message="torch.has_mps is deprecated, and says how torch was built, not what the Mac "
+            "has",
             hint="torch.backends.mps.is_available()",
         )
 

@@ -20,7 +20,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         given = [argument(call, None, "device")]
         if method(call) == "to":
             given += call.args[:1]
-        devices = [scanned.mac.constant(one) for one in given if one is not None]
+        devices = [scanned.mac.constant(value) for value in given if value is not None]
         if any(isinstance(device, str) for device in devices):
             if any(str(device).startswith("mps") for device in devices):
                 yield Hit(

@@ -1,4 +1,4 @@
-"""OC220: a finding is ignored, and nobody says why."""
+"""OC220: a finding is ignored without a reason."""
 
 from __future__ import annotations
 

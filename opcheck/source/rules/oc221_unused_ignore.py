@@ -1,4 +1,4 @@
-"""OC221: an ignore that ignores nothing."""
+"""OC221: a comment that ignores nothing."""
 
 from __future__ import annotations
 
