@@ -42,9 +42,9 @@ from opcheck.project.gate.settings import (
     Settings,
     Targets,
     chosen,
-    of_all,
     policy,
     settings,
+    targets_of,
 )
 from opcheck.project.gate.work import Job, Result, kept
 from opcheck.render import WITHOUT_PAGE, render
@@ -52,7 +52,7 @@ from opcheck.render import WITHOUT_PAGE, render
 #: The code of a shell for what Ctrl-C ended.
 _INTERRUPTED = 130
 _MOST_JOBS = 4
-_SAID = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+_GIVEN_HERE = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
 
 
 class RunOptions(Record, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ def command(
     policies = _policies(base)
 
     def assembled(baseline: Baseline | None) -> GateReport:
-        # What silences nothing is asked of each report anew.
+        # Which entries silence nothing is counted anew for each report.
         of_audit = [entry for entry in plan.ignores if entry.rule in BY_ID]
         ignores = Ignores(of_audit, today=config.today(), root=Path.cwd())
         return assemble.report(
@@ -174,20 +174,20 @@ def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> Settings
 
 
 def _own_targets() -> bool:
-    """Whether somebody asks for other targets than the configured ones."""
-    return any(_is_said(name) for name in ("torch", "macos", "fallback"))
+    """Whether the command line or a variable names targets, in place of the configured ones."""
+    return any(_is_given(name) for name in ("torch", "macos", "fallback"))
 
 
-def _is_said(name: str) -> bool:
+def _is_given(name: str) -> bool:
     """Whether a flag comes from the command line or a variable, not from the configuration."""
-    return click.get_current_context().get_parameter_source(name) in _SAID
+    return click.get_current_context().get_parameter_source(name) in _GIVEN_HERE
 
 
 def _policies(base: Policy) -> Callable[[Model, Planned], Policy]:
     # What the command line says wins over every table.
     over = Policy(
-        fail_on=base.fail_on if _is_said("fail_on") else "",
-        limits=base.limits if _is_said("limits") else {},
+        fail_on=base.fail_on if _is_given("fail_on") else "",
+        limits=base.limits if _is_given("limits") else {},
     )
     return lambda model, planned: policy(model, planned, base, over)
 
@@ -195,7 +195,7 @@ def _policies(base: Policy) -> Callable[[Model, Planned], Policy]:
 def _results(
     every: Sequence[Job], at_once: int, progress: ProgressOptions
 ) -> tuple[dict[str, Result], bool]:
-    """What each model came to, by name, and whether somebody interrupted."""
+    """Audit the models; their results by name, and whether somebody interrupted."""
     from opcheck.project.gate.run import run
 
     results = {job.name: result for job in every if (result := kept(job)) is not None}
@@ -216,12 +216,12 @@ def _results(
         except KeyboardInterrupt:
             interrupted = True
     if not progress.quiet:
-        _tell(results, interrupted=interrupted)
+        _note_progress(results, interrupted=interrupted)
     return results, interrupted
 
 
-def _tell(results: Mapping[str, Result], *, interrupted: bool) -> None:
-    """What a reader of the report need not know, but who waited for it."""
+def _note_progress(results: Mapping[str, Result], *, interrupted: bool) -> None:
+    """Say on stderr what is of interest to those who waited, and not in the report."""
     kept_results = sum(result.kept for result in results.values())
     if kept_results:
         total = sum(len(result.reports) for result in results.values())
@@ -242,7 +242,7 @@ def _job(
     options: RunOptions,
     progress: ProgressOptions,
 ) -> Job:
-    targets = tuple(planned.target for planned in of_all(model, plan.targets))
+    targets = tuple(planned.target for planned in targets_of(model, plan.targets))
     own = msgspec.structs.replace(capture, **model.given(CaptureOptions))
     return Job(
         name=model.name,

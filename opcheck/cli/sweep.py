@@ -218,7 +218,7 @@ def _progress(options: ProgressOptions) -> Iterator[Tell]:
                 bar.update(
                     shown,
                     completed=news.done,
-                    total=news.of,
+                    total=news.total,
                     description=escape(one_line(news.model)),
                 )
 
@@ -235,6 +235,6 @@ def _lines(*, verbose: bool) -> Callable[[Progress | str], None]:
                 if news.without_verdict
                 else ""
             )
-            streams.note(f"{news.done}/{news.of} {news.model}{without}")
+            streams.note(f"{news.done}/{news.total} {news.model}{without}")
 
     return tell

@@ -66,10 +66,10 @@ def measure(
     both = torch.isfinite(exact) & torch.isfinite(wide)
     if not both.any():
         return Measured()
-    share, of_all = TOLERANCES[dtype_name(dtype)]
+    share, targets_of = TOLERANCES[dtype_name(dtype)]
     scale = exact[both].square().mean().sqrt()
     large = exact.abs() if size is None else torch.maximum(exact.abs(), size.double())
-    error = (wide - exact).abs() / (share * large + of_all * scale + _smallest(dtype))
+    error = (wide - exact).abs() / (share * large + targets_of * scale + _smallest(dtype))
     return _worst(error.where(both, 0.0), wide, exact, "value")
 
 

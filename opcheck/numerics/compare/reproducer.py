@@ -39,7 +39,7 @@ import torch
 
 DEVICE = sys.argv[1] if len(sys.argv) > 1 else "{device}"
 # Shares of the exact element and of the root mean square of the result; how many times that is allowed.
-RELATIVE, OF_ALL, TIMES = {relative!r}, {of_all!r}, {times!r}
+RELATIVE, OF_ALL, TIMES = {relative!r}, {targets_of!r}, {times!r}
 WIDE = {wide}
 INPUTS = torch.load(pathlib.Path(__file__).with_name("inputs.pt"), weights_only=True)
 # Full precision, as it was compared.
@@ -131,7 +131,7 @@ def write(judged: Judged, machine: Machine, folder: Path) -> None:
 
 def _script(judged: Judged, machine: Machine, tensors: dict[str, torch.Tensor]) -> str:
     dtype = dtype_name(judged.dtype) if judged.dtype is not None else ""
-    relative, of_all = TOLERANCES.get(dtype, (0.0, 0.0))
+    relative, targets_of = TOLERANCES.get(dtype, (0.0, 0.0))
     # As it was judged: beyond what the CPU loses in the same dtype, or on the CPU itself so many tolerances.
     allowed = TIMES if machine.device == "cpu" else max(BEYOND, TIMES * (judged.cpu or 0.0))
     func, args, kwargs = judged.call
@@ -149,7 +149,7 @@ def _script(judged: Judged, machine: Machine, tensors: dict[str, torch.Tensor]) 
         torch=machine.torch,
         commit=machine.commit[:12],
         relative=relative,
-        of_all=of_all,
+        targets_of=targets_of,
         times=allowed if math.isfinite(allowed) else 1.0,
         output=judged.output,
         wide="{" + ", ".join(f"{dtype}: {wide}" for dtype, wide in WIDE.items()) + "}",

@@ -13,7 +13,7 @@ from opcheck.model.ignores import Ignores
 from opcheck.model.records import Report
 from opcheck.project.gate.baseline import Baseline
 from opcheck.project.gate.records import Cell, Failed, GateReport
-from opcheck.project.gate.settings import Model, Planned, Settings, of_all
+from opcheck.project.gate.settings import Model, Planned, Settings, targets_of
 from opcheck.project.gate.work import Result
 
 PolicyOf = Callable[[Model, Planned], Policy]
@@ -75,7 +75,7 @@ def _of_model(
     ignores: Ignores,
     baseline: Baseline | None,
 ) -> Sequence[Cell]:
-    planned = of_all(model, plan.targets)
+    planned = targets_of(model, plan.targets)
     if result.failed is not None:
         return [_failed(model.name, each.target, result.failed) for each in planned]
     return [

@@ -108,7 +108,7 @@ class Planned(Record, frozen=True, kw_only=True):
     """One target, and the table that it is of."""
 
     target: Target
-    of: Targets
+    table: Targets
 
 
 class Settings(Record, frozen=True, kw_only=True):
@@ -190,7 +190,7 @@ def ignored(content: object, where: str) -> tuple[Entry, ...]:
 def policy(model: Model, planned: Planned, base: Policy, over: Policy | None = None) -> Policy:
     """How a model on a target is judged: the base, then its target's table, then its own; ``over`` wins."""
     combined = base
-    for entry in (planned.of, model):
+    for entry in (planned.table, model):
         given = entry.given(Policy)
         limits = {**combined.limits, **given.pop("limits", {})}
         combined = msgspec.structs.replace(combined, limits=limits, **given)
@@ -225,7 +225,7 @@ def chosen(
             by_name.get(name) or _unconfigured(name, by_name) for name in dict.fromkeys(names)
         )
     # A model whose targets are all of another environment has no part in this run.
-    taking_part = tuple(model for model in models if of_all(model, plan.targets))
+    taking_part = tuple(model for model in models if targets_of(model, plan.targets))
     if not taking_part:
         raise UsageError(
             "no model has a target in this run" if models else "no model is configured",
@@ -247,9 +247,9 @@ def _unconfigured(name: str, known: Collection[str]) -> Model:
     )
 
 
-def of_all(model: Model, planned: Iterable[Planned]) -> tuple[Planned, ...]:
+def targets_of(model: Model, planned: Iterable[Planned]) -> tuple[Planned, ...]:
     """Those of the targets that the model is for."""
-    return tuple(each for each in planned if not model.targets or each.of.name in model.targets)
+    return tuple(each for each in planned if not model.targets or each.table.name in model.targets)
 
 
 def _models(content: object, where: str) -> tuple[Model, ...]:
@@ -303,7 +303,7 @@ def _planned(
             possible = pairs(table.torch, table.macos, lists=lists, cpu_fallback=table.fallback)
         left_out.update(dict.fromkeys(possible.left_out))
         for target in possible.targets:
-            plans.setdefault(target, Planned(target=target, of=table))
+            plans.setdefault(target, Planned(target=target, table=table))
     return tuple(plans.values()), tuple(left_out)
 
 

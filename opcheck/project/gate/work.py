@@ -48,7 +48,7 @@ def kept(job: Job) -> Result | None:
     if not job.cache:
         return None
     cache = Cache(Path(job.cache))
-    found = [cache.find(_on(target, job.request)) for target in job.targets]
+    found = [cache.find(job.request.on(target)) for target in job.targets]
     reports = tuple(report for report in found if report is not None)
     return Result(reports=reports, kept=len(reports)) if len(reports) == len(found) else None
 
@@ -56,7 +56,7 @@ def kept(job: Job) -> Result | None:
 def work(job: Job, say: Callable[[str], None]) -> Result:
     """The reports of a job; what goes wrong with the model is part of the result."""
     cache = Cache(Path(job.cache)) if job.cache else None
-    asked = {target: _on(target, job.request) for target in job.targets}
+    asked = {target: job.request.on(target) for target in job.targets}
     reports = {target: cache.find(request) for target, request in asked.items()} if cache else {}
     missing = [target for target in job.targets if reports.get(target) is None]
     not_kept = ""
@@ -79,15 +79,6 @@ def failed(error: OpcheckError) -> Failed:
     return Failed(message=what, context=where, hint=hint)
 
 
-def _on(target: Target, request: CaptureRequest) -> CaptureRequest:
-    return msgspec.structs.replace(
-        request,
-        torch=str(target.torch),
-        macos=str(target.macos),
-        cpu_fallback=target.cpu_fallback,
-    )
-
-
 def _audited(
     job: Job, targets: list[Target], cache: Cache | None, say: Callable[[str], None]
 ) -> tuple[list[Report], str]:
@@ -100,7 +91,7 @@ def _audited(
 
     with tempfile.TemporaryDirectory(prefix="opcheck-", dir=job.scratch or None) as folder:
         notes = Path(folder) / "notes.jsonl"
-        request = _on(targets[0], job.request)
+        request = job.request.on(targets[0])
         request = msgspec.structs.replace(request, notes=str(notes) if cache else "")
         audited = audit_targets(request, targets, load(), progress=say, show_output=job.show_output)
         # What was drawn is not shown, and is most of it.
@@ -109,5 +100,5 @@ def _audited(
             return reports, ""
         read = dependencies(notes, job.request)
     for target, report in zip(targets, reports, strict=True):
-        cache.keep(_on(target, job.request), report, read)
+        cache.keep(job.request.on(target), report, read)
     return reports, read.unknowable

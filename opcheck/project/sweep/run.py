@@ -30,7 +30,7 @@ class Progress(NamedTuple):
 
     #: models, with those that were done before
     done: int
-    of: int
+    total: int
     #: of what just came back
     model: str
     without_verdict: int

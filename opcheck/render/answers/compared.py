@@ -174,9 +174,9 @@ def _time(timing: Time) -> tuple[str, ...]:
 def _tolerances(comparison: Comparison) -> Iterator[str]:
     for dtype in comparison.dtype.split(", "):
         if dtype in comparison.tolerances:
-            share, of_all = comparison.tolerances[dtype]
+            share, targets_of = comparison.tolerances[dtype]
             yield (
-                f"one tolerance in {dtype}: {share:g} of the exact element and {of_all:g} of the result's "
+                f"one tolerance in {dtype}: {share:g} of the exact element and {targets_of:g} of the result's "
                 "root mean square (after the numbers of torch.testing.assert_close)"
             )
     beyond, times = comparison.allowed

@@ -35,7 +35,7 @@ def test_without_targets_it_is_the_newest_of_both() -> None:
 def test_a_target_of_two_tables_is_of_the_first() -> None:
     tables = [{"name": "all", "torch": ">=2.13"}, {"name": "new", "torch": "newest"}]
     found = settings({"targets": tables}, WHERE, LISTS).targets
-    assert [(str(one.target.torch), one.of.name) for one in found] == [
+    assert [(str(one.target.torch), one.table.name) for one in found] == [
         ("2.13", "all"),
         ("2.14", "all"),
     ]
