@@ -297,7 +297,7 @@ def verification_of(text: str) -> Verification:
         op=text,
         line=text,
         predicted="native",
-        observed="raises",
+        observed="unsupported",
         seen=text,
         dtypes=(),
         count=1,

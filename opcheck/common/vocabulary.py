@@ -65,3 +65,15 @@ MEMORY_USES: tuple[MemoryUse, ...] = get_args(MemoryUse)
 
 #: A number that JSON cannot write stands as a word.
 NonFinite = Literal["inf", "nan"]
+
+#: How a statement of the op lists is known.
+StatementEvidenceKind = Literal["source", "binary", "issue", "pr", "opinfo", "measured", "inferred"]
+
+#: Why a verdict is believed: what the lists hold, what the capture saw, or how a statement is known.
+EvidenceKind = Literal["registration", "limitation", "advisory", "capture"] | StatementEvidenceKind
+
+#: How the working set of a Mac is known.
+Basis = Literal["reported", "estimate"]
+
+#: What a name of an environment variable is to a release.
+VariableStatus = Literal["read", "later", "earlier", "invented", "unknown"]

@@ -11,6 +11,7 @@ class JudgedExtern(Record, frozen=True, kw_only=True):
 
     op: str
     dtypes: tuple[str, ...]
+    #: the status, with its kind behind it
     status: str
     because: str
     line: str = ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opcheck.common.versions import Span
 from opcheck.data.registrations import data_directory
-from opcheck.data.statement_model import EVIDENCE_KINDS, StatementEvidence
+from opcheck.data.statement_model import StatementEvidence
 from opcheck.data.strict_yaml import Document, Path_, read_as
 from opcheck.data.written_span import WrittenSpan
 from opcheck.model.records import Record
@@ -114,9 +114,6 @@ def _check(document: Document, written: _File) -> None:
             )
         if not defect.evidence:
             document.report((*path, "evidence"), "no evidence")
-        for entry in defect.evidence:
-            if entry.kind not in EVIDENCE_KINDS:
-                document.report((*path, "evidence"), f"unknown kind: {entry.kind}")
 
 
 def _check_span(document: Document, path: Path_, torch: WrittenSpan) -> None:

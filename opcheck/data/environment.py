@@ -12,8 +12,9 @@ import msgspec
 
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Span, Version
+from opcheck.common.vocabulary import VariableStatus
 from opcheck.data.registrations import data_directory
-from opcheck.data.statement_model import EVIDENCE_KINDS, StatementEvidence
+from opcheck.data.statement_model import StatementEvidence
 from opcheck.data.strict_yaml import Document, read
 from opcheck.data.written_span import WrittenSpan
 from opcheck.model.records import Record
@@ -56,7 +57,7 @@ class Explanation(Record, frozen=True, kw_only=True):
 
     name: str
     #: read, later, earlier, invented, unknown
-    status: str
+    status: VariableStatus
     text: str
     #: the variable, where some release reads it.
     variable: Variable | None = None
@@ -192,9 +193,6 @@ def _check(document: Document, path: tuple[str, ...], variable: _Variable) -> No
     for end in variable.torch.ends:
         if not _LINE.fullmatch(end):
             document.report((*path, "torch"), f"not a release line: {end}")
-    for entry in variable.evidence:
-        if entry.kind not in EVIDENCE_KINDS:
-            document.report((*path, "evidence"), f"unknown kind: {entry.kind}")
     if not variable.evidence:
         document.report((*path, "evidence"), "no evidence")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.common.versions import MACOS_MAJORS, Span, Version
+from opcheck.common.vocabulary import Effect
 from opcheck.data.compile_defects import load_defects
 from opcheck.data.conditions import RESULT
 from opcheck.data.macs import load_macs
@@ -176,7 +177,7 @@ def _pairs(written: list[Written]) -> Iterator[Found]:
                 yield from _of_pair(check, first, second)
 
 
-def _conflict(effect: str, other: str) -> str:
+def _conflict(effect: Effect, other: Effect) -> str:
     if effect == other:
         return "overlap"
     effects = {effect, other}

@@ -14,13 +14,7 @@ from opcheck.common.names import DTYPES, OperatorName
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import EFFECTS, StatementSort
 from opcheck.data.conditions import ConditionError, parse
-from opcheck.data.statement_model import (
-    EVIDENCE_KINDS,
-    FIXED_BASES,
-    ErrorText,
-    Statement,
-    StatementEvidence,
-)
+from opcheck.data.statement_model import FIXED_BASES, ErrorText, Statement, StatementEvidence
 from opcheck.data.strict_yaml import Document, Path_, Problem, read
 
 #: What a statement is called, by the directory that holds its files.
@@ -278,7 +272,6 @@ def _record(
 
 
 def _check_evidence(made: StatementEvidence, document: Document, path: Path_) -> None:
-    _one_of(EVIDENCE_KINDS)(made.kind, document, (*path, "kind"))
     if not made.where and not made.detail:
         document.report(path, "evidence says where, or gives a detail")
 

@@ -6,15 +6,12 @@ import functools
 from typing import Any
 
 from opcheck.common.versions import Span, Version
-from opcheck.common.vocabulary import EFFECTS, Effect, StatementSort
+from opcheck.common.vocabulary import EFFECTS, Effect, StatementEvidenceKind, StatementSort
 from opcheck.data.conditions import Condition, parse
 from opcheck.model.records import Record, StatementFacts
 
 #: The effects that decide a verdict; the others are said beside it.
 DECISIVE: tuple[Effect, ...] = ("aborts", "raises", "falls_back")
-
-#: How a statement is known.
-EVIDENCE_KINDS = ("source", "binary", "issue", "pr", "opinfo", "measured", "inferred")
 
 #: How it is known in which release an advisory's fault was mended.
 FIXED_BASES = ("binary", "pr", "issue", "date")
@@ -31,7 +28,7 @@ class ErrorText(Record, frozen=True, kw_only=True):
 class StatementEvidence(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Why a statement is believed."""
 
-    kind: str
+    kind: StatementEvidenceKind
     torch: str = ""
     where: str = ""
     line: int | None = None
@@ -123,7 +120,6 @@ def about(statement: Statement) -> StatementFacts:
 
 __all__ = [
     "DECISIVE",
-    "EVIDENCE_KINDS",
     "FIXED_BASES",
     "Argument",
     "Arguments",

@@ -18,7 +18,7 @@ from opcheck.device.observe.log_events import CONFIDENCE, NOT_NAMED
 from opcheck.model.records import CallGroup, Record, Report
 
 #: What a prediction can claim of a call.
-STATUSES = ("native", "fallback", "unsupported")
+STATUSES: tuple[Status, ...] = ("native", "fallback", "unsupported")
 
 
 class ReportedCalls(Record, frozen=True, kw_only=True):
@@ -45,8 +45,8 @@ class Pair(Record, frozen=True, kw_only=True):
     op: str
     line: str
     dtypes: tuple[str, ...]
-    predicted: str
-    observed: str
+    predicted: Status
+    observed: Status
     #: how many calls were observed
     count: int
     because: str

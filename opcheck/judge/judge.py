@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from opcheck.common.versions import Target
-from opcheck.common.vocabulary import Side
+from opcheck.common.vocabulary import FallbackKind, Side, Status
 from opcheck.data import messages
 from opcheck.data.extensions import LIBRARIES
 from opcheck.data.registrations import OpLists
@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
 
 
 #: The one table of what a verdict can be, by status and kind, from best to worst.
-OUTCOMES: dict[tuple[str, str | None], Outcome] = {
+OUTCOMES: dict[tuple[Status, FallbackKind | None], Outcome] = {
     ("native", None): Outcome(0, "mps", "native"),
     ("fallback", "internal"): Outcome(1, "cpu", "CPU, inside the kernel"),
     ("fallback", "always"): Outcome(2, "cpu", "CPU fallback, always"),
@@ -108,7 +108,7 @@ _HAS_A_KERNEL = {"native", "composite"}
 _NOTHING_RUNS = Verdict(status="native", because="")
 
 
-def _is_worse(verdict: Verdict, status: str, kind: str | None) -> bool:
+def _is_worse(verdict: Verdict, status: Status, kind: FallbackKind | None) -> bool:
     return OUTCOMES[status, kind].severity > outcome(verdict).severity
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import Effect, FallbackKind, Status
 from opcheck.data.matching import asks_for_more_than_dtypes, holds
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import ErrorText, Statement
@@ -114,8 +115,10 @@ class Where(NamedTuple):
     macos: str
 
 
-Worse = Callable[[Verdict, str, str | None], bool]
-_DECIDED: dict[str, tuple[str, str | None]] = {"falls_back": ("fallback", "internal")}
+Worse = Callable[[Verdict, Status, FallbackKind | None], bool]
+_DECIDED: dict[Effect, tuple[Status, FallbackKind | None]] = {
+    "falls_back": ("fallback", "internal")
+}
 
 
 def attach(verdict: Verdict, statements: Sequence[Statement]) -> Verdict:

@@ -11,7 +11,15 @@ from opcheck.capture.request import FIXED, TRACERS, CaptureRequest
 from opcheck.common.text import any_layer
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version
-from opcheck.common.vocabulary import HEADLINES, PHASES, SEVERITIES, Headline, Phase
+from opcheck.common.vocabulary import (
+    HEADLINES,
+    PHASES,
+    SEVERITIES,
+    FallbackKind,
+    Headline,
+    Phase,
+    Status,
+)
 from opcheck.data.known_deviations import differing
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import about
@@ -296,14 +304,14 @@ def _findings(audited: Audited) -> tuple[Finding, ...]:
     return tuple(fingerprinted(findings))
 
 
-def totals(rows: Iterable[tuple[str, str, str | None, int]]) -> dict[str, int]:
+def totals(rows: Iterable[tuple[str, Status, FallbackKind | None, int]]) -> dict[str, int]:
     """Calls by status and kind, and how many calls and overloads there are in all.
 
     Args:
         rows: operator, status, kind and how many calls; the same ones may come again.
     """
     operators = set()
-    counts: Counter[tuple[str, str | None]] = Counter()
+    counts: Counter[tuple[Status, FallbackKind | None]] = Counter()
     for op, status, kind, count in rows:
         operators.add(op)
         counts[status, kind] += count
@@ -314,7 +322,7 @@ def totals(rows: Iterable[tuple[str, str, str | None, int]]) -> dict[str, int]:
 
 
 def headline(
-    trace: Trace, outcomes: Collection[tuple[str, str | None]], target: Target
+    trace: Trace, outcomes: Collection[tuple[Status, FallbackKind | None]], target: Target
 ) -> Headline:
     """What the statuses and kinds of the calls come to on the target: one of HEADLINES."""
     fails, could_not_tell, only_with_variable, partly, natively = HEADLINES

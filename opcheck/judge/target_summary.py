@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 from opcheck.common.versions import Target
+from opcheck.common.vocabulary import FallbackKind, Headline, Status
 from opcheck.data.matching import asks_for_more_than_dtypes
 from opcheck.data.registrations import OpLists
 from opcheck.judge.judge import OUTCOMES, judge, likeness, sparse_key
@@ -21,10 +22,10 @@ class TargetSummary(Record, frozen=True, kw_only=True):
     """What a target makes of a trace: as in a Report of it."""
 
     target: Target
-    headline: str
+    headline: Headline
     totals: dict[str, int]
     #: (operator, status, kind, calls) of what is not native; in the order of a report's groups.
-    operators: tuple[tuple[str, str, str | None, int], ...]
+    operators: tuple[tuple[str, Status, FallbackKind | None, int], ...]
 
 
 def summaries(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[TargetSummary, ...]:
@@ -34,7 +35,7 @@ def summaries(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[
         OpListError: the lists hold no such torch release, or are damaged.
     """
     ways = _Ways(targets, lists)
-    columns: list[Counter[tuple[str, str, str | None]]] = [Counter() for _ in targets]
+    columns: list[Counter[tuple[str, Status, FallbackKind | None]]] = [Counter() for _ in targets]
     for call, count in _distinct(trace.calls, ways):
         for places in ways.alike(call):
             verdict = judge(call, targets[places[0]], lists)
@@ -48,7 +49,7 @@ def summaries(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[
 
 
 def _summary(
-    trace: Trace, target: Target, column: Mapping[tuple[str, str, str | None], int]
+    trace: Trace, target: Target, column: Mapping[tuple[str, Status, FallbackKind | None], int]
 ) -> TargetSummary:
     worst_first = sorted(column, key=lambda row: (-OUTCOMES[row[1], row[2]].severity, row[0]))
     return TargetSummary(

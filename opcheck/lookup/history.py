@@ -9,6 +9,7 @@ import msgspec
 from opcheck.common.errors import located_at
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
+from opcheck.common.vocabulary import FallbackKind, Status
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of
 from opcheck.judge.judge import outcome
@@ -27,8 +28,8 @@ class Step(Record, frozen=True, kw_only=True):
     """A release in which something changed; the first one is the oldest that has the overload."""
 
     torch: str
-    status: str
-    kind: str | None
+    status: Status
+    kind: FallbackKind | None
     because: str
     #: ``first``, ``better``, ``worse``, ``same`` (only dtypes or limits), ``removed``.
     change: str

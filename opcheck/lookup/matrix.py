@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
+from opcheck.common.vocabulary import Effect, FallbackKind, Status
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
@@ -31,8 +32,8 @@ class Row(Record, frozen=True, kw_only=True):
     """One overload."""
 
     name: str
-    status: str
-    kind: str | None
+    status: Status
+    kind: FallbackKind | None
     because: str
     #: first release line from which on the status has been the same; ``≤2.13``: or longer.
     since: str
@@ -57,7 +58,7 @@ class Row(Record, frozen=True, kw_only=True):
 class About(Record, frozen=True, kw_only=True):
     """A statement that rows name by its id."""
 
-    effect: str
+    effect: Effect
     summary: str
     way_out: str
     links: tuple[str, ...]

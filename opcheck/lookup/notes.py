@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from opcheck.common.vocabulary import StatementSort
 from opcheck.lookup.records import Note
 from opcheck.model.records import Evidence
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def notes(
     statements: Iterable[Statement],
-    sort: str,
+    sort: StatementSort,
     verdict: Verdict | None = None,
     aim: Target | None = None,
     dtype: str | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opcheck.common.vocabulary import Confidence, Effect, FallbackKind, Status
 from opcheck.model.records import Evidence, Record
 
 OP_SCHEMA = "opcheck-op/1"
@@ -10,15 +11,15 @@ OP_SCHEMA = "opcheck-op/1"
 class State(Record, frozen=True, kw_only=True):
     """A status with its kind."""
 
-    status: str
-    kind: str | None = None
+    status: Status
+    kind: FallbackKind | None = None
 
 
 class Note(Record, frozen=True, kw_only=True):
     """A limitation or an advisory that speaks of an overload."""
 
     id: str
-    effect: str
+    effect: Effect
     summary: str
     #: the spans in words, ``2.3 to 2.7``; empty: every version.
     torch: str = ""
@@ -43,8 +44,8 @@ class Cell(Record, frozen=True, kw_only=True):
 
     torch: str
     macos: str
-    status: str
-    kind: str | None
+    status: Status
+    kind: FallbackKind | None
     #: the dtype that the status is of: the one asked, else the first that does best.
     dtype: str
     dtypes: dict[str, State]
@@ -54,10 +55,10 @@ class OverloadAnswer(Record, frozen=True, kw_only=True):
     """What the target does with a plain call of one overload, and how that came about."""
 
     name: str
-    status: str
-    kind: str | None
+    status: Status
+    kind: FallbackKind | None
     because: str
-    confidence: str
+    confidence: Confidence
     #: the dtype that the status is of.
     dtype: str
     dtypes: dict[str, State]
@@ -82,8 +83,8 @@ class Answer(Record, frozen=True, kw_only=True):
     #: torch, release, macos, dtype; ``asked`` is the torch version as written.
     target: dict[str, str | None]
     dtypes: dict[str, State]
-    status: str
-    kind: str | None
+    status: Status
+    kind: FallbackKind | None
     overload: str
     because: str
     overloads: tuple[OverloadAnswer, ...]

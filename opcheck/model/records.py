@@ -18,11 +18,13 @@ from opcheck.common.names import DTYPES
 from opcheck.common.text import normalised_code
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import (
-    HEADLINES,
+    Basis,
     Confidence,
     Effect,
+    EvidenceKind,
     FallbackKind,
     FitState,
+    Headline,
     MemoryOrigin,
     MemoryUse,
     Mode,
@@ -199,7 +201,7 @@ class Trace(Record, frozen=True, kw_only=True):
 class Evidence(Record, frozen=True, kw_only=True):
     """Why a statement is believed."""
 
-    kind: Annotated[str, Meta(description="registration, source, opinfo, issue, measured ...")]
+    kind: EvidenceKind
     torch: Annotated[str, Meta(description="the release line that it was read from")] = ""
     where: Annotated[str, Meta(description="a file in the wheel, an address, a machine")] = ""
     detail: str = ""
@@ -423,7 +425,7 @@ class MacFit(Record, frozen=True, kw_only=True):
     memory: Annotated[Count, Meta(description="GB, as Apple sells it")]
     working_set: Annotated[Count, Meta(description="bytes that Metal recommends not to exceed")]
     limit: Annotated[Count, Meta(description="bytes above which PyTorch raises")]
-    basis: Annotated[str, Meta(description="reported by such a Mac, or an estimate")]
+    basis: Annotated[Basis, Meta(description="reported by such a Mac, or an estimate")]
     state: FitState
     prints: str = ""
     #: where it raises; None: while the model is moved, or nowhere.
@@ -629,7 +631,7 @@ class Report(Record, frozen=True, kw_only=True):
 
     schema: Literal["opcheck-report/1"] = "opcheck-report/1"
     tool: str
-    headline: Annotated[str, Meta(extra_json_schema={"enum": list(HEADLINES)})]
+    headline: Headline
     model: str
     target: ReportTarget
     totals: Annotated[

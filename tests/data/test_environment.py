@@ -89,7 +89,7 @@ def test_a_line_that_is_none() -> None:
         ("schema: 1", "schema: 2", "the schema must be 1"),
         ("invented:", "made_up:", "schema, variables and invented"),
         ("  PYTORCH_MPS_FALLBACK:", "  PYTORCH_MPS_LOG_LEVEL:", "occurs twice"),
-        ("kind: binary", "kind: rumour", "unknown kind: rumour"),
+        ("kind: binary", "kind: rumour", "Invalid enum value 'rumour'"),
     ],
 )
 def test_damage_is_reported_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:

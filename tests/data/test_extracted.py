@@ -16,6 +16,7 @@ import numpy as np
 
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Span, Version
+from opcheck.common.vocabulary import StatementEvidenceKind
 from opcheck.data import extracted
 from opcheck.data.extracted import (
     EMPTY,
@@ -256,7 +257,7 @@ def test_a_message_may_be_put_together_of_parts() -> None:
     assert not stands("an unrelated message", present)
 
 
-def made_statement(kind: str, text: str) -> Statement:
+def made_statement(kind: StatementEvidenceKind, text: str) -> Statement:
     return Statement(
         id=f"made-{kind}",
         sort="limitation",

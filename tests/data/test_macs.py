@@ -47,10 +47,10 @@ def _damaged(directory: Path, old: str, new: str) -> str:
     [
         ("mib: 5461", "mib: 9000", "macs.0.working_sets.0.mib: a Mac of 8 GB has less"),
         ('until: "26.0"', "until: null", "macOS 26 has 2 figures, not one"),
-        ("basis: reported", "basis: heard", "unknown: heard"),
+        ("basis: reported", "basis: heard", "Invalid enum value 'heard'"),
         ("memory: 8", "memory: 20", "the smallest first"),
         ("denominator: 4", "denominator: 2", "a share between 0 and 1"),
-        ("kind: inferred", "kind: guessed", "unknown kind: guessed"),
+        ("kind: inferred", "kind: guessed", "Invalid enum value 'guessed'"),
         ("schema: 1", "schema: 2", "the schema must be 1"),
         ("memory: 8", "memory: eight", "Expected `int`, got `str`"),
         ("memory: 8", "memory: 8\n    memory: 8", "memory"),

@@ -144,7 +144,11 @@ def test_advisories_are_told_apart(tmp_path: Path) -> None:
             "15 limitations.0.id: the key occurs",
         ),
         ("self.dim ==", "self.dim() ==", "10 limitations.0.condition: not a function of"),
-        ("kind: binary", "kind: hearsay", "20 limitations.0.evidence.1.kind: unknown: hearsay"),
+        (
+            "kind: binary",
+            "kind: hearsay",
+            "20 limitations.0.evidence.1: Invalid enum value 'hearsay'",
+        ),
         ("kind: binary", "sort: binary", "20 limitations.0.evidence.1: Object missing required"),
         ("line: 841", "lines: 841", "19 limitations.0.evidence.0.lines: unknown key; known are"),
         ("    error: {type", "    links: []\n    eror: {type", "14 limitations.0.links: an empty"),

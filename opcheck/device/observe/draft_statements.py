@@ -15,6 +15,7 @@ import yaml
 from opcheck.common.errors import UsageError
 from opcheck.common.text import plural
 from opcheck.common.versions import Version
+from opcheck.common.vocabulary import Status
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_events import NOT_NAMED
 from opcheck.device.verify import Pair, Verification
@@ -68,7 +69,7 @@ def _comments(better: Sequence[Pair]) -> Iterator[str]:
 
 def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, Any]]:
     taken = set(lists.statements.by_id)
-    alike: dict[tuple[str, str, str], list[Pair]] = {}
+    alike: dict[tuple[str, Status, str], list[Pair]] = {}
     for pair in verification.contradictions:
         worse = pair.observed in _WORSE.get(pair.predicted, ())
         if worse and pair.op != NOT_NAMED and "::" in pair.op:
@@ -108,7 +109,7 @@ def _next(release: Version, lists: OpLists) -> str | None:
     return next((str(line) for line in sorted(lines) if line > release), None)
 
 
-def _error(status: str, prints: str) -> dict[str, Any]:
+def _error(status: Status, prints: str) -> dict[str, Any]:
     kind = "UserWarning" if status == "fallback" else _type(prints)
     return {"error": {"type": kind, "text": prints.removeprefix(f"{kind}: ")}}
 
@@ -127,7 +128,7 @@ def _machine(verification: Verification) -> str:
     return f"{machine}, macOS {verification.macos}{build}, torch {verification.torch}"
 
 
-def _slug(op: str, status: str) -> str:
+def _slug(op: str, status: Status) -> str:
     words = re.findall(r"[a-z0-9]+", op.partition("::")[2].lower())
     return "-".join(("seen", *words, {"unsupported": "raises", "fallback": "cpu"}[status]))
 

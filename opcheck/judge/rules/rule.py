@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from opcheck.common.catalogue import Rule
 from opcheck.common.versions import Target, Version
-from opcheck.common.vocabulary import Severity
+from opcheck.common.vocabulary import Severity, StatementSort
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
 from opcheck.judge.dtype_flow import Origin
@@ -42,7 +42,7 @@ class Audited:
             calls, self.target, self.lists, lambda verdict: verdict.status == "native"
         )
 
-    def met(self, group: CallGroup, sort: str) -> tuple[Statement, ...]:
+    def met(self, group: CallGroup, sort: StatementSort) -> tuple[Statement, ...]:
         """The limitations, or advisories, that the group meets for certain, the worst first."""
         by_id = self.lists.statements.by_id
         ids = {entry.detail for entry in group.verdict.evidence if entry.kind == sort}
@@ -65,7 +65,7 @@ class Audited:
         return tuple(name for name in group.verdict.limitations if name not in by_id)
 
     def of_statements(
-        self, sort: str, effects: Collection[str]
+        self, sort: StatementSort, effects: Collection[str]
     ) -> Iterator[tuple[Statement, tuple[CallGroup, ...]]]:
         """The statements with such an effect, each with the groups that meet it for certain."""
         met: dict[str, list[CallGroup]] = {}

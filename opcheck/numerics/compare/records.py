@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from opcheck.capture.request import CaptureRequest
+from opcheck.common.vocabulary import Mode
 from opcheck.data.device_evidence import Machine
 from opcheck.model.records import GroupLocation, Record
 
@@ -128,7 +129,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     model: str
     machine: Machine
     dtype: str
-    mode: str
+    mode: Mode
     inputs: tuple[str, ...]
     inputs_note: str = ""
     loss: str = ""

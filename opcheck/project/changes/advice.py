@@ -12,6 +12,7 @@ import msgspec
 from opcheck.common.text import any_layer, normalised_code
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
+from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data.registrations import OpLists
 from opcheck.judge.target_change import Change
 from opcheck.model.records import Finding, Record, Report, ReportTarget
@@ -47,7 +48,7 @@ class Removal(Record, frozen=True, kw_only=True):
     """A finding of the current target, and the smallest changes without it; None: there is none."""
 
     rule: str
-    severity: str
+    severity: Severity
     op: str
     message: str
     #: its first line
@@ -64,7 +65,7 @@ class Upgrade(Record, frozen=True, kw_only=True):
     """A change, and what comes of it."""
 
     change: Change
-    headline: str
+    headline: Headline
     removed: int
     #: findings that stay
     kept: int
@@ -79,7 +80,7 @@ class Advice(Record, frozen=True, kw_only=True):
     tool: str
     model: str
     target: ReportTarget
-    headline: str
+    headline: Headline
     #: false: the run of the current target broke off
     complete: bool
     #: the flags of the capture, to ask for it again

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from opcheck.common.tool import TOOL
-from opcheck.common.vocabulary import SEVERITIES
+from opcheck.common.vocabulary import SEVERITIES, Headline, Mode, Severity
 from opcheck.model.fingerprint import without_quantities
 from opcheck.model.records import Finding, GroupLocation, Record, Report, ReportTarget
 
@@ -22,7 +22,7 @@ class Entry(Record, frozen=True, kw_only=True):
 
     fingerprint: str
     rule: str
-    severity: str
+    severity: Severity
     op: str
     message: str
     hint: str
@@ -44,10 +44,10 @@ class Side(Record, frozen=True, kw_only=True):
     name: str
     model: str
     target: ReportTarget
-    headline: str
+    headline: Headline
     totals: dict[str, int]
     #: inference, train, run
-    mode: str
+    mode: Mode
     inputs: tuple[str, ...]
     #: false: the run broke off
     complete: bool
@@ -159,7 +159,7 @@ def compare(before: Side, after: Side) -> Comparison:
     )
 
 
-def at_or_above(severity: str, level: str) -> bool:
+def at_or_above(severity: Severity, level: str) -> bool:
     """Whether a severity counts for ``--fail-on LEVEL``; nothing does for ``never``."""
     return level in SEVERITIES and SEVERITIES.index(severity) <= SEVERITIES.index(level)
 

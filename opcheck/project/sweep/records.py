@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcheck.common.versions import Target
-from opcheck.common.vocabulary import Mode
+from opcheck.common.vocabulary import Headline, Mode, Status
 from opcheck.model.records import Record, Scalar
 
 Config = dict[str, Scalar | list[object] | dict[str, object]]
@@ -50,7 +50,7 @@ class NotNative(Record, frozen=True, kw_only=True, array_like=True):
     """An operator's calls with one status that is not native."""
 
     op: str
-    status: str
+    status: Status
     kind: str
     calls: int
 
@@ -60,7 +60,7 @@ class Outcome(Record, frozen=True, kw_only=True):
 
     #: as ``str(torch)/str(macos)``, with a ``+`` behind where the fallback variable is set
     targets: tuple[str, ...]
-    headline: str
+    headline: Headline
     complete: bool
     #: calls, operators, and calls by status and kind (opcheck.audit)
     totals: dict[str, int]

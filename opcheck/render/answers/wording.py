@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
+from opcheck.common.vocabulary import FallbackKind, Status
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.matrix import STATES, short
 
@@ -25,12 +26,12 @@ SHORT = LABELS | {
 }
 
 
-def label(status: str, kind: str | None) -> str:
+def label(status: Status, kind: FallbackKind | None) -> str:
     """``native``, ``CPU fallback, with the variable`` ..."""
     return OUTCOMES[status, kind].label
 
 
-def differing(status: str, kind: str | None, dtypes: Mapping[str, State]) -> str:
+def differing(status: Status, kind: FallbackKind | None, dtypes: Mapping[str, State]) -> str:
     """Name the dtypes whose status is another one: ``refused: float64; CPU always: bool``."""
     return by_state(
         {n: state for n, state in dtypes.items() if (state.status, state.kind) != (status, kind)}

@@ -9,6 +9,7 @@ from itertools import groupby
 import msgspec
 
 from opcheck.common.errors import UsageError
+from opcheck.common.vocabulary import StatementSort
 from opcheck.data import composites, regressions
 from opcheck.data.files import Release
 from opcheck.data.registrations import data_directory
@@ -129,7 +130,7 @@ def _operator(
     )
 
 
-_SORTS = ("limitation", "advisory")
+_SORTS: tuple[StatementSort, ...] = ("limitation", "advisory")
 
 
 def _newest(asker: Asker) -> str:
@@ -208,7 +209,7 @@ def _overload(op: str, found: _Found, asker: Asker, table: int) -> Overload:
 
 
 def _about(
-    sort: str, ordered: Iterable[str], found: Mapping[str, _Found], asker: Asker
+    sort: StatementSort, ordered: Iterable[str], found: Mapping[str, _Found], asker: Asker
 ) -> tuple[About, ...]:
     """The statements on some overload in some release, the worst effect first."""
     speaking: dict[str, list[str]] = {}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import Literal, get_args
+from typing import get_args
 
 import msgspec
 
 from opcheck.common.tool import TOOL
+from opcheck.common.vocabulary import StatementSort
 from opcheck.data.targets import macos_of
 from opcheck.lookup.diff import CHANGES
 from opcheck.lookup.matrix import STATES
@@ -28,8 +29,6 @@ from opcheck.render.site.records import (
 )
 from opcheck.render.site.releases import releases
 from opcheck.render.site.sweep import Sweep
-
-_Sort = Literal["limitation", "advisory"]
 
 
 def pages(
@@ -60,7 +59,9 @@ def pages(
     system = str(macos_of(None, asker.lists.releases[-1]))
     rules = tuple(explained.rules())
     models = tuple(sweep.models()) if sweep else ()
-    statements = [explained.statements(sort, asker.lists, found) for sort in get_args(_Sort)]
+    statements = [
+        explained.statements(sort, asker.lists, found) for sort in get_args(StatementSort)
+    ]
     return (
         _home(asker, found, lines, len(models)),
         _listed(found, lines[-1], system),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from opcheck.common.vocabulary import StatementSort
 from opcheck.lookup.records import Note
 from opcheck.model.records import Evidence, Record
 
@@ -169,7 +170,7 @@ class StatementRef(Record, frozen=True, kw_only=True):
     """A statement that begins or ends to hold."""
 
     id: str
-    sort: str
+    sort: StatementSort
     summary: str
 
 

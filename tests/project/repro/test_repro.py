@@ -217,7 +217,7 @@ def test_an_error_that_only_may_come_is_not_promised() -> None:
         rule="OC141", severity="warning", message="may fail", op=group.op, prints="no", locations=()
     )
     quiet = msgspec.structs.replace(group, evidence=(), advisories=())
-    chosen = choose(msgspec.structs.replace(report, findings=(said,), calls=(quiet,)), "OC141")
+    chosen = choose(msgspec.structs.replace(report, findings=(said,), groups=(quiet,)), "OC141")
     tried = make(chosen)
     assert tried.expected == ("perhaps, the op lists do not tell for certain: no",)
     assert "whether it raises, only a Mac shows" in tried.notes[0]
@@ -372,7 +372,7 @@ def test_a_tensor_that_there_cannot_be_is_refused(
             tensor.update(shape=shape, stride=stride)
     path = tmp_path / "report.json"
     path.write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(UsageError, match="is no call"):
+    with pytest.raises(UsageError, match="a damaged report: "):
         read(str(path))
 
 
