@@ -52,6 +52,7 @@ HOSTILE = (
     "a ##vso[task.setvariable variable=a]b",
     "##TeamCity[message text='a']",
     "\x1b[31mred\x1b]0;title\x07\x9b31m\r\x08\x00\x7f",
+    "\x7f",
     "\u202eright to left\u2066\u2069\u061c\u200e",
     "\u200bno\u200dth\u2060ing\ufeff\u00ad\U000e0041\ufe0f\u3164",
     "\u2028\u2029\x85\x0b\x0c\x1c",

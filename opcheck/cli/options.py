@@ -328,7 +328,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
             UsageError: the file cannot be written.
         """
         name = self.chosen(ANSWERS)
-        self.put(write(record, document(record) if name in {"text", "markdown"} else (), name))
+        self.put(write(record, document(record), name))
 
 
 class ReportOptions(OutputOptions, frozen=True, kw_only=True):

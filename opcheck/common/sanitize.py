@@ -77,7 +77,8 @@ def for_stderr(text: str) -> str:
 
 def for_json(text: str) -> str:
     """Finished JSON with the same content, in which no character is hidden and nothing is a command."""
-    plain = text if text.isascii() else _HIDDEN.sub(_utf16, text)
+    # JSON escapes by itself what ASCII hides, but for one character.
+    plain = text if text.isascii() and "\x7f" not in text else _HIDDEN.sub(_utf16, text)
     # White space begins its lines, so that only what stands inside of a text can be a command.
     return _COMMAND.sub(lambda match: _disarmed(match, "\\u003a", "\\u0023"), plain)
 

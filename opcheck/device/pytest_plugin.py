@@ -70,11 +70,9 @@ def assert_runs_on_mps(
 
 
 def _message(report: Report, reasons: tuple[str, ...]) -> str:
-    target = report.target
-    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if target.cpu_fallback else ""
     findings = [finding for finding in report.findings if finding.severity != "note"]
     lines = [
-        f"{report.headline}: {report.model} on torch {target.torch}, macOS {target.macos}{variable}",
+        f"{report.headline}: {report.model} on {report.target}",
         *(f"  {reason}" for reason in reasons),
     ]
     for finding in findings[:_SHOWN]:

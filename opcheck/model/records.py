@@ -558,6 +558,11 @@ class ReportTarget(Record, frozen=True, kw_only=True):
     macos: str
     cpu_fallback: Annotated[bool, Meta(description="PYTORCH_ENABLE_MPS_FALLBACK=1 is set")]
 
+    def __str__(self) -> str:
+        """``torch 2.13, macOS 15.0``, with the variable where it is set."""
+        variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if self.cpu_fallback else ""
+        return f"torch {self.torch}, macOS {self.macos}{variable}"
+
     def __post_init__(self) -> None:
         """Refuse what is no version.
 

@@ -5,6 +5,7 @@ A verb makes a ``Document`` of blocks. Texts are plain: each writer makes them f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -97,7 +98,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Block = Title | Heading | Lines | Bullets | Table | Entry
-Document = tuple[Block, ...]
+Document = Iterable[Block]
 
 
 def parts(words: Words) -> tuple[str | Span, ...]:

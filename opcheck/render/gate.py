@@ -16,7 +16,6 @@ from opcheck.render import findings, summary
 from opcheck.render.document import (
     Block,
     Bullets,
-    Document,
     Heading,
     Lines,
     Table,
@@ -38,11 +37,6 @@ FINDING_SCHEMA = "opcheck-gate-finding/1"
 
 #: The columns of CSV.
 COLUMNS = ("model", "target", "headline", "code", "new", "known", "ignored", "fixed", "reasons")
-
-
-def document(gate: GateReport) -> Document:
-    """Make the page: a table of models and targets, then what fails, and why."""
-    return tuple(_blocks(gate))
 
 
 def summary_lines(gate: GateReport) -> Iterator[str]:
@@ -71,7 +65,8 @@ def outcome(gate: GateReport) -> str:
     return f"{_CODES[gate.code]}: {size}: {', '.join(texts) or 'nothing was audited'}{left}"
 
 
-def _blocks(gate: GateReport) -> Iterator[Block]:
+def document(gate: GateReport) -> Iterator[Block]:
+    """Make the page: a table of models and targets, then what fails, and why."""
     yield Heading(outcome(gate), 1)
     if gate.cells:
         yield _table(gate)

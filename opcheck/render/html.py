@@ -56,8 +56,9 @@ class Pool:
 
 def as_html(document: Document) -> str:
     """Write a document as one page that stands alone."""
-    title = next(block.text for block in document if isinstance(block, Heading))
-    return environment().get_template("document.html").render(title=title, document=document)
+    blocks = tuple(document)
+    title = next(block.text for block in blocks if isinstance(block, Heading))
+    return environment().get_template("document.html").render(title=title, document=blocks)
 
 
 def with_script(name: str, data: Any, **context: object) -> str:

@@ -74,7 +74,7 @@ def render(
 def write(record: Matrix, format_name: str) -> str:
     """Write one release in a format other than the page."""
     if format_name == "markdown":
-        return finished(as_markdown(tuple(_blocks(record))), format_name)
+        return finished(as_markdown(_blocks(record)), format_name)
     if format_name == "csv":
         return findings.table(_COLUMNS, map(tuple, map(_cells, record.rows)))
     return _json(record)

@@ -15,7 +15,6 @@ from opcheck.render import findings, memory, precision, summary
 from opcheck.render.document import (
     Block,
     Bullets,
-    Document,
     Entry,
     Heading,
     Lines,
@@ -56,12 +55,8 @@ _SIDES: dict[str, Style] = {
 }
 
 
-def document(report: Report) -> Document:
+def document(report: Report) -> Iterator[Block]:
     """Make the page: the answer first, then what to do about it."""
-    return tuple(_blocks(report))
-
-
-def _blocks(report: Report) -> Iterator[Block]:
     yield title(report)
     if report.findings:
         yield Heading("Findings")
@@ -89,7 +84,7 @@ def title(report: Report) -> Title:
     return Title(
         answer=Span(report.headline, _SIDES[report.headline]),
         subject=report.model,
-        target=summary.target(report),
+        target=str(report.target),
         facts=summary.totals(report),
     )
 
@@ -186,7 +181,7 @@ def finding_log(report: Report) -> FindingLog:
     """List the findings at each of their places."""
     return FindingLog(
         tool=report.tool,
-        id=f"opcheck/{report.model}/{summary.target(report)}",
+        id=f"opcheck/{report.model}/{report.target}",
         occurrences=tuple(findings.occurrences(report.findings, report.model, report.groups)),
         properties={
             "headline": report.headline,
@@ -214,7 +209,7 @@ def suites(report: Report) -> tuple[str, Iterable[Suite]]:
         "transfers": summary.transfers(report),
         "evidence": summary.evidence(report),
     }
-    name = f"{report.model} on {summary.target(report)}"
+    name = f"{report.model} on {report.target}"
     return "opcheck", [Suite(name, _cases(report), properties)]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural
 from opcheck.render import findings
-from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 from opcheck.render.findings import Case, FindingLog, Suite
 from opcheck.source.rules import BY_ID
 
@@ -23,12 +23,8 @@ COLUMNS = ("rule", "severity", "file", "line", "message", "hint", "text")
 _KINDS = {"python": "Python file", "notebook": "notebook", "requirements": "requirement file"}
 
 
-def document(report: ScanReport) -> Document:
-    """The page: the counts, the findings file by file, the ways out rule by rule, what was not read."""
-    return tuple(_blocks(report))
-
-
-def _blocks(report: ScanReport) -> Iterator[Block]:
+def document(report: ScanReport) -> Iterator[Block]:
+    """Make the page: the counts, the findings file by file, the ways out rule by rule, what was not read."""
     target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
     yield Heading(f"{', '.join(report.paths)} read for {target}", 1)
     headline = _headline(report)

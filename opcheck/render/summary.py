@@ -10,15 +10,9 @@ from opcheck.judge.judge import OUTCOMES
 from opcheck.model.records import GroupLocation, Report
 
 
-def target(report: Report) -> str:
-    """``torch 2.13, macOS 15.0``, with the variable where it is set."""
-    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if report.target.cpu_fallback else ""
-    return f"torch {report.target.torch}, macOS {report.target.macos}{variable}"
-
-
 def headline(report: Report) -> str:
     """A line that begins with words of ours, so that no model's name is taken for a command."""
-    return f"{report.headline}: {one_line(report.model)} on {target(report)}"
+    return f"{report.headline}: {one_line(report.model)} on {report.target}"
 
 
 def totals(report: Report) -> str:

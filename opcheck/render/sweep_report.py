@@ -40,7 +40,7 @@ def render(folder: Path, format_name: str) -> str:
         UsageError: there is no sweep in it, or another version wrote it.
     """
     about, results = read(folder)
-    document = tuple(_document(about, Summary(results, about.targets, about.modes)))
+    document = _document(about, Summary(results, about.targets, about.modes))
     text = as_markdown(document) if format_name == "markdown" else as_html(document)
     return finished(text, format_name)
 

@@ -63,11 +63,12 @@ def as_text(
         color: Use escape sequences.
         full: Show what is otherwise left out: further places, rows and texts.
     """
-    tight = any(isinstance(block, Title) for block in document)
+    blocks = tuple(document)
+    tight = any(isinstance(block, Title) for block in blocks)
     layout = _Layout(min(width, WIDTH), color, full, tight)
     before: Block | None = None
     lines: list[str] = []
-    for block in document:
+    for block in blocks:
         if before is not None and _apart(before, block, tight=tight):
             lines.append("")
         lines += _block(block, layout)

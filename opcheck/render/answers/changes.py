@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more
-from opcheck.render.document import Block, Bullets, Document, Heading, Lines
+from opcheck.render.document import Block, Bullets, Heading, Lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-def document(comparison: Comparison) -> Document:
-    """The page."""
-    return tuple(_blocks(comparison))
-
-
-def _blocks(comparison: Comparison) -> Iterator[Block]:
+def document(comparison: Comparison) -> Iterator[Block]:
+    """Make the page."""
     yield Heading(f"{comparison.before['name']} to {comparison.after['name']}", 1)
     counts = ", ".join(f"{count:,} {name}" for name, count in comparison.counts.items())
     yield Lines(

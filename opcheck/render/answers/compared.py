@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import plural
 from opcheck.numerics.compare.records import NOT_WRITTEN, headline
-from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,12 +19,8 @@ if TYPE_CHECKING:
 _MOST = 20
 
 
-def document(comparison: Comparison) -> Document:
-    """The page: the first wrong operator, then the others, then what was compared and how."""
-    return tuple(_blocks(comparison))
-
-
-def _blocks(comparison: Comparison) -> Iterator[Block]:
+def document(comparison: Comparison) -> Iterator[Block]:
+    """Make the page: the first wrong operator, then the others, then what was compared and how."""
     machine = comparison.machine
     yield Heading(f"{comparison.model} on {machine.device}, beside float64 on the CPU", 1)
     yield Lines((f"{headline(comparison)}.", *_run(comparison)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import and_more, plural
 from opcheck.compiler.plan import DTYPES
-from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,17 +21,13 @@ _RECURRENT = (
 )
 
 
-def document(report: CompileReport, *, times: bool = True) -> Document:
-    """The page: what to use first, then the table, then why.
+def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
+    """Make the page: what to use first, then the table, then why.
 
     Args:
         report: what was found.
         times: say how long each variant took to compile; a page that is kept has no such thing.
     """
-    return tuple(_blocks(report, times=times))
-
-
-def _blocks(report: CompileReport, *, times: bool) -> Iterator[Block]:
     target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
     yield Heading(f"{report.model} compiled for {target}", 1)
     yield Lines((f"{report.advice}.",))

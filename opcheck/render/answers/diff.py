@@ -9,7 +9,7 @@ from opcheck.common.text import plural
 from opcheck.lookup.query import usual
 from opcheck.render.answers import wording
 from opcheck.render.answers.op import NOT_CHECKED
-from opcheck.render.document import Block, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,12 +28,8 @@ _TITLES = {
 }
 
 
-def document(answer: DiffAnswer) -> Document:
-    """The page: what is worse first, overloads that change for one reason together."""
-    return tuple(_blocks(answer))
-
-
-def _blocks(answer: DiffAnswer) -> Iterator[Block]:
+def document(answer: DiffAnswer) -> Iterator[Block]:
+    """Make the page: what is worse first, overloads that change for one reason together."""
     before, after = answer.before["torch"], answer.after["torch"]
     dtype = f", {answer.dtype}" if answer.dtype else ""
     yield Heading(f"torch {before} to {after} on macOS {answer.macos}{dtype}", 1)

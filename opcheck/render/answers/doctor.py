@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck.common.text import filesize, plural
-from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 from opcheck.render.report import entry, place
 
 if TYPE_CHECKING:
@@ -17,12 +17,8 @@ if TYPE_CHECKING:
 _SYSTEMS = {"Darwin": "macOS"}
 
 
-def document(diagnosis: Diagnosis) -> Document:
-    """The page: the counts, the findings, the facts, what could not be told."""
-    return tuple(_blocks(diagnosis))
-
-
-def _blocks(diagnosis: Diagnosis) -> Iterator[Block]:
+def document(diagnosis: Diagnosis) -> Iterator[Block]:
+    """Make the page: the counts, the findings, the facts, what could not be told."""
     environment = diagnosis.environment
     yield Heading(_title(environment), 1)
     counts = ", ".join(plural(count, name) for name, count in diagnosis.totals.items() if count)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.render.answers import wording
 from opcheck.render.answers.op import NOT_CHECKED
-from opcheck.render.document import Block, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 _CHANGES = {"first": "", "better": "better", "worse": "worse", "same": "", "removed": "removed"}
 
 
-def document(answer: HistoryAnswer) -> Document:
-    """The page: a table of steps for each overload."""
-    return tuple(_blocks(answer))
-
-
-def _blocks(answer: HistoryAnswer) -> Iterator[Block]:
+def document(answer: HistoryAnswer) -> Iterator[Block]:
+    """Make the page: a table of steps for each overload."""
     dtype = f", {answer.dtype}" if answer.dtype else ""
     yield Heading(f"{answer.op}: history on macOS {answer.macos}{dtype}", 1)
     for overload in answer.overloads:

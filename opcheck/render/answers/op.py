@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck.render.answers import wording
-from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 NOT_CHECKED = "Nothing was observed on a Mac: this follows from the release's own files."
 
 
-def document(answer: Answer) -> Document:
-    """The page: the verdict, the table over releases, overloads, limits, evidence, links."""
-    return tuple(_blocks(answer))
-
-
-def _blocks(answer: Answer) -> Iterator[Block]:
+def document(answer: Answer) -> Iterator[Block]:
+    """Make the page: the verdict, the table over releases, overloads, limits, evidence, links."""
     main = answer.overloads[0]
     target = answer.target
     yield Heading(f"{answer.op}: {wording.label(answer.status, answer.kind)}", 1)

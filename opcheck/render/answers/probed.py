@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import plural, shorten
 from opcheck.data.device_evidence import OUTCOMES
-from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,11 +30,6 @@ _HOW = (
 )
 
 
-def document(evidence: Evidence) -> Document:
-    """The page: counts by dtype, then what did not work, one by one."""
-    return tuple(_blocks(evidence))
-
-
 def counts(evidence: Evidence) -> str:
     """The results in one line."""
     by_outcome = Counter(result.outcome for result in evidence.results)
@@ -43,7 +38,8 @@ def counts(evidence: Evidence) -> str:
     return f"{plural(len(evidence.results), 'result')}{part}: {', '.join(texts) or 'none'}"
 
 
-def _blocks(evidence: Evidence) -> Iterator[Block]:
+def document(evidence: Evidence) -> Iterator[Block]:
+    """Make the page: counts by dtype, then what did not work, one by one."""
     machine = evidence.machine
     yield Heading(f"PyTorch's operator database on {machine.device}", 1)
     where = f"{machine.os} {machine.os_version} {machine.arch}, torch {machine.torch}"

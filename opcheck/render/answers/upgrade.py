@@ -9,7 +9,7 @@ from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural, shorten
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.render.answers.changes import listed
-from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Span, Style, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Span, Style, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,13 +41,9 @@ _NONE = "none"
 _WIDEST = 44
 
 
-def document(advice: Advice) -> Document:
-    """The page."""
-    return tuple(_blocks(advice))
-
-
-def _blocks(advice: Advice) -> Iterator[Block]:
-    yield Heading(f"{one_line(advice.model)}: upgrades from {_pair(advice)}", 1)
+def document(advice: Advice) -> Iterator[Block]:
+    """Make the page."""
+    yield Heading(f"{one_line(advice.model)}: upgrades from {advice.target}", 1)
     yield Lines(tuple(_answer(advice)))
     if advice.findings:
         yield Heading("The smallest change without each finding")
@@ -66,11 +62,6 @@ def _blocks(advice: Advice) -> Iterator[Block]:
     yield Lines((_next(advice),))
     yield Heading("Not checked")
     yield Bullets(advice.not_checked)
-
-
-def _pair(advice: Advice) -> str:
-    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if advice.target.cpu_fallback else ""
-    return f"torch {advice.target.torch}, macOS {advice.target.macos}{variable}"
 
 
 def _answer(advice: Advice) -> Iterator[str]:

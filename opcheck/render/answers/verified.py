@@ -8,7 +8,7 @@ import msgspec
 
 from opcheck.common.text import plural
 from opcheck.device.verify import Pair, Verification, ratio
-from opcheck.render.document import Block, Bullets, Document, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,12 +40,8 @@ def content(verification: Verification) -> dict[str, Any]:
     return {"schema": "opcheck-verification/1", **record, "pairs": pairs, "rates": rates}
 
 
-def document(verification: Verification) -> Document:
+def document(verification: Verification) -> Iterator[Block]:
     """Make the page: how much agrees, then what does not."""
-    return tuple(_blocks(verification))
-
-
-def _blocks(verification: Verification) -> Iterator[Block]:
     where = f"torch {verification.torch}, macOS {verification.macos}"
     sides = f"{verification.prediction}, held against {verification.observation}"
     yield Heading(f"{sides} ({where})", 1)
