@@ -5,7 +5,7 @@ A verb makes a ``Document`` of blocks. Texts are plain: each writer makes them f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -99,6 +99,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 Block = Title | Heading | Lines | Bullets | Table | Entry
 Document = Iterable[Block]
+
+
+def section(title: str, *blocks: Block) -> Iterator[Block]:
+    """Yield the blocks that hold anything below a heading; nothing if none does."""
+    filled = [block for block in blocks if _holds_anything(block)]
+    if filled:
+        yield Heading(title)
+        yield from filled
+
+
+def _holds_anything(block: Block) -> bool:
+    if isinstance(block, Table):
+        return bool(block.rows)
+    if isinstance(block, Bullets):
+        return bool(block.items)
+    return not isinstance(block, Lines) or bool(block.lines)
 
 
 def parts(words: Words) -> tuple[str | Span, ...]:

@@ -19,6 +19,7 @@ from opcheck.render.document import (
     Heading,
     Lines,
     Table,
+    section,
 )
 from opcheck.render.findings import Case, FindingLog, Occurrence, Suite
 from opcheck.render.report import entry, place
@@ -75,26 +76,20 @@ def document(gate: GateReport) -> Iterator[Block]:
         for state, entries in groupby(occurrences(gate), key=lambda entry: entry.state)
     }
     new = by_state.get("new", ())
-    if new:
-        yield Heading("New" if gate.baseline else "What fails")
-        for occurrence in new:
-            places = [place(occurrence.place)] if occurrence.place else []
-            yield entry(occurrence.finding, places, occurrence.scope)
-    reasons = tuple(_reasons(gate))
-    if reasons:
-        yield Heading("Why")
-        yield Bullets(reasons)
+    entries = (
+        entry(finding.finding, map(place, filter(None, (finding.place,))), finding.scope)
+        for finding in new
+    )
+    yield from section("New" if gate.baseline else "What fails", *entries)
+    yield from section("Why", Bullets(tuple(_reasons(gate))))
     for cell, count in _failed(gate):
         yield Heading(f"Could not tell: {cell.model}, {plural(count, 'target')}")
         yield Lines(tuple(_three_lines(cell)))
     yield from _rest(gate, by_state)
-    if gate.notes:
-        yield Heading("Notes")
-        yield Bullets(gate.notes)
+    yield from section("Notes", Bullets(gate.notes))
     yield Heading("Not checked")
     yield Bullets(("nothing was observed on a Mac; each report says what else was not (-f json)",))
-    yield Heading("Next")
-    yield Lines((_next(gate, new),))
+    yield from section("Next", Lines((_next(gate, new),)))
 
 
 def _table(gate: GateReport) -> Table:
@@ -143,22 +138,16 @@ def _three_lines(cell: Cell) -> Iterator[str]:
 
 def _rest(gate: GateReport, by_state: dict[str, tuple[Occurrence, ...]]) -> Iterator[Block]:
     fixed = {(cell.model, known.fingerprint): known for cell in gate.cells for known in cell.fixed}
-    if fixed:
-        yield Heading("Fixed")
-        yield Bullets(
-            tuple(
-                f"{model}: {known.rule} {known.op} at {known.where}: {known.line}"
-                for (model, _), known in fixed.items()
-            )
-        )
+    was = (
+        f"{model}: {known.rule} {known.op} at {known.where}: {known.line}"
+        for (model, _), known in fixed.items()
+    )
+    yield from section("Fixed", Bullets(tuple(was)))
     ignored = by_state.get("ignored", ())
-    if ignored:
-        yield Heading("Ignored")
-        yield Bullets(tuple(f"{_brief(hit)} ({hit.finding.ignored})" for hit in ignored))
+    reasons = (f"{_brief(occurrence)} ({occurrence.finding.ignored})" for occurrence in ignored)
+    yield from section("Ignored", Bullets(tuple(reasons)))
     in_baseline = by_state.get("known", ())
-    if in_baseline:
-        yield Heading("In the baseline")
-        yield Bullets(tuple(map(_brief, in_baseline)))
+    yield from section("In the baseline", Bullets(tuple(map(_brief, in_baseline))))
 
 
 def _brief(occurrence: Occurrence) -> str:

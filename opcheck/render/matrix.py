@@ -18,7 +18,7 @@ from opcheck.lookup.plain_call import COMMON_DTYPES, Asker
 from opcheck.render import findings
 from opcheck.render.answers.op import NOT_CHECKED
 from opcheck.render.answers.wording import LABELS
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 from opcheck.render.markdown import as_markdown
 
 if TYPE_CHECKING:
@@ -129,14 +129,11 @@ def _blocks(record: Matrix) -> Iterator[Block]:
             yield Heading(f"{LABELS[state]}: {len(rows):,}")
             yield from _compact(rows) if state in {"native", "unknown"} else (_table(rows),)
     noted = [row for row in record.rows if _state(row) == "native" and row.limitations]
-    if noted:
-        yield Heading(f"Native, with limits: {len(noted):,}")
-        yield _table(noted)
+    yield from section(f"Native, with limits: {len(noted):,}", _table(noted))
     used = [row.advisories for row in record.rows if row.advisories]
-    if used:
-        yield Heading("Advisories")
-        ids = sorted({name for names in used for name in names})
-        yield Bullets(tuple(f"{name}: {record.statements[name].summary}" for name in ids))
+    ids = sorted({name for names in used for name in names})
+    summaries = tuple(f"{name}: {record.statements[name].summary}" for name in ids)
+    yield from section("Advisories", Bullets(summaries))
 
 
 def _state(row: Row) -> str:

@@ -16,13 +16,13 @@ from opcheck.render.document import (
     Block,
     Bullets,
     Entry,
-    Heading,
     Lines,
     Place,
     Span,
     Style,
     Table,
     Title,
+    section,
 )
 from opcheck.render.findings import Case, FindingLog, Suite
 
@@ -58,25 +58,17 @@ _SIDES: dict[str, Style] = {
 def document(report: Report) -> Iterator[Block]:
     """Make the page: the answer first, then what to do about it."""
     yield title(report)
-    if report.findings:
-        yield Heading("Findings")
-        yield from entries(report)
-    if report.groups:
-        yield Heading("Operators")
-        yield _operators(report)
+    yield from section("Findings", *entries(report))
+    yield from section("Operators", _operators(report))
     yield from statements(report)
     if report.memory:
         yield from memory.blocks(report.memory)
     for run in report.precision:
         yield from precision.blocks(run)
-    yield Heading("Transfers")
-    yield Lines((f"{summary.transfers(report)}.",))
-    yield Heading("Evidence")
-    yield Bullets(evidence(report))
-    yield Heading("Not checked")
-    yield Bullets(report.not_checked)
-    yield Heading("Next")
-    yield Lines((Span(summary.next_command(report)),))
+    yield from section("Transfers", Lines((f"{summary.transfers(report)}.",)))
+    yield from section("Evidence", Bullets(evidence(report)))
+    yield from section("Not checked", Bullets(report.not_checked))
+    yield from section("Next", Lines((Span(summary.next_command(report)),)))
 
 
 def title(report: Report) -> Title:
@@ -162,11 +154,10 @@ def statements(report: Report) -> Iterator[Block]:
     """List the limitations and advisories, first those that some call meets for certain."""
     certain = summary.certain_statements(report)
     known = sorted(summary.statements(report), key=lambda entry: entry[0] not in certain)
-    if known:
-        shown = sum(name in certain for name, _ in known)
-        rest = f"{plural(len(known) - shown, 'statement')} that calls of this run may meet"
-        yield Heading("Limitations and advisories")
-        yield Bullets(tuple((Span(name, "name"), line) for name, line in known), shown, rest)
+    shown = sum(name in certain for name, _ in known)
+    rest = f"{plural(len(known) - shown, 'statement')} that calls of this run may meet"
+    lines = tuple((Span(name, "name"), line) for name, line in known)
+    yield from section("Limitations and advisories", Bullets(lines, shown, rest))
 
 
 def evidence(report: Report) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural
 from opcheck.render import findings
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 from opcheck.render.findings import Case, FindingLog, Suite
 from opcheck.source.rules import BY_ID
 
@@ -36,26 +36,17 @@ def document(report: ScanReport) -> Iterator[Block]:
     length = plural(report.read.get("lines", 0), "line")
     read = f"Read: {', '.join(kinds) or 'nothing'} ({length})."
     yield Lines((f"{headline[:1].upper()}{headline[1:]}{ignored}{known}.", read))
-    if report.notes:
-        yield Heading("Ignores")
-        yield Bullets(report.notes)
-    if report.by_rule:
-        yield Heading("By rule")
-        by_rule = ((code, str(count), BY_ID[code].title) for code, count in report.by_rule.items())
-        yield Table(("rule", "count", "what"), tuple(by_rule), code=(0,))
+    yield from section("Ignores", Bullets(report.notes))
+    by_rule = ((code, str(count), BY_ID[code].title) for code, count in report.by_rule.items())
+    yield from section("By rule", Table(("rule", "count", "what"), tuple(by_rule), code=(0,)))
     for file, in_file in groupby(report.findings, key=lambda finding: _where(finding)[0]):
         yield Heading(file)
         cells = ((_where(f)[1], f.severity, f.rule, _message(f)) for f in in_file)
         yield Table(("line", "severity", "rule", "what"), tuple(cells), code=(2,))
-    if report.findings:
-        yield Heading("Ways out")
-        yield Bullets(tuple(_hints(report)))
-    if report.problems or report.skipped:
-        yield Heading("Not read")
-        left = (f"left out: {count} {what}" for what, count in report.skipped.items())
-        yield Bullets((*map(_problem, report.problems), *left))
-    yield Heading("Not checked")
-    yield Bullets(report.not_checked)
+    yield from section("Ways out", Bullets(tuple(_hints(report))))
+    left = (f"left out: {count} {what}" for what, count in report.skipped.items())
+    yield from section("Not read", Bullets((*map(_problem, report.problems), *left)))
+    yield from section("Not checked", Bullets(report.not_checked))
 
 
 def _message(finding: Finding) -> str:
@@ -75,7 +66,8 @@ def _hints(report: ScanReport) -> Iterator[str]:
         for hint in hints[rule]:
             if hint:
                 yield f"{rule}: {hint}"
-    yield "opcheck explain CODE says what each means"
+    if hints:
+        yield "opcheck explain CODE says what each means"
 
 
 def _problem(problem: Problem) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from opcheck.render.document import (
 from opcheck.render.html import as_html
 from opcheck.render.markdown import as_markdown
 
+_BEST_FIRST = tuple(reversed(HEADLINES))
 #: names that are written out where a release brings more
 _NAMED = 8
 #: characters of a message
@@ -88,27 +89,21 @@ def _cost(summary: Summary) -> str:
 
 
 def _by_target(summary: Summary, mode: str) -> Table:
-    rows = []
-    for target in reversed(summary.targets):
-        counts = summary.counts(target, mode)
-        rows.append((_words(target), *(str(counts[name]) for name in reversed(HEADLINES))))
-    return Table(("target", *reversed(HEADLINES)), tuple(rows))
+    rows = (
+        (_words(target), *_numbers(summary.counts(target, mode)))
+        for target in reversed(summary.targets)
+    )
+    return Table(("target", *_BEST_FIRST), tuple(rows))
 
 
 def _by_library(summary: Summary, target: str) -> Table:
-    rows = []
-    for library in summary.libraries():
-        for mode in summary.modes:
-            counts = summary.counts(target, mode, library)
-            rows.append(
-                (
-                    library,
-                    mode,
-                    str(counts.total()),
-                    *(str(counts[name]) for name in reversed(HEADLINES)),
-                )
-            )
-    return Table(("library", "mode", "models", *reversed(HEADLINES)), tuple(rows))
+    counts = {
+        (library, mode): summary.counts(target, mode, library)
+        for library in summary.libraries()
+        for mode in summary.modes
+    }
+    rows = ((*key, str(of.total()), *_numbers(of)) for key, of in counts.items())
+    return Table(("library", "mode", "models", *_BEST_FIRST), tuple(rows))
 
 
 def _families(summary: Summary, target: str) -> Iterator[Block]:
@@ -117,12 +112,14 @@ def _families(summary: Summary, target: str) -> Iterator[Block]:
     yield Lines(
         (f"{len(families)} of {len(set(summary.homes.values()))} families; models and modes:",)
     )
-    rows = tuple(
-        (library, family, *(str(counts[name] or "") for name in reversed(HEADLINES)))
-        for (library, family), counts in families.items()
-    )
+    rows = tuple((*family, *_numbers(counts, zero="")) for family, counts in families.items())
     if rows:
-        yield Table(("library", "family", *reversed(HEADLINES)), rows)
+        yield Table(("library", "family", *_BEST_FIRST), rows)
+
+
+def _numbers(counts: Mapping[str, int], zero: str = "0") -> Iterator[str]:
+    """Write how many models have each headline, the best first."""
+    return (str(counts[name] or zero) for name in _BEST_FIRST)
 
 
 def _brought(summary: Summary) -> Iterator[Block]:
@@ -131,14 +128,11 @@ def _brought(summary: Summary) -> Iterator[Block]:
         yield Lines(("One release was swept.",))
     for before, target in reversed(list(pairwise(targets))):
         brought = summary.brought(before, target)
-        yield Bullets((f"{_words(target)}: {_counted(brought)}", *(_names(brought))))
-
-
-def _counted(brought: Brought) -> str:
-    return (
-        f"{len(brought.runs)} run that did not, {len(brought.natively)} more run natively, "
-        f"{len(brought.lost)} run no more"
-    )
+        counts = (
+            f"{len(brought.runs)} run that did not, {len(brought.natively)} more run natively, "
+            f"{len(brought.lost)} run no more"
+        )
+        yield Bullets((f"{_words(target)}: {counts}", *_names(brought)))
 
 
 def _names(brought: Brought) -> Iterator[str]:

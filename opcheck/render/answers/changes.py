@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more
-from opcheck.render.document import Block, Bullets, Heading, Lines
+from opcheck.render.document import Block, Bullets, Heading, Lines, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,21 +30,12 @@ def document(comparison: Comparison) -> Iterator[Block]:
             f"{counts} (each finding at each of its lines)",
         )
     )
-    if comparison.new:
-        yield Heading("New")
-        yield Bullets(tuple(listed(comparison.new)))
-    if comparison.fixed:
-        yield Heading("Fixed")
-        yield Bullets(tuple(listed(comparison.fixed, hints=False)))
-    if comparison.changed:
-        yield Heading("Changed")
-        yield Bullets(tuple(map(_changed, comparison.changed)))
+    yield from section("New", Bullets(tuple(listed(comparison.new))))
+    yield from section("Fixed", Bullets(tuple(listed(comparison.fixed, hints=False))))
+    yield from section("Changed", Bullets(tuple(map(_changed, comparison.changed))))
     rules = sorted({entry.rule for entry in comparison.new})
-    if rules:
-        yield Heading("Next")
-        yield Lines((f"opcheck explain {rules[0]}",))
-    yield Heading("Not checked")
-    yield Bullets(comparison.not_checked)
+    yield from section("Next", Lines(tuple(f"opcheck explain {rule}" for rule in rules[:1])))
+    yield from section("Not checked", Bullets(comparison.not_checked))
 
 
 def _side(about: dict[str, Any]) -> str:

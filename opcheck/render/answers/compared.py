@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import plural
 from opcheck.numerics.compare.records import NOT_WRITTEN, headline
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,12 +24,11 @@ def document(comparison: Comparison) -> Iterator[Block]:
     machine = comparison.machine
     yield Heading(f"{comparison.model} on {machine.device}, beside float64 on the CPU", 1)
     yield Lines((f"{headline(comparison)}.", *_run(comparison)))
-    if comparison.wrong:
-        yield Heading("Wrong, in the order of the run")
-        yield Bullets(tuple(_wrong(mismatch) for mismatch in comparison.wrong))
-    if comparison.reproducer is not None:
-        yield Heading("Reproducer")
-        yield Bullets(tuple(_reproducer(comparison)))
+    yield from section(
+        "Wrong, in the order of the run",
+        Bullets(tuple(_wrong(mismatch) for mismatch in comparison.wrong)),
+    )
+    yield from section("Reproducer", Bullets(tuple(_reproducer(comparison))))
     yield Heading("Operators, the least exact first")
     yield from _operators(comparison)
     reasons: Counter[str] = Counter()
@@ -101,7 +100,8 @@ def _wrong(wrong: Wrong) -> str:
 
 def _reproducer(comparison: Comparison) -> Iterator[str]:
     reproducer = comparison.reproducer
-    assert reproducer is not None
+    if reproducer is None:
+        return
     if reproducer.state == NOT_WRITTEN:
         yield f"of the first wrong call, {reproducer.state}: {reproducer.detail}"
         return

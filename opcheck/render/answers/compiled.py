@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import and_more, plural
 from opcheck.compiler.plan import DTYPES
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,16 +46,13 @@ def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
             for row in report.rows
         ),
     )
-    if report.failures:
-        yield Heading("Failures")
-        yield Bullets(tuple(_failure(group) for group in report.failures))
-    if report.advisories:
-        yield Heading("Known defects of this release")
-        yield Bullets(tuple(map(_advisory, report.advisories)))
+    yield from section("Failures", Bullets(tuple(_failure(group) for group in report.failures)))
+    yield from section(
+        "Known defects of this release", Bullets(tuple(map(_advisory, report.advisories)))
+    )
     yield from _dynamo(report)
     if times:
-        yield Heading("Time to compile")
-        yield Bullets(tuple(_times(report)))
+        yield from section("Time to compile", Bullets(tuple(_times(report))))
     if report.kernels or report.externs:
         yield Heading("Metal")
         externs = plural(len({extern.op for extern in report.externs}), "operator")
@@ -68,8 +65,7 @@ def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
                 tuple(_externs(report)),
                 code=(0,),
             )
-    yield Heading("Not checked")
-    yield Bullets(report.not_checked)
+    yield from section("Not checked", Bullets(report.not_checked))
 
 
 def _externs(report: CompileReport) -> Iterator[tuple[str, str, str]]:
@@ -136,12 +132,8 @@ def _dynamo(report: CompileReport) -> Iterator[Block]:
     elif skipped:
         yield Heading("Not compiled")
         yield Lines((f"{plural(skipped, 'frame')} of the program ran as without torch.compile",))
-    if breaks:
-        yield Heading("Graph breaks")
-        yield Bullets(tuple(breaks))
-    if recompiles:
-        yield Heading("Compiled again")
-        yield Bullets(tuple(recompiles))
+    yield from section("Graph breaks", Bullets(tuple(breaks)))
+    yield from section("Compiled again", Bullets(tuple(recompiles)))
 
 
 def _breaks(tried: Tried) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck.common.text import filesize, plural
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 from opcheck.render.report import entry, place
 
 if TYPE_CHECKING:
@@ -31,17 +31,11 @@ def document(diagnosis: Diagnosis) -> Iterator[Block]:
             *_no_mac(environment),
         )
     )
-    if diagnosis.findings:
-        yield Heading("Findings")
-    for finding in diagnosis.findings:
-        yield entry(finding, map(place, finding.locations))
-    yield Heading("What was looked at")
-    yield Table(("fact", "value"), tuple(_facts(environment)))
-    if diagnosis.unknown:
-        yield Heading("Could not be told")
-        yield Bullets(
-            tuple(f"without {what}: {', '.join(ids)}" for what, ids in diagnosis.unknown.items())
-        )
+    entries = (entry(finding, map(place, finding.locations)) for finding in diagnosis.findings)
+    yield from section("Findings", *entries)
+    yield from section("What was looked at", Table(("fact", "value"), tuple(_facts(environment))))
+    unknown = (f"without {what}: {', '.join(ids)}" for what, ids in diagnosis.unknown.items())
+    yield from section("Could not be told", Bullets(tuple(unknown)))
     yield Heading("Not checked")
     yield Bullets((*diagnosis.not_checked, "opcheck explain CODE says what each code means"))
 

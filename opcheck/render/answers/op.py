@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck.render.answers import wording
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,15 +44,9 @@ def document(answer: Answer) -> Iterator[Block]:
             code=(0,),
         )
     for title, notes in (("Limitations", main.limitations), ("Advisories", main.advisories)):
-        if notes:
-            yield Heading(title)
-            yield Bullets(tuple(map(wording.note, notes)))
-    if main.evidence:
-        yield Heading("Evidence")
-        yield Bullets(tuple(map(_evidence, main.evidence)))
-    if answer.links:
-        yield Heading("Links")
-        yield Bullets(answer.links)
+        yield from section(title, Bullets(tuple(map(wording.note, notes))))
+    yield from section("Evidence", Bullets(tuple(map(_evidence, main.evidence))))
+    yield from section("Links", Bullets(answer.links))
     lists = answer.op_lists
     yield Lines((f"{NOT_CHECKED} Op lists {lists['digest']}, newest torch {lists['newest']}.",))
 

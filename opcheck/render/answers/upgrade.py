@@ -9,7 +9,7 @@ from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural, shorten
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.render.answers.changes import listed
-from opcheck.render.document import Block, Bullets, Heading, Lines, Span, Style, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Span, Style, Table, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,23 +45,18 @@ def document(advice: Advice) -> Iterator[Block]:
     """Make the page."""
     yield Heading(f"{one_line(advice.model)}: upgrades from {advice.target}", 1)
     yield Lines(tuple(_answer(advice)))
-    if advice.findings:
-        yield Heading("The smallest change without each finding")
-        yield Table(
-            ("finding", "line", "torch alone", "macOS alone", "both"),
-            tuple(map(_row, advice.findings)),
+    headers = ("finding", "line", "torch alone", "macOS alone", "both")
+    smallest = Table(headers, tuple(map(_row, advice.findings)))
+    yield from section("The smallest change without each finding", smallest)
+    for upgrade in dict.fromkeys(filter(None, (advice.upgrade, advice.newest))):
+        yield from section(
+            f"What {_words(upgrade.change)} brings", Bullets(tuple(listed(upgrade.new)))
         )
-    for upgrade in dict.fromkeys((advice.upgrade, advice.newest)):
-        if upgrade and upgrade.new:
-            yield Heading(f"What {_words(upgrade.change)} brings")
-            yield Bullets(tuple(listed(upgrade.new)))
     yield Heading(_GRID)
     yield _grid(advice.grid)
     yield Lines(tuple(_legend(advice.grid)))
-    yield Heading("Next")
-    yield Lines((_next(advice),))
-    yield Heading("Not checked")
-    yield Bullets(advice.not_checked)
+    yield from section("Next", Lines((_next(advice),)))
+    yield from section("Not checked", Bullets(advice.not_checked))
 
 
 def _answer(advice: Advice) -> Iterator[str]:

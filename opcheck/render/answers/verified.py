@@ -8,7 +8,7 @@ import msgspec
 
 from opcheck.common.text import plural
 from opcheck.device.verify import Pair, Verification, ratio
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,11 +69,9 @@ def document(verification: Verification) -> Iterator[Block]:
         ("Contradictions", map(_contradiction, verification.contradictions)),
         ("Observed, not predicted", map(_place, verification.unpredicted)),
         ("Predicted, not observed", map(_place, verification.unobserved)),
-        ("Notes", iter(verification.notes)),
+        ("Notes", verification.notes),
     ):
-        if listed := tuple(items):
-            yield Heading(title)
-            yield Bullets(listed, _SHOWN)
+        yield from section(title, Bullets(tuple(items), _SHOWN))
 
 
 def _contradiction(pair: Pair) -> str:
