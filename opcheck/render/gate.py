@@ -41,7 +41,7 @@ COLUMNS = ("model", "target", "headline", "code", "new", "known", "ignored", "fi
 
 
 def summary_lines(gate: GateReport) -> Iterator[str]:
-    """The outcome, and a line for each model and target."""
+    """Write the outcome, and a line for each model and target."""
     yield outcome(gate)
     for cell in gate.cells:
         about = f"{one_line(cell.model)} on {cell.target}: {cell.headline}"

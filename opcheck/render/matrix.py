@@ -168,7 +168,7 @@ def _differing(row: Row) -> str:
 
 
 def _compact(rows: Sequence[Row]) -> Iterator[Block]:
-    """The names by the release since when; overloads behind their operator."""
+    """List the names by the release since when they are so; overloads stand behind their operator."""
     by_since: dict[str, list[Row]] = {}
     for row in rows:
         by_since.setdefault(row.since, []).append(row)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def render(coverage: Coverage, torch: str) -> str:
-    """The page, opened at that release.
+    """Write the page, opened at that release.
 
     Raises:
         OSError: the template is not in the package.

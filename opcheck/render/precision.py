@@ -120,7 +120,7 @@ def _at_fault(run: Precision) -> list[PrecisionModule]:
 
 
 def _short(place: GroupLocation) -> str:
-    """The line and the module, in few columns."""
+    """Write the line and the module in few columns."""
     parts = [
         str(place.location) if place.location else "",
         f"({place.module})" if place.module else "",

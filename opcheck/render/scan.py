@@ -58,7 +58,7 @@ def _message(finding: Finding) -> str:
 
 
 def _hints(report: ScanReport) -> Iterator[str]:
-    """One line a rule and hint; the page of the rule says more."""
+    """Write a line for each rule and hint; the page of the rule says more."""
     hints: dict[str, dict[str, None]] = {}
     for finding in report.findings:
         hints.setdefault(finding.rule, {})[finding.hint] = None

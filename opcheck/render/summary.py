@@ -1,4 +1,4 @@
-"""The sentences that the formats for people share."""
+"""The sentences of a report that several formats share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opcheck.model.records import GroupLocation, Report
 
 
 def headline(report: Report) -> str:
-    """A line that begins with words of ours, so that no model's name is taken for a command."""
+    """Return a line that begins with our own words, so that no model's name reads as a command."""
     return f"{report.headline}: {one_line(report.model)} on {report.target}"
 
 
@@ -43,7 +43,7 @@ _UNCOUNTED = ("log", "mac", "stand-in")
 
 
 def capture(report: Report) -> str:
-    """How the calls were captured, and with what."""
+    """Say how the calls were captured, and with what."""
     facts = report.capture
     size = f"{facts.parameters:,} parameters"
     given = f", inputs {', '.join(facts.inputs)}" if facts.inputs else ""
@@ -63,7 +63,7 @@ def capture(report: Report) -> str:
 
 
 def transfers(report: Report) -> str:
-    """The copies of the fallbacks, or that there are none."""
+    """Count the copies of the fallbacks, or say that there are none."""
     partition = report.partition
     if not partition.transfers_to_cpu + partition.transfers_to_mps:
         counted = report.capture.tracer not in _UNCOUNTED
@@ -83,7 +83,7 @@ def transfers(report: Report) -> str:
 
 
 def evidence(report: Report) -> str:
-    """The wheel that the registrations were read from, and the age of that data."""
+    """Name the wheel that the registrations were read from, and say how old that data is."""
     lists = report.op_lists
     return (
         f"registrations of {lists.wheel} (sha256 {lists.sha256[:12]}), "
@@ -92,16 +92,15 @@ def evidence(report: Report) -> str:
 
 
 def certain_statements(report: Report) -> frozenset[str]:
-    """The limitations and advisories that some call meets for certain."""
+    """Return the limitations and advisories that some call certainly meets."""
     return frozenset(entry.detail for group in report.groups for entry in group.verdict.evidence)
 
 
 def statements(report: Report) -> list[tuple[str, str]]:
-    """A line for each limitation and advisory that operators meet or may meet: who, and what.
+    """Write a line for each limitation and advisory that operators meet or may meet: who, and what.
 
-    One that no call meets for certain says so.
-
-    One that the lists do not describe, such as a refusal of the capture, has its id alone.
+    A statement that no call certainly meets says so. A statement that the lists do not describe,
+    such as a refusal of the capture, has its id alone.
     """
     operators: dict[str, list[str]] = {}
     for group in report.groups:
@@ -117,7 +116,7 @@ def statements(report: Report) -> list[tuple[str, str]]:
     return lines
 
 
-#: What makes a call that no line of the program does.
+#: Where a call is made that no line of the program makes.
 _NOWHERE = {
     "move": "as it is moved to mps",
     "forward": "in forward",
@@ -146,7 +145,7 @@ def place(entry: GroupLocation) -> str:
 
 
 def next_command(report: Report) -> str:
-    """What to run now: the page of the worst finding, or the gate that keeps a good result."""
+    """Return what to run now: the page of the worst finding, or the gate that keeps a good result."""
     worst = next(iter(report.findings), None)
     if worst is not None and worst.severity != "note":
         return f"opcheck explain {worst.rule}"

@@ -1,4 +1,4 @@
-"""What a sweep came to, as Markdown or one HTML page."""
+"""The report of a sweep as Markdown or as one HTML page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WHOSE = {
 
 
 def render(folder: Path, format_name: str) -> str:
-    """The report of a sweep's folder.
+    """Write the report of a sweep's folder.
 
     Raises:
         UsageError: there is no sweep in it, or another version wrote it.

@@ -46,7 +46,7 @@ def _side(about: dict[str, Any]) -> str:
 
 
 def listed(entries: Iterable[Entry], *, hints: bool = True) -> Iterator[str]:
-    """A line for each finding, with its first places, and its way out unless it is gone."""
+    """Write a line for each finding: its first places, and its help unless the finding is gone."""
 
     def finding(entry: Entry) -> tuple[str, str, str, str, str]:
         return entry.severity, entry.rule, entry.message, entry.hint, entry.ignored

@@ -1,4 +1,4 @@
-"""What ``opcheck compare`` found, as a page."""
+"""The answer to ``opcheck compare`` as a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``opcheck compile`` found, as a page."""
+"""The answer to ``opcheck compile`` as a page."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
 
 
 def _externs(report: CompileReport) -> Iterator[tuple[str, str, str]]:
-    """A row an operator, with the first places that call it."""
+    """Make a row for each operator, with the first places that call it."""
     places_of: dict[tuple[str, str], dict[str, None]] = {}
     for extern in report.externs:
         places_of.setdefault((extern.op, extern.status), {})[extern.line or extern.module] = None

@@ -47,7 +47,7 @@ def document(answer: DiffAnswer) -> Iterator[Block]:
 
 
 def _rows(changes: Sequence[Change]) -> Iterator[tuple[str, ...]]:
-    """One row for the overloads of an operator that change alike."""
+    """Make one row for the overloads of an operator that change alike."""
     groups: dict[object, list[Change]] = {}
     for change in changes:
         base = change.name.partition(".")[0]

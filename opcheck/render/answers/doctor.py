@@ -1,4 +1,4 @@
-"""What ``opcheck doctor`` found, as a page."""
+"""The answer to ``opcheck doctor`` as a page."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def document(answer: HistoryAnswer) -> Iterator[Block]:
 
 
 def _rows(step: Step) -> Iterator[tuple[str, ...]]:
-    """A row for the step, and one below it for each further thing that changed."""
+    """Make a row for the step, and a row below it for each further change."""
     status = "no such overload" if step.change == "removed" else ""
     status = status or wording.label(step.status, step.kind)
     changed = list(step.changed) if step.change != "removed" else []

@@ -1,4 +1,4 @@
-"""What ``opcheck probe`` found, as a page."""
+"""The answer to ``opcheck probe`` as a page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HOW = (
 
 
 def counts(evidence: Evidence) -> str:
-    """The results in one line."""
+    """Count the results in one line."""
     by_outcome = Counter(result.outcome for result in evidence.results)
     texts = [f"{by_outcome[name]:,} {name}" for name in OUTCOMES if by_outcome[name]]
     part = "" if evidence.complete else " (not all of them yet)"

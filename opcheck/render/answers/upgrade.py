@@ -149,7 +149,7 @@ def _releases(lines: list[str]) -> str:
 
 
 def _next(advice: Advice) -> str:
-    """The command that says what the upgrade is about, or what is wrong now."""
+    """Return the command that shows what the upgrade changes, or what is wrong now."""
     if advice.upgrade is None and advice.findings:
         return f"opcheck explain {advice.findings[0].rule}"
     change = advice.upgrade.change if advice.upgrade else None

@@ -1,4 +1,4 @@
-"""How statuses, spans of releases and notes are written, the same in every answer."""
+"""The words for statuses, spans of releases and notes, the same in every answer."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def releases(lines: Sequence[str]) -> str:
 
 
 def by_release(cells: Iterable[Cell]) -> list[tuple[str, tuple[Cell, ...]]]:
-    """The cells of each release; neighbours that say the same on the same macOS taken together."""
+    """Return the cells of each release; neighbours that are alike on the same macOS are one."""
     return [(releases(lines), group) for lines, group in runs(cells)]
 
 
 def runs(cells: Iterable[Cell]) -> list[tuple[list[str], tuple[Cell, ...]]]:
-    """The release lines that say the same on the same macOS, with the cells of the first of them."""
+    """Return the release lines that are alike on the same macOS, with the cells of the first."""
     rows: list[tuple[list[str], tuple[Cell, ...]]] = []
     for line, of_release in groupby(cells, key=lambda cell: cell.torch):
         group = tuple(of_release)
@@ -81,7 +81,7 @@ def runs(cells: Iterable[Cell]) -> list[tuple[list[str], tuple[Cell, ...]]]:
 
 
 def _alike(before: Sequence[Cell], after: Sequence[Cell]) -> bool:
-    """Whether two releases differ in nothing but the macOS that they start on."""
+    """Return whether two releases differ only in the macOS that they start on."""
     return len(before) == len(after) and all(
         (a.status, a.kind, a.dtype, a.dtypes) == (b.status, b.kind, b.dtype, b.dtypes)
         and (number == 0 or a.macos == b.macos)
@@ -90,7 +90,7 @@ def _alike(before: Sequence[Cell], after: Sequence[Cell]) -> bool:
 
 
 def systems(group: Sequence[Cell]) -> list[str]:
-    """The macOS span of each of a release's cells: ``any``, ``before 14.0``, ``14.0+``."""
+    """Return the macOS span of each cell of a release: ``any``, ``before 14.0``, ``14.0+``."""
     if len(group) == 1:
         return ["any"]
     starts = [cell.macos for cell in group]
@@ -99,7 +99,7 @@ def systems(group: Sequence[Cell]) -> list[str]:
 
 
 def note(entry: Note) -> str:
-    """A limitation or advisory on one line."""
+    """Write a limitation or an advisory on one line."""
     scope = [
         f"torch {entry.torch}" if entry.torch else "",
         f"macOS {entry.macos}" if entry.macos else "",
