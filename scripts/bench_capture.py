@@ -93,8 +93,8 @@ def _row(model: str, cells: dict[str, dict[str, float] | None]) -> dict[str, str
 
 def _measure(method: str, name: str, torch_line: str) -> dict[str, float]:
     from opcheck.capture.build import building
-    from opcheck.capture.inputs import inputs_for
-    from opcheck.capture.load import load
+    from opcheck.capture.inputs.specs import inputs_for
+    from opcheck.capture.loading.load import load
 
     loaded = load(f"{ZOO}:{name}")
     inputs = inputs_for(loaded)
@@ -122,13 +122,12 @@ def _forward(model: Any, args: Any, kwargs: Any, _sites: Any = None) -> None:
 def _train_step(model: Any, args: Any, kwargs: Any, sites: Any = None) -> None:
     """The step that opcheck runs, on whatever tensors."""
     from opcheck.capture.imports import without_compiler
-    from opcheck.capture.train import TrainStep
-    from opcheck.capture.train_optimizer import parse
+    from opcheck.capture.training import TrainStep, parse_optimizer
     from opcheck.tracing.call_sites import CallSites
 
     model.zero_grad()
     with without_compiler():
-        TrainStep(parse("adamw"), "")(model, args, kwargs, sites or CallSites())
+        TrainStep(parse_optimizer("adamw"), "")(model, args, kwargs, sites or CallSites())
 
 
 def _plain(
@@ -161,10 +160,10 @@ def _plain(
 def _opcheck(
     model: Any, args: Any, kwargs: Any, torch_line: str, program: Any = _forward
 ) -> dict[str, float]:
-    from opcheck.capture.graph import op_calls, to_graph
     from opcheck.capture.imports import without_compiler
     from opcheck.capture.move import Mover
-    from opcheck.capture.recorder import Recorder
+    from opcheck.capture.recording.graph import op_calls, to_graph
+    from opcheck.capture.recording.recorder import Recorder
     from opcheck.common.versions import Target, Version
     from opcheck.data.registrations import load
     from opcheck.judge.judge import judge_all

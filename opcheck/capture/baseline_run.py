@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from opcheck.capture.inputs import Inputs
-from opcheck.capture.load import Loaded, load
+from opcheck.capture.inputs.specs import Inputs
+from opcheck.capture.loading.load import Loaded, load
 from opcheck.capture.modes import set_training
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.run import called_with
-from opcheck.capture.train_loss import loss_of
+from opcheck.capture.training import loss_of
 from opcheck.common.text import one_line
 from opcheck.tracing.source_locations import display_path
 from opcheck.tracing.torch_private.trees import tree_map_only

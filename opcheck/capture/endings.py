@@ -1,4 +1,4 @@
-"""What an exception says of the program that it ended: whether a Mac ends there, too, or opcheck alone does."""
+"""What ended a program: its own error, one that a Mac raises too, a limit of opcheck, or a call that a Mac refuses."""
 
 from __future__ import annotations
 
@@ -11,15 +11,25 @@ import torch
 
 from opcheck.common.errors import OpcheckError
 from opcheck.common.text import one_line
+from opcheck.common.vocabulary import Phase
 from opcheck.data import messages
 from opcheck.data.packages import packages
 from opcheck.data.python_names import python_names
-from opcheck.model.records import Problem, SourceLocation
+from opcheck.model.records import OpCall, Problem, SourceLocation
+from opcheck.simulator import device
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.tracing.source_locations import is_user_code
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
+
+    from opcheck.common.versions import Target
+    from opcheck.data.statement_model import Statement
+
+
+# -- what an exception says ------------------------------------------------------------------------
+
 
 _OPCHECK = str(Path(__file__).parents[1]) + "/"
 _SIMULATION = _OPCHECK + "simulator/"
@@ -173,3 +183,64 @@ def _is_asked_by_opcheck(frames: list[TracebackType]) -> bool:
         if is_user_code(file):
             return False
     return False
+
+
+# -- refused calls ---------------------------------------------------------------------------------
+#
+# A call that raises before any kernel, by the very text of a limitation that holds for the target.  Some checks stand
+# in a composite's C++, in front of every kernel, and ask whether the device is CUDA: the CPU under the simulation answers
+# as a Mac does (promote_type_fft in aten/src/ATen/native/SpectralOps.cpp, say).
+
+
+#: a text with less of its own than this could be anybody's.
+_FEWEST_LETTERS = 12
+_PLACEHOLDER = re.compile(r"\\\{\w+\\\}")
+
+
+def refused_operator(error: BaseException) -> str:
+    """The operator whose C++ raised, called by name; empty where Python raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or trace.tb_frame.f_code.co_filename != device.__file__:
+        return ""
+    name = getattr(trace.tb_frame.f_locals.get("func"), "__name__", "")
+    return f"aten::{name}" if hasattr(torch.ops.aten, name) else ""
+
+
+def refused_call(
+    problem: Problem, phase: Phase, target: Target, statements: Iterable[Statement]
+) -> OpCall | None:
+    """The call that raised, if a Mac is known to raise the same; None where nothing says so."""
+    if not problem.op or problem.kind not in ("model_raised", "training_raised"):
+        return None
+    raised = problem.message.partition(" raised ")[2]
+    for statement in statements:
+        if _says(statement, raised) and _holds(statement, target):
+            return OpCall(
+                op=problem.op,
+                location=problem.location,
+                module=problem.module,
+                phase=phase,
+                refusal=(statement.id, raised.partition(": ")[2]),
+            )
+    return None
+
+
+def _holds(statement: Statement, target: Target) -> bool:
+    return (
+        statement.effect == "raises"
+        and not statement.when
+        and statement.spans(str(target.torch))
+        and target.macos in statement.macos
+    )
+
+
+def _says(statement: Statement, raised: str) -> bool:
+    error = statement.error
+    if error is None:
+        return False
+    pattern = re.escape(f"{error.type}: {error.text}")
+    if len(_PLACEHOLDER.sub("", re.escape(error.text))) < _FEWEST_LETTERS:
+        return False
+    return re.fullmatch(_PLACEHOLDER.sub(".+", pattern), raised) is not None

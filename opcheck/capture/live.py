@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 import torch
 
-from opcheck.capture import exported, run
-from opcheck.capture.load import as_loaded
+from opcheck.capture import run
+from opcheck.capture.loading import exported
+from opcheck.capture.loading.load import as_loaded
 from opcheck.capture.parent import environment
 from opcheck.common.errors import CaptureError, InputError
 from opcheck.model.records import Trace

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from opcheck.capture.build import is_marked
-from opcheck.capture.dtype_origins import birth
-from opcheck.capture.lifetimes import Placed
+from opcheck.capture.recording.dtype_origins import birth
+from opcheck.capture.recording.tensor_log import Placed
 from opcheck.common.errors import CaptureError
 from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.model.records import Birth, OpCall, TensorSpec
@@ -18,8 +18,8 @@ from opcheck.simulator.tensor import MPSTensor, parameter_to_mps, to_mps
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 
 if TYPE_CHECKING:
-    from opcheck.capture.dtype_origins import Births, Made
-    from opcheck.capture.tensor_log import Numbers
+    from opcheck.capture.recording.dtype_origins import Births, Made
+    from opcheck.capture.recording.tensor_log import Numbers
 
 #: dtypes that every release takes on every macOS; a move of any other is a call that can fail.
 PLAIN_DTYPES = frozenset(

@@ -152,7 +152,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
             scope="model",
         ),
     ] = ()
-    #: read in the order of the arguments (capture/input_files.py).
+    #: read in the order of the arguments (capture/inputs/files.py).
     input_files: Annotated[
         tuple[str, ...],
         CaptureOption(

@@ -11,31 +11,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import torch
 
-from opcheck.capture import (
-    checkpoint,
-    endings,
-    exported,
-    lost_gradients,
-    refused,
-    scripted,
-    tracers,
-)
-from opcheck.capture.dtype_origins import Births
-from opcheck.capture.graph import code, op_calls, to_graph
+from opcheck.capture import endings, tracers
 from opcheck.capture.imports import without_compiler
-from opcheck.capture.inputs import inputs_for
-from opcheck.capture.lifetimes import lifetimes
-from opcheck.capture.load import Loaded, load
+from opcheck.capture.inputs.specs import inputs_for
+from opcheck.capture.loading import checkpoint, exported, scripted
+from opcheck.capture.loading.load import Loaded, load
 from opcheck.capture.modes import fixed, refuse_fixed, set_training
 from opcheck.capture.move import Mover
 from opcheck.capture.protocol import Done
-from opcheck.capture.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
+from opcheck.capture.recording.dtype_origins import Births
+from opcheck.capture.recording.graph import code, op_calls, to_graph
+from opcheck.capture.recording.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
+from opcheck.capture.recording.tensor_log import Numbers, lifetimes
 from opcheck.capture.request import DEFAULT_TRACER
-from opcheck.capture.tensor_log import Numbers
-from opcheck.capture.train import TrainStep, autocast
-from opcheck.capture.train_labels import with_labels
-from opcheck.capture.train_loss import NothingToTrainError
-from opcheck.capture.train_optimizer import parse
+from opcheck.capture.training import (
+    NothingToTrainError,
+    TrainStep,
+    autocast,
+    lost_gradient_problems,
+    lost_gradients_noted,
+    parse_optimizer,
+    with_labels,
+)
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.replacing import replaced
 from opcheck.common.text import one_line
@@ -56,7 +53,7 @@ from opcheck.worker.platform import TimeLimitReached, out_of_memory, stop_time_l
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from opcheck.capture.inputs import Inputs
+    from opcheck.capture.inputs.specs import Inputs
     from opcheck.capture.request import CaptureRequest
     from opcheck.simulator.dispatcher import Simulator
     from opcheck.tracing.call_sites import CallSites
@@ -206,7 +203,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         simulated_mac(target, registrations, recorder, on_cpu=births.note) as mac,
         births.while_running(),
         uncompiled(eager),
-        lost_gradients.heard() as lost,
+        lost_gradients_noted() as lost,
         names_of_the_target(),
     ):
         problem = _call(step or _forward(request), model, args, kwargs, recorder)
@@ -219,7 +216,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         problem = msgspec.structs.replace(problem, kind="refused")
     problems = (
         *recorder.problems(),
-        *lost_gradients.problems(lost, recorder),
+        *lost_gradient_problems(lost, recorder),
         *eager,
         *((problem,) if problem else ()),
     )
@@ -307,7 +304,7 @@ def called_with(loaded: Loaded, request: CaptureRequest) -> Inputs:
 def _step(request: CaptureRequest) -> TrainStep | None:
     if request.mode != "train":
         return None
-    return TrainStep(parse(request.optimizer), request.autocast)
+    return TrainStep(parse_optimizer(request.optimizer), request.autocast)
 
 
 def _forward(request: CaptureRequest) -> Program:
@@ -336,7 +333,7 @@ def _call(
 
 
 def _refusal(target: Target, problem: Problem, phase: Phase) -> OpCall | None:
-    return refused.call(problem, phase, target, load_lists().statements.by_id.values())
+    return endings.refused_call(problem, phase, target, load_lists().statements.by_id.values())
 
 
 def _problem(error: BaseException, recorder: Recorder) -> Problem:
@@ -350,7 +347,7 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
     if ends:
         problem = endings.problem_of(error, ends, location)
         return msgspec.structs.replace(
-            problem, module=recorder.sites.modules.raised_in, op=refused.operator(error)
+            problem, module=recorder.sites.modules.raised_in, op=endings.refused_operator(error)
         )
     text = one_line(error)
     who = _RAISERS.get(recorder.sites.phase, "the model")
@@ -368,7 +365,7 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
         message=text,
         location=location,
         module=recorder.sites.modules.raised_in,
-        op=refused.operator(error),
+        op=endings.refused_operator(error),
     )
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
-from opcheck.capture.inputs import inputs_for
-from opcheck.capture.load import load
+from opcheck.capture.inputs.specs import inputs_for
+from opcheck.capture.loading.load import load
 from opcheck.capture.modes import fixed, refuse_fixed
 from opcheck.capture.run import AsModule
 from opcheck.common.errors import InputError

@@ -9,10 +9,10 @@ from torch import nn
 
 from opcheck.capture.build import OnMps
 from opcheck.capture.imports import without_compiler
-from opcheck.capture.load import load
+from opcheck.capture.loading.load import load
 from opcheck.capture.modes import set_training
 from opcheck.capture.run import AsModule, called_with, uncompiled
-from opcheck.capture.train_loss import NothingToTrainError, loss_of
+from opcheck.capture.training import NothingToTrainError, loss_of
 from opcheck.common.errors import CaptureError
 from opcheck.common.text import one_line
 from opcheck.tracing.call_sites import CallSites
@@ -20,7 +20,7 @@ from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker.platform import TimeLimitReached, out_of_memory
 
 if TYPE_CHECKING:
-    from opcheck.capture.inputs import Inputs
+    from opcheck.capture.inputs.specs import Inputs
     from opcheck.capture.request import CaptureRequest
     from opcheck.numerics.float64 import Float64Mode
     from opcheck.worker.protocol import Say

@@ -199,7 +199,7 @@ def test_an_eight_billion_configuration_takes_little_memory() -> None:
     pytest.importorskip("transformers")
     program = """
 import resource, sys
-from opcheck.capture.load import load
+from opcheck.capture.loading.load import load
 
 config = dict(
     hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,

@@ -10,7 +10,7 @@ from torch import nn
 
 from opcheck.capture.build import building
 from opcheck.capture.move import Mover
-from opcheck.capture.tensor_log import Numbers
+from opcheck.capture.recording.tensor_log import Numbers
 from opcheck.common.errors import CaptureError
 from opcheck.simulator.tensor import is_on_mps
 

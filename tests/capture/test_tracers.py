@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.move import Mover
-from opcheck.capture.recorder import Recorder
+from opcheck.capture.recording.recorder import Recorder
 from opcheck.capture.request import TRACERS as NAMES
 from opcheck.capture.tracers import TRACERS
 from opcheck.common.errors import CaptureError

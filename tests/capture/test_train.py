@@ -10,7 +10,7 @@ import pytest
 from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.run import run
-from opcheck.capture.train_optimizer import parse
+from opcheck.capture.training import parse_optimizer
 from opcheck.common.errors import UsageError
 from opcheck.model.records import OpCall, Trace
 
@@ -373,7 +373,7 @@ def test_float16_scales_its_loss_and_steps_by_the_scaler(program: Path) -> None:
 )
 def test_an_optimizer_that_there_is_not(asked: str, message: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
-        parse(asked)
+        parse_optimizer(asked)
     lines = str(caught.value).splitlines()
     assert lines[0] == message
     assert lines[1].startswith(f"  in: --optimizer {asked}, torch 2.")
@@ -381,6 +381,6 @@ def test_an_optimizer_that_there_is_not(asked: str, message: str, hint: str) -> 
 
 
 def test_arguments_of_an_optimizer() -> None:
-    chosen = parse("adam:betas=[0.5, 0.9],lr=1.0")
+    chosen = parse_optimizer("adam:betas=[0.5, 0.9],lr=1.0")
     assert chosen.arguments == {"betas": [0.5, 0.9], "lr": 1.0}
     assert str(chosen) == "Adam(betas=[0.5, 0.9], lr=1.0)"

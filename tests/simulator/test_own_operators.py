@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from opcheck.capture.graph import op_calls, to_graph
+from opcheck.capture.recording.graph import op_calls, to_graph
 from opcheck.data.registrations import load
 from opcheck.judge.judge import judge
 from opcheck.model.records import OpCall

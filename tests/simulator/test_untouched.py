@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from opcheck.capture.move import Mover
-from opcheck.capture.recorder import Recorder
-from opcheck.capture.train import TrainStep
-from opcheck.capture.train_optimizer import parse
+from opcheck.capture.recording.recorder import Recorder
+from opcheck.capture.training import TrainStep, parse_optimizer
 from opcheck.data.registrations import load
 from opcheck.simulator.mac import simulated_mac
 from tests.simulator.mac import target
@@ -67,7 +66,7 @@ def _step(model: nn.Module, release: str, autocast: str) -> Recorder:
     plain = torch._C._dispatch_dump_table("aten::linear")
     with simulated_mac(target(release), registrations, recorder), recorder.sites.followed(model):
         assert torch._C._dispatch_dump_table("aten::linear") != plain
-        TrainStep(parse("adamw"), autocast)(model, (x,), {}, recorder.sites)
+        TrainStep(parse_optimizer("adamw"), autocast)(model, (x,), {}, recorder.sites)
     return recorder
 
 
@@ -107,7 +106,7 @@ def test_a_step_that_breaks_off_leaves_it_so_too() -> None:
         pytest.raises(ZeroDivisionError),
         simulated_mac(target(), dict(load().operators("2.13")), recorder),
     ):
-        TrainStep(parse("sgd"), "")(moved, (x,), {}, recorder.sites)
+        TrainStep(parse_optimizer("sgd"), "")(moved, (x,), {}, recorder.sites)
     assert recorder.sites.phase == "backward"
     assert _changed(before) == []
     assert len(_numbers()) == 2 + len(list(Model().parameters())) - 1

@@ -81,8 +81,8 @@ def main(file: Path) -> int:
 
 def _prepare_libraries() -> None:
     """Let libraries be imported whose compiled part does not load here."""
-    from opcheck.capture.audio import prepare_torchaudio  # noqa: PLC0415  (torch: seconds)
-    from opcheck.capture.vision import prepare_torchvision  # noqa: PLC0415  (torch: seconds)
+    from opcheck.capture.extensions.audio import prepare_torchaudio  # noqa: PLC0415  (torch: seconds)
+    from opcheck.capture.extensions.vision import prepare_torchvision  # noqa: PLC0415  (torch: seconds)
     from opcheck.device.emulator import vision_kernels  # noqa: PLC0415  (torch: seconds)
 
     if prepare_torchvision():

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from opcheck.capture.graph import op_call
-from opcheck.capture.tensor_log import RecordedCall, Ref
+from opcheck.capture.recording.graph import op_call
+from opcheck.capture.recording.tensor_log import RecordedCall, Ref
 from opcheck.common.vocabulary import Side
 from opcheck.device.emulator.errors import error_of, warning_of
 from opcheck.judge import matching_statements

@@ -6,10 +6,10 @@ import gc
 import importlib
 import sys
 
-from opcheck.capture.libraries import find
+from opcheck.capture.extensions.vision import prepare_torchvision
+from opcheck.capture.loading.libraries import find
 from opcheck.capture.request import MODES, CaptureRequest
 from opcheck.capture.run import run
-from opcheck.capture.vision import prepare_torchvision
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.data.registrations import load
 from opcheck.project.sweep.records import LIBRARIES

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from opcheck.capture.vision import prepare_torchvision
+from opcheck.capture.extensions.vision import prepare_torchvision
 from opcheck.device.emulator import vision_kernels as kernels
 
 STANDS_IN = prepare_torchvision()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck.capture import extension_stub
+from opcheck.capture.extensions import stub as extension_stub
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcheck.capture import exported
+from opcheck.capture.loading import exported
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
 

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from opcheck.capture import archive, exported, libraries, pt2, user_code
-from opcheck.capture.audio import prepare_torchaudio
 from opcheck.capture.build import OnMps, building, fill_meta
-from opcheck.capture.vision import prepare_torchvision
+from opcheck.capture.extensions.audio import prepare_torchaudio
+from opcheck.capture.extensions.vision import prepare_torchvision
+from opcheck.capture.loading import archive, exported, libraries, pt2, user_code
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.names import parse_dtype

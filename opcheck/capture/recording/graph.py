@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import fx
 
-from opcheck.capture.tensor_log import Numbers
+from opcheck.capture.recording.tensor_log import Numbers
 from opcheck.common.vocabulary import Phase
 from opcheck.model.records import OpCall, SourceLocation, TensorSpec
 from opcheck.simulator.tensor_meta import TensorMeta, decode
@@ -25,7 +25,7 @@ from opcheck.tracing.torch_private.modules import root_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from opcheck.capture.tensor_log import RecordedCall, Ref, TraceEntry
+    from opcheck.capture.recording.tensor_log import RecordedCall, Ref, TraceEntry
 
     Place = Callable[[TraceEntry], tuple[SourceLocation | None, str]]
 

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcheck.capture import derive, input_files
 from opcheck.capture.build import values
-from opcheck.capture.load import Arguments, Loaded
+from opcheck.capture.inputs import derive
+from opcheck.capture.inputs import files as input_files
+from opcheck.capture.loading.load import Arguments, Loaded
 from opcheck.common.documents import brief
 from opcheck.common.errors import InputError, UsageError
 from opcheck.common.names import parse_dtype

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.capture.archive import Archive, damaged, kind_of, refused
 from opcheck.capture.build import SMALL
+from opcheck.capture.loading.archive import Archive, damaged, kind_of, refused
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.text import one_line
 from opcheck.tracing.torch_private import dispatch, export

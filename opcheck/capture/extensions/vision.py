@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opcheck.capture import extension_stub, vision_autograd
+from opcheck.capture.extensions import stub as extension_stub
+from opcheck.capture.extensions import vision_autograd
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,1 @@
+"""Models of every kind, loaded without their weights: classes, files, checkpoints, exported programs."""
