@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from opcheck.common.replacing import replaced
 from opcheck.common.versions import Span, Version
 from opcheck.data.registrations import load
 from opcheck.simulator.operators.operator import overload_named
@@ -254,6 +255,12 @@ def autocast_of(
         casts.clear()
         clear()
 
+    changes: list[tuple[Any, str, Callable[..., Any]]] = [
+        (module.autocast, "__init__", made),
+        (module, "is_autocast_available", is_available),
+        (torch.amp, "is_autocast_available", is_available),
+        (torch, "clear_autocast_cache", forget),
+    ]
     try:
         with warnings.catch_warnings():
             # The dispatcher says once a process that a kernel was overridden: that is the point.
@@ -265,12 +272,7 @@ def autocast_of(
                     library.impl(name, _kernel(name, policies[name], casts))
                 elif dispatch.has_kernel(name, "AutocastMPS"):
                     library.impl(name, torch.library.fallthrough_kernel)
-        module.autocast.__init__ = made  # type: ignore[method-assign]
-        module.is_autocast_available = torch.amp.is_autocast_available = is_available
-        torch.clear_autocast_cache = forget
-        yield
+        with replaced(changes):
+            yield
     finally:
-        module.autocast.__init__ = init  # type: ignore[method-assign]
-        module.is_autocast_available = torch.amp.is_autocast_available = available
-        torch.clear_autocast_cache = clear
         dispatch.unregister(library)

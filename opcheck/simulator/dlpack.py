@@ -40,7 +40,7 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.argtypes, _pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
 
 #: where the struct of a capsule that nobody took yet lies -> the memory that it shares
-_exported: dict[int, Storage] = {}
+Exported = dict[int, Storage]
 
 
 def _exports(target: Target) -> str:
@@ -67,7 +67,7 @@ def _device_type(capsule: Any) -> tuple[int, ctypes.c_int32] | None:
     return None
 
 
-def _exporter(original: Callable[..., Any]) -> Callable[..., Any]:
+def _exporter(original: Callable[..., Any], exported: Exported) -> Callable[..., Any]:
     def to_dlpack(tensor: Any, dl_device: Any = None, copy: Any = None) -> Any:
         place = None if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
         there = is_on_mps(tensor)
@@ -97,33 +97,37 @@ def _exporter(original: Callable[..., Any]) -> Callable[..., Any]:
         assert struct is not None
         address, kind = struct
         kind.value = _METAL_TYPE
-        _exported[address] = known.memory
+        exported[address] = known.memory
         return capsule
 
     return to_dlpack
 
 
-def _from_dlpack(capsule: Any) -> Any:
-    struct = _device_type(capsule)
-    if struct is None or struct[1].value != _METAL_TYPE or struct[0] not in _exported:
-        return _FROM(capsule)
-    address, kind = struct
-    kind.value = _CPU_TYPE
-    payload = _FROM(capsule)
-    return wrap(spec_of(payload), payload, _exported.pop(address))
+def _importer(exported: Exported) -> Callable[[Any], Any]:
+    def from_dlpack(capsule: Any) -> Any:
+        struct = _device_type(capsule)
+        if struct is None or struct[1].value != _METAL_TYPE or struct[0] not in exported:
+            return _FROM(capsule)
+        address, kind = struct
+        kind.value = _CPU_TYPE
+        payload = _FROM(capsule)
+        return wrap(spec_of(payload), payload, exported.pop(address))
+
+    return from_dlpack
 
 
 @contextlib.contextmanager
 def dlpack_of_mac() -> Iterator[None]:
     """For the length of the block capsules are made of tensors on MPS, too."""
-    export = _exporter(_TO)
+    exported: Exported = {}
+    export = _exporter(_TO, exported)
     changes: list[tuple[Any, str, Any]] = [
         (*tensors.TO_DLPACK, export),
         (torch, "to_dlpack", export),
         (torch.utils.dlpack, "to_dlpack", export),
-        (*tensors.FROM_DLPACK, _from_dlpack),
+        (*tensors.FROM_DLPACK, _importer(exported)),
     ]
     if _TO_VERSIONED is not None:
-        changes.append((*tensors.TO_DLPACK_VERSIONED, _exporter(_TO_VERSIONED)))
+        changes.append((*tensors.TO_DLPACK_VERSIONED, _exporter(_TO_VERSIONED, exported)))
     with replaced(changes):
         yield

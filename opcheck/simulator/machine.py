@@ -24,6 +24,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from opcheck.common.replacing import replaced
 from opcheck.simulator import python_visible_target
 from opcheck.simulator.callers import caller, kind_of
 
@@ -184,21 +185,16 @@ def _instead(args: Any) -> Any:
 @contextlib.contextmanager
 def mac_machine() -> Iterator[None]:
     """For the length of the block the program seems to run on a Mac with Apple silicon."""
-    before = {name: getattr(platform, name) for name in _PLATFORM}
-    start, uname = subprocess.Popen.__init__, os.uname
+    start = subprocess.Popen.__init__
 
     @functools.wraps(start)
     def started(self: Any, args: Any, *rest: Any, **options: Any) -> None:
         start(self, _instead(args) if caller().kind == "program" else args, *rest, **options)
 
-    for name, (mac, libraries) in _PLATFORM.items():
-        setattr(platform, name, _by_caller(before[name], mac, libraries=libraries))
-    os.uname = _os_uname_by_caller
-    subprocess.Popen.__init__ = started  # type: ignore[method-assign]
-    try:
+    changes: list[tuple[Any, str, Callable[..., Any]]] = [
+        (platform, name, _by_caller(getattr(platform, name), mac, libraries=libraries))
+        for name, (mac, libraries) in _PLATFORM.items()
+    ]
+    changes += [(os, "uname", _os_uname_by_caller), (subprocess.Popen, "__init__", started)]
+    with replaced(changes):
         yield
-    finally:
-        subprocess.Popen.__init__ = start  # type: ignore[method-assign]
-        os.uname = uname
-        for name, function in before.items():
-            setattr(platform, name, function)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opcheck.common.replacing import replaced
 from opcheck.simulator import dlpack
 from opcheck.simulator.device_moves import copied
 from opcheck.simulator.dispatch_context import current
@@ -503,17 +504,15 @@ def methods_of_mac() -> Iterator[None]:
     """For the length of the block, tensors know that they are on MPS."""
     kind: Any = torch.Tensor
     before = {name: vars(kind).get(name, _MISSING) for name in _INSTALLED}
+    changes: list[tuple[Any, str, Any]] = [(*tensors.PICKLED_STATE, _state)]
+    if _IS_ALIAS is not None:
+        changes.append((*tensors.IS_ALIAS, any_output_is_alias))
     try:
         for name, value in _INSTALLED.items():
             setattr(kind, name, value)
-        setattr(*tensors.PICKLED_STATE, _state)
-        if _IS_ALIAS is not None:
-            setattr(*tensors.IS_ALIAS, any_output_is_alias)
-        yield
+        with replaced(changes):
+            yield
     finally:
-        if _IS_ALIAS is not None:
-            setattr(*tensors.IS_ALIAS, _IS_ALIAS)
-        setattr(*tensors.PICKLED_STATE, _STATE)
         for name, value in before.items():
             if value is _MISSING:
                 delattr(kind, name)

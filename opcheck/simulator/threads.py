@@ -6,6 +6,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
+from opcheck.common.replacing import replaced
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -31,8 +33,5 @@ def followed_threads(modes: Modes) -> Iterator[None]:
         thread.run = simulated  # type: ignore[method-assign]
         original(thread)
 
-    threading.Thread.start = start  # type: ignore[method-assign, assignment]
-    try:
+    with replaced([(threading.Thread, "start", start)]):
         yield
-    finally:
-        threading.Thread.start = original  # type: ignore[method-assign]
