@@ -45,9 +45,10 @@ _SOURCES = {
 
 def render(record: msgspec.Struct, format_name: str) -> str:
     """Write the report of an audit, of a gate's run or of a scan in the format of that name."""
-    source = import_module(_SOURCES[type(record).__name__])
     if format_name == "html":
-        return str(source.page(record))
+        # Only a report has a page. Jinja is slow to load.
+        return str(import_module("opcheck.render.report_page").render(record))
+    source = import_module(_SOURCES[type(record).__name__])
     if format_name in ANSWERS:
         content = source.content(record) if format_name in {"json", "yaml"} else None
         return write(content, source.document(record), format_name)

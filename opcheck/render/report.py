@@ -86,13 +86,6 @@ def content(report: Report) -> dict[str, object]:
     return as_content(report)
 
 
-def page(report: Report) -> str:
-    """Make the HTML page with its graph."""
-    from opcheck.render.report_page import render  # noqa: PLC0415  (Jinja is slow to load)
-
-    return render(report)
-
-
 def entries(report: Report) -> Iterator[Entry]:
     """Make an entry of each finding, its places with the first call that the graph has of each."""
     first: dict[tuple[str, GroupLocation], int] = {}
