@@ -14,6 +14,7 @@ from opcheck.capture import run
 from opcheck.capture.loading import exported
 from opcheck.capture.loading.load import as_loaded
 from opcheck.capture.parent import environment
+from opcheck.capture.protocol import Done
 from opcheck.common.errors import CaptureError, InputError
 from opcheck.model.records import Trace
 from opcheck.simulator import python_visible_target
@@ -55,12 +56,12 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
         model = exported.as_module(model)
     _on_cpu(request.model, model, arguments)
 
-    def work() -> Trace | Failure:
+    def work() -> Done | Failure:
         return _captured(request, model, arguments)
 
     try:
         if platform.CAN_FORK:
-            answer = forked(work, Trace | Failure, request.time_limit + _AFTER)
+            answer = forked(work, Done | Failure, request.time_limit + _AFTER)
         else:
             model, arguments = copy.deepcopy((model, arguments))
             answer = work()
@@ -73,14 +74,14 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
     if isinstance(answer, Failure):
         raise error_of(answer)
     given = environment(cpu_fallback=request.cpu_fallback)
-    return msgspec.structs.replace(answer, environment=given)
+    return msgspec.structs.replace(answer.trace, environment=given)
 
 
 def _captured(
     request: CaptureRequest,
     model: Callable[..., Any],
     arguments: tuple[tuple[Any, ...], dict[str, Any]] | None,
-) -> Trace | Failure:
+) -> Done | Failure:
     target = request.target
     before = os.environ.get(python_visible_target.FALLBACK_VARIABLE)
     python_visible_target.set_fallback(target)
@@ -89,7 +90,7 @@ def _captured(
             torch.set_num_threads(1)  # a pool of threads does not live on in a fork
             platform.limit_time(request.time_limit)
         prepared = run.prepare(request, target, silent, as_loaded(model, arguments))
-        return run.record(request, target, prepared, silent).trace
+        return Done(trace=run.record(request, target, prepared, silent).trace)
     except Exception as error:  # noqa: BLE001 - user code runs here, and it is told of
         return failure_of(error, request.model)
     except platform.TimeLimitReached:

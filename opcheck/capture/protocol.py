@@ -8,7 +8,7 @@ from opcheck.model.records import Record, Trace
 from opcheck.worker.protocol import Failure
 
 
-class Done(Record, frozen=True, kw_only=True):
+class Done(Record, frozen=True, kw_only=True, tag="done"):
     """The trace and, where it was asked for, the graph as code."""
 
     trace: Trace
