@@ -1,8 +1,9 @@
-"""Pytest fixtures: ``mps_emulated`` runs a test on an emulated Mac, ``opcheck_mps`` audits a model and asserts.
+"""Pytest fixtures: ``mps_emulated`` runs a test on an emulated Mac, ``opcheck_mps`` audits a model.
 
-The target of the first comes from the test's marker ``mps_target(torch=..., macos=..., fallback=...)``, that of the
-second from ``opcheck_mps(torch=..., macos=..., fallback=..., fail_on=...)``, else from the ini options ``mps_torch``,
-``mps_macos`` and ``mps_fallback``, else it is the newest in the op lists.
+The target of the first comes from the test's marker ``mps_target(torch=..., macos=...,
+fallback=...)``, that of the second from ``opcheck_mps(torch=..., macos=..., fallback=...,
+fail_on=...)``, else from the ini options ``mps_torch``, ``mps_macos`` and ``mps_fallback``, else it
+is the newest in the op lists.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from opcheck.model.records import Report
 
 _MARKERS = (
     "mps_target(torch=None, macos=None, fallback=False): the Mac that mps_emulated is",
-    "opcheck_mps(torch=None, macos=None, fallback=False, fail_on='fallback'): the Mac that opcheck_mps audits for",
+    (
+        "opcheck_mps(torch=None, macos=None, fallback=False, fail_on='fallback'): the Mac that "
+        "opcheck_mps audits for"
+    ),
 )
-#: findings that a failed assertion shows, and the lines of each
+#: how many findings a failed assertion shows, and how many lines of each
 _SHOWN, _PLACES = 5, 2
 
 
@@ -39,7 +43,7 @@ def assert_runs_on_mps(
     fail_on: str = "fallback",
     **options: Any,
 ) -> Report:
-    """Assert that a model runs on a Mac's GPU, as ``opcheck audit --fail-on`` judges it, and return the report.
+    """Assert that a model runs on a Mac's GPU, as ``opcheck audit --fail-on`` judges it.
 
     Args:
         model: a module, a function of tensors, or a model's name; see ``opcheck.audit``.
@@ -48,7 +52,7 @@ def assert_runs_on_mps(
         options: torch, macos, fallback, mode ...: the others of ``opcheck.audit``.
 
     Raises:
-        AssertionError: it does not, or that could not be told; the message has the findings.
+        AssertionError: it does not, or that is unknown; the message has the findings.
         OpcheckError: as ``opcheck.audit`` does.
         UsageError: no such ``fail_on``.
     """
@@ -116,7 +120,7 @@ def mps_emulated(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def opcheck_mps(request: pytest.FixtureRequest) -> RunsOnMps:
-    """``assert_runs_on_mps`` for the target of the test's marker ``opcheck_mps``, or of the project."""
+    """``assert_runs_on_mps`` for the target of the test's marker, or of the project."""
     marker = request.node.get_closest_marker("opcheck_mps")
     given = dict(marker.kwargs) if marker else {}
     asked = {**given, **_target(request, "opcheck_mps")}

@@ -87,7 +87,7 @@ class Verification(Record, frozen=True, kw_only=True):
         return tuple(pair for pair in self.pairs if pair.agrees)
 
     def rates(self) -> Iterator[tuple[str, int, int, int]]:
-        """Count the pairs of each status: in both reports, in the prediction, in the observation."""
+        """Count the pairs of each status: in both, in the prediction, in the observation."""
         judged = [pair for pair in self.pairs if pair.predicted != "unknown"]
         both = Counter(pair.observed for pair in judged if pair.agrees)
         predicted = Counter(pair.predicted for pair in judged)
@@ -144,8 +144,8 @@ def verify(prediction: Report, observation: Report, lists: OpLists) -> Verificat
         raise UsageError(
             "nothing in the second report was observed",
             context=observation.model,
-            hint="opcheck verify PREDICTION OBSERVATION: the report of an audit, then that of a run "
-            "on a Mac or of opcheck observe",
+            hint="opcheck verify PREDICTION OBSERVATION: the report of an audit, then that of a "
+            "run on a Mac or of opcheck observe",
         )
     index = _Index(expected, prediction.target.torch, lists)
     pairs: list[Pair] = []
@@ -206,7 +206,7 @@ class _Index:
                 self._by_statement.setdefault(statement, []).append(number)
 
     def _last(self, op: str) -> str:
-        """The operator that this one forwards to in the end, as a functional form to its ``.out``."""
+        """The operator to which this one forwards, as a functional form to its ``.out``."""
         return self._lists.resolve(op, self._line).chain[-1]
 
     def matches(self, observed: ReportedCalls) -> list[int]:

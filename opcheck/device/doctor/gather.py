@@ -1,4 +1,4 @@
-"""Learns the facts of this machine; torch is imported in a child process only, with a time limit."""
+"""Gathers the facts of this machine; only a child process, with a time limit, imports torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from opcheck.device.doctor.environment import Environment, Machine, Python, Torc
 from opcheck.model.records import Record
 from opcheck.worker.process import python, run
 
-#: Seconds that the import of torch may take: the first one after an installation reads it all from the disk.
+#: Seconds that the import of torch may take: the first one after an installation reads it all from
+#: the disk.
 _PATIENCE = 120
 
 #: Also names that lack a part; not those of NVIDIA's service of the same name.

@@ -1,6 +1,7 @@
 """The child process of ``opcheck run --emulate``, which becomes the user's program.
 
-Its arguments, working directory, path, standard streams and ``__main__`` are what python would give it.
+Its arguments, working directory, path, standard streams and ``__main__`` are what python would give
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def main(file: Path) -> int:
     """Run the program of the request in the file, and leave an Outcome where it asks for one; the program's exit code."""
     # Two programs would want this name: the user's is the one.
     request = msgspec.json.decode(file.read_bytes(), type=RunRequest)
-    # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was made from.
+    # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was
+    # made from.
     os.environ.setdefault("PYTORCH_JIT", "0")
     os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"
     try:

@@ -72,8 +72,8 @@ class Watched:
     def watching(self) -> Iterator[None]:
         """For the length of the block, see imports of torch and new processes.
 
-        ``imports_torch`` is called before the first ``import torch`` returns: a Mac's torch reads its
-        variables then, and here torch is imported before the program starts.
+        ``imports_torch`` is called before the first ``import torch`` returns: a Mac's torch reads
+        its variables then, and here torch is imported before the program starts.
         """
         original = builtins.__import__
 

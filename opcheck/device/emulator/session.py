@@ -44,17 +44,17 @@ if TYPE_CHECKING:
 
 FAILS = HEADLINES[0]
 
-#: every value, whatever its size
+#: the simulator keeps every value, whatever its size
 _ALL = 1 << 62
 
-#: what a program calls that only moves its tensors
+#: the operators that a program calls to move tensors
 _MOVES = frozenset({"aten::_to_copy", "aten::copy_", "aten::detach", "aten::alias"})
 
 _ACTIVE: list[Emulation] = []
 
 
 class Emulation:
-    """One run on the emulated Mac; ``report`` says at any time what it has done so far."""
+    """A run on the emulated Mac; ``report`` has at any time what it has done so far."""
 
     def __init__(self, target: Target, lists: OpLists, name: str) -> None:
         self.target = target
@@ -63,14 +63,14 @@ class Emulation:
         self._tally = Tally(Verdicts(target, lists), ProgramStack())
         self._problems: list[Problem] = []
         self._complete = True
-        #: what ended the program is an error of the Mac's
+        #: whether an error of the Mac ended the program
         self._failed = False
         #: None until the block is entered
         self._mac: Simulator | None = None
 
     @property
     def report(self) -> Report:
-        """What every operator call did, as ``opcheck audit`` says it.
+        """What the operator calls did, in the form of ``opcheck audit``.
 
         Raises:
             OpListError: the lists are damaged.
@@ -101,18 +101,18 @@ class Emulation:
             "torchvision::" in row.op for row in self._tally.rows
         ):
             note = (
-                "torchvision's compiled part, which does not load here: formulas in Python computed "
-                "what its operators give"
+                "torchvision's compiled part, which does not load here: formulas in Python "
+                "computed what its operators give"
             )
             report = msgspec.structs.replace(report, not_checked=(*report.not_checked, note))
         return msgspec.structs.replace(report, headline=FAILS) if self._failed else report
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """For the length of the block the process runs on it.
+        """For the length of the block, this process runs on the emulated Mac.
 
         Raises:
-            UsageError: another one runs already: the registrations that it needs are the process's.
+            UsageError: an emulated Mac runs already; its registrations belong to the process.
         """
         if _ACTIVE:
             raise UsageError(
@@ -153,7 +153,10 @@ class Emulation:
         return any(problem.kind in OWN_LIMITS for problem in self._problems)
 
     def read_variables(self) -> None:
-        """Take the fallback variable as the program has set it: MPSFallback.mm reads it once, at import."""
+        """Read the fallback variable as the program has set it.
+
+        MPSFallback.mm reads it once, when torch is imported.
+        """
         # std::stoi takes the number that the text begins with.
         number = re.match(
             r"\s*[+-]?\d{1,4000}", os.environ.get(python_visible_target.FALLBACK_VARIABLE, "")
@@ -164,7 +167,7 @@ class Emulation:
             self._tally.retarget(self.target)
 
     def came_to_its_end(self, cause: str = "") -> None:
-        """Note what a program that computed nothing on ``mps`` did instead; ``cause`` is what is known of that."""
+        """Note if the program computed nothing on ``mps``; ``cause`` is the reason, if known."""
         made = {row.op for row in self._tally.rows}
         if made <= _MOVES:
             message = (
@@ -177,7 +180,10 @@ class Emulation:
     def _elsewhere(self) -> str:
         calls = self._mac.elsewhere if self._mac else 0
         if not calls:
-            return "the program made no tensor at all (its work may wait for an argument, or for a function to be called)"
+            return (
+                "the program made no tensor at all (its work may wait for an argument, or for a "
+                "function to be called)"
+            )
         return f"the program made {plural(calls, 'operator call')} on the CPU, and moved nothing"
 
     def broke_off(self, error: BaseException) -> None:
@@ -210,8 +216,9 @@ def emulate(
 ) -> Iterator[Emulation]:
     """For the length of the block, ``mps`` is a device of this process that behaves as on a Mac.
 
-    Tensors on it hold real values, which this machine's CPU computes: the block shows that a program runs, with
-    the Mac's own errors and warnings, not that a Mac gets the same numbers.  Nothing is observed on a Mac.
+    Its tensors hold real values, which this machine's CPU computes: the block shows that a program
+    runs, with the Mac's own errors and warnings, not that a Mac computes the same numbers. Nothing
+    is observed on a Mac.
 
     Args:
         torch: the release to follow, as ``2.13``; the newest in the lists if not given.

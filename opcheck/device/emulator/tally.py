@@ -1,4 +1,4 @@
-"""Counts the calls of a run: equal ones are one row, however long the program loops."""
+"""Counts the calls of a run; equal calls share a row, so that a loop takes no memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """The calls of one overload, with one verdict, from one line of one module in one phase."""
+    """The calls of an overload with a verdict, from a line of a module in a phase."""
 
     op: str
     #: of the verdict, which ``Tally`` keeps
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 class Tally:
-    """A sink for the simulator that raises and warns as the target does, and counts."""
+    """Takes the calls of the simulator: raises and warns as the target does, and counts."""
 
     def __init__(self, verdicts: Verdicts, modules: ProgramStack) -> None:
         self._verdicts = verdicts
@@ -62,7 +62,7 @@ class Tally:
         self._copies = [0, 0, 0, 0]
         self._live: dict[int, int] = {}
         self.allocated = 0
-        #: the Mac's error that was raised last
+        #: the error of the Mac that was raised last
         self.raised: BaseException | None = None
 
     def retarget(self, target: Target) -> None:
@@ -70,10 +70,10 @@ class Tally:
         self._verdicts.retarget(target)
 
     def followed(self) -> AbstractContextManager[None]:
-        """For the length of the block the modules of each call are known."""
+        """For the length of the block, follow the modules of the program."""
         return self._modules.followed()
 
-    # -- what the simulator calls -----------------------------------------------------------------------------
+    # -- what the simulator calls ------------------------------------------------------------------
 
     def ask(self, call: Call) -> None:
         """Raise what the target raises instead of computing the call.
@@ -108,14 +108,14 @@ class Tally:
             self._warn(judged.warning, site)
 
     def asked(self, operator: str) -> int:
-        """Never: every tensor has its values."""
+        """Return 0: every tensor has its values, so that nothing is guessed."""
         del operator
         return 0
 
     def guess(self, operator: str, answer: Any) -> None:
-        """Never called: every tensor has its values."""
+        """Do nothing: every tensor has its values."""
 
-    # -- counting ---------------------------------------------------------------------------------------------
+    # -- counting ----------------------------------------------------------------------------------
 
     def _count(self, call: Call, judged: Judged, site: Site) -> None:
         number = id(judged.verdict)
@@ -144,7 +144,7 @@ class Tally:
         self.allocated -= self._live.pop(number, 0)
 
     def _copied(self, call: Call) -> None:
-        """What the fallback copies: every argument there, what was written and every result back."""
+        """Count what the fallback copies: all arguments there, results and written ones back."""
         there = [t for t in call.inputs if is_on_mps(t)]
         known = {id(t) for t in there}
         written = set(call.route.writes)
@@ -163,10 +163,10 @@ class Tally:
         else:
             warnings.warn_explicit(text, UserWarning, site[0].co_filename, site[1], registry={})
 
-    # -- what it comes to -------------------------------------------------------------------------------------
+    # -- what it comes to --------------------------------------------------------------------------
 
     def groups(self) -> tuple[CallGroup, ...]:
-        """Calls of one overload with one verdict together; the worst first, then by name."""
+        """The groups of calls with the same overload and verdict, the worst first, then by name."""
         members: dict[tuple[str, int], list[tuple[Row, int]]] = {}
         for row, count in self.rows.items():
             members.setdefault((row.op, row.verdict), []).append((row, count))
@@ -182,10 +182,10 @@ class Tally:
             )
             for (op, number), rows in members.items()
         ]
-        return tuple(sorted(groups, key=lambda one: (-outcome(one.verdict).severity, one.op)))
+        return tuple(sorted(groups, key=lambda group: (-outcome(group.verdict).severity, group.op)))
 
     def partition(self) -> Partition:
-        """What the fallbacks copied; how the calls hang together is not kept."""
+        """What the fallbacks copied; regions are not known."""
         to_cpu, to_mps, bytes_to_cpu, bytes_to_mps = self._copies
         return Partition(
             regions=(),
@@ -197,7 +197,7 @@ class Tally:
 
 
 def _again(error: BaseException) -> BaseException:
-    """A new exception: one that is raised twice would keep the first traceback and its frames."""
+    """A copy: an exception that is raised twice would keep its first traceback and its frames."""
     return type(error)(*error.args)
 
 

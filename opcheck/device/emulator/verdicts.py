@@ -1,4 +1,4 @@
-"""What the target does with a live call, asked once a kind of call."""
+"""The verdicts of calls as they happen; calls that cannot differ are judged once."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from opcheck.model.records import OpCall, Verdict
     from opcheck.simulator.calls import Call
 
-#: keys hold numbers, such as a step size, that may be others in each step of a loop.
+#: So many verdicts are kept: keys hold numbers, such as a step size, that change in each step.
 _KEPT = 20_000
 
 
 class Judged(NamedTuple):
-    """A verdict, and what a program sees of it."""
+    """A verdict, and the error or warning that a program sees."""
 
     verdict: Verdict
     #: mps, cpu, unknown, raises
@@ -36,12 +36,11 @@ class Judged(NamedTuple):
     error: BaseException | None
     warning: str
     dtypes: tuple[str, ...]
-    #: the call itself
     call: OpCall
 
 
 class Verdicts:
-    """Judges calls as they happen; calls that cannot differ are judged once."""
+    """Judges calls for a target."""
 
     def __init__(self, target: Target, lists: OpLists) -> None:
         self._target = target
@@ -58,7 +57,7 @@ class Verdicts:
             kept.clear()
 
     def before(self, call: Call) -> Judged | None:
-        """The verdict of a call that has not been computed; None where its result may yet decide.
+        """The verdict of a call before it is computed; None where the result may decide.
 
         Raises:
             OpListError: the lists are damaged.
@@ -70,7 +69,7 @@ class Verdicts:
         return judged if judged.error is not None else None
 
     def after(self, call: Call) -> Judged:
-        """The verdict of a call with its results.
+        """The verdict of a call that has its results.
 
         Raises:
             OpListError: the lists are damaged.
@@ -116,7 +115,7 @@ class Verdicts:
 
 
 def _key(call: Call) -> tuple[Any, ...]:
-    """All that a verdict depends on: the default dtype decides what a factory without a dtype makes."""
+    """Everything that a verdict depends on; the default dtype decides what a factory makes."""
     return (call.key, call.refusal, call.inner, torch.get_default_dtype())
 
 
@@ -125,7 +124,7 @@ def _kinds(tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
 
 
 def _refs(tensors: Sequence[torch.Tensor]) -> tuple[Ref, ...]:
-    """The tensors by name; a verdict does not ask which is which."""
+    """The tensors' metadata; a verdict does not depend on their numbers."""
     return tuple(
         Ref(0, 0, tensor._mps.spec if is_on_mps(tensor) else spec_of(tensor, "cpu"))
         for tensor in tensors

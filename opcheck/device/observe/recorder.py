@@ -1,4 +1,4 @@
-"""In the process of the program: each call that touches mps, with the line that makes it, and each warning."""
+"""Records, in the process of the program, each call on mps with its line, and each warning."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opcheck.model.records import SourceLocation
     from opcheck.tracing.source_locations import Site
 
-#: What a Mac warns of and an observation wants each time: MPSFallback.mm, and the kernels that leave for the CPU.
+#: The warnings to record each time: those of MPSFallback.mm and of kernels that leave for the CPU.
 WANTED = (
     "on the MPS backend and will fall back",
     "MPS: ",
@@ -37,12 +37,12 @@ WANTED = (
 )
 
 _TENSORS = 12
-#: Forward calls whose lines are kept for their backward, until they are forgotten together.
+#: So many forward calls are kept for their backward; then all of them are forgotten.
 _REMEMBERED = 1_000_000
 
 
 class Recorder(DispatchMode):
-    """Notes each call; its rows are written as they are first met, so that they outlive an abort."""
+    """Records each call; a row is written before its first call, so that it outlives an abort."""
 
     def __init__(
         self, write: Callable[[Any], None], device: str = "mps", mark: int | None = None
@@ -50,7 +50,7 @@ class Recorder(DispatchMode):
         super().__init__()
         self._write = write
         self._device = device
-        #: a file descriptor that the marks around calls are written to; None: none are.
+        #: the file descriptor for the marks around calls; None writes no marks
         self._mark = mark
         self._process = os.getpid()
         self._modules = ProgramStack()
@@ -61,13 +61,13 @@ class Recorder(DispatchMode):
         self._warned: Counter[tuple[str, SourceLocation | None]] = Counter()
         self._lock = threading.Lock()
         self.counts: Counter[int] = Counter()
-        #: the row whose call raised the exception that is on its way, and that exception.
+        #: the row whose call raised last, and the exception
         self.raised: tuple[int, BaseException] | None = None
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Make the call between two marks, and count it where a tensor of it is on the device."""
+        """Make the call between two marks; count it if a tensor of it is on the device."""
         del types
         kwargs = kwargs or {}
         if os.getpid() != self._process:
@@ -95,7 +95,7 @@ class Recorder(DispatchMode):
         )
 
     def warn(self, message: Any, site: tuple[str, int]) -> bool:
-        """Note a warning of MPS; whether it is the first such one from its line."""
+        """Record a warning of MPS; return whether it is the first of its text and line."""
         text = str(message)
         location = locate(self._frames.innermost(sys._getframe(1))) or _plain(site)
         with self._lock:
@@ -103,7 +103,7 @@ class Recorder(DispatchMode):
             return self._warned[text, location] == 1
 
     def _number(self, func: Any, args: Any, kwargs: dict[str, Any]) -> int:
-        """The row of the call; 0: no tensor of it is on the device, and none is made there."""
+        """The row of the call; 0 if the call neither uses nor makes a tensor on the device."""
         given = tensors((args, kwargs))
         devices = tuple(sorted({tensor.device.type for tensor in given}))
         asked = kwargs.get("device")
@@ -137,12 +137,14 @@ class Recorder(DispatchMode):
         return number
 
     def _where(self) -> tuple[Site, str, Phase]:
-        """The line, module and phase; a call of backward has those of the forward call that it belongs to."""
+        """The line, module and phase; those of a call of backward are its forward call's."""
         site = self._frames.innermost(sys._getframe(1))
         module, phase = self._modules.where()
         if phase == "backward":
-            known, of = self._trail.of_running_node()
-            return (known, of, phase) if known else (site, module, phase)
+            forward_site, forward_module = self._trail.of_running_node()
+            if forward_site:
+                return forward_site, forward_module, phase
+            return site, module, phase
         self._noted += 1
         if self._noted > _REMEMBERED:
             self._trail, self._noted = Trail((None, "")), 0

@@ -18,7 +18,7 @@ class ObserveRequest(Record, frozen=True, kw_only=True):
     strict: bool = False
     #: where the process writes, line by line.
     answer: str = ""
-    #: ``2.13/15``: an emulated Mac of that release and macOS takes the device's place, to test the observation.
+    #: To test the observation: the emulated Mac, as ``2.13/15``, that stands in for the device.
     stand_in: str = ""
 
 
@@ -34,7 +34,10 @@ class Start(Record, frozen=True, kw_only=True, tag="start"):
 
 
 class Row(Record, frozen=True, kw_only=True, tag="row"):
-    """All calls of one overload with the same dtypes and devices from one line; written before the first is made."""
+    """The calls of an overload from a line, with the same dtypes and devices.
+
+    The row is written before the first of them is made.
+    """
 
     number: int
     op: str
