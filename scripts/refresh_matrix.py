@@ -16,7 +16,7 @@ from opcheck.common.files import write_text
 from opcheck.data.registrations import load
 from opcheck.lookup.coverage import coverage
 from opcheck.lookup.matrix import matrix
-from opcheck.lookup.plain_call import Asker
+from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.render.coverage_plot import plot
 from opcheck.render.matrix import write
 
@@ -29,9 +29,9 @@ def texts() -> dict[Path, str]:
     Raises:
         OpListError: the op lists are damaged.
     """
-    asker = Asker(load())
-    newest = matrix(asker=asker)
-    everything = coverage(newest.macos, asker)
+    lookup = OperatorLookup(load())
+    newest = matrix(lookup=lookup)
+    everything = coverage(newest.macos, lookup)
     return {
         Path("matrix") / "README.md": write(newest, "markdown"),
         Path("coverage.svg"): plot(everything.counts, everything.macos),

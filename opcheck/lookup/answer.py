@@ -14,7 +14,7 @@ from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.lookup.notes import notes
 from opcheck.lookup.past import first_native, since
-from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
+from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from opcheck.lookup.query import Query, resolve
 from opcheck.lookup.records import Answer, Cell, OverloadAnswer, State
 
@@ -53,16 +53,16 @@ def answer(
         UnknownTargetError: no list for the release, or it does not run on that macOS.
         NewerThanListsError: a version newer than the lists.
     """
-    asker = Asker(lists or load())
-    meant = resolve(query, asker.lists)
-    asked = release_of(torch, asker.lists) if torch else None
+    lookup = OperatorLookup(lists or load())
+    meant = resolve(query, lookup.lists)
+    asked = release_of(torch, lookup.lists) if torch else None
     note = release_note(torch, asked) if asked else ""
-    system, releases = _scope(asked, macos, asker.lists)
+    system, releases = _scope(asked, macos, lookup.lists)
     with located_at("--dtype"):
         wanted = parse_dtype(dtype) if dtype else None
     dtypes = (wanted,) if wanted else COMMON_DTYPES
     scope = _Scope(
-        asker=asker,
+        lookup=lookup,
         releases=releases,
         system=system,
         only_system=macos is not None,
@@ -92,9 +92,9 @@ def answer(
         notes=(note,) if note else (),
         links=_links(overloads),
         op_lists={
-            "digest": asker.lists.digest,
-            "newest": asker.lists.releases[-1].torch,
-            "built": asker.lists.releases[-1].built.isoformat(),
+            "digest": lookup.lists.digest,
+            "newest": lookup.lists.releases[-1].torch,
+            "built": lookup.lists.releases[-1].built.isoformat(),
         },
     )
 
@@ -102,7 +102,7 @@ def answer(
 class _Scope(msgspec.Struct, frozen=True, kw_only=True):
     """How far a question goes."""
 
-    asker: Asker
+    lookup: OperatorLookup
     releases: tuple[Release, ...]
     system: str
     only_system: bool
@@ -140,16 +140,16 @@ def _scope(
 
 def _in_order(meant: Query, scope: _Scope) -> tuple[OverloadAnswer, ...]:
     """The overload that answers first, then those that the target has, then the others."""
-    existing = scope.asker.lists.operators(scope.line)
+    existing = scope.lookup.lists.operators(scope.line)
     ordered = sorted(meant.overloads, key=lambda op: (op != meant.main, op not in existing, op))
     return tuple(_overload(op, scope) for op in ordered)
 
 
 def _overload(op: str, scope: _Scope) -> OverloadAnswer:
-    asker, aim = scope.asker, target(scope.line, scope.system)
-    dtype = scope.dtype or asker.default_dtype(op, aim)
-    verdict = asker.verdict(op, aim, dtype)
-    about = asker.knowledge.about(op, scope.line)
+    lookup, aim = scope.lookup, target(scope.line, scope.system)
+    dtype = scope.dtype or lookup.default_dtype(op, aim)
+    verdict = lookup.verdict(op, aim, dtype)
+    about = lookup.operators.about(op, scope.line)
     past = _past(op, scope)
     held = aim if scope.only_system else None
     return OverloadAnswer(
@@ -159,13 +159,13 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
         because=verdict.because,
         confidence=verdict.confidence,
         dtype=dtype,
-        dtypes=asker.states(op, aim, scope.dtypes),
+        dtypes=lookup.states(op, aim, scope.dtypes),
         since=since(past, tuple(past)) if past else scope.line,
         prints=verdict.prints,
         limitations=notes(about, "limitation", verdict, held, scope.dtype),
         advisories=notes(about, "advisory", verdict, held, scope.dtype),
         evidence=verdict.evidence,
-        releases=cells(op, scope.releases, asker, scope.dtype, only=_only(scope)),
+        releases=cells(op, scope.releases, lookup, scope.dtype, only=_only(scope)),
     )
 
 
@@ -176,7 +176,7 @@ def _only(scope: _Scope) -> str | None:
 def cells(
     op: str,
     releases: Iterable[Release],
-    asker: Asker,
+    lookup: OperatorLookup,
     dtype: str | None = None,
     *,
     only: str | None = None,
@@ -185,26 +185,26 @@ def cells(
     found: list[Cell] = []
     for release in releases:
         previous: Cell | None = None
-        points = macos_points(release, asker.knowledge.systems(op, release.line))
+        points = macos_points(release, lookup.operators.systems(op, release.line))
         for system in (only,) if only else points:
-            cell = _cell(op, release.line, system, asker, dtype)
+            cell = _cell(op, release.line, system, lookup, dtype)
             if previous is None or not same(previous, cell):
                 found.append(cell)
                 previous = cell
     return tuple(found)
 
 
-def _cell(op: str, line: str, system: str, asker: Asker, dtype: str | None) -> Cell:
+def _cell(op: str, line: str, system: str, lookup: OperatorLookup, dtype: str | None) -> Cell:
     aim = target(line, system)
-    used = dtype or asker.default_dtype(op, aim)
-    state = asker.state(op, aim, used)
+    used = dtype or lookup.default_dtype(op, aim)
+    state = lookup.state(op, aim, used)
     return Cell(
         torch=line,
         macos=system,
         status=state.status,
         kind=state.kind,
         dtype=used,
-        dtypes=asker.states(op, aim, (dtype,) if dtype else COMMON_DTYPES),
+        dtypes=lookup.states(op, aim, (dtype,) if dtype else COMMON_DTYPES),
     )
 
 
@@ -216,13 +216,13 @@ def same(one: Cell, other: Cell) -> bool:
 def _past(op: str, scope: _Scope, *, all_of_them: bool = False) -> dict[str, State]:
     """The state in each release that has the overload: up to the target's, or in all."""
     last = Version.parse(scope.line)
-    asker, found = scope.asker, {}
-    for release in asker.lists.releases:
+    lookup, found = scope.lookup, {}
+    for release in lookup.lists.releases:
         within = all_of_them or Version.parse(release.line) <= last
-        if within and asker.knowledge.resolution(op, release.line).value is not None:
+        if within and lookup.operators.resolution(op, release.line).value is not None:
             aim = target(release.line, scope.system)
-            dtype = scope.dtype or asker.default_dtype(op, aim)
-            found[release.line] = asker.state(op, aim, dtype)
+            dtype = scope.dtype or lookup.default_dtype(op, aim)
+            found[release.line] = lookup.state(op, aim, dtype)
     return found
 
 

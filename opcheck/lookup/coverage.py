@@ -8,7 +8,7 @@ import msgspec
 
 from opcheck.data.targets import macos_of
 from opcheck.lookup.matrix import STATES, About, counts, short, systems
-from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
+from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,7 +49,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
 def coverage(
     macos: str | None,
-    asker: Asker,
+    lookup: OperatorLookup,
     names: Iterable[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Coverage:
@@ -57,7 +57,7 @@ def coverage(
 
     Args:
         macos: the macOS version.  None: the newest.
-        asker: whom to ask.
+        lookup: what judges plain calls.
         names: the overloads.  None: all.
         progress: told how many of them are done.
 
@@ -66,19 +66,19 @@ def coverage(
         UnknownTargetError: no such macOS.
         NewerThanListsError: a macOS newer than the lists.
     """
-    system = str(macos_of(macos, asker.lists.releases[0]))
-    wanted = sorted(names or asker.lists.names())
+    system = str(macos_of(macos, lookup.lists.releases[0]))
+    wanted = sorted(names or lookup.lists.names())
     operators: dict[str, tuple[Run, ...]] = {}
     for number, op in enumerate(wanted):
         if progress is not None and number % _STEP == 0:
             progress(f"{number:,} of {len(wanted):,} operator overloads, in all releases")
-        operators[op] = _runs(op, system, asker)
+        operators[op] = _runs(op, system, lookup)
     named = {note for runs in operators.values() for run in runs for note in run.notes}
-    by_id = asker.lists.statements.by_id
+    by_id = lookup.lists.statements.by_id
     return Coverage(
         macos=system,
-        digest=asker.lists.digest,
-        releases=asker.lists.releases,
+        digest=lookup.lists.digest,
+        releases=lookup.lists.releases,
         operators=operators,
         notes={
             name: About(
@@ -90,19 +90,19 @@ def coverage(
             for name in sorted(named)
         },
         counts={
-            release.line: _count(release.line, system, asker) for release in asker.lists.releases
+            release.line: _count(release.line, system, lookup) for release in lookup.lists.releases
         },
     )
 
 
-def _runs(op: str, system: str, asker: Asker) -> tuple[Run, ...]:
+def _runs(op: str, system: str, lookup: OperatorLookup) -> tuple[Run, ...]:
     runs: list[Run] = []
     before: object = None
-    for release in asker.lists.releases:
-        exists = op in asker.lists.operators(release.line)
-        facts = exists and (asker.knowledge.facts(op, release.line), release.minimum_macos)
+    for release in lookup.lists.releases:
+        exists = op in lookup.lists.operators(release.line)
+        facts = exists and (lookup.operators.facts(op, release.line), release.minimum_macos)
         if facts != before and (exists or runs):
-            run = _run(op, release, system, asker)
+            run = _run(op, release, system, lookup)
             if not runs or _differ(runs[-1], run):
                 runs.append(run)
         before = facts
@@ -113,21 +113,21 @@ def _differ(one: Run, other: Run) -> bool:
     return msgspec.structs.replace(one, torch="") != msgspec.structs.replace(other, torch="")
 
 
-def _run(op: str, release: Release, system: str, asker: Asker) -> Run:
+def _run(op: str, release: Release, system: str, lookup: OperatorLookup) -> Run:
     line = release.line
-    if op not in asker.lists.operators(line):
+    if op not in lookup.lists.operators(line):
         return Run(torch=line, states=(), default=0, because="", systems={}, notes=(), exists=False)
     aim = target(line, system)
-    dtype = asker.default_dtype(op, aim)
-    states = asker.states(op, aim, COMMON_DTYPES)
-    about = asker.knowledge.about(op, line)
-    because = asker.verdict(op, aim, dtype).because
+    dtype = lookup.default_dtype(op, aim)
+    states = lookup.states(op, aim, COMMON_DTYPES)
+    about = lookup.operators.about(op, line)
+    because = lookup.verdict(op, aim, dtype).because
     return Run(
         torch=line,
         states=tuple(STATES.index(short(states[name])) for name in COMMON_DTYPES),
         default=COMMON_DTYPES.index(dtype),
         because=without_release(because, release.torch),
-        systems=systems(op, release, asker) if about else {},
+        systems=systems(op, release, lookup) if about else {},
         notes=tuple(statement.id for statement in about if aim.macos in statement.macos),
     )
 
@@ -138,7 +138,7 @@ def without_release(because: str, torch: str) -> str:
     return because.replace(f"torch {torch} ", "the release ")
 
 
-def _count(line: str, system: str, asker: Asker) -> dict[str, int]:
+def _count(line: str, system: str, lookup: OperatorLookup) -> dict[str, int]:
     aim = target(line, system)
-    own = (op for op in asker.lists.operators(line) if not asker.knowledge.composite(op, line))
-    return counts(asker.state(op, aim, asker.default_dtype(op, aim)) for op in own)
+    own = (op for op in lookup.lists.operators(line) if not lookup.operators.composite(op, line))
+    return counts(lookup.state(op, aim, lookup.default_dtype(op, aim)) for op in own)

@@ -10,7 +10,7 @@ from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, release_note, release_of
-from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, severity, target
+from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, severity, target
 from opcheck.lookup.records import State
 from opcheck.model.records import Record
 
@@ -63,7 +63,7 @@ def diff(
     dtype: str | None = None,
     *,
     lists: OpLists | None = None,
-    asker: Asker | None = None,
+    lookup: OperatorLookup | None = None,
 ) -> DiffAnswer:
     """Every overload whose plain call fares differently in two releases.
 
@@ -73,21 +73,21 @@ def diff(
         macos: the macOS version that both run on.  Left out: the newest.
         dtype: compare for this dtype only.
         lists: the op lists; those that opcheck ships.
-        asker: in their place: one that was asked before, and remembers.
+        lookup: used in their place, with what it has judged already.
 
     Raises:
         UsageError: no version, no dtype.
         UnknownTargetError: no list for a release, or one of them does not run on that macOS.
         NewerThanListsError: a version newer than the lists.
     """
-    asker = asker or Asker(lists or load())
-    pair = (release_of(before, asker.lists, "BEFORE"), release_of(after, asker.lists, "AFTER"))
+    lookup = lookup or OperatorLookup(lists or load())
+    pair = (release_of(before, lookup.lists, "BEFORE"), release_of(after, lookup.lists, "AFTER"))
     system = str(macos_of(macos, pair[0]))
     macos_of(system, pair[1])
     with located_at("--dtype"):
         wanted = parse_dtype(dtype) if dtype else None
-    names = {op for release in pair for op in asker.lists.operators(release.line)}
-    changes = [change for op in names if (change := _change(op, pair, system, wanted, asker))]
+    names = {op for release in pair for op in lookup.lists.operators(release.line)}
+    changes = [change for op in names if (change := _change(op, pair, system, wanted, lookup))]
     changes.sort(key=lambda change: (CHANGES.index(change.change), change.name))
     return DiffAnswer(
         tool=TOOL,
@@ -98,30 +98,30 @@ def diff(
         counts={name: sum(c.change == name for c in changes) for name in CHANGES},
         changes=tuple(changes),
         notes=tuple(_notes(pair, (before, after))),
-        op_lists={"digest": asker.lists.digest, "newest": asker.lists.releases[-1].torch},
+        op_lists={"digest": lookup.lists.digest, "newest": lookup.lists.releases[-1].torch},
     )
 
 
 def _change(
-    op: str, pair: tuple[Release, Release], system: str, dtype: str | None, asker: Asker
+    op: str, pair: tuple[Release, Release], system: str, dtype: str | None, lookup: OperatorLookup
 ) -> Change | None:
-    exists = [op in asker.lists.operators(release.line) for release in pair]
-    if all(exists) and asker.knowledge.facts(op, pair[0].line) == asker.knowledge.facts(
+    exists = [op in lookup.lists.operators(release.line) for release in pair]
+    if all(exists) and lookup.operators.facts(op, pair[0].line) == lookup.operators.facts(
         op, pair[1].line
     ):
         return None
-    states = [_state(op, release, system, dtype, asker) for release in pair]
+    states = [_state(op, release, system, dtype, lookup) for release in pair]
     dtypes = {}
     if all(exists):
         for name in (dtype,) if dtype else COMMON_DTYPES:
-            was, now = (asker.state(op, target(r.line, system), name) for r in pair)
+            was, now = (lookup.state(op, target(r.line, system), name) for r in pair)
             if was != now:
                 dtypes[name] = (was, now)
         if states[0] == states[1] and not dtypes:
             return None
     newest = pair[1] if exists[1] else pair[0]
     aim = target(newest.line, system)
-    verdict = asker.verdict(op, aim, dtype or asker.default_dtype(op, aim))
+    verdict = lookup.verdict(op, aim, dtype or lookup.default_dtype(op, aim))
     removed = f"torch {pair[1].torch} has no operator {op}"
     return Change(
         name=op,
@@ -129,14 +129,16 @@ def _change(
         before=states[0] if exists[0] else None,
         after=states[1] if exists[1] else None,
         because=verdict.because if exists[1] else removed,
-        decided_by=asker.lists.resolve(op, newest.line).chain[-1],
+        decided_by=lookup.lists.resolve(op, newest.line).chain[-1],
         dtypes=dtypes,
     )
 
 
-def _state(op: str, release: Release, system: str, dtype: str | None, asker: Asker) -> State:
+def _state(
+    op: str, release: Release, system: str, dtype: str | None, lookup: OperatorLookup
+) -> State:
     aim = target(release.line, system)
-    return asker.state(op, aim, dtype or asker.default_dtype(op, aim))
+    return lookup.state(op, aim, dtype or lookup.default_dtype(op, aim))
 
 
 def _kind(exists: list[bool], states: list[State], dtypes: dict[str, tuple[State, State]]) -> str:

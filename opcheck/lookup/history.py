@@ -13,7 +13,7 @@ from opcheck.common.vocabulary import FallbackKind, Status
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of
 from opcheck.judge.judge import outcome
-from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
+from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from opcheck.lookup.query import resolve
 from opcheck.lookup.records import State
 from opcheck.model.records import Record
@@ -78,10 +78,10 @@ def history(
         UnknownTargetError: the newest release does not run on that macOS.
         NewerThanListsError: a macOS newer than the lists.
     """
-    asker = Asker(lists or load())
-    meant = resolve(query, asker.lists)
+    lookup = OperatorLookup(lists or load())
+    meant = resolve(query, lookup.lists)
     # Checked against the release that asks for least, so that old systems can be asked about.
-    system = str(macos_of(macos, asker.lists.releases[0]))
+    system = str(macos_of(macos, lookup.lists.releases[0]))
     with located_at("--dtype"):
         wanted = parse_dtype(dtype) if dtype else None
     ordered = sorted(meant.overloads, key=lambda op: (op != meant.main, op))
@@ -91,9 +91,9 @@ def history(
         macos=system,
         dtype=wanted,
         overloads=tuple(
-            OverloadHistory(name=op, steps=steps(op, system, wanted, asker)) for op in ordered
+            OverloadHistory(name=op, steps=steps(op, system, wanted, lookup)) for op in ordered
         ),
-        op_lists={"digest": asker.lists.digest, "newest": asker.lists.releases[-1].torch},
+        op_lists={"digest": lookup.lists.digest, "newest": lookup.lists.releases[-1].torch},
     )
 
 
@@ -111,46 +111,46 @@ class _Moment(msgspec.Struct, frozen=True, kw_only=True):
     general: dict[str, tuple[str, ...]]
 
 
-def steps(op: str, system: str, dtype: str | None, asker: Asker) -> tuple[Step, ...]:
+def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tuple[Step, ...]:
     """The releases in which something changed for an overload, on one macOS version."""
     found: list[Step] = []
     before: _Moment | None = None
-    for release in asker.lists.releases:
+    for release in lookup.lists.releases:
         line = release.line
-        if asker.knowledge.resolution(op, line).value is None:
+        if lookup.operators.resolution(op, line).value is None:
             if before is not None:
                 found.append(_removed(op, line, release.torch))
             before = None
             continue
-        now = _moment(op, line, system, dtype, asker)
+        now = _moment(op, line, system, dtype, lookup)
         if before is None or _differ(before, now):
             found.append(_step(line, before, now))
         before = now
     return tuple(found)
 
 
-def _moment(op: str, line: str, system: str, dtype: str | None, asker: Asker) -> _Moment:
+def _moment(op: str, line: str, system: str, dtype: str | None, lookup: OperatorLookup) -> _Moment:
     aim = target(line, system)
-    verdict = asker.verdict(op, aim, dtype or asker.default_dtype(op, aim))
-    column = asker.lists.operators(line)
+    verdict = lookup.verdict(op, aim, dtype or lookup.default_dtype(op, aim))
+    column = lookup.lists.operators(line)
     return _Moment(
         state=State(status=verdict.status, kind=verdict.kind),
         because=verdict.because,
         severity=outcome(verdict).severity,
-        dtypes=asker.states(op, aim, (dtype,) if dtype else COMMON_DTYPES),
+        dtypes=lookup.states(op, aim, (dtype,) if dtype else COMMON_DTYPES),
         registrations={
-            name: column.get(name) or asker.knowledge.resolution(name, line).value or "absent"
-            for name in asker.knowledge.deciding(op, line)
+            name: column.get(name) or lookup.operators.resolution(name, line).value or "absent"
+            for name in lookup.operators.deciding(op, line)
         },
         statements=frozenset(
             statement.id
-            for statement in asker.knowledge.about(op, line)
+            for statement in lookup.operators.about(op, line)
             if aim.macos in statement.macos
             and (not dtype or not statement.dtypes or dtype in statement.dtypes)
         ),
         general={
             statement.id: statement.dtypes
-            for statement in asker.knowledge.everywhere(line)
+            for statement in lookup.operators.everywhere(line)
             if aim.macos in statement.macos
         },
     )

@@ -11,7 +11,7 @@ from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.past import first_native, since
-from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
+from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from opcheck.lookup.records import State
 from opcheck.model.records import Record
 
@@ -84,7 +84,7 @@ def matrix(
     macos: str | None = None,
     *,
     lists: OpLists | None = None,
-    asker: Asker | None = None,
+    lookup: OperatorLookup | None = None,
 ) -> Matrix:
     """The coverage of a release on a macOS version.
 
@@ -92,19 +92,19 @@ def matrix(
         torch: the release.  Left out: the newest.
         macos: the macOS version.  Left out: the newest.
         lists: the op lists; those that opcheck ships.
-        asker: in their place: one that was asked before, and remembers.
+        lookup: used in their place, with what it has judged already.
 
     Raises:
         UsageError: not a version.
         UnknownTargetError: no list for the release, or it does not run on that macOS.
         NewerThanListsError: a version newer than the lists.
     """
-    asker = asker or Asker(lists or load())
-    known = asker.lists
+    lookup = lookup or OperatorLookup(lists or load())
+    known = lookup.lists
     release = release_of(torch, known)
     note = release_note(torch, release)
     system = str(macos_of(macos, release))
-    past = Past(asker, system, upto=release.line)
+    past = Past(lookup, system, upto=release.line)
     rows = tuple(_row(op, release, system, past) for op in sorted(known.operators(past.upto)))
     named = {name for row in rows for name in (*row.limitations, *row.advisories)}
     return Matrix(
@@ -131,13 +131,13 @@ def short(state: State) -> str:
     return f"{state.status}_{state.kind}" if state.kind else state.status
 
 
-def systems(op: str, release: Release, asker: Asker) -> dict[str, str]:
+def systems(op: str, release: Release, lookup: OperatorLookup) -> dict[str, str]:
     """The status by the macOS version from which on it holds; empty where all are alike."""
     steps: dict[str, str] = {}
     # Not answer.cells, which asks for all dtypes on each macOS: the page of all releases takes half of its time so.
-    for system in macos_points(release, asker.knowledge.systems(op, release.line)):
+    for system in macos_points(release, lookup.operators.systems(op, release.line)):
         aim = target(release.line, system)
-        word = short(asker.state(op, aim, asker.default_dtype(op, aim)))
+        word = short(lookup.state(op, aim, lookup.default_dtype(op, aim)))
         if word not in list(steps.values())[-1:]:
             steps[system] = word
     return steps if len(steps) > 1 else {}
@@ -155,13 +155,13 @@ def counts(states: Iterable[State]) -> dict[str, int]:
 class Past:
     """The statuses of overloads in the releases up to one, on one macOS."""
 
-    def __init__(self, asker: Asker, macos: str, *, upto: str) -> None:
-        self.asker = asker
+    def __init__(self, lookup: OperatorLookup, macos: str, *, upto: str) -> None:
+        self.lookup = lookup
         self.macos = macos
         self.upto = upto
         last = Version.parse(upto)
         self.lines = tuple(
-            release.line for release in asker.lists.releases if Version.parse(release.line) <= last
+            release.line for release in lookup.lists.releases if Version.parse(release.line) <= last
         )
 
     def of(self, op: str) -> dict[str, State]:
@@ -170,7 +170,7 @@ class Past:
         known: dict[object, State] = {}
         for line in self.lines:
             if self.exists(op, line):
-                facts = self.asker.knowledge.facts(op, line)
+                facts = self.lookup.operators.facts(op, line)
                 if facts not in known:
                     known[facts] = self.at(op, line)
                 states[line] = known[facts]
@@ -178,21 +178,21 @@ class Past:
 
     def exists(self, op: str, line: str) -> bool:
         """Whether a release has the overload."""
-        return op in self.asker.lists.operators(line)
+        return op in self.lookup.lists.operators(line)
 
     def at(self, op: str, line: str) -> State:
         """Its state in one release."""
         aim = target(line, self.macos)
-        return self.asker.state(op, aim, self.asker.default_dtype(op, aim))
+        return self.lookup.state(op, aim, self.lookup.default_dtype(op, aim))
 
 
 def _row(op: str, release: Release, system: str, past: Past) -> Row:
-    asker, line = past.asker, release.line
+    lookup, line = past.lookup, release.line
     aim = target(line, system)
-    dtype = asker.default_dtype(op, aim)
-    verdict = asker.verdict(op, aim, dtype)
+    dtype = lookup.default_dtype(op, aim)
+    verdict = lookup.verdict(op, aim, dtype)
     states = past.of(op)
-    about = [s for s in asker.knowledge.about(op, line) if Version.parse(system) in s.macos]
+    about = [s for s in lookup.operators.about(op, line) if Version.parse(system) in s.macos]
     return Row(
         name=op,
         status=verdict.status,
@@ -201,13 +201,13 @@ def _row(op: str, release: Release, system: str, past: Past) -> Row:
         since=since(states, past.lines),
         first_native=first_native(states, past.lines),
         dtype=dtype,
-        dtypes={n: short(s) for n, s in asker.states(op, aim, COMMON_DTYPES).items()},
-        systems=systems(op, release, asker),
-        registration=asker.lists.operators(line)[op],
+        dtypes={n: short(s) for n, s in lookup.states(op, aim, COMMON_DTYPES).items()},
+        systems=systems(op, release, lookup),
+        registration=lookup.lists.operators(line)[op],
         sparse=tuple(
-            key for key in ("SparseMPS", "SparseCsrMPS") if op in asker.lists.operators(line, key)
+            key for key in ("SparseMPS", "SparseCsrMPS") if op in lookup.lists.operators(line, key)
         ),
-        autocast=asker.lists.operators(line, "AutocastMPS").get(op),
+        autocast=lookup.lists.operators(line, "AutocastMPS").get(op),
         limitations=tuple(s.id for s in about if s.sort == "limitation"),
         advisories=tuple(s.id for s in about if s.sort == "advisory"),
         links=tuple(dict.fromkeys(link for s in about for link in s.links)),

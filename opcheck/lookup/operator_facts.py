@@ -34,7 +34,7 @@ class Calls(NamedTuple):
         return (*self.always, *self.sometimes)
 
 
-class Knowledge:
+class OperatorFacts:
     """The data about operators, for one copy of the op lists."""
 
     def __init__(self, lists: OpLists) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from opcheck.common.versions import Target, Version
 from opcheck.data.conditions import ATTRIBUTES
 from opcheck.judge.judge import OUTCOMES, judge, outcome
-from opcheck.lookup.operator_facts import Knowledge
+from opcheck.lookup.operator_facts import OperatorFacts
 from opcheck.lookup.records import State
 from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict
 
@@ -63,12 +63,12 @@ _SIZE = 2
 _NAMED = 4
 
 
-class Asker:
-    """Answers for one copy of the op lists, and remembers what it was asked."""
+class OperatorLookup:
+    """What plain calls of operators come to by one copy of the op lists; it keeps what it has judged."""
 
     def __init__(self, lists: OpLists) -> None:
         self.lists = lists
-        self.knowledge = Knowledge(lists)
+        self.operators = OperatorFacts(lists)
         self._verdicts: dict[tuple[str, Target, str, int], Verdict] = {}
         self._states: dict[tuple[str, str | None, Target, str], State] = {}
         self._calls: dict[tuple[str, str, str, int], tuple[OpCall, ...]] = {}
@@ -85,7 +85,7 @@ class Asker:
         Raises:
             OpListError: the lists hold no such torch release, or are damaged.
         """
-        dtype = self.knowledge.alike(op, target, dtype)
+        dtype = self.operators.alike(op, target, dtype)
         spatial = _spatial(op) or spatial
         key = (op, target, dtype, spatial)
         if key not in self._verdicts:
@@ -103,9 +103,9 @@ class Asker:
         one answers for all that are registered alike.
         """
         line = str(target.torch)
-        resolution = self.knowledge.resolution(op, line)
-        followed = resolution.status == "composite" and self.knowledge.calls(op, line)
-        if followed or resolution.status == "unknown" or self.knowledge.about(op, line):
+        resolution = self.operators.resolution(op, line)
+        followed = resolution.status == "composite" and self.operators.calls(op, line)
+        if followed or resolution.status == "unknown" or self.operators.about(op, line):
             return _state(self.verdict(op, target, dtype))
         key = (resolution.status, resolution.kind, target, dtype)
         if key not in self._states:
@@ -123,14 +123,14 @@ class Asker:
 
     def _decide(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
         line = str(target.torch)
-        if self.knowledge.composite(op, line):
+        if self.operators.composite(op, line):
             return self._composite(op, target, dtype, spatial)
         best: Verdict | None = None
         for call in self._made(op, line, dtype, spatial):
             verdict = judge(call, target, self.lists)
             if best is None or outcome(verdict).severity < outcome(best).severity:
                 best = verdict
-            if best.status == "native" or self.knowledge.resolution(op, line).status != "native":
+            if best.status == "native" or self.operators.resolution(op, line).status != "native":
                 break  # it gets no better: statements only ever make a verdict worse
         assert best is not None
         return best
@@ -142,7 +142,7 @@ class Asker:
         the reason names it.
         """
         line = str(target.torch)
-        calls = self.knowledge.calls(op, line)
+        calls = self.operators.calls(op, line)
         inner = None if calls is None else ()
         made = [
             judge(msgspec.structs.replace(call, inner=inner), target, self.lists)
@@ -185,7 +185,7 @@ class Asker:
         """One call, or one of each rank where a statement asks for shapes."""
         key = (op, line, dtype, spatial)
         if key not in self._calls:
-            statements = self.knowledge.about(op, line)
+            statements = self.operators.about(op, line)
             known = self.lists.statements.arguments.get(op, {})
             # What has a default is not given in a plain call.
             names = [

@@ -13,7 +13,7 @@ from opcheck.compiler.plan import PORTABLE
 from opcheck.compiler.records import Compiled, Extern, Failure, SideGraph, Tried, Variant
 from opcheck.data.compile_defects import Defect, load_defects
 from opcheck.data.registrations import OpLists
-from opcheck.lookup.plain_call import Asker
+from opcheck.lookup.plain_call import OperatorLookup
 
 #: The releases whose wheels have torch/_inductor/codegen/mps.py: absent in 2.6.0, there in 2.7.0.
 METAL_SINCE = Version(2, 7)
@@ -189,7 +189,7 @@ def _called(variant: Variant) -> str:
 
 def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[JudgedExtern, ...]:
     """Each operator that compiled code calls eagerly, once: extern does not mean supported."""
-    asker = Asker(lists)
+    lookup = OperatorLookup(lists)
     found: dict[tuple[str, tuple[str, ...], str, str], list[Extern]] = {}
     for attempt in tried:
         for graph in attempt.side:
@@ -199,7 +199,7 @@ def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[Jud
     judged = []
     for (op, dtypes, line, module), members in found.items():
         dtype = dtypes[0] if dtypes else "float32"
-        verdict = asker.verdict(op, target, dtype)
+        verdict = lookup.verdict(op, target, dtype)
         status = f"{verdict.status} {verdict.kind or ''}".strip()
         judged.append(
             JudgedExtern(

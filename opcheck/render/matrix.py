@@ -14,7 +14,7 @@ from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import macos_of, release_of
 from opcheck.lookup.coverage import coverage
 from opcheck.lookup.matrix import STATES, Matrix, Row, matrix
-from opcheck.lookup.plain_call import COMMON_DTYPES, Asker
+from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup
 from opcheck.render import findings
 from opcheck.render.answers.op import NOT_CHECKED
 from opcheck.render.answers.wording import LABELS
@@ -61,14 +61,14 @@ def render(
     Raises:
         OpcheckError: There is no list for the release, or it does not run on that macOS.
     """
-    asker = Asker(lists or load())
+    lookup = OperatorLookup(lists or load())
     if format_name == "html":
         from opcheck.render import matrix_page  # noqa: PLC0415  (Jinja is slow to load)
 
-        release = release_of(torch, asker.lists)
+        release = release_of(torch, lookup.lists)
         system = str(macos_of(macos, release))
-        return matrix_page.render(coverage(system, asker, progress=progress), release.line)
-    return write(matrix(torch, macos, asker=asker), format_name)
+        return matrix_page.render(coverage(system, lookup, progress=progress), release.line)
+    return write(matrix(torch, macos, lookup=lookup), format_name)
 
 
 def write(record: Matrix, format_name: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from opcheck.data.registrations import OpLists
 from opcheck.lookup.matrix import Matrix, matrix
-from opcheck.lookup.plain_call import Asker
+from opcheck.lookup.plain_call import OperatorLookup
 from tests.cli.conftest import CommandLine
 
 #: Every format writes the same rows: they are judged once.
@@ -18,8 +18,8 @@ _judged = functools.cache(matrix)
 
 @pytest.fixture(autouse=True)
 def _once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def judged(torch: str | None, macos: str | None, *, asker: Asker) -> Matrix:
-        assert asker is not None
+    def judged(torch: str | None, macos: str | None, *, lookup: OperatorLookup) -> Matrix:
+        assert lookup is not None
         return _judged(torch, macos)
 
     monkeypatch.setattr("opcheck.render.matrix.matrix", judged)

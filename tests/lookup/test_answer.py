@@ -12,7 +12,7 @@ from opcheck.common.errors import NewerThanListsError, UnknownTargetError, Usage
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
 from opcheck.lookup.answer import answer
-from opcheck.lookup.plain_call import COMMON_DTYPES, Asker, target
+from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from tests.made import make_lists
 
 #: (query, torch, macOS, dtype) -> status and kind.
@@ -87,12 +87,12 @@ def test_the_table_of_releases_is_that_of_single_answers(lists: OpLists) -> None
 
 def test_the_quick_state_is_the_judges(lists: OpLists) -> None:
     """One operator answers for those that are registered alike: none of them differs."""
-    asker = Asker(lists)
+    lookup = OperatorLookup(lists)
     for line, macos in (("1.13", "13.0"), ("2.3", "13.0"), ("2.15", "26.0")):
         aim = target(line, macos)
         for op in sorted(lists.operators(line))[::7]:
             for dtype in ("float32", "bfloat16", "float64", "bool"):
-                state, verdict = asker.state(op, aim, dtype), asker.verdict(op, aim, dtype)
+                state, verdict = lookup.state(op, aim, dtype), lookup.verdict(op, aim, dtype)
                 assert (state.status, state.kind) == (verdict.status, verdict.kind), (op, dtype)
 
 
@@ -103,9 +103,9 @@ def _itself(op: str, target: Target, dtype: str) -> str:
 def test_dtypes_taken_together_are_judged_alike(lists: OpLists) -> None:
     aim = target("2.5", "13.0")
     for op in ("aten::nonzero", "aten::linear", "aten::add.Tensor", "aten::sort.stable"):
-        together = Asker(lists)
-        alone = Asker(lists)
-        alone.knowledge.alike = _itself  # type: ignore[method-assign]
+        together = OperatorLookup(lists)
+        alone = OperatorLookup(lists)
+        alone.operators.alike = _itself  # type: ignore[method-assign]
         for dtype in COMMON_DTYPES:
             one, other = together.verdict(op, aim, dtype), alone.verdict(op, aim, dtype)
             assert (one.status, one.kind, one.because) == (other.status, other.kind, other.because)

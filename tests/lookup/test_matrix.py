@@ -5,7 +5,7 @@ import pytest
 from opcheck.data.registrations import OpLists
 from opcheck.lookup.coverage import coverage
 from opcheck.lookup.matrix import STATES, matrix, short
-from opcheck.lookup.plain_call import Asker, target
+from opcheck.lookup.plain_call import OperatorLookup, target
 from tests.made import VALUES, make_lists
 
 MADE = {
@@ -33,11 +33,11 @@ def test_a_status_that_came_back_is_not_older_than_its_return() -> None:
 
 @pytest.mark.parametrize("torch", [pytest.param("2.3", marks=pytest.mark.slow), "2.15"])
 def test_rows_say_what_single_answers_say(torch: str, lists: OpLists) -> None:
-    asker = Asker(lists)
-    found = matrix(torch, asker=asker)
+    lookup = OperatorLookup(lists)
+    found = matrix(torch, lookup=lookup)
     assert len(found.rows) == lists.release(torch).counts.overloads
     for row in found.rows[::97]:
-        verdict = asker.verdict(row.name, target(torch, found.macos), row.dtype)
+        verdict = lookup.verdict(row.name, target(torch, found.macos), row.dtype)
         assert (row.status, row.kind, row.because) == (
             verdict.status,
             verdict.kind,
@@ -49,9 +49,9 @@ def test_rows_say_what_single_answers_say(torch: str, lists: OpLists) -> None:
 
 def test_the_runs_of_the_page_hold_in_every_release(lists: OpLists) -> None:
     """A run is made anew only where something changes: in between it must still be true."""
-    asker = Asker(lists)
+    lookup = OperatorLookup(lists)
     some = sorted(lists.names())[::60]
-    found = coverage(None, asker, some)
+    found = coverage(None, lookup, some)
     for op in some:
         runs = found.operators[op]
         for release in lists.releases:
@@ -60,7 +60,7 @@ def test_the_runs_of_the_page_hold_in_every_release(lists: OpLists) -> None:
             assert bool(before and before[-1].exists) == exists
             if exists:
                 aim = target(release.line, found.macos)
-                state = asker.state(op, aim, "float32")
+                state = lookup.state(op, aim, "float32")
                 assert STATES[before[-1].states[0]] == short(state), (op, release.line)
 
 
@@ -69,11 +69,11 @@ def _order(line: str) -> tuple[int, ...]:
 
 
 def test_the_coverage_tells_how_far_it_is(lists: OpLists) -> None:
-    asker = Asker(lists)
+    lookup = OperatorLookup(lists)
     told: list[str] = []
-    some = sorted(asker.lists.names())[:120]
-    found = coverage(None, asker, some, told.append)
+    some = sorted(lookup.lists.names())[:120]
+    found = coverage(None, lookup, some, told.append)
     assert told == [
         f"{number} of 120 operator overloads, in all releases" for number in (0, 50, 100)
     ]
-    assert found == coverage(None, asker, some)
+    assert found == coverage(None, lookup, some)

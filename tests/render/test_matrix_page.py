@@ -13,7 +13,7 @@ import pytest
 from opcheck.data.registrations import OpLists
 from opcheck.lookup.coverage import Coverage, coverage
 from opcheck.lookup.matrix import STATES
-from opcheck.lookup.plain_call import Asker
+from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.render import matrix_page as page
 from opcheck.render.coverage_plot import plot
 from opcheck.render.html import embedded
@@ -25,7 +25,7 @@ SOME = ("aten::nonzero", "aten::nonzero.out", "aten::relu", "aten::embedding_ren
 
 @pytest.fixture(scope="module")
 def some(lists: OpLists) -> Coverage:
-    return coverage(None, Asker(lists), SOME)
+    return coverage(None, OperatorLookup(lists), SOME)
 
 
 def test_nothing_is_loaded_from_elsewhere(some: Coverage) -> None:
@@ -55,7 +55,7 @@ def test_the_data_unfolds_to_the_states(some: Coverage, lists: OpLists) -> None:
 
 def test_the_plot_counts_what_the_lists_hold() -> None:
     lists = make_lists()
-    found = coverage("15", Asker(lists), ["aten::mm"])
+    found = coverage("15", OperatorLookup(lists), ["aten::mm"])
     root = ET.fromstring(plot(found.counts, found.macos))  # noqa: S314  (our own drawing)
     space = "{http://www.w3.org/2000/svg}"
     told = [title.text for title in root.iter(f"{space}title")]
@@ -65,8 +65,8 @@ def test_the_plot_counts_what_the_lists_hold() -> None:
 
 
 def test_the_same_lists_give_the_same_page(lists: OpLists) -> None:
-    once = page.render(coverage(None, Asker(lists), SOME), "2.13")
-    assert once == page.render(coverage(None, Asker(lists), reversed(SOME)), "2.13")
+    once = page.render(coverage(None, OperatorLookup(lists), SOME), "2.13")
+    assert once == page.render(coverage(None, OperatorLookup(lists), reversed(SOME)), "2.13")
 
 
 def shown(text: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from opcheck.data.registrations import OpLists, load
-from opcheck.lookup.plain_call import Asker
+from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.render.site import folder, render, sweep
 from opcheck.render.site.addresses import Page
 from opcheck.render.site.pages import pages
@@ -35,7 +35,10 @@ def build(
     """
     folder.check(output)
     found = pages(
-        Asker(lists or load()), sweep.read(swept) if swept else None, only=only, progress=progress
+        OperatorLookup(lists or load()),
+        sweep.read(swept) if swept else None,
+        only=only,
+        progress=progress,
     )
     folder.write(output, render.files(found, progress))
     return found

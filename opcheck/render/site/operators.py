@@ -20,7 +20,7 @@ from opcheck.lookup.history import steps
 from opcheck.lookup.matrix import short
 from opcheck.lookup.notes import notes
 from opcheck.lookup.past import first_native, since
-from opcheck.lookup.plain_call import Asker, target
+from opcheck.lookup.plain_call import OperatorLookup, target
 from opcheck.lookup.query import resolve, usual
 from opcheck.lookup.records import Cell, State
 from opcheck.render.answers.wording import runs
@@ -30,35 +30,35 @@ from opcheck.render.site.records import About, Change, Lost, Macos, Operator, Ov
 _Found = dict[str, tuple[Cell, ...]]
 
 
-def operators(asker: Asker, only: Collection[str] = ()) -> Iterator[Operator]:
+def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[Operator]:
     """A page for every operator of torch and of the extension libraries, in the order of their names.
 
     Args:
-        asker: whom to ask.
+        lookup: what judges plain calls.
         only: the operators, as ``aten::nonzero``.  Empty: all.
 
     Raises:
         OpListError: the lists are damaged.
     """
-    python = _python(asker)
+    python = _python(lookup)
     lost: dict[str, list[Lost]] = {}
     for entry in regressions.listed(data_directory()):
         base = entry.op.partition(".")[0]
         lost.setdefault(base, []).append(msgspec.convert(msgspec.to_builtins(entry), Lost))
-    for base, members in groupby(_overloads(asker), key=lambda op: op.partition(".")[0]):
+    for base, members in groupby(_overloads(lookup), key=lambda op: op.partition(".")[0]):
         if not only or base in only:
-            yield _operator(base, tuple(members), asker, python.get(base, ()), lost.get(base, []))
+            yield _operator(base, tuple(members), lookup, python.get(base, ()), lost.get(base, []))
 
 
-def _overloads(asker: Asker) -> list[str]:
-    names = {*asker.lists.names()}
-    for library, releases in asker.lists.extensions.releases.items():
+def _overloads(lookup: OperatorLookup) -> list[str]:
+    names = {*lookup.lists.names()}
+    for library, releases in lookup.lists.extensions.releases.items():
         for release in releases:
-            names |= asker.lists.extensions.operators(library, release.line).keys()
+            names |= lookup.lists.extensions.operators(library, release.line).keys()
     return sorted(names, key=lambda op: (op.partition(".")[0], op))
 
 
-def _python(asker: Asker) -> Mapping[str, tuple[str, ...]]:
+def _python(lookup: OperatorLookup) -> Mapping[str, tuple[str, ...]]:
     """The functions of Python that ``opcheck op`` answers by an operator, by its name.
 
     Only those that are called much as it is: what a function does with several others is no name of theirs.
@@ -66,7 +66,7 @@ def _python(asker: Asker) -> Mapping[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for function, called in composites.apis().items():
         with contextlib.suppress(UsageError):
-            base = resolve(f"torch.{function}", asker.lists).main.partition(".")[0]
+            base = resolve(f"torch.{function}", lookup.lists).main.partition(".")[0]
             if len(called) == 1 or function.rpartition(".")[2] in base:
                 found.setdefault(base, []).append(f"torch.{function}")
     return {base: tuple(sorted(functions)) for base, functions in found.items()}
@@ -75,26 +75,26 @@ def _python(asker: Asker) -> Mapping[str, tuple[str, ...]]:
 def _operator(
     base: str,
     members: tuple[str, ...],
-    asker: Asker,
+    lookup: OperatorLookup,
     python: tuple[str, ...],
     lost: Iterable[Lost],
 ) -> Operator:
-    found = {op: _cells(op, asker) for op in members}
-    newest = asker.lists.releases[-1].line
+    found = {op: _cells(op, lookup) for op in members}
+    newest = lookup.lists.releases[-1].line
     first = usual([op for op in members if newest in found[op]] or members)
     ordered = sorted(members, key=lambda op: (op != first, newest not in found[op], op))
     tables: dict[object, tuple[Standing, ...]] = {}
     overloads = []
     for op in ordered:
-        rows = tuple(_standings(op, found[op], asker))
+        rows = tuple(_standings(op, found[op], lookup))
         # Why may differ in words: each overload has its own beside its name.
         alike = msgspec.json.encode([msgspec.structs.replace(row, because="") for row in rows])
         tables.setdefault(alike, rows)
-        overloads.append(_overload(op, found[op], asker, list(tables).index(alike)))
+        overloads.append(_overload(op, found[op], lookup, list(tables).index(alike)))
     main = overloads[0]
     line = main.torch
-    verdict = asker.verdict(first, target(line, _newest(asker)), _last(found[first], line).dtype)
-    limitations, advisories = (_about(sort, ordered, found, asker) for sort in _SORTS)
+    verdict = lookup.verdict(first, target(line, _newest(lookup)), _last(found[first], line).dtype)
+    limitations, advisories = (_about(sort, ordered, found, lookup) for sort in _SORTS)
     links = dict.fromkeys(
         link for limitation in (*limitations, *advisories) for link in limitation.note.links
     )
@@ -105,7 +105,7 @@ def _operator(
         python=python,
         main=first,
         torch=line,
-        macos=_newest(asker),
+        macos=_newest(lookup),
         state=main.state,
         because=verdict.because,
         prints=verdict.prints if main.state != "native" else "",
@@ -115,7 +115,7 @@ def _operator(
         tables=tuple(tables.values()),
         limitations=limitations,
         advisories=advisories,
-        everywhere=tuple(statement.id for statement in asker.knowledge.everywhere(line)),
+        everywhere=tuple(statement.id for statement in lookup.operators.everywhere(line)),
         lost=tuple(lost),
         history=tuple(
             Change(
@@ -124,7 +124,7 @@ def _operator(
                 change=step.change,
                 changed=step.changed,
             )
-            for step in steps(first, _newest(asker), None, asker)
+            for step in steps(first, _newest(lookup), None, lookup)
         ),
         links=tuple(links),
     )
@@ -133,20 +133,20 @@ def _operator(
 _SORTS: tuple[StatementSort, ...] = ("limitation", "advisory")
 
 
-def _newest(asker: Asker) -> str:
-    return str(macos_of(None, asker.lists.releases[-1]))
+def _newest(lookup: OperatorLookup) -> str:
+    return str(macos_of(None, lookup.lists.releases[-1]))
 
 
-def _cells(op: str, asker: Asker) -> _Found:
+def _cells(op: str, lookup: OperatorLookup) -> _Found:
     """By release; releases between which nothing differs for the overload are asked once."""
     known: dict[object, tuple[Cell, ...]] = {}
     found: _Found = {}
-    for release in asker.lists.releases:
+    for release in lookup.lists.releases:
         line = release.line
-        if asker.knowledge.resolution(op, line).value is not None:
-            facts = (asker.knowledge.facts(op, line), release.minimum_macos)
+        if lookup.operators.resolution(op, line).value is not None:
+            facts = (lookup.operators.facts(op, line), release.minimum_macos)
             if facts not in known:
-                known[facts] = cells(op, (release,), asker)
+                known[facts] = cells(op, (release,), lookup)
             found[line] = tuple(msgspec.structs.replace(c, torch=line) for c in known[facts])
     return found
 
@@ -156,16 +156,16 @@ def _last(found: _Found, line: str) -> Cell:
     return found[line][-1]
 
 
-def _standings(op: str, found: _Found, asker: Asker) -> Iterator[Standing]:
-    for exists, releases in groupby(asker.lists.releases, key=lambda one: one.line in found):
+def _standings(op: str, found: _Found, lookup: OperatorLookup) -> Iterator[Standing]:
+    for exists, releases in groupby(lookup.lists.releases, key=lambda one: one.line in found):
         if exists:
             yield from _without_gap(
-                op, found, {release.line: release for release in releases}, asker
+                op, found, {release.line: release for release in releases}, lookup
             )
 
 
 def _without_gap(
-    op: str, found: _Found, releases: Mapping[str, Release], asker: Asker
+    op: str, found: _Found, releases: Mapping[str, Release], lookup: OperatorLookup
 ) -> Iterator[Standing]:
     for lines, group in runs(cell for line in releases for cell in found[line]):
         last = releases[lines[-1]]
@@ -174,7 +174,7 @@ def _without_gap(
             own = State(status=cell.status, kind=cell.kind)
             # The last release of a span may start on a newer macOS than the first.
             system = found[last.line][place].macos
-            because = asker.verdict(op, target(last.line, system), cell.dtype).because
+            because = lookup.verdict(op, target(last.line, system), cell.dtype).because
             yield Standing(
                 torch=(lines[0], lines[-1]),
                 macos=Macos(since=cell.macos if place else None, until=until),
@@ -185,14 +185,14 @@ def _without_gap(
             )
 
 
-def _overload(op: str, found: _Found, asker: Asker, table: int) -> Overload:
+def _overload(op: str, found: _Found, lookup: OperatorLookup, table: int) -> Overload:
     states = {
         line: State(status=group[-1].status, kind=group[-1].kind) for line, group in found.items()
     }
     line = list(found)[-1]
     cell = _last(found, line)
-    verdict = asker.verdict(op, target(line, _newest(asker)), cell.dtype)
-    release = asker.lists.release(line)
+    verdict = lookup.verdict(op, target(line, _newest(lookup)), cell.dtype)
+    release = lookup.lists.release(line)
     return Overload(
         name=op,
         torch=line,
@@ -200,8 +200,8 @@ def _overload(op: str, found: _Found, asker: Asker, table: int) -> Overload:
         because=without_release(verdict.because, release.torch),
         since=since(states, tuple(states)),
         first_native=first_native(states, tuple(states)),
-        registration=asker.lists.operators(line).get(op)
-        or asker.knowledge.resolution(op, line).value
+        registration=lookup.lists.operators(line).get(op)
+        or lookup.operators.resolution(op, line).value
         or "",
         evidence=verdict.evidence,
         table=table,
@@ -209,15 +209,15 @@ def _overload(op: str, found: _Found, asker: Asker, table: int) -> Overload:
 
 
 def _about(
-    sort: StatementSort, ordered: Iterable[str], found: Mapping[str, _Found], asker: Asker
+    sort: StatementSort, ordered: Iterable[str], found: Mapping[str, _Found], lookup: OperatorLookup
 ) -> tuple[About, ...]:
     """The statements on some overload in some release, the worst effect first."""
     speaking: dict[str, list[str]] = {}
     for op in ordered:
-        ids = {statement.id for line in found[op] for statement in asker.knowledge.about(op, line)}
+        ids = {statement.id for line in found[op] for statement in lookup.operators.about(op, line)}
         for name in ids:
             speaking.setdefault(name, []).append(op)
-    statements = [asker.lists.statements.by_id[name] for name in speaking]
+    statements = [lookup.lists.statements.by_id[name] for name in speaking]
     return tuple(
         About(note=note, overloads=tuple(speaking[note.id])) for note in notes(statements, sort)
     )

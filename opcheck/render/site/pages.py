@@ -13,7 +13,7 @@ from opcheck.common.vocabulary import StatementSort
 from opcheck.data.targets import macos_of
 from opcheck.lookup.diff import CHANGES
 from opcheck.lookup.matrix import STATES
-from opcheck.lookup.plain_call import Asker
+from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.render.site import explained
 from opcheck.render.site.addresses import Page
 from opcheck.render.site.operators import operators
@@ -32,7 +32,7 @@ from opcheck.render.site.sweep import Sweep
 
 
 def pages(
-    asker: Asker,
+    lookup: OperatorLookup,
     sweep: Sweep | None = None,
     *,
     only: Collection[str] = (),
@@ -41,7 +41,7 @@ def pages(
     """Every page, in a fixed order: the front page first.
 
     Args:
-        asker: whom to ask.
+        lookup: what judges plain calls.
         sweep: the models.  None: there are none.
         only: the operators.  Empty: all.
         progress: is told what is done now.
@@ -51,19 +51,19 @@ def pages(
     """
     say = progress or (lambda _: None)
     found = []
-    for operator in operators(asker, only):
+    for operator in operators(lookup, only):
         say(f"operator {operator.name}")
         found.append(_with_models(operator, sweep) if sweep else operator)
     say("releases")
-    lines = tuple(releases(asker, sweep))
-    system = str(macos_of(None, asker.lists.releases[-1]))
+    lines = tuple(releases(lookup, sweep))
+    system = str(macos_of(None, lookup.lists.releases[-1]))
     rules = tuple(explained.rules())
     models = tuple(sweep.models()) if sweep else ()
     statements = [
-        explained.statements(sort, asker.lists, found) for sort in get_args(StatementSort)
+        explained.statements(sort, lookup.lists, found) for sort in get_args(StatementSort)
     ]
     return (
-        _home(asker, found, lines, len(models)),
+        _home(lookup, found, lines, len(models)),
         _listed(found, lines[-1], system),
         *found,
         _releases(lines, system),
@@ -84,13 +84,13 @@ def _with_models(operator: Operator, sweep: Sweep) -> Operator:
 
 
 def _home(
-    asker: Asker, found: Collection[Operator], lines: tuple[Release, ...], models: int
+    lookup: OperatorLookup, found: Collection[Operator], lines: tuple[Release, ...], models: int
 ) -> Home:
     newest = lines[-1]
     states = Counter(operator.state for operator in found if operator.torch == newest.torch)
     return Home(
         tool=TOOL,
-        op_lists=asker.lists.digest,
+        op_lists=lookup.lists.digest,
         torch=newest.torch,
         macos=newest.macos,
         operators=len(found),
@@ -99,7 +99,7 @@ def _home(
         states={state: states[state] for state in STATES},
         stops=next((line.stops for line in reversed(lines) if line.models), ()),
         advisories=sum(
-            statement.sort == "advisory" for statement in asker.lists.statements.by_id.values()
+            statement.sort == "advisory" for statement in lookup.lists.statements.by_id.values()
         ),
     )
 

@@ -14,24 +14,24 @@ from opcheck.data.statement_model import Statement
 from opcheck.data.targets import macos_of
 from opcheck.lookup import diff as differences
 from opcheck.lookup.matrix import counts, short
-from opcheck.lookup.plain_call import Asker, target
+from opcheck.lookup.plain_call import OperatorLookup, target
 from opcheck.lookup.records import State
 from opcheck.render.site.records import Differs, Lost, Release, StatementRef, Variable
 from opcheck.render.site.sweep import Sweep
 
 
-def releases(asker: Asker, sweep: Sweep | None = None) -> Iterator[Release]:
+def releases(lookup: OperatorLookup, sweep: Sweep | None = None) -> Iterator[Release]:
     """A page for every release of the lists, the oldest first; compared on the newest macOS.
 
     Raises:
         OpListError: the lists are damaged.
     """
     before: Listed | None = None
-    every = asker.lists.releases
+    every = lookup.lists.releases
     lost = regressions.listed(data_directory())
     for number, release in enumerate(every):
         after = every[number + 1].line if number + 1 < len(every) else None
-        yield _release(release, before, after, asker, lost, sweep)
+        yield _release(release, before, after, lookup, lost, sweep)
         before = release
 
 
@@ -39,12 +39,12 @@ def _release(
     release: Listed,
     before: Listed | None,
     after: str | None,
-    asker: Asker,
+    lookup: OperatorLookup,
     lost: Iterable[regressions.Regression],
     sweep: Sweep | None,
 ) -> Release:
     line, system = release.line, str(macos_of(None, release))
-    statements = asker.lists.statements.by_id.values()
+    statements = lookup.lists.statements.by_id.values()
     return Release(
         torch=line,
         release=release.torch,
@@ -57,26 +57,26 @@ def _release(
         macos=system,
         before=before.line if before else None,
         after=after,
-        counts=_counts(line, system, asker),
+        counts=_counts(line, system, lookup),
         environment=tuple(_environment(line, before)),
         lost=tuple(
             msgspec.convert(msgspec.to_builtins(entry), Lost)
             for entry in lost
             if entry.torch == line
         ),
-        differs=tuple(_differs(before.line, line, asker)) if before else (),
+        differs=tuple(_differs(before.line, line, lookup)) if before else (),
         begins=_references(s for s in statements if before and str(s.torch.since) == line),
         ends=_references(s for s in statements if str(s.torch.until) == line),
-        libraries=tuple(_libraries(line, asker)),
+        libraries=tuple(_libraries(line, lookup)),
         models=sweep.headlines(line) if sweep else {},
         stops=sweep.stops(line) if sweep else (),
     )
 
 
-def _counts(line: str, system: str, asker: Asker) -> dict[str, int]:
+def _counts(line: str, system: str, lookup: OperatorLookup) -> dict[str, int]:
     aim = target(line, system)
-    own = (op for op in asker.lists.operators(line) if not asker.knowledge.composite(op, line))
-    return counts(asker.state(op, aim, asker.default_dtype(op, aim)) for op in own)
+    own = (op for op in lookup.lists.operators(line) if not lookup.operators.composite(op, line))
+    return counts(lookup.state(op, aim, lookup.default_dtype(op, aim)) for op in own)
 
 
 def _environment(line: str, before: Listed | None) -> Iterator[Variable]:
@@ -93,8 +93,8 @@ def _environment(line: str, before: Listed | None) -> Iterator[Variable]:
         )
 
 
-def _differs(before: str, line: str, asker: Asker) -> Iterator[Differs]:
-    for change in differences.diff(before, line, asker=asker).changes:
+def _differs(before: str, line: str, lookup: OperatorLookup) -> Iterator[Differs]:
+    for change in differences.diff(before, line, lookup=lookup).changes:
         yield Differs(
             name=change.name,
             change=change.change,
@@ -117,8 +117,8 @@ def _references(statements: Iterable[Statement]) -> tuple[StatementRef, ...]:
     )
 
 
-def _libraries(line: str, asker: Asker) -> Iterator[str]:
-    extensions = asker.lists.extensions
+def _libraries(line: str, lookup: OperatorLookup) -> Iterator[str]:
+    extensions = lookup.lists.extensions
     for library in extensions.releases:
         release = extensions.release(library, line)
         if release is not None:

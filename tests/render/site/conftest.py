@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.lookup.plain_call import Asker
+from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.render.site import folder, render
 from opcheck.render.site.addresses import Page
 from opcheck.render.site.pages import pages
@@ -16,7 +16,7 @@ from tests.render.site.made import ABOUT, lists, tables
 
 @pytest.fixture(scope="session")
 def small_pages() -> tuple[Page, ...]:
-    return pages(Asker(lists()), Sweep(tables(), ABOUT))
+    return pages(OperatorLookup(lists()), Sweep(tables(), ABOUT))
 
 
 @pytest.fixture(scope="session")

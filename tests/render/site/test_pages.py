@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from opcheck.data.registrations import OpLists
-from opcheck.lookup.plain_call import Asker
+from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.render.site import addresses, render
 from opcheck.render.site.addresses import Page
 from opcheck.render.site.operators import operators
@@ -51,7 +51,7 @@ def test_every_page_is_valid_and_has_its_landmarks(parsed: dict[str, Element]) -
 
 
 def test_the_same_lists_give_the_same_bytes(small_pages: tuple[Page, ...]) -> None:
-    again = pages(Asker(made.lists()), Sweep(tables(), ABOUT))
+    again = pages(OperatorLookup(made.lists()), Sweep(tables(), ABOUT))
     assert render.files(again) == render.files(small_pages)
 
 
@@ -179,7 +179,7 @@ def test_the_json_beside_each_page_keeps_to_its_schema(small: Path) -> None:
 
 
 def test_operators_of_the_real_lists(lists: OpLists) -> None:
-    found, nms = operators(Asker(lists), {"aten::grid_sampler_2d", "torchvision::nms"})
+    found, nms = operators(OperatorLookup(lists), {"aten::grid_sampler_2d", "torchvision::nms"})
     # As `opcheck op aten::grid_sampler_2d` has it.
     assert [(row.torch, row.macos.until, row.state) for row in found.tables[0][:2]] == [
         (("1.13", "1.13"), None, "fallback_env"),
