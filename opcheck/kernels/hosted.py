@@ -433,7 +433,7 @@ def _gather(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     operation, dtype, index_dtype = match["op"], _dtype(match["a"]), _dtype(match["b"])
     rows, columns, picked = 5, 9, 6
     order = torch.rand(rows, columns, generator=values.generator(0))
-    index = order.argsort(1)[:, :picked]
+    index = order.argsort(1)[:, :picked].contiguous()
     given, source = _random((rows, columns), dtype, 1), _random((rows, picked), dtype, 2)
     # Innermost first, as TensorIterator has dimensions.
     bound = {
@@ -469,7 +469,7 @@ def _attention(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     scale = size**-0.5
     scores = q.double() @ k.double().transpose(1, 2) * scale
     if match["causal"]:
-        allowed = torch.arange(keys)[None] <= torch.arange(queries)[:, None] + keys - queries
+        allowed = torch.arange(keys)[None] <= torch.arange(queries)[:, None]
         scores = scores.masked_fill(~allowed, -torch.inf)
     value = scores.softmax(-1) @ v.double()
     bound = {

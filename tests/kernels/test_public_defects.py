@@ -13,6 +13,8 @@ import torch
 
 pytest.importorskip("llvmlite")
 
+from opcheck.data.registrations import data_directory, load
+from opcheck.data.statement_files import read_statements
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import judging, library, names, pointwise
 from opcheck.kernels.machine import Machine
@@ -81,3 +83,37 @@ def test_it_is_reproduced_where_it_is_and_nowhere_else(defect: Defect) -> None:
 
 def releases(defect: Defect) -> Sequence[str]:
     return (*defect.present, *defect.absent)
+
+
+#: Of an advisory's evidence: ``(7, inf) gives nan, right 7``.
+_DETAIL = re.compile(r"\(?(?P<inputs>[^)]*?)\)? gives (?P<result>\S+), right ")
+
+
+def of_the_lists() -> list[tuple[str, Defect]]:
+    """What the advisories say of kernels, by release line."""
+    lists = load()
+    found = []
+    for statement in read_statements(data_directory()):
+        for entry in statement.evidence:
+            if entry.kind == "kernel-run":
+                match = _DETAIL.match(entry.detail)
+                assert match, entry.detail
+                release = lists.release(entry.torch).torch
+                inputs = tuple(match["inputs"].split(", "))
+                said = Defect(
+                    kernel=entry.where, inputs=inputs, wrong=match["result"], right="", address="",
+                    present=(release,), absent=(),
+                )  # fmt: skip
+                found.append((statement.id, said))
+    return found
+
+
+def test_the_advisories_on_kernels_say_what_was_run() -> None:
+    assert len(of_the_lists()) >= 19
+
+
+@pytest.mark.wheel
+@pytest.mark.parametrize("said", [pytest.param(d, id=name) for name, d in of_the_lists()])
+def test_an_advisory_is_what_its_kernel_gives(said: Defect) -> None:
+    machine = Machine(default_cache().parent / "kernels")
+    assert result(machine, said.present[0], said) == said.wrong

@@ -1,0 +1,99 @@
+"""Write reports/kernels.md from runs of the released Metal kernels.
+
+Usage: python scripts/refresh_kernels.py RUN.json ...
+
+A run is what ``opcheck kernels test --torch 2.15 -o RUN.json`` wrote; the newest release is shown in full.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from opcheck.common.versions import Version
+from opcheck.kernels.records import VERDICTS, Outcome, Run
+from opcheck.render.document import Document, Heading, Lines, Table
+from opcheck.render.markdown import as_markdown
+
+REPORT = Path(__file__).parent.parent / "reports" / "kernels.md"
+_HEAD = (
+    "The Metal kernels of the released macOS wheels, run on a CPU by opcheck kernels test.",
+    "The mathematical functions are this machine's, evaluated in double; what is wrong here is",
+    "wrong by the kernel's own code. What MPSGraph computes is not in it. No Mac was there.",
+    "Made by scripts/refresh_kernels.py; do not edit.",
+)
+
+
+def document(runs: list[Run]) -> Document:
+    """The counts by release and family, and what is wrong, with the releases in which it is."""
+    newest = runs[-1]
+    return (
+        Heading("Metal kernels by release", 1),
+        Lines(_HEAD),
+        Heading("By release and family"),
+        Table(("torch", "family", "kernels", *VERDICTS), tuple(_counts(runs)), (0, 1)),
+        Heading(f"Wrong results of torch {newest.torch}"),
+        Lines(
+            (
+                "Of each operation and dtype the simplest input; the last column has all releases with it.",
+            )
+        ),
+        Table(
+            ("operation", "dtype", "input", "result", "expected", "off by", "wrong in"),
+            tuple(_wrong(runs)),
+            (0, 1),
+        ),
+    )
+
+
+def _counts(runs: Iterable[Run]) -> Iterable[tuple[str, ...]]:
+    for run in runs:
+        families: dict[str, Counter[str]] = defaultdict(Counter)
+        for outcome in run.outcomes:
+            families[outcome.family][outcome.verdict] += 1
+        for family, counts in sorted(families.items()):
+            yield (
+                *(run.torch, family, str(counts.total())),
+                *(str(counts[verdict]) for verdict in VERDICTS),
+            )
+
+
+def _key(outcome: Outcome) -> tuple[str, str]:
+    return outcome.operation, outcome.dtypes[1 if len(outcome.dtypes) > 1 else 0]
+
+
+def _wrong(runs: list[Run]) -> Iterable[tuple[str, ...]]:
+    found: dict[tuple[str, str], dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        for outcome in run.outcomes:
+            if outcome.smallest is not None:
+                found[_key(outcome)][run.torch].append(outcome)
+    for (operation, dtype), releases in sorted(found.items()):
+        if runs[-1].torch not in releases:
+            continue
+        samples = [o.smallest for o in releases[runs[-1].torch] if o.smallest is not None]
+        sample = next((sample for sample in samples if sample.gross), samples[0])
+        yield (
+            *(operation, dtype, ", ".join(sample.inputs), sample.result, sample.expected),
+            *("all of it" if sample.gross else "digits", " ".join(releases)),
+        )
+
+
+def main() -> None:
+    """Read the runs, and write the report."""
+    runs: dict[str, Run] = {}
+    for name in sys.argv[1:]:
+        run = msgspec.json.decode(Path(name).read_bytes(), type=Run)
+        known = runs.get(run.torch)
+        outcomes = (*(known.outcomes if known else ()), *run.outcomes)
+        runs[run.torch] = msgspec.structs.replace(run, outcomes=outcomes)
+    ordered = sorted(runs.values(), key=lambda run: Version.parse(run.torch))
+    REPORT.write_text(as_markdown(document(ordered)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
