@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+
+from tabulate import DataRow, TableFormat, tabulate
 
 from opcheck.common.sanitize import markdown, markdown_code
 from opcheck.render.document import (
@@ -54,19 +56,35 @@ def _entry(block: Entry) -> Iterator[str]:
 
 
 def _table(block: Table) -> Iterator[str]:
-    yield _row([markdown(header) for header in block.headers])
-    yield _row(["---:" if n in block.right else "---" for n in range(len(block.headers))])
-    for row in block.rows:
-        yield _row(
-            [
-                markdown_code(plain(cell)) if n in block.code else markdown(plain(cell))
-                for n, cell in enumerate(row)
-            ]
-        )
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    rows = [
+        [
+            markdown_code(plain(cell)) if n in block.code else markdown(plain(cell))
+            for n, cell in enumerate(row)
+        ]
+        for row in block.rows
+    ]
+    headers = [markdown(header) for header in block.headers]
+    rule = " | ".join("---:" if n in block.right else "---" for n in range(len(headers)))
+    row_format = DataRow("| ", " | ", " |")
+    table = TableFormat(
+        lineabove=None,
+        linebelowheader=lambda _widths, _alignments: f"| {rule} |",
+        linebetweenrows=None,
+        linebelow=None,
+        headerrow=row_format,
+        datarow=row_format,
+        padding=0,
+        with_header_hide=None,
+    )
+    # Cells are texts already, and stay unpadded: no column is aligned.
+    yield tabulate(
+        rows,
+        headers,
+        tablefmt=table,
+        stralign=None,
+        numalign=None,
+        disable_numparse=True,
+    )
 
 
 def _words(words: Words) -> str:
