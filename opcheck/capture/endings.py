@@ -187,9 +187,10 @@ def _is_asked_by_opcheck(frames: list[TracebackType]) -> bool:
 
 # -- refused calls ---------------------------------------------------------------------------------
 #
-# A call that raises before any kernel, by the very text of a limitation that holds for the target.  Some checks stand
-# in a composite's C++, in front of every kernel, and ask whether the device is CUDA: the CPU under the simulation answers
-# as a Mac does (promote_type_fft in aten/src/ATen/native/SpectralOps.cpp, say).
+# A call that raises before any kernel, by the very text of a limitation that holds for the target.
+# Some checks stand in a composite's C++, in front of every kernel, and ask whether the device is
+# CUDA: the CPU under the simulation answers as a Mac does (promote_type_fft in
+# aten/src/ATen/native/SpectralOps.cpp, say).
 
 
 #: a text with less of its own than this could be anybody's.

@@ -1,4 +1,4 @@
-"""What a capture is asked for: the options that a user sets, and the request that travels to the child process as JSON."""
+"""The options of a capture that a user sets, and the request that travels to the child process as JSON."""
 
 from __future__ import annotations
 
@@ -115,8 +115,9 @@ def _memory(gigabytes: float) -> float:
 class CaptureOption(Option, frozen=True):
     """An option of a capture."""
 
-    #: ``run``: how any model is run. ``model``: what goes with one model, which the gate takes from the model's table
-    #: and ``opcheck.audit`` with a model's name alone.  ``audit``: as ``model``, for one target: ``opcheck audit`` has it.
+    #: ``run``: how any model is run. ``model``: what goes with one model, which the gate takes from
+    #: the model's table and ``opcheck.audit`` with a model's name alone.  ``audit``: as ``model``,
+    #: for one target: ``opcheck audit`` has it.
     scope: Literal["run", "model", "audit"] = "run"
     #: the mode that it belongs to; empty: all of them
     mode: str = ""

@@ -17,7 +17,8 @@ from opcheck.common.sanitize import for_stderr
 from opcheck.common.tool import VERSION
 from opcheck.worker import platform, process
 
-#: The verbs and their one-line helps, by what one wants to do.  A verb is imported when it is called: ``opcheck.cli.<verb>``.
+#: The verbs and their one-line helps, by what one wants to do.  A verb is imported when it is
+#: called: ``opcheck.cli.<verb>``.
 GROUPS = {
     "Look up": {
         "op": "Say what the releases do with an operator: can I use it?",
@@ -54,7 +55,8 @@ GROUPS = {
 }
 VERBS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 
-#: Of a reader of stdout that has stopped (``| head``): click then exits with 1 (core.py, main), which means findings here.
+#: Of a reader of stdout that has stopped (``| head``): click then exits with 1 (core.py, main),
+#: which means findings here.
 _PIPE_CLOSED = 0
 #: Of Ctrl-C, as a shell has it.
 _INTERRUPTED = 130

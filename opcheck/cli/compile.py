@@ -83,10 +83,8 @@ def command(
     lists = load()
     mac = target.target(lists)
     chosen = modes or RUNS, tuple(map(parse_dtype, dtypes)) or DTYPES
-    if backends:
-        variants = plan.named(backends, *chosen)
-    else:
-        variants = (plan.every if every else plan.default)(*chosen)
+    standard = plan.every if every else plan.default
+    variants = plan.named(backends, *chosen) if backends else standard(*chosen)
     if device == "cuda":
         # What a Mac would compile is traced on the CPU.
         variants = tuple(variant for variant in variants if not variant.metal)

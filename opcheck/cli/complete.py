@@ -1,7 +1,7 @@
 """What a shell completes beside verbs, flags and choices: values, names of models and files.
 
-``install`` is called where a shell asks (``_OPCHECK_COMPLETE``), so that no other run pays for it.  Nothing here imports
-torch or a library of models: a library's names are read in its files.
+``install`` is called where a shell asks (``_OPCHECK_COMPLETE``), so that no other run pays for it.
+Nothing here imports torch or a library of models: a library's names are read in its files.
 """
 
 from __future__ import annotations

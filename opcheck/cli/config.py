@@ -1,4 +1,4 @@
-"""``[tool.opcheck]`` of the working directory's pyproject.toml, or opcheck.toml: defaults for flags, and the gate's tables."""
+"""``[tool.opcheck]`` of the pyproject.toml or opcheck.toml here: defaults for flags, and the gate's tables."""
 
 from __future__ import annotations
 

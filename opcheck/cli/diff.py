@@ -35,7 +35,8 @@ _REPORTS = {".json", ".yaml", ".yml"}
     "diff",
     epilog="BEFORE and AFTER are torch releases (2.9 2.15: every operator), or reports that opcheck audit wrote "
     "(old.json new.json: what is new, fixed, changed). With one MODEL, --from and --to are two targets that it "
-    "is audited for: opcheck diff MODEL --from torch=2.9,macos=14 --to torch=2.13,macos=15. Of two releases, --macos and --dtype "
+    "is audited for: opcheck diff MODEL --from torch=2.9,macos=14 --to torch=2.13,macos=15. Of "
+    "two releases, --macos and --dtype "
     "say for which macOS and dtype; the flags of a capture are those of opcheck audit.",
 )
 @click.argument("what", nargs=-1, required=True, metavar="(BEFORE AFTER | MODEL)")

@@ -25,7 +25,8 @@ LARGEST = 1 << 30
     "observe",
     table="",
     epilog="LOG is a file with what a program on a Mac, or a CI job, printed; - is stdin. Time stamps, colours and the "
-    "marks of CI services are taken off. PYTORCH_MPS_LOG_PROFILE_INFO=102 makes torch 2.1 and newer print each fallback "
+    "marks of CI services are taken off. PYTORCH_MPS_LOG_PROFILE_INFO=102 makes torch 2.1 and "
+    "newer print each fallback "
     "and copy. Each flag has a variable (--fail-on: OPCHECK_FAIL_ON).",
 )
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 _SUFFIXES = {".json", ".yaml", ".yml"}
 EPILOG = (
-    "SOURCE is a report that opcheck audit or opcheck run wrote (-o report.json), or a model to audit. WHICH is the number "
+    "SOURCE is a report that opcheck audit or opcheck run wrote (-o report.json), or a model to "
+    "audit. WHICH is the number "
     "of a finding, a rule (OC102) or an operator; without it the findings are listed."
 )
 WRITTEN = only(path="Write it there, not to stdout.")
@@ -71,10 +72,8 @@ def chosen_finding(
     from opcheck.model.sanitized import sanitized
     from opcheck.project.repro.chosen import choose, read
 
-    if Path(source).suffix in _SUFFIXES:
-        report = read(source)
-    else:
-        report = sanitized(audited(source, target, capture, progress))
+    saved = Path(source).suffix in _SUFFIXES
+    report = read(source) if saved else sanitized(audited(source, target, capture, progress))
     if which is None:
         streams.emit(for_log(_listing(report)))
         return None

@@ -142,7 +142,7 @@ def compose(content: str | bytes) -> Any:
     Raises:
         DocumentError: as ``from_yaml``.
     """
-    import yaml  # noqa: PLC0415  (slow to load, and most verbs read no YAML)
+    import yaml
 
     if len(content) > MOST_YAML:
         message = f"longer than {MOST_YAML >> 20} MiB, which is too long for YAML"
@@ -269,7 +269,7 @@ def _loader() -> Any:
     Composer.compose_node calls descend_resolver and ascend_resolver around each node, in C and in Python alike
     (PyYAML 6.0, yaml/_yaml.pyx and yaml/composer.py).
     """
-    import yaml  # noqa: PLC0415  (slow to load)
+    import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

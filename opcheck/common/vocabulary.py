@@ -1,6 +1,7 @@
 """The fixed words of the records: what a status, a kind, a severity, a phase or an effect can be.
 
-Each is a ``Literal`` with a tuple of its values beside it, in the order that reports sort by. JSON writes them as they stand.
+Each is a ``Literal`` with a tuple of its values beside it, in the order that reports sort by. JSON
+writes them as they stand.
 """
 
 from __future__ import annotations

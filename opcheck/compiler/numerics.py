@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _TIMES = 4.0
 #: and so many units of the dtype's own precision, where eager happens to be nearer
 _UNITS = 8.0
-#: Where eager itself is this far from float64 and the program draws random numbers (dropout), the two drew others: then the compiled program, which draws as eager does, is held against eager, within so many units.
+#: Where eager itself is this far from float64 and the program draws random numbers (dropout), the
+#: two drew others: then the compiled program, which draws as eager does, is held against eager,
+#: within so many units.
 _DRAWS_OTHERS = 0.05
 _OF_EAGER = (512.0, 0.1)
 

@@ -1,8 +1,9 @@
-"""Where what is recorded is known to differ from what a Mac calls, for reasons that no branch of the simulator can mend.
+"""Known deviations of recorded calls from those of a Mac, which no branch of the simulator can mend.
 
-Most come from ``at::isTensorSubclassLike``, which is true of every simulated tensor: FunctionsManual.cpp and some
-composites then leave out what reads values on the host.  A branch in Python cannot stand inside of a C++ formula.  Found by running
-PyTorch's operator database on plain tensors of the CPU with and without a dispatch mode (torch 2.13.0).
+Most come from ``at::isTensorSubclassLike``, which is true of every simulated tensor:
+FunctionsManual.cpp and some composites then leave out what reads values on the host.  A branch in
+Python cannot stand inside of a C++ formula.  Found by running PyTorch's operator database on plain
+tensors of the CPU with and without a dispatch mode (torch 2.13.0).
 """
 
 from __future__ import annotations

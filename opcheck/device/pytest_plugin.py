@@ -57,8 +57,8 @@ def assert_runs_on_mps(
         UsageError: no such ``fail_on``.
     """
     __tracebackhide__ = True
-    from opcheck.common.errors import UsageError  # noqa: PLC0415
-    from opcheck.judge.policy import FAIL_ON, PASSED, Policy, judged  # noqa: PLC0415
+    from opcheck.common.errors import UsageError
+    from opcheck.judge.policy import FAIL_ON, PASSED, Policy, judged
 
     if fail_on not in FAIL_ON:
         raise UsageError(
@@ -112,7 +112,7 @@ def mps_emulated(request: pytest.FixtureRequest) -> Iterator[Any]:
     The Mac's errors are raised in the test; its fallback warnings are warnings of the test.  See
     ``opcheck.emulate`` for what it raises.
     """
-    from opcheck.device.emulator.session import emulate  # noqa: PLC0415  (torch: only for a test that asks)
+    from opcheck.device.emulator.session import emulate
 
     with emulate(**_target(request, "mps_target"), name=request.node.name) as run:
         yield run

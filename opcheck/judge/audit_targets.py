@@ -40,7 +40,7 @@ def audit_targets(
     """
     if not targets:
         return ()
-    from opcheck.capture.parent import capture_many  # noqa: PLC0415  (outcomes alone need no capture)
+    from opcheck.capture.parent import capture_many
 
     found = capture_many(request, targets, progress=progress, show_output=show_output)
     traces = [each for each in found if isinstance(each, Trace)]

@@ -39,7 +39,7 @@ def dataflow(calls: Sequence[OpCall], sides: Sequence[str]) -> nx.DiGraph[int]:
     Memory has one producer at a time: a write in place makes the writer the producer of all its
     views.  A view depends on the call that made the view as well.
     """
-    import networkx as nx  # noqa: PLC0415  (a fifth of a second that only an audit has to pay)
+    import networkx as nx
 
     graph: nx.DiGraph[int] = nx.DiGraph()
     made: dict[int, int] = {}
@@ -74,7 +74,7 @@ def _regions(graph: nx.DiGraph[int], sides: Sequence[str]) -> list[list[int]]:
     A call's depth is the number of boundaries on the way to it.  Joining only calls of one side
     and one depth leaves every edge between regions going to a greater depth: no cycles.
     """
-    import networkx as nx  # noqa: PLC0415
+    import networkx as nx
 
     depth: dict[int, int] = {}
     # The calls are numbered in the order of the run, so a producer comes before its readers.

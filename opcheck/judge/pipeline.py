@@ -92,7 +92,7 @@ def audit(
     Raises:
         OpcheckError: the model or its inputs cannot be loaded, or the target is not in the lists.
     """
-    from opcheck.capture.parent import capture  # noqa: PLC0415  (a report alone needs no capture)
+    from opcheck.capture.parent import capture
 
     target = request.target
     trace = capture(request, progress=progress, show_output=show_output)
@@ -135,7 +135,7 @@ def precision(
     """
     if not request.precision:
         return ()
-    from opcheck.numerics.precision.parent import compare  # noqa: PLC0415  (only where it is asked for)
+    from opcheck.numerics.precision.parent import compare
 
     return compare(request, trace, progress=progress, show_output=show_output)
 

@@ -73,7 +73,7 @@ def binding() -> Any:
         UsageError: llvmlite is not installed.
     """
     try:
-        import llvmlite.binding as llvm  # noqa: PLC0415  (only the extra `kernels` has it)
+        import llvmlite.binding as llvm
     except ModuleNotFoundError as error:
         raise UsageError(
             "reading kernels needs llvmlite, which is not installed",

@@ -332,7 +332,11 @@ def _layer_norm(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         group = min(1024, -(-length // (4 * 32)) * 32)
         yield Launch(
             bound, (3 * group,), (group,),
-            {"output": (given, value, slack), "meanOut": (given, mean, 1e-6), "rstdTensor": (given, rstd, rstd * 16 * _EPS)},
+            {
+                "output": (given, value, slack),
+                "meanOut": (given, mean, 1e-6),
+                "rstdTensor": (given, rstd, rstd * 16 * _EPS),
+            },
         )  # fmt: skip
 
 

@@ -1,9 +1,10 @@
 """A name for a finding that outlives edits around it: what baselines and code scanning know it by.
 
-It is made of the rule, the operator, the module (its layers' numbers left out), the phase, the function, and the statement
-with the names of variables left out (of a library's code the line).  It is not made of the file, the line's number, the
-release or the counts: moving or reformatting the line, renaming a variable or adding a layer keeps it, another operator,
-another call or another function changes it.
+It is made of the rule, the operator, the module (its layers' numbers left out), the phase, the
+function, and the statement with the names of variables left out (of a library's code the line).  It
+is not made of the file, the line's number, the release or the counts: moving or reformatting the
+line, renaming a variable or adding a layer keeps it, another operator, another call or another
+function changes it.
 """
 
 from __future__ import annotations

@@ -4,13 +4,14 @@ A comment stands on a line of the statement that the finding points at, codes in
 
     y = torch.linalg.eigvals(x)  # opcheck: ignore[OC103] runs once, before training
 
-``of_python(text, file)`` reads the comments of a program, ``of_lines(lines, file)`` those of a file in which ``#`` always
-begins one.  An ``Entry`` is what ``[[tool.opcheck.ignore]]`` holds.
+``of_python(text, file)`` reads the comments of a program, ``of_lines(lines, file)`` those of a file
+in which ``#`` always begins one.  An ``Entry`` is what ``[[tool.opcheck.ignore]]`` holds.
 
 ``Ignores(entries, today=..., root=...)`` decides, and remembers what was used:
 
 - ``reason(rule, file=, line=, op=, model=, text=)`` is why such a finding is ignored, or None: it is not;
-- ``marked(findings, model=)`` gives the findings back with ``Finding.ignored`` filled in, of one that is ignored at some
+- ``marked(findings, model=)`` gives the findings back with ``Finding.ignored`` filled in, of one
+  that is ignored at some
   of its places two;
 - ``read(files)`` reads the comments of these files, so that one that nothing comes to is known;
 - ``unused(prefix)`` and ``expired()`` say afterwards what silenced nothing, and what no longer does.

@@ -1,8 +1,9 @@
 """Options: what a user can set.  Each is declared once, as an annotated field of a record.
 
-``autocast: Annotated[str, Option("Run under ...", metavar="DTYPE", check=...)] = ""`` in a record of options is the flag
-``--autocast`` with its variable OPCHECK_AUTOCAST (cli/options.py), a key of ``[tool.opcheck]`` (cli/config.py), a key of
-the gate's tables (project/gate/settings.py) and a keyword argument of ``opcheck.audit`` (project/api.py).
+``autocast: Annotated[str, Option("Run under ...", metavar="DTYPE", check=...)] = ""`` in a record
+of options is the flag ``--autocast`` with its variable OPCHECK_AUTOCAST (cli/options.py), a key of
+``[tool.opcheck]`` (cli/config.py), a key of the gate's tables (project/gate/settings.py) and a
+keyword argument of ``opcheck.audit`` (project/api.py).
 """
 
 from __future__ import annotations

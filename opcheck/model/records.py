@@ -1,7 +1,8 @@
 """The records that travel from the capture to the report. No torch object is inside any of them.
 
-The saved report is the encoding of ``Report`` (model/saved.py), and its JSON schema is generated from the types here: the
-docstrings and the descriptions are its texts. A key of the report that differs from the field's name stands beside it.
+The saved report is the encoding of ``Report`` (model/saved.py), and its JSON schema is generated
+from the types here: the docstrings and the descriptions are its texts. A key of the report that
+differs from the field's name stands beside it.
 """
 
 from __future__ import annotations
@@ -140,8 +141,8 @@ class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
     name: str = ""
 
 
-#: Kinds of problems that end the program on a Mac, too: it asks for CUDA, for a package that no Mac has, for a name of a
-#: later torch, or for what PyTorch refuses on mps before it calls an operator.
+#: Kinds of problems that end the program on a Mac, too: it asks for CUDA, for a package that no Mac
+#: has, for a name of a later torch, or for what PyTorch refuses on mps before it calls an operator.
 RAISED_ON_A_MAC = frozenset({"needs_cuda", "needs_newer_torch", "needs_package", "refused_on_mps"})
 #: ... and of those that end it where opcheck cannot follow it.
 OWN_LIMITS = frozenset({"not_simulated", "opcheck_limit"})
@@ -150,8 +151,8 @@ OWN_LIMITS = frozenset({"not_simulated", "opcheck_limit"})
 class Problem(Record, frozen=True, kw_only=True):
     """Something that keeps a trace from being the whole truth."""
 
-    #: model_raised, timeout, process_died, guess, value_check, gradient_lost, module_not_called, one of RAISED_ON_A_MAC,
-    #: OWN_LIMITS ...
+    #: model_raised, timeout, process_died, guess, value_check, gradient_lost, module_not_called,
+    #: one of RAISED_ON_A_MAC, OWN_LIMITS ...
     kind: str
     message: str
     location: SourceLocation | None = None

@@ -47,7 +47,8 @@ def measure(
     Args:
         result: in its own dtype.
         exact: in float64 or complex128; of a discrete result, in its own dtype.
-        size: what was summed for each element without its sign, where that is known: no dtype can do better than its own
+        size: what was summed for each element without its sign, where that is known: no dtype can
+            do better than its own
             share of it.
     """
     if result.shape != exact.shape:

@@ -1,4 +1,7 @@
-"""A model with its weights, run once below a mode that makes each call again.  In the child process: user code runs here."""
+"""A model with its weights, run once below a mode that makes each call again.
+
+This runs in the child process, because user code runs here.
+"""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
     if isinstance(model, str):
         return audit_request(_with_texts(request, inputs), lists, mac=given.memory)
     _check(request, model)
-    from opcheck.capture.live import capture_live  # noqa: PLC0415  (torch)
+    from opcheck.capture.live import capture_live
 
     trace = capture_live(request, model, inputs)
     return asked_report(request, trace, mac, lists, mac=given.memory)

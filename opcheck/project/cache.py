@@ -1,10 +1,12 @@
 """Reports kept from one run to the next: found again only where all that they depend on is as it was.
 
-The key of an entry is what is known beforehand: the request and its target, opcheck's own source and op lists, Python, the
-installed distributions, the variables that native code reads.  In the entry stands what the capture was seen to read
-(worker/dependency_tracking.py).  An entry is found only if all that is as it was, and if it is not damaged.  A report is
-not kept if its run did not come to its end, or if it depends on something that cannot be observed (another program, the
-network, a database).  Writing is whole or not at all, so that two runs at once do each other no harm.
+The key of an entry is what is known beforehand: the request and its target, opcheck's own source
+and op lists, Python, the installed distributions, the variables that native code reads.  In the
+entry stands what the capture was seen to read (worker/dependency_tracking.py).  An entry is found
+only if all that is as it was, and if it is not damaged.  A report is not kept if its run did not
+come to its end, or if it depends on something that cannot be observed (another program, the
+network, a database).  Writing is whole or not at all, so that two runs at once do each other no
+harm.
 """
 
 from __future__ import annotations

@@ -71,13 +71,13 @@ def write(record: object, document: Document, format_name: str, **shown: Any) ->
     content = msgspec.to_builtins(record)
     if format_name == "json":
         return for_json(json.dumps(content, indent=2, ensure_ascii=False)) + "\n"
-    from opcheck.common.yaml_text import dump  # noqa: PLC0415  (PyYAML is slow to load)
+    from opcheck.common.yaml_text import dump
 
     return dump(content)
 
 
 def _findings(source: Any, record: msgspec.Struct, format_name: str) -> str:
-    from opcheck.render import findings  # noqa: PLC0415  (imports only what it renders)
+    from opcheck.render import findings
 
     if format_name == "jsonl":
         return findings.json_lines(source.lines(record))
@@ -91,7 +91,7 @@ def _findings(source: Any, record: msgspec.Struct, format_name: str) -> str:
 
 def step_summary(record: msgspec.Struct) -> str:
     """Write a record as Markdown that is short enough for the summary of a step at GitHub."""
-    from opcheck.render.findings import cut  # noqa: PLC0415  (imports only what it renders)
+    from opcheck.render.findings import cut
 
     return cut(render(record, "markdown"))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @functools.cache
 def environment() -> Environment:
     """Return the templates. Every text that is put in is escaped, and nothing in it is hidden."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (slow to load)
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
         loader=PackageLoader("opcheck.render", "template"),

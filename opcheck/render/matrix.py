@@ -63,7 +63,7 @@ def render(
     """
     lookup = OperatorLookup(lists or load())
     if format_name == "html":
-        from opcheck.render import matrix_page  # noqa: PLC0415  (Jinja is slow to load)
+        from opcheck.render import matrix_page
 
         release = release_of(torch, lookup.lists)
         system = str(macos_of(macos, release))

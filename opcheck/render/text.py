@@ -237,6 +237,6 @@ def _width(text: str) -> int:
     """Return how many columns a terminal takes for a text."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # noqa: PLC0415  (most texts need no table of widths)
+    from rich.cells import cell_len
 
     return cell_len(text)

@@ -1,4 +1,4 @@
-"""The methods and attributes of ``torch.Tensor`` that C++ would answer by the tensor's device, which it takes for ``cpu``.
+"""The methods and attributes of ``torch.Tensor`` that depend on the device, which C++ takes for ``cpu``.
 
 They stand on the class itself as long as a simulation runs, and not only in a function mode: torch's own Python calls
 them where modes are off (torch/overrides.py, ``handle_torch_function``).  A class with a hook of its own is asked
@@ -420,7 +420,10 @@ _IS_ALIAS: Any = tensors.IS_ALIAS.value() if hasattr(*tensors.IS_ALIAS) else Non
 
 
 class _Method:
-    """A method of tensors on the simulated device; on the class torch's own, which hooks compare their ``func`` with."""
+    """A method of tensors on the simulated device.
+
+    On the class it is torch's own, which hooks compare their ``func`` with.
+    """
 
     def __init__(self, base: Any, ours: Callable[..., Any], *, asks: bool = True) -> None:
         self._base = base

@@ -1,8 +1,9 @@
 """The target's MPS registrations, put into the dispatcher of the installed torch.
 
-With a kernel for MPS present the dispatcher takes the Mac's decisions: ``aten::linear`` stays whole, and the
-generated autograd kernel calls ``linear_backward``, because VariableType kernels are registered for the alias
-key Autograd.  The kernels themselves are never reached where the simulation's dispatch mode is on: its Python key comes first.
+With a kernel for MPS present the dispatcher takes the Mac's decisions: ``aten::linear`` stays
+whole, and the generated autograd kernel calls ``linear_backward``, because VariableType kernels are
+registered for the alias key Autograd.  The kernels themselves are never reached where the
+simulation's dispatch mode is on: its Python key comes first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The steps of torch.optim, and the clipping before them, as earlier releases wrote them.
 
-That is, where the installed ones call other operators: ``torch/optim/*.py`` of the macOS wheels of 1.13 to 2.15, each run
-beside the installed one (scripts/compare_optimizers.py), ``torch/nn/utils/clip_grad.py`` and
-``torch/amp/grad_scaler.py``.
+That is, where the installed ones call other operators: ``torch/optim/*.py`` of the macOS wheels of
+1.13 to 2.15, each run beside the installed one (scripts/compare_optimizers.py),
+``torch/nn/utils/clip_grad.py`` and ``torch/amp/grad_scaler.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from opcheck.tracing.torch_private import backend
 
 Tensor = torch.Tensor
 
-#: Modules that hand a call on, and so stand between who calls and the replacement: this device, torch.set_default_device's.
+#: Modules that hand a call on, and so stand between who calls and the replacement: this device,
+#: torch.set_default_device's.
 _HAND_ON = frozenset({"opcheck.simulator.device", "torch.overrides", "torch.utils._device"})
 
 

@@ -1,8 +1,9 @@
 """Whether another target would have run the very calls of a run: decided without running anything.
 
-Of an overload that is called the target decides the way (``registered_way``).  What the dispatcher decides below
-Python it decides for the composites that some releases have a kernel or a branch for and others not: these tell that they
-are called, too.  A run that met none of those that differ between two targets ran as on the other.
+Of an overload that is called the target decides the way (``registered_way``).  What the dispatcher
+decides below Python it decides for the composites that some releases have a kernel or a branch for
+and others not: these tell that they are called, too.  A run that met none of those that differ
+between two targets ran as on the other.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def same_dispatch(simulator: Simulator, target: Target, other: Target) -> bool:
 def passing(
     registrations: Mapping[str, str], branches: Mapping[str, Callable[..., Any]], passed: set[str]
 ) -> dict[str, Callable[..., Any]]:
-    """The target's branches, and the composites that another release has a kernel or a branch for: each notes its calls.
+    """Return the target's branches, and the composites for which another release has a kernel or a branch.
+
+    Each of them notes its calls.
 
     Args:
         registrations: the target's value of every overload.

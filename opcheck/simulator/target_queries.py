@@ -1,8 +1,9 @@
 """What a run asks of its target while it runs, so that another target can be asked the same without a run.
 
-A run is a function of its program and of these answers: a target that answers each of them alike would have run the
-same calls.  Whatever depends on the target is asked here, on the registrations (simulator/same_dispatch.py), or is told to
-Python (simulator/python_visible_target.py); nothing else knows the target.
+A run is a function of its program and of these answers: a target that answers each of them alike
+would have run the same calls.  Whatever depends on the target is asked here, on the registrations
+(simulator/same_dispatch.py), or is told to Python (simulator/python_visible_target.py); nothing
+else knows the target.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """``torch.__version__`` and the version of torch's distribution, as the program and its libraries see them.
 
-A version that was read is a text that notes what is asked of it.  A comparison is a question with a boolean answer
-(simulator/python_visible_target.py), whether it is made by ``torch.__version__ >= "2.4"`` or by ``packaging.version``: another target
-shares the run where all comparisons agree.  Any other use is a question whose answer is the whole text.  So is a text
-that nothing was asked of: a regular expression reads it without a trace.
+A version that was read is a text that notes what is asked of it.  A comparison is a question with a
+boolean answer (simulator/python_visible_target.py), whether it is made by ``torch.__version__ >=
+"2.4"`` or by ``packaging.version``: another target shares the run where all comparisons agree.  Any
+other use is a question whose answer is the whole text.  So is a text that nothing was asked of: a
+regular expression reads it without a trace.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The child process: ``python -m opcheck.worker.child MODULE:FUNCTION`` answers the orders on its stdin.
 
-``FUNCTION(request, say)`` returns the answer or raises.  What it prints goes to stderr, and its stdin is empty: the pipes
-to the parent are kept apart from user code.  With ``--torch`` torch is imported before the limits of an order begin, and
-a torch that cannot be used is a failure in three lines.
+``FUNCTION(request, say)`` returns the answer or raises.  What it prints goes to stderr, and its
+stdin is empty: the pipes to the parent are kept apart from user code.  With ``--torch`` torch is
+imported before the limits of an order begin, and a torch that cannot be used is a failure in three
+lines.
 
 ``python -m opcheck.worker.child --program MODULE:FUNCTION FILE`` is a program of the user's, with the standard streams
 of its parent: ``FUNCTION(FILE)`` runs it and returns its exit code.

@@ -1,11 +1,12 @@
 """What a child process reads: the files, folders and variables that its result depends on.
 
-The child writes it down (``note_down``), its parent collects it (``collect``), and a later run checks that it still holds
-(``unchanged``).  An audit hook sees every file that Python opens, in the child and in forks of it; ``os.environ`` and the
-one native reader that models are loaded by (safetensors) are watched as well.  The child appends line by line to a file,
-so that what it read is known even if it is killed.  Two things cannot be observed: what another process or a network
-answered, and what native code reads by itself.  The first is noted as such, of the second the import of a library that
-does it; no result that depends on either is kept.
+The child writes it down (``note_down``), its parent collects it (``collect``), and a later run
+checks that it still holds (``unchanged``).  An audit hook sees every file that Python opens, in the
+child and in forks of it; ``os.environ`` and the one native reader that models are loaded by
+(safetensors) are watched as well.  The child appends line by line to a file, so that what it read
+is known even if it is killed.  Two things cannot be observed: what another process or a network
+answered, and what native code reads by itself.  The first is noted as such, of the second the
+import of a library that does it; no result that depends on either is kept.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def file_digest(path: str) -> str | None:
     if not os.path.lexists(path):
         return None
     whole = hashlib.sha256()
-    with open(path, "rb") as file:  # noqa: PTH123
+    with open(path, "rb") as file:
         while part := file.read(1 << 20):
             whole.update(part)
     return whole.hexdigest()[:32]
@@ -108,7 +109,7 @@ def names_in(folder: str, *, modules: bool) -> str:
     Raises:
         OSError: it cannot be listed.
     """
-    names = sorted(os.listdir(folder))  # noqa: PTH208  (as the events name it)
+    names = sorted(os.listdir(folder))
     if modules:
         names = [name for name in names if _importable(folder, name)]
     return digest("\0".join(names))
@@ -117,7 +118,7 @@ def names_in(folder: str, *, modules: bool) -> str:
 def _importable(folder: str, name: str) -> bool:
     if name.endswith((*_MODULES, ".dist-info", ".egg-info")):
         return True
-    return "." not in name and os.path.isfile(os.path.join(folder, name, "__init__.py"))  # noqa: PTH113, PTH118
+    return "." not in name and os.path.isfile(os.path.join(folder, name, "__init__.py"))
 
 
 def _variable(name: str) -> str | None:
@@ -241,9 +242,9 @@ class _Writer:
         if isinstance(path, int) or path is None:
             return
         if flags & _WRITES:
-            whole = os.path.abspath(os.fsdecode(path))  # noqa: PTH100
+            whole = os.path.abspath(os.fsdecode(path))
             # Of files: torch 2.15 opens the null device to read and write as it is imported.
-            if flags & os.O_RDWR and not flags & _ANEW and os.path.isfile(whole):  # noqa: PTH113
+            if flags & os.O_RDWR and not flags & _ANEW and os.path.isfile(whole):
                 self.write("unknowable", "it changes a file")
             self._written.add(whole)
             return
@@ -251,15 +252,15 @@ class _Writer:
 
     def file(self, path: Any) -> None:
         """Note a file that is read; of compiled Python its source."""
-        whole = os.path.abspath(os.fsdecode(path))  # noqa: PTH100
+        whole = os.path.abspath(os.fsdecode(path))
         if whole.startswith(self._ignored) or whole in self._written:
             return
         if whole.endswith(".pyc"):
             with contextlib.suppress(ValueError):
                 source = importlib.util.source_from_cache(whole)
-                whole = source if os.path.exists(source) else whole  # noqa: PTH110
+                whole = source if os.path.exists(source) else whole
         try:
-            result = os.stat(whole)  # noqa: PTH116
+            result = os.stat(whole)
         except OSError:
             self.write("file", whole, None)
             return
@@ -269,7 +270,7 @@ class _Writer:
         if isinstance(path, int):
             self.write("unknowable", "it lists a folder by its descriptor")
             return
-        whole = os.path.abspath(os.fsdecode(path or "."))  # noqa: PTH100
+        whole = os.path.abspath(os.fsdecode(path or "."))
         if f"{whole}{os.sep}".startswith(self._ignored):
             return
         modules = _looks_for_modules()

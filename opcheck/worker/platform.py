@@ -191,7 +191,7 @@ def interrupt(number: int, *, in_other_group: bool) -> None:
 def _prctl(option: int, value: int) -> None:
     if sys.platform != "linux":
         return
-    import ctypes  # noqa: PLC0415  (only where it is used)
+    import ctypes
 
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
@@ -286,7 +286,7 @@ def limit_memory(limit: int) -> None:
     reserved = _reserved()
     if reserved is None or sys.platform == "win32":
         return
-    import resource  # noqa: PLC0415 - POSIX only
+    import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     with contextlib.suppress(ValueError, OSError):

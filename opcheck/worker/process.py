@@ -1,7 +1,8 @@
 """Child processes: started, read with limits, and ended together with all that they started.  Imports no torch.
 
-User code runs in most of them.  It may print without end, write to the pipe that answers come from, start processes that
-outlive it and hold that pipe open, and die in any way.  ``Lines``, ``Printed`` and ``run`` hold their limits all the same.
+User code runs in most of them.  It may print without end, write to the pipe that answers come from,
+start processes that outlive it and hold that pipe open, and die in any way.  ``Lines``, ``Printed``
+and ``run`` hold their limits all the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a child process and its parent write to each other: one JSON object a line.
 
-The parent writes an ``Order``.  The child writes a ``Stage`` whenever it goes on to the next thing, and then exactly one
-``Answered`` or ``Failure``.
+The parent writes an ``Order``.  The child writes a ``Stage`` whenever it goes on to the next thing,
+and then exactly one ``Answered`` or ``Failure``.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _torch(path: Path) -> Any:
 
 
 def _safetensors(path: Path) -> Any:
-    from safetensors.torch import load_file  # noqa: PLC0415  (an optional library)
+    from safetensors.torch import load_file
 
     return load_file(path)
 

@@ -1,10 +1,11 @@
 """Programs that ``torch.export.save`` wrote, read without running anything that they hold.
 
-``torch.export.load`` unpickles what it does not know (``weights_only=False``), imports the modules that a tree names,
-calls any function below ``torch`` that a node names, compiles the text of guards, and writes names into the code that it
-generates.  So the archive is read here: tensors alone are unpickled, and the graph is checked before torch
-makes a program of it.  Read in torch 2.8, 2.9.1, 2.13 and 2.15: torch/export/pt2_archive/_package.py,
-torch/_export/serde/serialize.py, torch/export/_unlift.py.
+``torch.export.load`` unpickles what it does not know (``weights_only=False``), imports the modules
+that a tree names, calls any function below ``torch`` that a node names, compiles the text of
+guards, and writes names into the code that it generates.  So the archive is read here: tensors
+alone are unpickled, and the graph is checked before torch makes a program of it.  Read in torch
+2.8, 2.9.1, 2.13 and 2.15: torch/export/pt2_archive/_package.py, torch/_export/serde/serialize.py,
+torch/export/_unlift.py.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def _index() -> Any:
             hint="install a torch from PyPI, 2.7 or newer",
         )
     try:
-        from clang import cindex  # noqa: PLC0415 - an extra
+        from clang import cindex
     except ImportError as error:
         raise _no_libclang(error) from error
     try:

@@ -82,7 +82,7 @@ def strided(value: Any, size: Sequence[int], stride: Sequence[int], *_: Any) -> 
 
 
 def callable_on_cpu(compiled: Any, gm: torch.fx.GraphModule) -> Callable[..., Any]:
-    """What Inductor compiled, as a function of the graph's own inputs: constants, which ``on_mps`` lifted, are added."""
+    """Make a function of the graph's own inputs: the constants that ``on_mps`` lifted are added."""
     constants = [
         value
         for node in gm.graph.find_nodes(op="get_attr")

@@ -23,7 +23,7 @@ from opcheck.worker.protocol import failure_of
 
 
 def main(file: Path) -> int:
-    """Run the program of the request in the file, and leave an Outcome where it asks for one; the program's exit code."""
+    """Run the requested program, write its Outcome where the request asks for one, return its exit code."""
     # Two programs would want this name: the user's is the one.
     request = msgspec.json.decode(file.read_bytes(), type=RunRequest)
     # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was
@@ -37,10 +37,10 @@ def main(file: Path) -> int:
         Path(request.answer).write_bytes(msgspec.json.encode(failure))
         return CaptureError.exit_code
 
-    from opcheck.data import targets  # noqa: PLC0415
-    from opcheck.data.registrations import load  # noqa: PLC0415
-    from opcheck.device.emulator.errors import ProcessAbortedError  # noqa: PLC0415
-    from opcheck.device.emulator.session import Emulation  # noqa: PLC0415
+    from opcheck.data import targets
+    from opcheck.data.registrations import load
+    from opcheck.device.emulator.errors import ProcessAbortedError
+    from opcheck.device.emulator.session import Emulation
 
     _prepare_libraries()
     lists = load()
@@ -83,9 +83,9 @@ def main(file: Path) -> int:
 
 def _prepare_libraries() -> None:
     """Let libraries be imported whose compiled part does not load here."""
-    from opcheck.capture.extensions.audio import prepare_torchaudio  # noqa: PLC0415  (torch: seconds)
-    from opcheck.capture.extensions.vision import prepare_torchvision  # noqa: PLC0415  (torch: seconds)
-    from opcheck.device.emulator import vision_kernels  # noqa: PLC0415  (torch: seconds)
+    from opcheck.capture.extensions.audio import prepare_torchaudio
+    from opcheck.capture.extensions.vision import prepare_torchvision
+    from opcheck.device.emulator import vision_kernels
 
     if prepare_torchvision():
         vision_kernels.install()

@@ -113,7 +113,7 @@ def _roi_align(
     height: int,
     width: int,
     ratio: int,
-    aligned: bool,  # noqa: FBT001 - the operator's schema
+    aligned: bool,
 ) -> Tensor:
     shape = (height, width)
     regions = [
@@ -175,7 +175,7 @@ def _ps_roi_align(
     image: Tensor, rois: Tensor, scale: float, height: int, width: int, ratio: int
 ) -> tuple[Tensor, Tensor]:
     own = _own_channels(height, width, image.shape[1])
-    every = _roi_align(image, rois, scale, height, width, ratio, True)  # noqa: FBT003
+    every = _roi_align(image, rois, scale, height, width, ratio, True)
     rows, columns = torch.arange(height)[:, None], torch.arange(width)[None, :]
     return every[:, own.long(), rows, columns], own.expand(len(rois), *own.shape).contiguous()
 
@@ -218,7 +218,7 @@ def _deform_conv2d(
     dilation_w: int,
     groups: int,
     offset_groups: int,
-    use_mask: bool,  # noqa: FBT001 - the operator's schema
+    use_mask: bool,
 ) -> Tensor:
     batch, channels = image.shape[:2]
     kernel_h, kernel_w = weight.shape[2:]

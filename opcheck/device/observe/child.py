@@ -34,9 +34,9 @@ def main(file: Path) -> int:
     """Run the program of the request in the file and write what it does, line by line; the program's exit code."""
     request = msgspec.json.decode(file.read_bytes(), type=ObserveRequest)
 
-    import torch  # noqa: PLC0415  (seconds; and the architecture's law names this file)
+    import torch
 
-    from opcheck.device.observe.recorder import Recorder, lines_to  # noqa: PLC0415
+    from opcheck.device.observe.recorder import Recorder, lines_to
 
     write = lines_to(request.answer)
     if not request.stand_in and not torch.backends.mps.is_available():
@@ -75,7 +75,7 @@ def _run(request: ObserveRequest, recorder: Recorder) -> End:
 
 
 def _end(error: BaseException, code: int, recorder: Recorder) -> End:
-    from opcheck.tracing.source_locations import locate, raising_site  # noqa: PLC0415  (imports torch)
+    from opcheck.tracing.source_locations import locate, raising_site
 
     row = recorder.raised[0] if recorder.raised and recorder.raised[1] is error else 0
     return End(
@@ -93,7 +93,7 @@ def _device(request: ObserveRequest) -> Iterator[None]:
     if not request.stand_in:
         yield
         return
-    from opcheck.device.emulator.session import emulate  # noqa: PLC0415  (only for tests)
+    from opcheck.device.emulator.session import emulate
 
     torch, macos = request.stand_in.split("/")
     with emulate(torch, macos, fallback=request.cpu_fallback):

@@ -179,7 +179,7 @@ class Recorder(DispatchMode):
 
 
 def _plain(site: tuple[str, int]) -> SourceLocation | None:
-    from opcheck.model.records import SourceLocation  # noqa: PLC0415  (only where no frame is the user's)
+    from opcheck.model.records import SourceLocation
 
     return SourceLocation(file=site[0], line=site[1]) if site[0] else None
 

@@ -33,7 +33,8 @@ DETERMINED = {
     aten._linalg_det: (0,),
     aten._linalg_slogdet: (0, 1),
     aten.mode: (),
-    # Its rank is decided by the dtype's own precision; and torch 2.11 gives other complex numbers below a dispatch mode.
+    # Its rank is decided by the dtype's own precision; and torch 2.11 gives other complex numbers
+    # below a dispatch mode.
     aten.linalg_pinv: (),
     aten._embedding_bag: (0,),
     aten._embedding_bag_forward_only: (0,),

@@ -11,10 +11,11 @@ from opcheck.model.records import GroupLocation, Record
 
 SCHEMA = "opcheck-compare/2"
 
-#: Largest difference that a dtype is allowed, as (share of the exact element, share of the result's root mean square).  The
-#: numbers are those of torch.testing.assert_close (torch 2.13, torch/testing/_comparison.py, ``_DTYPE_PRECISIONS``), of which
-#: the second is absolute there; here it is relative, so that small gradients are judged, too.  In 16 bits it is as the
-#: first: terms that cancel are rounded one by one.
+#: Largest difference that a dtype is allowed, as (share of the exact element, share of the result's
+#: root mean square).  The numbers are those of torch.testing.assert_close (torch 2.13,
+#: torch/testing/_comparison.py, ``_DTYPE_PRECISIONS``), of which the second is absolute there; here
+#: it is relative, so that small gradients are judged, too.  In 16 bits it is as the first: terms
+#: that cancel are rounded one by one.
 TOLERANCES = {
     "float16": (1e-3, 1e-3),
     "bfloat16": (1.6e-2, 1.6e-2),
@@ -24,9 +25,10 @@ TOLERANCES = {
     "complex64": (1.3e-6, 1e-5),
     "complex128": (1e-7, 1e-7),
 }
-#: A result is wrong where it is farther from float64 than so many tolerances, and than so many times what the CPU loses in
-#: the same dtype; less is the order of summation (of PyTorch's operator database, an NVIDIA GPU has some between 1 and 4).
-#: A run on the CPU itself, which nothing can be held against, is allowed TIMES tolerances.
+#: A result is wrong where it is farther from float64 than so many tolerances, and than so many
+#: times what the CPU loses in the same dtype; less is the order of summation (of PyTorch's operator
+#: database, an NVIDIA GPU has some between 1 and 4). A run on the CPU itself, which nothing can be
+#: held against, is allowed TIMES tolerances.
 BEYOND, TIMES = 4.0, 16.0
 
 #: What a call comes to.
@@ -67,8 +69,8 @@ class Wrong(Record, frozen=True, kw_only=True):
     element: tuple[int, ...]
     found: str
     exact: str
-    #: distance from float64 in tolerances, here and of the CPU in the same dtype; JSON has no word for infinite and for not
-    #: known: then it is None
+    #: distance from float64 in tolerances, here and of the CPU in the same dtype; JSON has no word
+    #: for infinite and for not known: then it is None
     error: float | None
     error_cpu: float | None
     inputs: tuple[str, ...]

@@ -15,10 +15,10 @@ from opcheck.tracing.nested_tensors import tensors
 
 # -- formulas --------------------------------------------------------------------------------------
 #
-# Operators that only a GPU has, or that take what a GPU made, written with those of the CPU.  Each formula returns first
-# the results that can be compared with the device's; what comes after them (the state of a generator, sums that a backward
-# reads) is the kernel's own.  Arguments go by the names of the schema, the same in torch 2.8 to 2.15
-# (native_functions.yaml).
+# Operators that only a GPU has, or that take what a GPU made, written with those of the CPU.  Each
+# formula returns first the results that can be compared with the device's; what comes after them
+# (the state of a generator, sums that a backward reads) is the kernel's own.  Arguments go by the
+# names of the schema, the same in torch 2.8 to 2.15 (native_functions.yaml).
 
 aten = torch.ops.aten
 

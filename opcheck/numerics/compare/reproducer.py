@@ -92,7 +92,8 @@ else:
     error = error.nan_to_num(0.0, float("inf"))
 worst = int(error.flatten().argmax())
 print("device:", found.flatten()[worst].item(), " float64 on the CPU:", exact.flatten()[worst].item())
-print(f"distance: {{error.flatten()[worst].item():.4g}} tolerances, {{int((error > TIMES).sum())}} of {{error.numel()}} elements beyond")
+beyond = f"{{int((error > TIMES).sum())}} of {{error.numel()}} elements beyond"
+print(f"distance: {{error.flatten()[worst].item():.4g}} tolerances, {{beyond}}")
 sys.exit(1 if error.flatten()[worst] > TIMES else 0)
 '''
 

@@ -126,9 +126,9 @@ def followed(value: Any) -> bool:
 
 # -- sums without a double -------------------------------------------------------------------------
 #
-# The CPU's kernels of these operators sum in float64 whatever the dtype is; a GPU has none, so another sum runs.
-# aten/src/ATen/native/cpu/ReduceOpsKernel.cpp, ``cumsum_cpu_kernel``: ``at::acc_type<scalar_t, false>``, which is double
-# for float (aten/src/ATen/AccumulateType.h).
+# The CPU's kernels of these operators sum in float64 whatever the dtype is; a GPU has none, so
+# another sum runs. aten/src/ATen/native/cpu/ReduceOpsKernel.cpp, ``cumsum_cpu_kernel``:
+# ``at::acc_type<scalar_t, false>``, which is double for float (aten/src/ATen/AccumulateType.h).
 
 
 def _cumsum(self: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:

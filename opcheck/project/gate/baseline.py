@@ -1,7 +1,8 @@
 """Findings that are known already, in a file that is reviewed like code: the gate fails only on what is not in it.
 
-The file is YAML, or JSON by its suffix: ``opcheck-baseline/1``.  A finding is known on the targets that stand beside it; on
-another one it is new.  Fingerprints (fingerprint.py) are what is compared, the rest is for those who read it.
+The file is YAML, or JSON by its suffix: ``opcheck-baseline/1``.  A finding is known on the targets
+that stand beside it; on another one it is new.  Fingerprints (fingerprint.py) are what is compared,
+the rest is for those who read it.
 """
 
 from __future__ import annotations

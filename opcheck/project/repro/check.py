@@ -1,4 +1,4 @@
-"""Tries a program before it is given: on this machine's CPU, and on the emulated Mac of its target.  Imports no torch."""
+"""Tries a program on this machine's CPU and on the emulated Mac of its target.  Imports no torch."""
 
 from __future__ import annotations
 

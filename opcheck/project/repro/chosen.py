@@ -128,7 +128,7 @@ def choose(report: Report, which: str) -> Chosen:
 
 
 def _calls(report: Report, finding: Finding) -> CallGroup | None:
-    """The group that a finding is about: of its operator, if possible with what it prints; or of the statement it names."""
+    """Return the group that a finding is about: of its operator, or of the statement that it names."""
     kept = [group for group in report.groups if group.example is not None]
     if finding.op:
         same = [group for group in kept if group.op == finding.op]

@@ -50,8 +50,8 @@ class Engine:
             LostError: a worker died, or the scheduler is away.
             OpcheckError: as ``work`` says.
         """
-        from joblib import Parallel, delayed  # noqa: PLC0415 - in the extra
-        from joblib.externals.loky.process_executor import TerminatedWorkerError  # noqa: PLC0415
+        from joblib import Parallel, delayed
+        from joblib.externals.loky.process_executor import TerminatedWorkerError
 
         jobs = max(self.jobs, 2) if apart else self.jobs
         with self._backend(), safe_path():
@@ -70,7 +70,7 @@ class Engine:
     def close(self) -> None:
         """Let the scheduler go, and end the local workers."""
         with contextlib.suppress(ImportError):
-            from joblib.externals.loky import reusable_executor  # noqa: PLC0415 - in the extra
+            from joblib.externals.loky import reusable_executor
 
             # Asking for it by its function would wait until its tasks are done.
             executor = getattr(reusable_executor, "_executor", None)
@@ -94,7 +94,7 @@ class Engine:
         Raises:
             LostError: it cannot be reached.
         """
-        from distributed import Client  # noqa: PLC0415 - in the extra
+        from distributed import Client
 
         if self._client is None or self._client.status != "running":
             self.close()
@@ -142,7 +142,7 @@ class Engine:
 
     def _raise(self, error: BaseException) -> NoReturn:
         """Tell a loss from what ``work`` raises."""
-        from distributed import KilledWorker  # noqa: PLC0415 - in the extra
+        from distributed import KilledWorker
 
         if isinstance(error, KilledWorker):
             raise LostError("a task ended the workers that it was on", scheduler=False) from error
@@ -153,7 +153,7 @@ class Engine:
 
 
 def _config(backend: str, **options: Any) -> AbstractContextManager[Any]:
-    from joblib import parallel_config  # noqa: PLC0415 - in the extra
+    from joblib import parallel_config
 
     made: AbstractContextManager[Any] = parallel_config(backend, **options)
     return made

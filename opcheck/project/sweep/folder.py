@@ -297,7 +297,7 @@ class _Lock:
         Raises:
             UsageError: another process has it.
         """
-        import fcntl  # noqa: PLC0415 - POSIX only
+        import fcntl
 
         try:
             self._file = _open_own(self._path)

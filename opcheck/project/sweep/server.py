@@ -1,7 +1,8 @@
 """The process that has the libraries imported, and forks one more for each model and mode.
 
-A fork takes some 50 ms where an import takes 20 s.  A model that hangs, takes all memory or ends its process ends a fork;
-a model that ends the process that forked it ends this one, which its worker starts again.
+A fork takes some 50 ms where an import takes 20 s.  A model that hangs, takes all memory or ends
+its process ends a fork; a model that ends the process that forked it ends this one, which its
+worker starts again.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ def _counted(rows: Iterable[Row], headlines: Counter[object]) -> Iterator[Row]:
 
 
 def _write(path: Path, columns: tuple[Column, ...], rows: Iterable[Row], what: About) -> int:
-    import pyarrow as pa  # noqa: PLC0415 - in the extra
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     about = msgspec.structs.replace(what, keys=())
     schema = pa.schema(

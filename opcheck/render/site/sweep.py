@@ -177,7 +177,7 @@ def read(folder: Path) -> Sweep:
         UsageError: pyarrow is missing; it is no folder of a sweep, or that of another version.
     """
     try:
-        from pyarrow import ArrowException, parquet  # noqa: PLC0415  (an extra; large)
+        from pyarrow import ArrowException, parquet
     except ModuleNotFoundError as error:
         raise UsageError(
             "reading a sweep needs pyarrow, which is not installed",
