@@ -48,7 +48,10 @@ def _rebuild(kind: type[OpcheckError], message: str, context: str, hint: str) ->
 
 
 class UsageError(OpcheckError):
-    """An argument that cannot be used as given."""
+    """An argument that cannot be used as given; the message quotes it, and stays on one line."""
+
+    def __init__(self, message: str, *, context: str = "", hint: str = "") -> None:
+        super().__init__(_flat(message), context=context, hint=hint)
 
 
 class UnknownTargetError(OpcheckError):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tabulate import DataRow, TableFormat, tabulate
-
 from opcheck.common.sanitize import markdown, markdown_code
 from opcheck.render.document import (
     Block,
@@ -56,6 +54,8 @@ def _entry(block: Entry) -> Iterator[str]:
 
 
 def _table(block: Table) -> Iterator[str]:
+    from tabulate import DataRow, TableFormat, tabulate
+
     rows = [
         [
             markdown_code(plain(cell)) if n in block.code else markdown(plain(cell))

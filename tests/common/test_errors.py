@@ -10,6 +10,7 @@ from opcheck.common.errors import (
     NewerThanListsError,
     OpcheckError,
     OpListError,
+    UnsupportedTorchError,
     UsageError,
 )
 
@@ -38,5 +39,7 @@ def test_every_error_survives_pickling(kind: type[OpcheckError]) -> None:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_exit_codes(kind: type[OpcheckError]) -> None:
-    could_not_tell = issubclass(kind, (CaptureError, NewerThanListsError, OpListError))
+    could_not_tell = issubclass(
+        kind, (CaptureError, NewerThanListsError, OpListError, UnsupportedTorchError)
+    )
     assert kind.exit_code == (3 if could_not_tell else 2)

@@ -205,14 +205,14 @@ def test_a_mistake_inside_of_opcheck_is_a_limit_of_opcheck(monkeypatch: pytest.M
     assert endings.kind_of(error) == "opcheck_limit"
 
 
-@pytest.mark.parametrize("place", ["check_layout", "_unchanged"])
+@pytest.mark.parametrize("place", ["check_layout", "math"])
 def test_an_audit_tells_opchecks_limit_from_the_models_error(
     monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     def refuse(*_: object) -> None:
         raise NotSimulatedError("aten::add.Tensor has no shape rule")
 
-    broken = {"check_layout": refuse, "_unchanged": None}[place]
+    broken = {"check_layout": refuse, "math": None}[place]
 
     def compare(x: torch.Tensor) -> torch.Tensor:
         monkeypatch.setattr(f"opcheck.simulator.shapes.{place}", broken)
