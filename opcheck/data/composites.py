@@ -93,8 +93,10 @@ def called_by(op: str, line: str, directory: Path | None = None) -> tuple[str, .
     Raises:
         OpListError: the data file is missing or damaged.
     """
-    found = body(op, line, directory)
-    return None if found is None else tuple(sorted((*found.always, *found.sometimes)))
+    whole_body = body(op, line, directory)
+    return (
+        None if whole_body is None else tuple(sorted((*whole_body.always, *whole_body.sometimes)))
+    )
 
 
 def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:
@@ -136,10 +138,10 @@ def apis(directory: Path | None = None) -> Mapping[str, tuple[str, ...]]:
 @functools.cache
 def _bases(directory: Path | None) -> dict[str, tuple[str, ...]]:
     """Operator name without overload -> its overloads, in any release."""
-    found: dict[str, list[str]] = {}
+    overloads: dict[str, list[str]] = {}
     for op in sorted(_registered(directory or data_directory()).operators):
-        found.setdefault(op.partition("::")[2].partition(".")[0], []).append(op)
-    return {base: tuple(ops) for base, ops in found.items()}
+        overloads.setdefault(op.partition("::")[2].partition(".")[0], []).append(op)
+    return {base: tuple(ops) for base, ops in overloads.items()}
 
 
 def _registered(directory: Path) -> _Names:

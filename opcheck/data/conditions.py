@@ -102,7 +102,9 @@ def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[..., Any]:
 
 
 def _product(values: Any) -> Any:
-    return functools.reduce(lambda one, other: _number(one * _number(other)), _bounded(values), 1)
+    return functools.reduce(
+        lambda product, value: _number(product * _number(value)), _bounded(values), 1
+    )
 
 
 #: What a condition may call; ``prod`` is that of math.
@@ -154,8 +156,8 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-    ast.In: lambda one, other: one in other,
-    ast.NotIn: lambda one, other: one not in other,
+    ast.In: lambda item, container: item in container,
+    ast.NotIn: lambda item, container: item not in container,
 }
 _SCALARS = (bool, int, float, str, type(None))
 
@@ -295,14 +297,14 @@ def _attribute(node: ast.Attribute, values: Mapping[str, Any]) -> Any:
 def _bool_op(node: ast.BoolOp, values: Mapping[str, Any]) -> Any:
     """Three-valued: an operand that decides does so although another cannot be told."""
     decisive = isinstance(node.op, ast.Or)
-    told = True
+    all_known = True
     for operand in node.values:
         try:
             if bool(_evaluate(operand, values)) is decisive:
                 return decisive
         except _FAILURES:  # noqa: PERF203  (each operand has its own)
-            told = False
-    if not told:
+            all_known = False
+    if not all_known:
         raise _CannotTellError
     return not decisive
 

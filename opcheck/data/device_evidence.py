@@ -162,20 +162,20 @@ def _json(path: Path) -> Document:
     return document
 
 
-def lint(document: Document, found: Evidence) -> None:
+def lint(document: Document, evidence: Evidence) -> None:
     """Report to the document what is wrong with the meaning."""
-    if found.schema != SCHEMA:
-        document.report(("schema",), f"{found.schema!r} is not {SCHEMA!r}")
-    if not _DATE.fullmatch(found.made):
-        document.report(("made",), f"not a day: {found.made!r}")
-    machine = found.machine
+    if evidence.schema != SCHEMA:
+        document.report(("schema",), f"{evidence.schema!r} is not {SCHEMA!r}")
+    if not _DATE.fullmatch(evidence.made):
+        document.report(("made",), f"not a day: {evidence.made!r}")
+    machine = evidence.machine
     if machine.commit and not _COMMIT.fullmatch(machine.commit):
         document.report(("machine", "commit"), f"not a commit: {machine.commit!r}")
     for field in ("device", "os", "os_version", "torch"):
         if not getattr(machine, field):
             document.report(("machine", field), "it says of which machine the results are")
     seen: set[tuple[str, str, str]] = set()
-    for index, result in enumerate(found.results):
+    for index, result in enumerate(evidence.results):
         for field, message in _problems(result):
             document.report(("results", index, field), message)
         if result.key in seen:

@@ -178,15 +178,15 @@ def _entries(document: Document, value: Any, key: str, kind: type[_Kind]) -> dic
     if not isinstance(entries, dict):
         document.report((key,), "a mapping of names is expected")
         return {}
-    found = {}
+    converted = {}
     for name, node in entries.items():
         if not NAME.fullmatch(name):
             document.report((key, name), "not the name of such a variable")
         try:
-            found[name] = msgspec.convert(node, kind)
+            converted[name] = msgspec.convert(node, kind)
         except msgspec.ValidationError as error:
             document.report((key, name), str(error))
-    return found
+    return converted
 
 
 def _check(document: Document, path: tuple[str, ...], variable: _Variable) -> None:

@@ -140,7 +140,7 @@ def read_extensions(path: Path) -> dict[str, tuple[ExtensionRelease, ...]]:
     value: Any = document.value if isinstance(document.value, dict) else {}
     if not document.problems and value.get("schema") != SCHEMA:
         document.report(("schema",), f"the schema must be {SCHEMA}")
-    found: dict[str, list[ExtensionRelease]] = {}
+    by_library: dict[str, list[ExtensionRelease]] = {}
     libraries = value.get("extensions", {})
     for library, lines in libraries.items() if isinstance(libraries, dict) else ():
         if library not in LIBRARIES or not isinstance(lines, dict):
@@ -158,7 +158,7 @@ def read_extensions(path: Path) -> dict[str, tuple[ExtensionRelease, ...]]:
             elif (release.line, release.torch_line) != (line, torch_line_of(library, line)):
                 document.report(at, "its line or its torch line is another one")
             else:
-                found.setdefault(library, []).append(release)
+                by_library.setdefault(library, []).append(release)
     if document.problems:
         raise OpListError(
             "\n".join(f"{problem}" for problem in sorted(set(document.problems))),
@@ -167,7 +167,7 @@ def read_extensions(path: Path) -> dict[str, tuple[ExtensionRelease, ...]]:
         )
     return {
         library: tuple(sorted(releases, key=lambda release: Version.parse(release.line)))
-        for library, releases in found.items()
+        for library, releases in by_library.items()
     }
 
 
@@ -223,7 +223,7 @@ class Extensions:
             lines = [release.line for release in self.releases.get(library, ())]
             history = self._history(library, lines)
             values = ((name, expand(rows, lines)) for name, rows in history.operators.items())
-            column = {name: found[line] for name, found in values if line in found}
+            column = {name: by_line[line] for name, by_line in values if line in by_line}
             self._columns[library, line] = MappingProxyType(column)
         return self._columns[library, line]
 

@@ -170,17 +170,18 @@ def stands(text: str, present: Sequence[str]) -> bool:
     when it is printed.  Between them may stand a value that the statement spells out (a dtype).
     """
     return all(
-        any(piece in one for one in present) or _joined(piece, present) for piece in fragments(text)
+        any(piece in whole for whole in present) or _joined(piece, present)
+        for piece in fragments(text)
     )
 
 
 def _joined(piece: str, present: Sequence[str]) -> bool:
     covered = bytearray(len(piece))
-    for one in present:
-        at = piece.find(one) if len(one.strip()) >= _PART else -1
+    for part in present:
+        at = piece.find(part) if len(part.strip()) >= _PART else -1
         while at >= 0:
-            covered[at : at + len(one)] = b"\1" * len(one)
-            at = piece.find(one, at + 1)
+            covered[at : at + len(part)] = b"\1" * len(part)
+            at = piece.find(part, at + 1)
     left = "".join("\0" if mark else char for char, mark in zip(piece, covered, strict=True))
     # A value is a word; more of them would be a part of the message that the release lacks.
     return sum(covered) * 2 >= len(piece) and all(

@@ -84,14 +84,14 @@ def read_releases(path: Path) -> tuple[tuple[Release, ...], bytes]:
     raw = _read(path)
     try:
         node = yaml.load(raw, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 -- a safe loader
-        found = msgspec.convert(node, _Releases)
+        file = msgspec.convert(node, _Releases)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         _fail(f"not YAML: {error.problem}", f"{path}:{line}", error)
     except msgspec.ValidationError as error:
         _fail(f"not a list of releases: {error}", str(path), error)
-    _check_schema(found.schema, path)
-    releases = [_release(key, node, path, raw) for key, node in found.releases.items()]
+    _check_schema(file.schema, path)
+    releases = [_release(key, node, path, raw) for key, node in file.releases.items()]
     return tuple(sorted(releases, key=lambda release: Version.parse(release.line))), raw
 
 
@@ -149,7 +149,7 @@ def read_history(
     order = {line: index for index, line in enumerate(lines)}
     for name, rows in history.operators.items():
         places = [order[line] for line, _ in rows]
-        if any(number >= other for number, other in pairwise(places)):
+        if any(place >= next_place for place, next_place in pairwise(places)):
             at = _first_row(raw, _is_row_of(name))
             _fail("entries out of the order of the releases", f"{path}{at} operators.{name}")
     return history, raw

@@ -27,7 +27,7 @@ class Difference(NamedTuple):
     text: str
 
 
-def _of(*names: str) -> frozenset[str]:
+def _overloads(*names: str) -> frozenset[str]:
     return frozenset(f"aten::{name}" for name in names)
 
 
@@ -35,42 +35,42 @@ _EVERY = Span()
 
 DIFFERENCES = (
     Difference(
-        _of("prod", "prod.dim_int"),
+        _overloads("prod", "prod.dim_int"),
         backward=True,
         torch=_EVERY,
         text="the calls of prod's gradient on a Mac: it reads on the host whether the input has zeros and divides "
         "where it has none; the way for zeros is recorded (cat, cumprod, flip)",
     ),
     Difference(
-        _of("cumprod", "cumprod_"),
+        _overloads("cumprod", "cumprod_"),
         backward=True,
         torch=_EVERY,
         text="the calls of cumprod's gradient on a Mac: it reads on the host whether the input has zeros and does "
         "little where it has none; the way for zeros is recorded",
     ),
     Difference(
-        _of("max", "min", "median", "nanmedian"),
+        _overloads("max", "min", "median", "nanmedian"),
         backward=True,
         torch=_EVERY,
         text="the calls of the gradient of max, min or median of all elements on a Mac: it reads on the host "
         "whether the result is NaN",
     ),
     Difference(
-        _of("masked_fill.Tensor", "masked_fill_.Tensor"),
+        _overloads("masked_fill.Tensor", "masked_fill_.Tensor"),
         backward=True,
         torch=_EVERY,
         text="the calls of the gradient of masked_fill's value on a Mac: masked_select, whose size is read on the "
         "host; where is recorded",
     ),
     Difference(
-        _of("masked_scatter", "masked_scatter_"),
+        _overloads("masked_scatter", "masked_scatter_"),
         backward=True,
         torch=Span(until=Version(2, 2)),
         text="the calls of masked_scatter's gradient: before 2.2 it took masked_select, and masked_scatter_backward, "
         "which is recorded, did not exist",
     ),
     Difference(
-        _of("max_pool2d_with_indices"),
+        _overloads("max_pool2d_with_indices"),
         backward=False,
         torch=Span(until=Version(2, 0)),
         text="_mps_max_pool2d, which max_pool2d of torch 1.13 calls on a Mac and no later torch has: "
@@ -81,10 +81,10 @@ DIFFERENCES = (
 
 def differing(ops: Iterable[tuple[str, str]], torch: Version) -> Iterator[str]:
     """The texts for a program that makes these calls: (overload, phase) of each."""
-    met = set(ops)
-    backward = any(phase == "backward" for _, phase in met)
+    calls = set(ops)
+    backward = any(phase == "backward" for _, phase in calls)
     # What a gradient calls is no call of the program's.
-    names = {name for name, phase in met if phase != "backward"}
+    names = {name for name, phase in calls if phase != "backward"}
     for difference in DIFFERENCES:
         if (
             torch in difference.torch

@@ -39,7 +39,7 @@ class Excepted(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reason: str
 
 
-class Found(NamedTuple):
+class Excusable(NamedTuple):
     """A problem that an exception may excuse."""
 
     check: str
@@ -62,8 +62,8 @@ def lint(directory: Path | None = None) -> int:
     for entry in written:
         problems += _versions(entry, lists)
         problems += _names(entry, directory)
-    found = [*_kernels(written, lists), *_pairs(written)]
-    problems += _excuse(found, directory)
+    excusable = [*_kernels(written, lists), *_pairs(written)]
+    problems += _excuse(excusable, directory)
     problems += lint_regressions(lists, directory)
     problems += _index(directory)
     refuse(problems)
@@ -112,25 +112,27 @@ def _names(entry: Written, directory: Path) -> Iterator[Problem]:
     not checked.
     """
     statement = entry.statement
-    of_condition = statement.parsed.names if statement.parsed else frozenset()
+    in_condition = statement.parsed.names if statement.parsed else frozenset()
     index = read_index(directory)
     known = index.arguments if index is not None else {}
-    for name in sorted({*of_condition, *statement.dtypes_of} - {RESULT}):
-        key = "condition" if name in of_condition else "dtypes_of"
-        without = [op for op in known if _speaks_of(statement.ops, op) and name not in known[op]]
+    for name in sorted({*in_condition, *statement.dtypes_of} - {RESULT}):
+        key = "condition" if name in in_condition else "dtypes_of"
+        without = [
+            op for op in known if _names_operator(statement.ops, op) and name not in known[op]
+        ]
         if EVERY_OPERATOR in statement.ops:
             yield _at(entry, key, f"operators have no argument {name} in common")
         elif without:
             yield _at(entry, key, f"{', '.join(sorted(without))} has no argument {name}")
 
 
-def _speaks_of(ops: tuple[str, ...], op: str) -> bool:
+def _names_operator(ops: tuple[str, ...], op: str) -> bool:
     return op in ops or any(
         name.endswith("*") and name != EVERY_OPERATOR and op.startswith(name[:-1]) for name in ops
     )
 
 
-def _kernels(written: list[Written], lists: OpLists) -> Iterator[Found]:
+def _kernels(written: list[Written], lists: OpLists) -> Iterator[Excusable]:
     """An operator named has a kernel in each release that the span covers."""
     names = list(lists.names())
     for entry in written:
@@ -148,7 +150,7 @@ def _kernels(written: list[Written], lists: OpLists) -> Iterator[Found]:
             ]
             if without:
                 message = f"{op} has no kernel in torch {', '.join(without)}"
-                yield Found("no_kernel", (statement.id,), op, _at(entry, "ops", message))
+                yield Excusable("no_kernel", (statement.id,), op, _at(entry, "ops", message))
 
 
 _KERNELS = {"error_stub", "missing_stub"}
@@ -164,7 +166,7 @@ def _has_kernel(op: str, line: str, lists: OpLists) -> bool:
     return head in _KERNELS or any(value is not None for value in sparse)
 
 
-def _pairs(written: list[Written]) -> Iterator[Found]:
+def _pairs(written: list[Written]) -> Iterator[Excusable]:
     """No two statements say the same, or contradict each other, on one operator."""
     by_condition: dict[tuple[object, ...], list[Written]] = defaultdict(list)
     for entry in written:
@@ -174,52 +176,62 @@ def _pairs(written: list[Written]) -> Iterator[Found]:
         for first, second in combinations(alike, 2):
             check = _conflict(first.statement.effect, second.statement.effect)
             if check and _overlap(first, second):
-                yield from _of_pair(check, first, second)
+                yield from _pair_problems(check, first, second)
 
 
-def _conflict(effect: Effect, other: Effect) -> str:
-    if effect == other:
+def _conflict(first: Effect, second: Effect) -> str:
+    if first == second:
         return "overlap"
-    effects = {effect, other}
+    effects = {first, second}
     stops_and_goes_on = effects & _STOPS and effects & _GOES_ON
     return "contradiction" if stops_and_goes_on or effects == _STOPS else ""
 
 
 def _overlap(first: Written, second: Written) -> bool:
-    statement, other = first.statement, second.statement
-    dtypes = not statement.dtypes or not other.dtypes or {*statement.dtypes} & {*other.dtypes}
+    statement, counterpart = first.statement, second.statement
+    dtypes = (
+        not statement.dtypes
+        or not counterpart.dtypes
+        or {*statement.dtypes} & {*counterpart.dtypes}
+    )
     return (
         bool(dtypes)
-        and statement.torch.overlaps(other.torch)
-        and statement.macos.overlaps(other.macos)
+        and statement.torch.overlaps(counterpart.torch)
+        and statement.macos.overlaps(counterpart.macos)
     )
 
 
-def _of_pair(check: str, first: Written, second: Written) -> Iterator[Found]:
-    statement, other = first.statement, second.statement
-    shared = sorted({*statement.ops} & {*other.ops})
+def _pair_problems(check: str, first: Written, second: Written) -> Iterator[Excusable]:
+    statement, counterpart = first.statement, second.statement
+    shared = sorted({*statement.ops} & {*counterpart.ops})
     if not shared:
-        shared = sorted(op for op in statement.ops if op != "*" and _speaks_of(other.ops, op))
-        shared += sorted(op for op in other.ops if op != "*" and _speaks_of(statement.ops, op))
-    said = {"overlap": "says the same as", "contradiction": "contradicts"}[check]
+        shared = sorted(
+            op for op in statement.ops if op != "*" and _names_operator(counterpart.ops, op)
+        )
+        shared += sorted(
+            op for op in counterpart.ops if op != "*" and _names_operator(statement.ops, op)
+        )
+    verb = {"overlap": "says the same as", "contradiction": "contradicts"}[check]
     place = f"{first.place.file}:{first.place.line}"
     for op in shared:
-        message = f"{said} {statement.id} ({place}) on {op}, torch {_common(statement.torch, other.torch)}"
-        yield Found(check, tuple(sorted((statement.id, other.id))), op, _at(second, "", message))
+        message = f"{verb} {statement.id} ({place}) on {op}, torch {_common(statement.torch, counterpart.torch)}"
+        yield Excusable(
+            check, tuple(sorted((statement.id, counterpart.id))), op, _at(second, "", message)
+        )
 
 
-def _common(one: Span, other: Span) -> str:
-    since = max((span.since for span in (one, other) if span.since), default=None)
-    until = min((span.until for span in (one, other) if span.until), default=None)
+def _common(first: Span, second: Span) -> str:
+    since = max((span.since for span in (first, second) if span.since), default=None)
+    until = min((span.until for span in (first, second) if span.until), default=None)
     return f"{since or 'the first'} to {until or 'the newest'}"
 
 
-def _excuse(found: list[Found], directory: Path) -> Iterator[Problem]:
+def _excuse(excusable: list[Excusable], directory: Path) -> Iterator[Problem]:
     """The problems that no exception excuses, and the exceptions that excuse none."""
     excepted, document = read_entries(directory / EXCEPTIONS, "exceptions", Excepted)
     yield from document.problems
     used: set[int] = set()
-    for problem in found:
+    for problem in excusable:
         excuses = [
             index
             for index, rule in excepted

@@ -35,7 +35,7 @@ class Mac(Record, frozen=True, kw_only=True):
 
     def on(self, macos: Version) -> WorkingSet:
         """The figures for a macOS version; the lint sees to it that each has some."""
-        return next(one for one in self.working_sets if macos in one.macos)
+        return next(figures for figures in self.working_sets if macos in figures.macos)
 
 
 class _Buffer(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,7 +114,7 @@ def _check_mac(document: Document, path: Path_, mac: _Mac) -> None:
         if not 0 < table.mib < mac.memory * 1024:
             document.report((*place, "mib"), f"a Mac of {mac.memory} GB has less")
     for major in MACOS_MAJORS:
-        holding = [one for one in mac.working_sets if Version(major) in one.macos.span()]
+        holding = [table for table in mac.working_sets if Version(major) in table.macos.span()]
         if len(holding) != 1:
             document.report(path, f"macOS {major} has {len(holding)} figures, not one")
 

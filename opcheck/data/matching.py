@@ -26,10 +26,10 @@ def holds(
     """
     if target.torch not in statement.torch or target.macos not in statement.macos:
         return False
-    answers = _LAST.of(call)
+    answers = _LAST.answers(call)
     known = answers.get(id(statement))
     if known is None or known[0] is not statement:
-        known = answers[id(statement)] = (statement, _told_by(statement, call, arguments))
+        known = answers[id(statement)] = (statement, _matches_call(statement, call, arguments))
     return known[1]
 
 
@@ -43,7 +43,7 @@ class _Last:
     def __init__(self) -> None:
         self._last: tuple[OpCall | None, Answers] = (None, {})
 
-    def of(self, call: OpCall) -> Answers:
+    def answers(self, call: OpCall) -> Answers:
         """Of this call; that of another is forgotten."""
         # In one piece: other threads judge, too.
         last = self._last
@@ -55,9 +55,9 @@ class _Last:
 _LAST = _Last()
 
 
-def _told_by(statement: Statement, call: OpCall, arguments: Arguments | None) -> bool | None:
+def _matches_call(statement: Statement, call: OpCall, arguments: Arguments | None) -> bool | None:
     """What the call tells, on whatever target."""
-    parts = [_of_dtype(statement, call), _by_condition(statement, call, arguments or {})]
+    parts = [_matches_dtype(statement, call), _matches_condition(statement, call, arguments or {})]
     if False in parts:
         return False
     # Code cannot evaluate the words of ``when``, which hold besides the condition.
@@ -69,7 +69,7 @@ def asks_for_more_than_dtypes(statement: Statement) -> bool:
     return bool(statement.condition or statement.dtypes_of)
 
 
-def _of_dtype(statement: Statement, call: OpCall) -> bool | None:
+def _matches_dtype(statement: Statement, call: OpCall) -> bool | None:
     if not statement.dtypes:
         return True
     tensors = (*call.inputs, *call.outputs)
@@ -85,7 +85,7 @@ def _of_dtype(statement: Statement, call: OpCall) -> bool | None:
     return any(spec.dtype in statement.dtypes for spec in tensors if spec.device == "mps")
 
 
-def _by_condition(statement: Statement, call: OpCall, arguments: Arguments) -> bool | None:
+def _matches_condition(statement: Statement, call: OpCall, arguments: Arguments) -> bool | None:
     condition = statement.parsed
     if condition is None:
         return True
@@ -98,24 +98,24 @@ def values(call: OpCall, names: Collection[str], arguments: Arguments) -> Mappin
     An argument that the call does not give has its default; ``result`` is the first tensor that
     the call returns on MPS.
     """
-    found: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for name in names:
         if name == RESULT:
             results = [spec for spec in call.outputs if spec.device == "mps"] or call.outputs
             if results:
-                found[RESULT] = results[0]
+                given[RESULT] = results[0]
             continue
         tensors = tuple(spec for spec in call.inputs if spec.argument == name)
         known = arguments.get(name)
         if tensors:
-            found[name] = _tensors(tensors, is_list=known is not None and known.tensors)
+            given[name] = _tensors(tensors, is_list=known is not None and known.tensors)
         elif name in call.arguments:
             value = call.arguments[name]
-            found[name] = ENDLESS.get(value, value) if isinstance(value, str) else value
+            given[name] = ENDLESS.get(value, value) if isinstance(value, str) else value
         elif known is not None and known.optional and (call.inputs or call.outputs):
             default = known.default
-            found[name] = tuple(default) if isinstance(default, list) else default
-    return found
+            given[name] = tuple(default) if isinstance(default, list) else default
+    return given
 
 
 def _tensors(tensors: tuple[TensorSpec, ...], *, is_list: bool) -> Any:

@@ -56,9 +56,9 @@ def review(proposal: Path, directory: Path) -> Merge:
     document = read(proposal, proposal.name)
     value = document.value
     if document.problems or not isinstance(value, dict):
-        said = "\n".join(map(str, document.problems)) or "a mapping is expected"
+        problems = "\n".join(map(str, document.problems)) or "a mapping is expected"
         raise UsageError(
-            f"not a proposal: {said}",
+            f"not a proposal: {problems}",
             context=str(proposal),
             hint="opcheck verify --propose FILE writes one; op_lists/README.md explains the fields",
         )

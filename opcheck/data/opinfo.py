@@ -58,11 +58,11 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
     def dtypes(self, opinfo: str, kind: Pass = "forward", macos: str = "") -> dict[str, State]:
         """The dtypes that the CI runs an OpInfo with, and what it expects; empty for an unknown one."""
-        told = self.opinfos.get(opinfo, {}).get(kind, {})
-        told = told.get(f"macos {macos}", told)
-        states: dict[str, State] = {LETTERS[letter]: "pass" for letter in told.get("ran", "")}
+        row = self.opinfos.get(opinfo, {}).get(kind, {})
+        row = row.get(f"macos {macos}", row)
+        states: dict[str, State] = {LETTERS[letter]: "pass" for letter in row.get("ran", "")}
         for state in ("xfail", "skip"):
-            states |= {LETTERS[letter]: state for letter in told.get(state, "")}
+            states |= {LETTERS[letter]: state for letter in row.get(state, "")}
         return states
 
     def calls(self, opinfo: str, kind: Pass = "forward") -> tuple[str, ...]:

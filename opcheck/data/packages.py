@@ -50,14 +50,14 @@ def packages(directory: Path | None = None) -> Packages:
     value: Any = document.value if isinstance(document.value, dict) else {}
     if not document.problems and (value.keys() != {"schema", "packages"} or value["schema"] != 1):
         document.report((), "a mapping with schema: 1 and packages is expected")
-    found: dict[str, Package] = {}
+    by_name: dict[str, Package] = {}
     try:
-        found = msgspec.convert(value.get("packages"), dict[str, Package])
+        by_name = msgspec.convert(value.get("packages"), dict[str, Package])
     except msgspec.ValidationError as error:
         document.report(("packages",), str(error))
     if document.problems:
         raise OpListError(
             "\n".join(map(str, document.problems)), context=str(path), hint="correct the file"
         )
-    by_import = {module: name for name, package in found.items() for module in package.imports}
-    return Packages(by_name=found, by_import=by_import)
+    by_import = {module: name for name, package in by_name.items() for module in package.imports}
+    return Packages(by_name=by_name, by_import=by_import)

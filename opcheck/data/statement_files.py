@@ -92,10 +92,10 @@ def read_written(directory: Path) -> tuple[list[Written], list[Problem]]:
             problems += document.problems
     first: dict[str, Place] = {}
     for entry in written:
-        other = first.setdefault(entry.statement.id, entry.place)
-        if other is not entry.place:
+        earlier = first.setdefault(entry.statement.id, entry.place)
+        if earlier is not entry.place:
             place = entry.place
-            message = f"the id {entry.statement.id} is taken: {other.file}:{other.line}"
+            message = f"the id {entry.statement.id} is taken: {earlier.file}:{earlier.line}"
             problems.append(Problem(place.file, place.line, f"{place.path}.id", message))
     return written, problems
 
@@ -136,9 +136,9 @@ def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) 
         elif field.required:
             document.report(path, f"the key {name} is missing")
     # PyTorch's expected failures say that a test fails, not what it prints.
-    told = any(entry.kind != "opinfo" for entry in fields.get("evidence", ()))
+    says_text = any(entry.kind != "opinfo" for entry in fields.get("evidence", ()))
     raises = fields.get("effect") == "raises"
-    if len(document.problems) == before and raises and told and "error" not in fields:
+    if len(document.problems) == before and raises and says_text and "error" not in fields:
         document.report(path, "the key error is missing: what does it raise?")
     if len(document.problems) > before:
         return None
@@ -194,16 +194,16 @@ def _list_of(
         entries = msgspec.convert(node, list[Any])
         if not entries:
             document.report(path, "an empty list; leave the key out")
-        found = []
+        converted = []
         for index, entry in enumerate(entries):
             try:
-                found.append(convert(entry, document, (*path, index)))
+                converted.append(convert(entry, document, (*path, index)))
             except msgspec.ValidationError as error:  # noqa: PERF203  (each entry has its own)
                 document.report((*path, index), str(error))
-        for index, value in enumerate(found):
-            if value in found[:index]:
+        for index, value in enumerate(converted):
+            if value in converted[:index]:
                 document.report((*path, index), f"listed twice: {value}")
-        return tuple(found)
+        return tuple(converted)
 
     return every
 

@@ -60,7 +60,7 @@ class Statements:
                     self._globs.append((name[:-1], statement))
                 else:
                     self._exact.setdefault(name, []).append(statement)
-        self._found: dict[tuple[str, str | None], tuple[Statement, ...]] = {}
+        self._by_query: dict[tuple[str, str | None], tuple[Statement, ...]] = {}
 
     @property
     def limitations(self) -> tuple[Statement, ...]:
@@ -85,15 +85,19 @@ class Statements:
             line: only those whose span holds this release line, such as ``2.13``.
         """
         key = (op, line)
-        if key not in self._found:
+        if key not in self._by_query:
             statements = {statement.id: statement for statement in self._exact.get(op, ())}
-            statements |= {one.id: one for prefix, one in self._globs if op.startswith(prefix)}
-            self._found[key] = tuple(
+            statements |= {
+                statement.id: statement
+                for prefix, statement in self._globs
+                if op.startswith(prefix)
+            }
+            self._by_query[key] = tuple(
                 statements[name]
                 for name in sorted(statements)
                 if line is None or statements[name].spans(line)
             )
-        return self._found[key]
+        return self._by_query[key]
 
 
 def load_statements(directory: Path) -> Statements:

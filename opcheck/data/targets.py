@@ -191,7 +191,7 @@ def pairs(
         UnknownTargetError: a single version that is not known, or not one of the pairs can be.
         NewerThanListsError: a single version that is newer than the op lists.
     """
-    found: list[Target] = []
+    targets: list[Target] = []
     left_out: list[str] = []
     for line in releases(torch, lists):
         minimum = Version.parse(lists.release(str(line)).minimum_macos)
@@ -202,14 +202,14 @@ def pairs(
                     f"it needs {minimum}"
                 )
             else:
-                found.append(Target(torch=line, macos=system, cpu_fallback=cpu_fallback))
-    if not found:
+                targets.append(Target(torch=line, macos=system, cpu_fallback=cpu_fallback))
+    if not targets:
         raise UnknownTargetError(
             f"none of these targets can be: {left_out[0]}",
             context=f"torch {_shown(torch)} with macOS {_shown(macos)}",
             hint="widen one of the ranges",
         )
-    return Pairs(tuple(found), tuple(left_out))
+    return Pairs(tuple(targets), tuple(left_out))
 
 
 def releases(texts: Texts, lists: OpLists) -> tuple[Version, ...]:
@@ -249,13 +249,13 @@ def _named(
 ) -> set[Version]:
     """What one text means; an error says which text it is about."""
     try:
-        return _one(text.strip().lower(), what, known, single)
+        return _versions(text.strip().lower(), what, known, single)
     except OpcheckError as error:
         error.context = "; ".join(filter(None, (f"{what} {brief(text)}", error.context)))
         raise
 
 
-def _one(
+def _versions(
     text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]
 ) -> set[Version]:
     """What one text means."""
@@ -286,15 +286,15 @@ def _between(text: str, what: str, known: tuple[Version, ...]) -> set[Version]:
         for condition in conditions
         if condition
     ]
-    met = {
+    versions = {
         version for version in known if all(compare(version, limit) for compare, limit in limits)
     }
-    if not met:
+    if not versions:
         raise UsageError(
             f"no known version of {what} lies in the range {text!r}",
             hint=f"known are {', '.join(map(str, known))}",
         )
-    return met
+    return versions
 
 
 def _shown(texts: Texts) -> str:

@@ -84,16 +84,16 @@ def obtain(source: str, cache: Path, package: str = "torch") -> Path:
             f"neither a {package} release nor a wheel file: {source!r}",
             hint=_HINT if package == "torch" else f"name all three numbers: {package}==X.Y.Z",
         )
-    found = _cached(source, cache, package)
-    if found:
-        return found
+    wheel = _cached(source, cache, package)
+    if wheel:
+        return wheel
     cache.mkdir(parents=True, exist_ok=True)
     problem = ""
     for python in _PYTHONS:
         problem = _download(source, cache, python, package)
-        found = _cached(source, cache, package)
-        if found:
-            return found
+        wheel = _cached(source, cache, package)
+        if wheel:
+            return wheel
     raise OpListError(
         f"no macOS arm64 wheel of {package} {source} could be downloaded",
         context=problem,

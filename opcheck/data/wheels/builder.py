@@ -64,7 +64,7 @@ def merged(facts: ReleaseFacts, op_lists_dir: Path) -> dict[str, str]:
     known = _known(op_lists_dir)
     lines = by_version(release.line for release in known)
     release = facts.release
-    rest = [other for other in known if other.line != release.line]
+    rest = [listed for listed in known if listed.line != release.line]
     texts = {"releases.yaml": dump_releases([*rest, release])}
     for key, file in FILES.items():
         path = op_lists_dir / file

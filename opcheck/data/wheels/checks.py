@@ -114,29 +114,35 @@ def texts(image: Image, claimed: Iterable[str] = ()) -> tuple[Text, ...]:
         image: libtorch_cpu.dylib.
         claimed: pieces of texts; a string that holds one, or is a part of one, is listed, too.
     """
-    found: dict[str, Text] = {}
+    by_text: dict[str, Text] = {}
     strings = dict(_strings(image))
-    for one in _printed(image, strings):
-        old = found.get(one.text)
-        if old is None or _key(one) < _key(old):
-            found[one.text] = one
-    others = sorted({text for text in strings.values() if len(text) <= 1000} - found.keys())
+    for candidate in _printed(image, strings):
+        old = by_text.get(candidate.text)
+        if old is None or _key(candidate) < _key(old):
+            by_text[candidate.text] = candidate
+    others = sorted({text for text in strings.values() if len(text) <= 1000} - by_text.keys())
     for text in others:
         if is_message(text) and _SPEAKS.search(text):
-            found[text] = Text(text, None, None, None)
-    known = "\0".join(found)
+            by_text[text] = Text(text, None, None, None)
+    known = "\0".join(by_text)
     missing = [fragment for fragment in claimed if fragment not in known]
     for text in others:
         message = is_message(text)
         if any(fragment in text or (message and text in fragment) for fragment in missing):
-            found.setdefault(text, Text(text, None, None, None))
-    return tuple(found[text] for text in sorted(found))
+            by_text.setdefault(text, Text(text, None, None, None))
+    return tuple(by_text[text] for text in sorted(by_text))
 
 
-def _key(one: Text) -> tuple[bool, str, str, bool, int]:
+def _key(text: Text) -> tuple[bool, str, str, bool, int]:
     # Of several places the one that says most, and among these the first: it must not hang on
     # where the linker put them.
-    return (one.file is None, one.file or "", one.function or "", one.line is None, one.line or 0)
+    return (
+        text.file is None,
+        text.file or "",
+        text.function or "",
+        text.line is None,
+        text.line or 0,
+    )
 
 
 def _strings(image: Image) -> Iterator[tuple[int, str]]:
@@ -159,15 +165,15 @@ def _printed(image: Image, strings: dict[int, str]) -> Iterator[Text]:
     sources = {at: text for at, text in strings.items() if _SOURCE.fullmatch(text)}
     messages = {at for at, text in strings.items() if is_message(text)}
     start = image.text.address
-    found = references(words, start, min(strings), max(strings) + 1)
-    interesting = np.isin(found.target, np.array(sorted(messages | sources.keys())))
+    addresses = references(words, start, min(strings), max(strings) + 1)
+    interesting = np.isin(addresses.target, np.array(sorted(messages | sources.keys())))
     starts = np.array(sorted(at for at in image.symbols if image.in_text(at)), dtype=np.int64)
-    owner = np.searchsorted(starts, found.at[interesting], side="right") - 1
+    owner = np.searchsorted(starts, addresses.at[interesting], side="right") - 1
     by_function: dict[int, list[tuple[int, int]]] = {}
     for function, at, target in zip(
         owner.tolist(),
-        found.at[interesting].tolist(),
-        found.target[interesting].tolist(),
+        addresses.at[interesting].tolist(),
+        addresses.target[interesting].tolist(),
         strict=True,
     ):
         by_function.setdefault(function, []).append((at, target))

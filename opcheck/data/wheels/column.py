@@ -105,16 +105,16 @@ def _policy(name: str, symbols: str) -> str:
     return _POLICIES[int(*numbers)]
 
 
-def check(found: Dispatch, schemas: Mapping[str, Schema]) -> None:
+def check(registrations: Dispatch, schemas: Mapping[str, Schema]) -> None:
     """Hold the two sources, the library and the yaml, against each other.
 
     Raises:
         OpListError: they differ by more than the known hand-written registrations.
     """
-    by_hand = found.always_fallback | found.error_stub
+    by_hand = registrations.always_fallback | registrations.error_stub
     for key in ("MPS", "SparseMPS", "SparseCsrMPS"):
         declared = {name for name, schema in schemas.items() if key in schema.keys}
-        registered = found.key(key)
+        registered = registrations.key(key)
         missing = declared - registered
         _expect(f"{key}: in the yaml only", missing, holds=not missing)
         extra = registered - declared - (by_hand | _BY_HAND if key == "MPS" else frozenset())
@@ -122,9 +122,9 @@ def check(found: Dispatch, schemas: Mapping[str, Schema]) -> None:
         if key == "MPS":
             both = by_hand & declared
             _expect("a fallback that the yaml calls a kernel", both, holds=not both)
-    known = found.error_stub == {"aten::_slow_conv2d_forward"}
-    _expect("error stubs", found.error_stub, holds=known)
-    everything = frozenset().union(*found.kernels.values())
+    known = registrations.error_stub == {"aten::_slow_conv2d_forward"}
+    _expect("error stubs", registrations.error_stub, holds=known)
+    everything = frozenset().union(*registrations.kernels.values())
     unknown = everything - schemas.keys()
     _expect("kernels without a schema", unknown, holds=not unknown)
 
@@ -139,7 +139,7 @@ def _expect(what: str, names: AbstractSet[str], *, holds: bool) -> None:
 
 
 def column(
-    found: Dispatch,
+    registrations: Dispatch,
     schemas: Mapping[str, Schema],
     python: AbstractSet[str],
     stubs: Mapping[str, bool],
@@ -158,22 +158,22 @@ def column(
     }
     tables = (
         dict.fromkeys(python, "python_kernel"),
-        dict.fromkeys(found.always_fallback, "cpu_fallback"),
-        dict.fromkeys(found.error_stub, "error_stub"),
-        _only(missing, found.key("MPS")),
-        dict.fromkeys(found.key("MPS"), "kernel"),
+        dict.fromkeys(registrations.always_fallback, "cpu_fallback"),
+        dict.fromkeys(registrations.error_stub, "error_stub"),
+        _only(missing, registrations.key("MPS")),
+        dict.fromkeys(registrations.key("MPS"), "kernel"),
         {
             name: f"out:{schemas[name].out}" if schemas[name].out else "composite_explicit"
-            for name in found.key("CompositeExplicitAutogradNonFunctional")
+            for name in registrations.key("CompositeExplicitAutogradNonFunctional")
         },
-        _only(missing, found.key("CompositeExplicitAutograd")),
+        _only(missing, registrations.key("CompositeExplicitAutograd")),
         {
             name: f"wrapper:{schemas[name].base}" if schemas[name].base else "composite_explicit"
-            for name in found.key("CompositeExplicitAutograd")
+            for name in registrations.key("CompositeExplicitAutograd")
         },
-        _only(missing, found.key("CompositeImplicitAutograd")),
-        dict.fromkeys(found.key("CompositeImplicitAutograd"), "composite_implicit"),
-        dict.fromkeys(found.key("CPU"), "cpu_only"),
+        _only(missing, registrations.key("CompositeImplicitAutograd")),
+        dict.fromkeys(registrations.key("CompositeImplicitAutograd"), "composite_implicit"),
+        dict.fromkeys(registrations.key("CPU"), "cpu_only"),
         dict.fromkeys(schemas, "no_dense_kernel"),
     )
     values: dict[str, str] = {}

@@ -42,13 +42,13 @@ def registrations(image: Image) -> tuple[Registration, ...]:
         OpListError: the library has no registrations, or one whose name is not a constant.
     """
     targets = _registering_functions(image)
-    found: list[Registration] = []
+    entries: list[Registration] = []
     for address, symbol in image.matching("TORCH_LIBRARY_IMPL_init_"):
         match = _INIT.search(symbol)
         if match is None or ".cold" in symbol:
             continue
-        found.extend(_of_block(image, address, symbol, match, targets))
-    return tuple(found)
+        entries.extend(_read_block(image, address, symbol, match, targets))
+    return tuple(entries)
 
 
 def _registering_functions(image: Image) -> dict[int, str]:
@@ -67,10 +67,10 @@ def _registering_functions(image: Image) -> dict[int, str]:
     return targets
 
 
-def _of_block(
+def _read_block(
     image: Image, address: int, symbol: str, match: re.Match[str], targets: dict[int, str]
 ) -> list[Registration]:
-    found: list[Registration] = []
+    entries: list[Registration] = []
     touched: set[int] = set()
     for event in run(image.code(address), address):
         match event:
@@ -82,7 +82,7 @@ def _of_block(
                 touched.add(value)
             case Call(target, registers) if target in targets:
                 name = _name(image, registers, symbol) if targets[target] == _IMPL else None
-                found.append(
+                entries.append(
                     Registration(
                         match["namespace"],
                         match["key"],
@@ -96,7 +96,7 @@ def _of_block(
             case Call(target):
                 # torch <= 2.0 builds the kernel in CppFunction::makeFromBoxedFunction<&fn>().
                 touched.add(target)
-    return found
+    return entries
 
 
 def _symbols(image: Image, touched: set[int]) -> frozenset[str]:

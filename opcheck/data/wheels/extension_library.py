@@ -56,11 +56,11 @@ def registered(image: Image) -> tuple[Registered, ...]:
     registrations: list[Registered] = []
     for address, names in sorted(image.symbols.items()):
         if image.in_text(address) and not any(".cold" in name for name in names):
-            registrations += _of_function(image, address, names)
+            registrations += _read_function(image, address, names)
     return tuple(sorted(set(registrations)))
 
 
-def _of_function(image: Image, address: int, names: tuple[str, ...]) -> Iterator[Registered]:
+def _read_function(image: Image, address: int, names: tuple[str, ...]) -> Iterator[Registered]:
     block = next((m for name in names if (m := _IMPL_BLOCK.search(name))), None)
     declares = next((m for name in names if (m := _DEF_BLOCK.search(name))), None)
     function = _Function(
@@ -140,10 +140,10 @@ def _bare(text: str | None, symbol: str) -> str:
     return text.partition("(")[0].rpartition("::")[2]
 
 
-def values(namespace: str, found: Iterable[Registered]) -> dict[str, str]:
+def values(namespace: str, registrations: Iterable[Registered]) -> dict[str, str]:
     """The value of each operator of a namespace, in the dispatcher's order; see column.py."""
     kernels: dict[str, set[str]] = {}
-    for entry in found:
+    for entry in registrations:
         if entry.namespace == namespace:
             kernels.setdefault(f"{namespace}::{entry.name}", set()).add(entry.key)
     order = (

@@ -147,7 +147,7 @@ def _imports(binary: Any) -> dict[int, str]:
     """
     table = binary.dynamic_symbol_command
     symbols = list(table.indirect_symbols) if table is not None else []
-    found = {}
+    stubs = {}
     for section in binary.sections:
         if str(section.name) != "__stubs" or not section.reserved2:
             continue
@@ -155,5 +155,5 @@ def _imports(binary: Any) -> dict[int, str]:
             at = section.reserved1 + index
             if at < len(symbols) and symbols[at] is not None:
                 address = section.virtual_address + index * section.reserved2
-                found[address] = str(symbols[at].name)
-    return found
+                stubs[address] = str(symbols[at].name)
+    return stubs

@@ -110,14 +110,14 @@ def families(names: Iterable[str]) -> dict[str, str]:
     The value is ``float16 float32 | int64`` for a family of two places.  Which combinations exist
     is not in it; nor are kernels without a dtype in their name.
     """
-    found: dict[str, tuple[set[str], ...]] = {}
+    by_family: dict[str, tuple[set[str], ...]] = {}
     for name in names:
         key, dtypes = family(name)
         if dtypes:
-            places = found.setdefault(key, tuple(set() for _ in dtypes))
+            places = by_family.setdefault(key, tuple(set() for _ in dtypes))
             for place, dtype in zip(places, dtypes, strict=True):
                 place.add(dtype)
-    return {key: dumped(found[key]) for key in sorted(found)}
+    return {key: dumped(by_family[key]) for key in sorted(by_family)}
 
 
 def dumped(places: Iterable[Iterable[str]]) -> str:

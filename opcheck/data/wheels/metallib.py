@@ -38,7 +38,7 @@ def sections(dylib: bytes) -> dict[str, bytes]:
     """
     try:
         magic, *_, commands = struct.unpack_from("<5I", dylib)
-        found, at = {}, _MACH_HEADER
+        contents, at = {}, _MACH_HEADER
         for _ in range(commands if magic == _MACH_MAGIC else 0):
             command, size = struct.unpack_from("<2I", dylib, at)
             if command == _SEGMENT:
@@ -48,7 +48,7 @@ def sections(dylib: bytes) -> dict[str, bytes]:
                     name = dylib[section : section + 16].rstrip(b"\0").decode()
                     length, offset = struct.unpack_from("<QI", dylib, section + 40)
                     if name.startswith("metal_"):
-                        found[name] = dylib[offset : offset + length]
+                        contents[name] = dylib[offset : offset + length]
             at += size
     except (struct.error, ValueError) as error:
         raise OpListError(
@@ -58,7 +58,7 @@ def sections(dylib: bytes) -> dict[str, bytes]:
         raise OpListError(
             "a dylib whose sections cannot be read", context="no 64-bit Mach-O file", hint=_HINT
         )
-    return found
+    return contents
 
 
 def functions(data: bytes) -> tuple[Function, ...]:
@@ -72,20 +72,20 @@ def functions(data: bytes) -> tuple[Function, ...]:
     """
     if data[:4] != _MAGIC:
         raise OpListError("a Metal section that holds no metallib", hint=_HINT)
-    found = []
+    compiled = []
     try:
         (start,) = struct.unpack_from("<Q", data, _FUNCTIONS_AT)
         (count,) = struct.unpack_from("<I", data, start)
         at = start + 4
         for _ in range(count):
             (size,) = struct.unpack_from("<I", data, at)
-            found.append(_function(data, data[at + 4 : at + size]))
+            compiled.append(_function(data, data[at + 4 : at + size]))
             at += size
     except (struct.error, ValueError, OverflowError) as error:
         raise OpListError(
             "a metallib whose list of functions cannot be read", context=str(error), hint=_HINT
         ) from error
-    return tuple(found)
+    return tuple(compiled)
 
 
 def _function(data: bytes, entry: bytes) -> Function:
