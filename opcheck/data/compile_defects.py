@@ -21,7 +21,7 @@ _LINE = re.compile(r"\d+\.\d+")
 
 
 class When(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a defect needs; all that is given must hold, of one kernel where it is of kernels."""
+    """The conditions under which a defect occurs; a single kernel must meet every condition that is given."""
 
     #: whatever is compiled
     any: bool = False
@@ -33,19 +33,19 @@ class When(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ops: tuple[str, ...] = ()
 
     def holds_for(self, source: str, ops: frozenset[str]) -> bool:
-        """Whether a kernel is of the kind; never where the defect is known by a failure."""
+        """Return whether a kernel is affected; always False for a defect that is recognised by a failure."""
         if not (self.source or self.ops):
             return False
         fused = not self.ops or bool(ops.intersection(self.ops))
         return fused and all(re.search(pattern, source) for pattern in self.source)
 
     def explains(self, message: str) -> bool:
-        """Whether a failure is this one."""
+        """Return whether this defect explains a failure."""
         return bool(self.failure) and re.search(self.failure, message) is not None
 
 
 class Defect(Record, frozen=True, kw_only=True):
-    """One thing that Inductor for Metal does wrong in some releases."""
+    """A defect of Inductor's Metal backend in some releases."""
 
     id: str
     torch: Span

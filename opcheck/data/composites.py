@@ -1,7 +1,7 @@
-"""What composites call in the end on a Mac, and which overloads an API name enters.
+"""The leaf operators that composites call on a Mac, and the overloads that an API name enters.
 
-Computed from the samples of PyTorch's operator database on the simulated Mac; an overload that no
-sample reaches has no entry, and nothing is known of what it calls.
+The data is computed from the samples of PyTorch's operator database on the simulated Mac.  An
+overload that no sample reaches has no entry: its calls are unknown.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _LEADING = ("torch.", "Tensor.", "F.", "functional.")
 
 
 class Body(NamedTuple):
-    """What a composite's body calls, by operators with a verdict of their own."""
+    """The calls of a composite's body, as operators that have a verdict of their own."""
 
-    #: in every sample
+    #: called in every sample
     always: tuple[str, ...]
-    #: in some: it depends on the arguments
+    #: called in some samples: the call depends on the arguments
     sometimes: tuple[str, ...]
     #: the torch release that the body was run with, or read in the wheel of
     torch: str
-    #: it was read, in the library's machine code, and not run
+    #: the body was read from the library's machine code instead of run
     read: bool = False
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """The data file."""
+    """The content of the data file."""
 
     schema: int
     #: release line of the registrations -> the torch release that ran
@@ -54,17 +54,17 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Names(msgspec.Struct, frozen=True):
-    """Of a history file, the operators: their values are left unread."""
+    """The operator names of a history file; their values are not read."""
 
     operators: dict[str, msgspec.Raw]
 
 
 def body(op: str, line: str, directory: Path | None = None) -> Body | None:
-    """What ``op`` was seen to call with the registrations of a release line.
+    """Return the recorded calls of ``op`` with the registrations of a release line.
 
-    None where no sample reached it.  A line newer than all that were run is answered by the newest.  For an older
-    one the body of the oldest stands, except where the library in its wheel was seen to call something else
-    (bodies.yaml); the verdicts on what is called are the line's own.
+    The result is None where no sample reached the overload.  A line newer than every recorded one takes the
+    newest record.  An older line takes the oldest record, except where the library in its wheel calls something
+    else (bodies.yaml).  The verdicts on the called operators are always those of the line itself.
 
     Raises:
         OpListError: the data file is missing or damaged.
@@ -86,9 +86,9 @@ def body(op: str, line: str, directory: Path | None = None) -> Body | None:
 
 
 def called_by(op: str, line: str, directory: Path | None = None) -> tuple[str, ...] | None:
-    """The leaf overloads that a composite calls, over all samples; None where nothing is known.
+    """Return the leaf overloads that a composite calls over all samples; None where they are unknown.
 
-    An empty tuple says that the body runs no further operator.
+    An empty tuple means that the body runs no further operator.
 
     Raises:
         OpListError: the data file is missing or damaged.
@@ -100,7 +100,7 @@ def called_by(op: str, line: str, directory: Path | None = None) -> tuple[str, .
 
 
 def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:
-    """The overloads behind what a user writes; empty where there are none.
+    """Return the overloads behind a name that a user writes; empty where there are none.
 
     ``torch.fft.rfft``, ``nn.functional.grid_sample``, a bare ``isin``, ``aten::isin`` and ``aten.isin``
     are understood; an overload written whole (``aten::add.Tensor``) stands for itself.
@@ -127,7 +127,7 @@ def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:
 
 
 def apis(directory: Path | None = None) -> Mapping[str, tuple[str, ...]]:
-    """Every Python function of the operator database, as ``nn.functional.gelu``, with its overloads.
+    """Return every Python function of the operator database, such as ``nn.functional.gelu``, with its overloads.
 
     Raises:
         OpListError: the data file is missing or damaged.
@@ -137,7 +137,7 @@ def apis(directory: Path | None = None) -> Mapping[str, tuple[str, ...]]:
 
 @functools.cache
 def _bases(directory: Path | None) -> dict[str, tuple[str, ...]]:
-    """Operator name without overload -> its overloads, in any release."""
+    """Return the overloads of each operator over all releases, by its name without an overload."""
     overloads: dict[str, list[str]] = {}
     for op in sorted(_registered(directory or data_directory()).operators):
         overloads.setdefault(op.partition("::")[2].partition(".")[0], []).append(op)

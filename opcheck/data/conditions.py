@@ -1,9 +1,9 @@
 """The conditions of curated statements: expressions over the arguments of an operator's schema.
 
-A condition is a Python expression of which only little is allowed: comparison, boolean logic,
-arithmetic, indexing and comprehensions over the arguments, a handful of functions, and a handful
-of attributes of tensors.  Evaluating one always ends, raises nothing, and answers True, False, or
-None where the call does not tell: an argument is missing, or the expression does not fit it.
+A condition is a Python expression that may use only comparison, boolean logic, arithmetic, indexing
+and comprehensions over the arguments, a handful of functions, and a handful of attributes of
+tensors.  Evaluation always terminates, never raises, and returns True or False, or None where the
+call does not decide it: an argument is missing, or the expression does not fit its value.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from opcheck.model.records import TensorSpec
 #: The first output tensor of the call.
 RESULT = "result"
 
-_LIMIT = 1024  # of the elements that one function or comprehension looks at
-_LOOPS = 2  # of one inside another
-_BITS = 4096  # of a number
+_LIMIT = 1024  # elements that one function or comprehension may visit
+_LOOPS = 2  # depth of nested comprehensions
+_BITS = 4096  # size of a number
 
 
 class ConditionError(ValueError):
-    """The text is not a condition; the message says which part of it."""
+    """The text is not a condition; the message names the part that is not allowed."""
 
 
 class _CannotTellError(Exception):
-    """The call does not say what the condition asks."""
+    """The call lacks a value that the condition needs."""
 
 
 def _contiguous(spec: TensorSpec) -> bool:
@@ -50,7 +50,7 @@ def _stride(spec: TensorSpec) -> tuple[int, ...]:
     return spec.stride
 
 
-#: What a condition may ask of a tensor.
+#: The attributes of a tensor that a condition may use.
 ATTRIBUTES: Mapping[str, Callable[[TensorSpec], Any]] = {
     "shape": lambda spec: spec.shape,
     "dim": lambda spec: len(spec.shape),
@@ -66,7 +66,7 @@ ATTRIBUTES: Mapping[str, Callable[[TensorSpec], Any]] = {
 
 
 def _bounded(values: Any) -> list[Any]:
-    """The elements of an iterable; more than _LIMIT are not looked at."""
+    """Return the elements of an iterable of at most _LIMIT elements."""
     taken = list(islice(_iterable(values), _LIMIT + 1))
     if len(taken) > _LIMIT:
         raise _CannotTellError
@@ -107,7 +107,7 @@ def _product(values: Any) -> Any:
     )
 
 
-#: What a condition may call; ``prod`` is that of math.
+#: The functions that a condition may call; ``prod`` is math.prod.
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "any": lambda values: any(_bounded(values)),
     "all": lambda values: all(_bounded(values)),
@@ -162,25 +162,25 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 _SCALARS = (bool, int, float, str, type(None))
 
 
-#: What an expression that does not fit the call raises.
+#: The exceptions of an expression that does not fit the call.
 _FAILURES = (_CannotTellError, ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class Condition:
-    """One parsed condition."""
+    """A parsed condition."""
 
     def __init__(self, text: str, body: ast.expr, names: frozenset[str]) -> None:
         self.text = text
-        #: the arguments that it asks for, ``result`` too.
+        #: the arguments that the expression uses, ``result`` included.
         self.names = names
         self._body = body
 
     def evaluate(self, values: Mapping[str, Any]) -> bool | None:
-        """Whether it holds for these arguments; None where they do not tell.
+        """Return whether the condition holds for these arguments; None where they do not decide it.
 
         Args:
             values: the arguments by their names: tensors as TensorSpec, lists of tensors as tuples
-                of these, other arguments as they are.  A name that is missing is not known.
+                of these, other arguments as they are.  The value of a missing name is unknown.
         """
         try:
             return bool(_evaluate(self._body, dict(values)))
@@ -190,10 +190,10 @@ class Condition:
 
 @functools.cache
 def parse(text: str) -> Condition:
-    """The condition that a text spells.
+    """Parse the text of a condition.
 
     Raises:
-        ConditionError: it is no expression, or holds something that a condition may not hold.
+        ConditionError: the text is no expression, or uses something that a condition may not use.
     """
     try:
         body = ast.parse(text, mode="eval").body
@@ -208,7 +208,7 @@ def parse(text: str) -> Condition:
 
 
 def _check(node: ast.AST, bound: frozenset[str], names: set[str]) -> None:
-    """Refuse what a condition may not hold, and collect the free names."""
+    """Refuse syntax that a condition may not use, and collect the free names."""
     if isinstance(node, ast.Name):
         if node.id in FUNCTIONS:
             raise ConditionError(f"a function is only called: {node.id}")
@@ -295,7 +295,7 @@ def _attribute(node: ast.Attribute, values: Mapping[str, Any]) -> Any:
 
 
 def _bool_op(node: ast.BoolOp, values: Mapping[str, Any]) -> Any:
-    """Three-valued: an operand that decides does so although another cannot be told."""
+    """Evaluate in three-valued logic: a decisive operand decides although another is unknown."""
     decisive = isinstance(node.op, ast.Or)
     all_known = True
     for operand in node.values:
@@ -320,7 +320,7 @@ def _compare(node: ast.Compare, values: Mapping[str, Any]) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Lists compare with tuples: a condition cannot see which of the two an argument came as."""
+    """Turn lists into tuples, so that a condition does not depend on which of the two an argument is."""
     return tuple(map(_plain, value)) if isinstance(value, (list, tuple, range)) else value
 
 

@@ -1,8 +1,8 @@
-"""Evidence files, ``opcheck-evidence/1``: what a device really did with PyTorch's operator database.
+"""Evidence files (``opcheck-evidence/1``): the results of PyTorch's operator database on a real device.
 
-``opcheck probe`` writes them, as YAML or JSON; who proposes or checks statements of the op lists
-reads them.  A file speaks of one machine, one torch and one device; one of another machine never
-stands in for it.
+``opcheck probe`` writes them as YAML or JSON, and the tools that propose or check statements of the
+op lists read them.  A file holds the results of a single machine, torch and device; the results of
+another machine never replace them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Outcome = Literal[
     "not compared",
     "not judged",
 ]
-#: outcome -> what it says of an OpInfo with a dtype
+#: outcome -> its meaning for an OpInfo with a dtype
 OUTCOMES: dict[Outcome, str] = {
     "works": "its samples run, and each call that could be compared is within the tolerance",
     "falls back": "as works, but a call says that it runs on the CPU",
@@ -54,9 +54,9 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class Machine(Record, frozen=True, kw_only=True):
-    """Where something was run."""
+    """The machine, device and torch that the results come from."""
 
-    #: as the user named it, and what its driver calls it
+    #: the name that the user gave, and the name that the driver reports
     device: str
     device_name: str
     #: macOS, Linux or Windows, and its version
@@ -64,13 +64,13 @@ class Machine(Record, frozen=True, kw_only=True):
     os_version: str
     arch: str
     torch: str
-    #: of PyTorch's repository, full; empty: this build does not say
+    #: the full hash in PyTorch's repository; empty: this build does not report it
     commit: str
     python: str = ""
 
 
 class Result(Record, frozen=True, kw_only=True):
-    """What one OpInfo did with one dtype."""
+    """The result of an OpInfo with a dtype."""
 
     #: ``name`` or ``name/variant``
     opinfo: str
@@ -80,7 +80,7 @@ class Result(Record, frozen=True, kw_only=True):
     #: samples that ran on the device or raised there alone, and how many of them had this outcome
     samples: int
     failed: int = 0
-    #: the overload that raised, was wrong, or fell back; empty: nobody knows
+    #: the overload that raised, was wrong, or fell back; empty: unknown
     op: str = ""
     #: the whole text that was raised or warned of, how the process ended, or what is wrong with the result
     text: str = ""
@@ -93,12 +93,12 @@ class Result(Record, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is about."""
+        """The key that identifies the result."""
         return self.opinfo, self.dtype, self.phase
 
 
 class Settings(Record, frozen=True, kw_only=True):
-    """How the samples were run."""
+    """The settings that the samples were run with."""
 
     samples: int
     seconds: float
@@ -107,24 +107,24 @@ class Settings(Record, frozen=True, kw_only=True):
 
 
 class Evidence(Record, frozen=True, kw_only=True):
-    """One file."""
+    """The content of an evidence file."""
 
     schema: str = SCHEMA
     tool: str
-    #: day on which it was begun
+    #: the day on which the run began
     made: str
     machine: Machine
     settings: Settings
-    #: False: it was ended before it was done
+    #: False: the run stopped before it was complete
     complete: bool
     results: tuple[Result, ...]
 
 
 def load(path: Path) -> Evidence:
-    """One file, read and linted.
+    """Read and lint an evidence file.
 
     Raises:
-        InputError: it cannot be read, is of another form, or contradicts itself; all of its problems are named.
+        InputError: the file cannot be read, has another form, or contradicts itself; the error names every problem.
     """
     document = _json(path) if path.suffix.lower() == ".json" else read(path, path.name)
     evidence: Evidence | None = None
@@ -148,7 +148,7 @@ def load(path: Path) -> Evidence:
 
 
 def _json(path: Path) -> Document:
-    """A JSON file; YAML would read 1e-05 as a text."""
+    """Read a JSON file with a JSON parser, because YAML would read 1e-05 as a string."""
     document = Document(path.name)
     try:
         content = documents.read(path)
@@ -163,7 +163,7 @@ def _json(path: Path) -> Document:
 
 
 def lint(document: Document, evidence: Evidence) -> None:
-    """Report to the document what is wrong with the meaning."""
+    """Report values that contradict each other or cannot be true."""
     if evidence.schema != SCHEMA:
         document.report(("schema",), f"{evidence.schema!r} is not {SCHEMA!r}")
     if not _DATE.fullmatch(evidence.made):
@@ -184,7 +184,7 @@ def lint(document: Document, evidence: Evidence) -> None:
 
 
 def _problems(result: Result) -> Iterator[tuple[str, str]]:
-    """What of one result cannot be."""
+    """Yield the fields of a result that cannot be true, each with a message."""
     if result.dtype not in DTYPES:
         yield "dtype", f"unknown dtype: {result.dtype!r}"
     for op in (*result.calls, *filter(None, [result.op])):
@@ -204,7 +204,7 @@ def _problems(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of a file."""
+    """Return the JSON schema of an evidence file."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA,

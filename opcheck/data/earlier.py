@@ -1,4 +1,4 @@
-"""What composites called in releases that nobody recorded: read from the libraries in the wheels (bodies.yaml)."""
+"""The calls of composites in releases without a recording, read from the libraries in the wheels (bodies.yaml)."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ Entry = TypeVar("Entry", "EarlierBody", "Reviewed")
 
 
 class EarlierBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry: a composite, the releases, and what its body called there."""
+    """A composite, a span of releases, and the operators that its body called there."""
 
     op: str
-    #: release lines: from, and up to but without.
+    #: the first release line, and the first line after the span.
     since: str
     until: str
-    #: operators with a verdict of their own: whatever the arguments, and with some.
+    #: operators with a verdict of their own: those that are always called, and those that depend on the arguments.
     always: tuple[str, ...]
     sometimes: tuple[str, ...]
-    #: what the C++ body calls directly, and what the later body calls and this one does not.
+    #: the direct calls of the C++ body, and the calls of the later body that this body lacks.
     calls: tuple[str, ...]
     without: tuple[str, ...]
-    #: the composite whose body differs, where it is one that ``op`` calls.
+    #: the composite whose body differs, if ``op`` only calls it.
     body: str = ""
 
     @property
     def torch(self) -> Span:
-        """The releases."""
+        """The releases that the entry covers."""
         return Span(since=Version.parse(self.since), until=Version.parse(self.until))
 
     @property
     def differing(self) -> str:
-        """The composite whose body is another in these releases."""
+        """The composite whose body differs in these releases."""
         return self.body or self.op
 
 
 class Reviewed(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A composite whose body differs without a consequence, and why."""
+    """A composite whose body differs without a consequence, and the reason."""
 
     op: str
     why: str
 
 
 def reviewed(directory: Path) -> dict[str, str]:
-    """Why the other body of a composite does not matter, by overload.
+    """Return the reason why a composite's different body has no consequence, by overload.
 
     Raises:
         OpListError: the file is damaged.
@@ -59,7 +59,7 @@ def reviewed(directory: Path) -> dict[str, str]:
 
 
 def earlier_bodies(directory: Path) -> tuple[EarlierBody, ...]:
-    """The bodies, in the file's order.
+    """Return the bodies in the order of the file.
 
     Raises:
         OpListError: the file is damaged.

@@ -1,4 +1,4 @@
-"""The environment variables that a release reads for MPS, and those that only guides know."""
+"""The environment variables that a release reads for MPS, and those that only guides mention."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from opcheck.data.written_span import WrittenSpan
 from opcheck.model.records import Record
 
 FILE = "environment.yaml"
-#: Which of the names stand in which wheel; scripts/check_environment.py writes it.
+#: The names that occur in each wheel; scripts/check_environment.py writes the file.
 FOUND = "environment.found.yaml"
 
-#: How every such variable is spelled, in every release so far.
+#: The pattern of these variables' names in every release so far.
 NAME = re.compile(r"PYTORCH_[A-Z0-9_]*MPS[A-Z0-9_]*")
 _LINE = re.compile(r"\d+\.\d+")
 
@@ -43,35 +43,35 @@ class Variable(Record, frozen=True, kw_only=True):
     name: str
     torch: Span
     meaning: str
-    #: what it may be set to, and what it is when not set.
+    #: the values that it accepts, and its default.
     values: str
     default: str
-    #: when it is read: setting it later does nothing.
+    #: when PyTorch reads it: a later change has no effect.
     read: str
     bits: tuple[Bit, ...] = ()
     evidence: tuple[StatementEvidence, ...] = ()
 
 
 class Explanation(Record, frozen=True, kw_only=True):
-    """What one name means to one release."""
+    """The meaning of a variable's name for a release."""
 
     name: str
     #: read, later, earlier, invented, unknown
     status: VariableStatus
     text: str
-    #: the variable, where some release reads it.
+    #: the variable, if any release reads it.
     variable: Variable | None = None
 
 
 class Environment(Record, frozen=True, kw_only=True):
-    """Everything that ``environment.yaml`` holds."""
+    """The content of ``environment.yaml``."""
 
     variables: Mapping[str, Variable]
     #: name -> what to use instead.
     invented: Mapping[str, str]
 
     def known(self, line: str) -> tuple[Variable, ...]:
-        """The variables that a release line such as ``2.13`` reads, by name.
+        """Return the variables that a release line such as ``2.13`` reads, by name.
 
         Raises:
             UsageError: not a version.
@@ -80,7 +80,7 @@ class Environment(Record, frozen=True, kw_only=True):
         return tuple(v for _, v in sorted(self.variables.items()) if version in v.torch)
 
     def explain(self, name: str, line: str) -> Explanation:
-        """What setting a variable does in a release; a name that nothing is known of says so.
+        """Explain the effect of a variable in a release; the status of an unrecorded name is ``unknown``.
 
         Raises:
             UsageError: not a version.
@@ -106,17 +106,17 @@ class Environment(Record, frozen=True, kw_only=True):
 
 
 def known(line: str) -> tuple[Variable, ...]:
-    """The variables that a release line reads; ``Environment.known`` of the data that ships."""
+    """Return the variables that a release line reads: ``Environment.known`` of the shipped data."""
     return load_environment().known(line)
 
 
 def explain(name: str, line: str) -> Explanation:
-    """What setting a variable does; ``Environment.explain`` of the data that ships."""
+    """Explain the effect of a variable: ``Environment.explain`` of the shipped data."""
     return load_environment().explain(name, line)
 
 
 def number(text: str) -> float | None:
-    """The value of such a variable as a number, decimal or 0x...; None: it is none."""
+    """Return a variable's value as a number (decimal or 0x...); None where it is not a number."""
     try:
         return float(int(text, 0)) if text.lower().startswith("0x") else float(text)
     except (ValueError, OverflowError):
@@ -173,7 +173,7 @@ def _load(directory: Path) -> Environment:
 
 
 def _entries(document: Document, value: Any, key: str, kind: type[_Kind]) -> dict[str, _Kind]:
-    """The entries below a key; their problems go to the document."""
+    """Return the entries below a key, and report their problems to the document."""
     entries = value.get(key, {})
     if not isinstance(entries, dict):
         document.report((key,), "a mapping of names is expected")

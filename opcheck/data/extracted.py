@@ -1,8 +1,8 @@
-"""What was extracted from the wheels for whoever writes the limitations, and what it says of them.
+"""The texts and dtypes extracted from the wheels, and the check of the limitations against them.
 
 ``op_lists/extracted/texts.json`` has each text that an MPS source prints and the releases that hold
-it, ``metal.json`` the dtypes of the Metal kernels.  Both are material for a review, made by
-``scripts/extract_limits.py``; no verdict is computed from them.
+it; ``metal.json`` has the dtypes of the Metal kernels.  ``scripts/extract_limits.py`` makes both for
+the authors and reviewers of limitations; no verdict depends on them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from opcheck.data.statement_model import Statement
 
 DIRECTORY = "extracted"
 TEXTS, METAL = "texts.json", "metal.json"
-#: The evidence that says that a text was read in PyTorch's source or in its wheel.
+#: The kinds of evidence for a text that was read in PyTorch's source or in its wheel.
 _READ = frozenset({"binary", "source"})
-#: What a statement writes where C++ inserts a value.
+#: The placeholder in a statement's text for a value that C++ inserts.
 _VALUE = re.compile(r"\{[^{}]*\}")
-#: A shorter piece stands in any library, and may be an immediate instead of a string.
+#: A shorter piece occurs in any library, and may be an immediate operand instead of a string.
 _ENOUGH = 6
-#: And a part of a message is at least "MPS:".
+#: A part of a message is at least as long as "MPS:".
 _PART = 4
 #: No value that C++ inserts into a message is longer.
 _INSERTED = 24
@@ -38,12 +38,12 @@ Place = tuple[str | None, str | None, int | None]
 #: From this release line on, and the first in which it is gone.
 HalfOpen = tuple[str, str | None]
 
-#: Statements whose text stands in no wheel, and why they are right all the same.
+#: Statements whose text occurs in no wheel, and the reason why they are right.
 EXCEPTIONS: dict[str, str] = {}
 
 
 class Extracted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """texts.json."""
+    """The content of texts.json."""
 
     schema: int
     #: the release lines whose wheels were read, in order.
@@ -51,7 +51,7 @@ class Extracted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     texts: dict[str, tuple[str | None, str | None, int | None, tuple[HalfOpen, ...]]]
 
     def present(self, line: str) -> tuple[str, ...]:
-        """The texts of a release."""
+        """Return the texts of a release."""
         return tuple(
             text for text, row in self.texts.items() if line in _lines(row[3], self.releases)
         )
@@ -69,7 +69,7 @@ def _lines(spans: Iterable[HalfOpen], releases: Sequence[str]) -> list[str]:
 
 
 def _spans(lines: Iterable[str], releases: Sequence[str]) -> tuple[HalfOpen, ...]:
-    """The inverse of ``_lines``."""
+    """Return the spans of a set of release lines: the inverse of ``_lines``."""
     there = set(lines)
     spans: list[HalfOpen] = []
     since: str | None = None
@@ -83,10 +83,10 @@ def _spans(lines: Iterable[str], releases: Sequence[str]) -> tuple[HalfOpen, ...
 
 
 def with_release(old: Extracted, line: str, column: Mapping[str, Place]) -> Extracted:
-    """The texts with those of a release put in, or put in the place of what it had.
+    """Return the texts with those of a release added; they replace the release's earlier texts.
 
-    The place of a text is that in the newest release that holds it, whatever the order in which
-    releases are added.
+    A text keeps its place in the newest release that holds it, whatever the order in which releases
+    are added.
     """
     releases = tuple(by_version({*old.releases, line}))
     texts = {}
@@ -105,7 +105,7 @@ def with_release(old: Extracted, line: str, column: Mapping[str, Place]) -> Extr
 
 
 def dump_texts(extracted: Extracted) -> str:
-    """The text of texts.json: one message a line, sorted."""
+    """Return the text of texts.json: one message per line, sorted."""
     rows = ",\n".join(
         f"{json.dumps(text, ensure_ascii=False)}: "
         f"{json.dumps(row, ensure_ascii=False, separators=(',', ':'))}"
@@ -116,7 +116,7 @@ def dump_texts(extracted: Extracted) -> str:
 
 
 def read_texts(op_lists: Path) -> Extracted:
-    """The extracted texts below the op lists' directory; none where there is no such file.
+    """Read the extracted texts below the op lists' directory; empty where the file does not exist.
 
     Raises:
         OpListError: the file is damaged.
@@ -125,7 +125,7 @@ def read_texts(op_lists: Path) -> Extracted:
 
 
 def read_metal(op_lists: Path) -> History:
-    """The dtypes of the Metal kernels, by family; none where there is no such file.
+    """Read the dtypes of the Metal kernels by family; empty where the file does not exist.
 
     Raises:
         OpListError: the file is damaged.
@@ -134,7 +134,7 @@ def read_metal(op_lists: Path) -> History:
 
 
 def metal(families: dict[str, tuple[tuple[str, str | None], ...]]) -> History:
-    """What metal.json holds."""
+    """The content of metal.json."""
     return History(schema=SCHEMA, namespace="metal", key="dtypes", operators=families)
 
 
@@ -154,9 +154,9 @@ def _read(op_lists: Path, file: str, form: type[_T], empty: Callable[[], _T]) ->
 
 
 def fragments(text: str) -> tuple[str, ...]:
-    """The pieces of a statement's text between the values that C++ inserts.
+    """Return the pieces of a statement's text between the values that C++ inserts.
 
-    Those that are too short to say anything are left out, unless there is no longer one.
+    Pieces too short to identify a message are left out, unless all of them are short.
     """
     pieces = [piece for piece in _VALUE.split(text) if piece.strip()]
     long = [piece for piece in pieces if len(piece.strip()) >= _ENOUGH]
@@ -164,10 +164,10 @@ def fragments(text: str) -> tuple[str, ...]:
 
 
 def stands(text: str, present: Sequence[str]) -> bool:
-    """Whether each piece of a statement's text stands in a release's texts.
+    """Return whether a release's texts contain each piece of a statement's text.
 
-    A piece stands in one of them, or is put together of whole ones: C++ joins the parts of a message
-    when it is printed.  Between them may stand a value that the statement spells out (a dtype).
+    A piece may lie within a single text or be a join of whole texts, because C++ joins the parts of a
+    message when it prints it.  A value that the statement spells out (a dtype) may lie between them.
     """
     return all(
         any(piece in whole for whole in present) or _joined(piece, present)
@@ -190,7 +190,7 @@ def _joined(piece: str, present: Sequence[str]) -> bool:
 
 
 def claims(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
-    """The statements whose text somebody says to have read, with it; the exceptions left out."""
+    """Yield the statements whose evidence claims that their text was read, with it; exceptions are left out."""
     for statement in statements:
         read = any(evidence.kind in _READ for evidence in statement.evidence)
         if statement.error is not None and read and statement.id not in EXCEPTIONS:
@@ -200,7 +200,7 @@ def claims(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
 def unfounded(
     statements: Iterable[Statement], extracted: Extracted
 ) -> Iterator[tuple[Statement, tuple[str, ...]]]:
-    """The statements that claim a text in releases that do not hold it, with these releases."""
+    """Return the statements that claim a text in releases that do not hold it, with these releases."""
     present = {line: extracted.present(line) for line in extracted.releases}
     for statement, text in claims(statements):
         lines = [line for line in extracted.releases if statement.spans(line)]

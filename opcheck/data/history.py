@@ -1,8 +1,8 @@
 """The history form: for each operator overload, the releases at which its value changes.
 
-A new release therefore adds to a file only the lines of what it changed.  The full matrix of
-releases and overloads is the meaning; the file is its one canonical encoding, so rebuilding any
-release in any order gives the same bytes.
+A new release therefore adds only the lines that it changed to a file.  The file is the canonical
+encoding of the full matrix of releases and overloads, so rebuilding any release in any order gives
+the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCHEMA = 1
 
 
 class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One data file."""
+    """The content of a history file."""
 
     schema: int
     namespace: str
@@ -33,12 +33,12 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def by_version(lines: Iterable[str]) -> list[str]:
-    """Release lines in the order of their releases: 2.9 before 2.10."""
+    """Sort release lines by their versions: 2.9 before 2.10."""
     return sorted(lines, key=Version.parse)
 
 
 def expand(history: Sequence[Entry], lines: Sequence[str]) -> dict[str, str]:
-    """The value in each of the lines (in order) in which there is one."""
+    """Return the value in each of the given lines (in order) that has a value."""
     changes = dict(history)
     value: str | None = None
     values: dict[str, str] = {}
@@ -50,7 +50,7 @@ def expand(history: Sequence[Entry], lines: Sequence[str]) -> dict[str, str]:
 
 
 def contract(values: Mapping[str, str], lines: Sequence[str]) -> tuple[Entry, ...]:
-    """The inverse of ``expand``: an entry wherever the value changes."""
+    """Return an entry for each line at which the value changes: the inverse of ``expand``."""
     entries: list[Entry] = []
     previous: str | None = None
     for line in lines:
@@ -67,11 +67,11 @@ def with_column(
     line: str,
     column: Mapping[str, str],
 ) -> dict[str, tuple[Entry, ...]]:
-    """The histories with the given release's values put in, or put in the place of the old ones.
+    """Return the histories with the given release's values added; they replace its earlier values.
 
     Args:
         operators: the histories so far.
-        known: the release lines that they speak of.
+        known: the release lines that the histories cover.
         line: the release line of the column.
         column: its value for every overload that exists in it.
     """
@@ -88,7 +88,7 @@ def with_column(
 
 
 def dump(history: History) -> str:
-    """The text of a data file: one overload a line."""
+    """Return the text of a history file: one overload per line."""
     head = {"schema": history.schema, "namespace": history.namespace, "key": history.key}
     rows = ",\n".join(
         f"{json.dumps(name)}: {json.dumps(entries, separators=(',', ':'))}"

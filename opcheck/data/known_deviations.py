@@ -1,9 +1,9 @@
-"""Known deviations of recorded calls from those of a Mac, which no branch of the simulator can mend.
+"""Known deviations of recorded calls from the calls on a Mac that the simulator cannot correct.
 
-Most come from ``at::isTensorSubclassLike``, which is true of every simulated tensor:
-FunctionsManual.cpp and some composites then leave out what reads values on the host.  A branch in
-Python cannot stand inside of a C++ formula.  Found by running PyTorch's operator database on plain
-tensors of the CPU with and without a dispatch mode (torch 2.13.0).
+Most come from ``at::isTensorSubclassLike``, which is true for every simulated tensor:
+FunctionsManual.cpp and some composites then skip the steps that read values on the host, and Python
+cannot add a branch inside a C++ formula.  The list is the result of running PyTorch's operator
+database on plain CPU tensors with and without a dispatch mode (torch 2.13.0).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Difference(NamedTuple):
-    """Operators, and how their record differs."""
+    """A set of operators whose recorded calls differ from the calls on a Mac, and how they differ."""
 
-    #: overloads; one that is met is enough
+    #: overloads; a call of any of them is enough
     ops: frozenset[str]
     #: only where the program ran backward
     backward: bool
@@ -80,10 +80,10 @@ DIFFERENCES = (
 
 
 def differing(ops: Iterable[tuple[str, str]], torch: Version) -> Iterator[str]:
-    """The texts for a program that makes these calls: (overload, phase) of each."""
+    """Yield the texts of the deviations that apply to a program's calls, given as (overload, phase)."""
     calls = set(ops)
     backward = any(phase == "backward" for _, phase in calls)
-    # What a gradient calls is no call of the program's.
+    # The program itself did not make the calls of a gradient.
     names = {name for name, phase in calls if phase != "backward"}
     for difference in DIFFERENCES:
         if (
