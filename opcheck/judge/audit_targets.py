@@ -42,22 +42,22 @@ def audit_targets(
         return ()
     from opcheck.capture.parent import capture_many
 
-    found = capture_many(request, targets, progress=progress, show_output=show_output)
-    traces = [each for each in found if isinstance(each, Trace)]
+    captured = capture_many(request, targets, progress=progress, show_output=show_output)
+    traces = [each for each in captured if isinstance(each, Trace)]
     if not traces:
-        raise next(each for each in found if isinstance(each, OpcheckError))
+        raise next(each for each in captured if isinstance(each, OpcheckError))
     compared = precision(request, traces[0], progress, show_output=show_output)
     return tuple(
         asked_report(
             request, _trace(each, request, target), target, lists, mac=mac, precision=compared
         )
-        for each, target in zip(found, targets, strict=True)
+        for each, target in zip(captured, targets, strict=True)
     )
 
 
-def _trace(found: Trace | OpcheckError, request: CaptureRequest, target: Target) -> Trace:
-    if isinstance(found, Trace):
-        return found
+def _trace(captured: Trace | OpcheckError, request: CaptureRequest, target: Target) -> Trace:
+    if isinstance(captured, Trace):
+        return captured
     return Trace(
         model=request.model,
         mode=request.mode,
@@ -65,5 +65,7 @@ def _trace(found: Trace | OpcheckError, request: CaptureRequest, target: Target)
         target_torch=str(target.torch),
         target_macos=str(target.macos),
         complete=False,
-        problems=(Problem(kind="process_died", message=f"{found.message} ({found.context})"),),
+        problems=(
+            Problem(kind="process_died", message=f"{captured.message} ({captured.context})"),
+        ),
     )

@@ -207,10 +207,10 @@ def speaking(
 ) -> tuple[Statement, ...]:
     """Those of these statements that are about a dtype of the trait."""
     about = (statements[name] for name in ids if name in statements)
-    return tuple(statement for statement in about if _speaks_of(statement, trait))
+    return tuple(statement for statement in about if _names_trait(statement, trait))
 
 
-def _speaks_of(statement: Statement, trait: Trait) -> bool:
+def _names_trait(statement: Statement, trait: Trait) -> bool:
     if statement.dtypes:
         return bool(trait.dtypes & {*statement.dtypes})
     return trait.name == "complex" and "is_complex" in statement.condition
@@ -258,8 +258,8 @@ def _by_promotion(trait: Trait) -> str:
 
 
 def _finished(path: _Path) -> Origin:
-    found = path.failing or path.perhaps
-    first = min(found, default=None)
+    failing = path.failing or path.perhaps
+    first = min(failing, default=None)
     birth = path.birth
     return Origin(
         trait=path.trait,
@@ -270,17 +270,17 @@ def _finished(path: _Path) -> Origin:
         names=tuple(path.names),
         calls=len(path.calls),
         path=tuple(path.lines),
-        failing=tuple(sorted(found)),
+        failing=tuple(sorted(failing)),
         certain=bool(path.failing),
-        effect="" if first is None else found[first],
+        effect="" if first is None else failing[first],
     )
 
 
-def worth_telling(found: Iterable[Origin]) -> Iterator[Origin]:
+def reportable(origins: Iterable[Origin]) -> Iterator[Origin]:
     """The origins that meet a call that fails or narrows, each tensor by its gravest trait only."""
-    told: set[object] = set()
-    for origin in found:
+    reported: set[object] = set()
+    for origin in origins:
         key = (origin.how, origin.api, str(origin.location), origin.names)
-        if origin.failing and key not in told:
-            told.add(key)
+        if origin.failing and key not in reported:
+            reported.add(key)
             yield origin

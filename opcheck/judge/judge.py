@@ -88,7 +88,7 @@ def judge(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     if call.refusal is not None:
         return _refused(case, *call.refusal)
     # A tensor that cannot be made stops every call, whatever is registered.
-    everywhere = matching_statements.met(call, target, lists, everywhere=True)
+    everywhere = matching_statements.matching(call, target, lists, everywhere=True)
     if everywhere.stops:
         return matching_statements.apply(_NOTHING_RUNS, everywhere, case.where, _is_worse)
     layouts = _layouts(call)
@@ -97,9 +97,9 @@ def judge(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     verdict = _BY_STATUS[case.resolution.status](case)
     if case.resolution.status not in _HAS_A_KERNEL:
         return verdict
-    of_kernel = matching_statements.met(call, target, lists, everywhere=False)
+    on_operator = matching_statements.matching(call, target, lists, everywhere=False)
     return matching_statements.apply(
-        verdict, matching_statements.both(everywhere, of_kernel), case.where, _is_worse
+        verdict, matching_statements.both(everywhere, on_operator), case.where, _is_worse
     )
 
 
@@ -246,8 +246,8 @@ def _details(call: OpCall) -> Hashable:
 
 def _summary(case: _Case, limitation: str) -> str:
     statement = case.lists.statements.by_id.get(limitation)
-    said = f"{statement.summary.rstrip('.')} " if statement else "the Mac refuses this call "
-    return f"{said}({limitation})"
+    reason = f"{statement.summary.rstrip('.')} " if statement else "the Mac refuses this call "
+    return f"{reason}({limitation})"
 
 
 def _refused(case: _Case, limitation: str, text: str) -> Verdict:
@@ -332,7 +332,7 @@ def _not_implemented(case: _Case) -> str:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _of_body(op: str, target: Target, lists: OpLists) -> Verdict:
+def _judge_operator(op: str, target: Target, lists: OpLists) -> Verdict:
     """Of a call of which only the operator is known."""
     return judge(OpCall(op=op), target, lists)
 
@@ -353,7 +353,7 @@ def _composite(case: _Case) -> Verdict:
             evidence=(*case.evidence, Evidence(kind="capture", detail="its body calls nothing")),
             confidence="inferred",
         )
-    judged = {op: _of_body(op, case.target, case.lists) for op in inner}
+    judged = {op: _judge_operator(op, case.target, case.lists) for op in inner}
     # The name breaks ties, so that the order of the calls in the body does not matter.
     decider = max(judged, key=lambda op: (outcome(judged[op]).severity, op))
     worst = judged[decider]

@@ -16,7 +16,7 @@ from opcheck.data.statements import EVERY_OPERATOR
 from opcheck.model.records import Evidence, OpCall, Verdict
 
 
-class Met(NamedTuple):
+class Matches(NamedTuple):
     """The statements that a call meets: for certain, and perhaps; each in the order of their ids."""
 
     certain: tuple[Statement, ...]
@@ -34,7 +34,7 @@ class Met(NamedTuple):
         return self.decisive is not None and self.decisive.effect not in _DECIDED
 
 
-def met(call: OpCall, target: Target, lists: OpLists, *, everywhere: bool) -> Met:
+def matching(call: OpCall, target: Target, lists: OpLists, *, everywhere: bool) -> Matches:
     """The statements on the call's operator that it meets on the target.
 
     Args:
@@ -51,7 +51,7 @@ def met(call: OpCall, target: Target, lists: OpLists, *, everywhere: bool) -> Me
             held = holds(statement, call, target, arguments)
             if held is not False:
                 (certain if held else perhaps).append(statement)
-    return Met(tuple(certain), tuple(perhaps))
+    return Matches(tuple(certain), tuple(perhaps))
 
 
 def answered(call: OpCall, target: Target, lists: OpLists) -> frozenset[ErrorText]:
@@ -64,35 +64,35 @@ def answered(call: OpCall, target: Target, lists: OpLists) -> frozenset[ErrorTex
     )
 
 
-def both(one: Met, other: Met) -> Met:
+def both(first: Matches, second: Matches) -> Matches:
     """The statements of both."""
-    certain = sorted((*one.certain, *other.certain), key=lambda statement: statement.id)
-    perhaps = sorted((*one.perhaps, *other.perhaps), key=lambda statement: statement.id)
-    return Met(tuple(certain), tuple(perhaps))
+    certain = sorted((*first.certain, *second.certain), key=lambda statement: statement.id)
+    perhaps = sorted((*first.perhaps, *second.perhaps), key=lambda statement: statement.id)
+    return Matches(tuple(certain), tuple(perhaps))
 
 
-def apply(verdict: Verdict, found: Met, case: Where, worse: Worse) -> Verdict:
+def apply(verdict: Verdict, matches: Matches, case: Where, worse: Worse) -> Verdict:
     """The verdict with what its statements say; it never gets better.
 
     Args:
         verdict: what the registrations say.
-        found: the statements that the call meets.
+        matches: the statements that the call meets.
         case: the torch release and the macOS version, as they are called.
         worse: whether a status with its kind is worse than the verdict's.
     """
-    if not found.certain and not found.perhaps:
+    if not matches.certain and not matches.perhaps:
         return verdict
     texts = (
         statement.error.text
-        for statement in found.certain
+        for statement in matches.certain
         if statement.error and not statement.decides
     )
     noted = msgspec.structs.replace(
-        attach(verdict, (*found.certain, *found.perhaps)),
-        evidence=(*verdict.evidence, *evidence(found.certain)),
+        attach(verdict, (*matches.certain, *matches.perhaps)),
+        evidence=(*verdict.evidence, *evidence(matches.certain)),
         prints=verdict.prints or next(texts, ""),
     )
-    decisive = found.decisive
+    decisive = matches.decisive
     if decisive is None:
         return noted
     status, kind = _DECIDED.get(decisive.effect, ("unsupported", None))
@@ -143,12 +143,12 @@ def evidence(certain: Iterable[Statement]) -> tuple[Evidence, ...]:
             Evidence(kind=statement.sort, detail=statement.id),
             *(
                 Evidence(
-                    kind=one.kind,
-                    torch=one.torch,
-                    where=f"{one.where}:{one.line}" if one.line else one.where,
-                    detail=one.detail,
+                    kind=source.kind,
+                    torch=source.torch,
+                    where=f"{source.where}:{source.line}" if source.line else source.where,
+                    detail=source.detail,
                 )
-                for one in statement.evidence
+                for source in statement.evidence
             ),
         )
     )
@@ -156,8 +156,8 @@ def evidence(certain: Iterable[Statement]) -> tuple[Evidence, ...]:
 
 def confidence(statement: Statement) -> str:
     """How sure a verdict is that this statement decides."""
-    of_test_list = any(entry.kind == "opinfo" for entry in statement.evidence)
-    return "test list" if of_test_list else "source check"
+    in_test_list = any(entry.kind == "opinfo" for entry in statement.evidence)
+    return "test list" if in_test_list else "source check"
 
 
 def detail_needed(op: str, target: Target, lists: OpLists) -> bool:

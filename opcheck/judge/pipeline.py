@@ -154,7 +154,7 @@ def report(
         OpListError: the lists hold no such torch release, or are damaged.
     """
     judged = judge_all(trace.calls, target, lists)
-    calls, verdicts = _worth_telling(trace.calls, judged)
+    calls, verdicts = _reportable(trace.calls, judged)
     groups = _groups(calls, verdicts)
     parts, graph = partition(calls, verdicts)
     followed = dtype_flow.origins(trace, judged, lists.statements.by_id)
@@ -165,7 +165,7 @@ def report(
         partition=parts,
         lists=lists,
         verdicts=judged,
-        origins=tuple(dtype_flow.worth_telling(followed)),
+        origins=tuple(dtype_flow.reportable(followed)),
         memory=estimate(trace, target, asked=mac),
         precision=precision,
     )
@@ -250,7 +250,7 @@ def _named(groups: Sequence[CallGroup]) -> list[str]:
     )
 
 
-def _worth_telling(
+def _reportable(
     calls: Sequence[OpCall], verdicts: Sequence[Verdict]
 ) -> tuple[tuple[OpCall, ...], tuple[Verdict, ...]]:
     """All but the moves that work: a model has one for each tensor."""

@@ -78,7 +78,7 @@ def limit(text: str) -> tuple[str, int]:
     return name, int(match[1]) * (1024 if match[3] else 1000) ** power
 
 
-def _limits_of(numbers: Mapping[str, int | str]) -> dict[str, int]:
+def _parse_limits(numbers: Mapping[str, int | str]) -> dict[str, int]:
     """The limits of a table, in which a number of bytes may have its unit."""
     return dict(limit(f"{name}={number}") for name, number in numbers.items())
 
@@ -98,7 +98,7 @@ class Policy(Record, frozen=True, kw_only=True):
             metavar="NAME=NUMBER",
             values=tuple(f"{name}=" for name in LIMITS),
             read=limit,
-            check=_limits_of,
+            check=_parse_limits,
             table=dict[str, int | str],
         ),
     ] = {}
@@ -123,7 +123,7 @@ class _Place(NamedTuple):
 
     names: tuple[str, ...]
     calls: int
-    spoken_of: tuple[str, ...]
+    fingerprints: tuple[str, ...]
 
 
 def exit_code(report: Report, *, fail_on: str, strict: bool) -> int:
@@ -151,7 +151,7 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
         if name.partition("_")[0] not in exceeded or name in {*FAIL_ON, *policy.limits}
     ]
     against = {
-        name for place in left if set(place.names) & set(exceeded) for name in place.spoken_of
+        name for place in left if set(place.names) & set(exceeded) for name in place.fingerprints
     }
     if _headline_differs(report, policy):
         reasons.append(f"{policy.expect!r} was expected, {report.headline!r} was found")
@@ -168,7 +168,7 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
 def speaks_of_calls(report: Report) -> frozenset[str]:
     """The fingerprints of all that can speak against a report, whatever its policy."""
     names = _by_fingerprint(report)
-    return frozenset(name for place in _places(report, names) for name in place.spoken_of)
+    return frozenset(name for place in _places(report, names) for name in place.fingerprints)
 
 
 def _by_fingerprint(report: Report) -> dict[str, Finding]:
@@ -185,16 +185,16 @@ def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_Place]:
             continue
         # What a log tells of may have no line.
         for place in group.locations or (None,):
-            spoken_of = tuple(
+            fingerprints = tuple(
                 name
                 for rule in _SPEAKS[status]
                 for op in (group.op, "")
                 for name in by_place.get((rule, op, place), ())
             )
             if status == "unsupported":
-                spoken_of = spoken_of or origins
+                fingerprints = fingerprints or origins
             named = (status, f"{status}_{kind}") if kind else (status,)
-            yield _Place(named, place.count if place else group.count, spoken_of)
+            yield _Place(named, place.count if place else group.count, fingerprints)
     for (rule, _, where), own in by_place.items():
         if rule in _ENDED:
             yield _Place(("unsupported",), where.count if where else 1, own)
@@ -206,17 +206,17 @@ def _by_place(
     report: Report,
 ) -> dict[tuple[str, str, GroupLocation | None], tuple[str, ...]]:
     """The fingerprints by rule, operator and place."""
-    found: dict[tuple[str, str, GroupLocation | None], tuple[str, ...]] = {}
+    by_place: dict[tuple[str, str, GroupLocation | None], tuple[str, ...]] = {}
     for finding in report.findings:
         for place, name in zip(finding.locations or (None,), finding.fingerprints, strict=True):
             key = (finding.rule, finding.op, place)
-            found[key] = (*found.get(key, ()), name)
-    return found
+            by_place[key] = (*by_place.get(key, ()), name)
+    return by_place
 
 
 def _excused(place: _Place, excused: Collection[str]) -> bool:
     """All that speaks of it is ignored or known; what nothing speaks of is not excused."""
-    return bool(place.spoken_of) and all(name in excused for name in place.spoken_of)
+    return bool(place.fingerprints) and all(name in excused for name in place.fingerprints)
 
 
 def _counts(places: Iterable[_Place], report: Report) -> Counter[str]:
@@ -231,21 +231,21 @@ def _counts(places: Iterable[_Place], report: Report) -> Counter[str]:
 
 
 def _limits(policy: Policy, report: Report) -> dict[str, int]:
-    none_of = () if policy.expect else FAIL_ON[policy.fail_on]
-    if none_of and not report.target.cpu_fallback:
+    forbidden = () if policy.expect else FAIL_ON[policy.fail_on]
+    if forbidden and not report.target.cpu_fallback:
         # Without the variable these raise NotImplementedError.
-        none_of = (*none_of, "fallback_env")
-    return {**dict.fromkeys(none_of, 0), **policy.limits}
+        forbidden = (*forbidden, "fallback_env")
+    return {**dict.fromkeys(forbidden, 0), **policy.limits}
 
 
 def _reason(name: str, count: int, most: int) -> str:
     """``fallback: 4 calls, 3 allowed``."""
-    found, allowed = (
+    actual, allowed = (
         (filesize(count), filesize(most))
         if name == "bytes"
         else (plural(count, LIMITS[name]), f"{most:,}")
     )
-    return f"{name}: {found}" + (f", {allowed} allowed" if most else "")
+    return f"{name}: {actual}" + (f", {allowed} allowed" if most else "")
 
 
 def _headline_differs(report: Report, policy: Policy) -> bool:

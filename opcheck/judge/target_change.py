@@ -27,8 +27,8 @@ class Change(Record, frozen=True, kw_only=True):
 
 def runs(verdict: Verdict) -> bool:
     """Whether a call with this verdict gets past, with no variable set."""
-    found = outcome(verdict)
-    return found.side in {"mps", "cpu"} and verdict.kind != "env"
+    row = outcome(verdict)
+    return row.side in {"mps", "cpu"} and verdict.kind != "env"
 
 
 def smallest_change(
@@ -59,16 +59,18 @@ def smallest_change(
 
 def _newer(target: Target, lists: OpLists) -> Iterator[Target]:
     systems = [Version(major) for major in MACOS_MAJORS if Version(major) > target.macos]
-    found = {Version.parse(release.line): release.minimum_macos for release in lists.releases}
-    lines = sorted(line for line in found if line > target.torch)
+    minimum_macos = {
+        Version.parse(release.line): release.minimum_macos for release in lists.releases
+    }
+    lines = sorted(line for line in minimum_macos if line > target.torch)
     yield from _targets([target.torch], systems, target)
     yield from _targets(
-        [line for line in lines if Version.parse(found[line]) <= target.macos],
+        [line for line in lines if Version.parse(minimum_macos[line]) <= target.macos],
         [target.macos],
         target,
     )
     for line in lines:
-        minimum = Version.parse(found[line])
+        minimum = Version.parse(minimum_macos[line])
         yield from _targets([line], [system for system in systems if system >= minimum], target)
 
 

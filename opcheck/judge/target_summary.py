@@ -62,11 +62,11 @@ def _summary(
 
 def _distinct(calls: Sequence[OpCall], ways: _Ways) -> list[tuple[OpCall, int]]:
     """A call for all that have one verdict on whatever target, and how many these are."""
-    found: dict[Hashable, list[OpCall]] = {}
+    alike_calls: dict[Hashable, list[OpCall]] = {}
     for call in calls:
         key = (call.phase == "move", likeness(call, details=ways.details(call.op)))
-        found.setdefault(key, []).append(call)
-    return [(alike[0], len(alike)) for alike in found.values()]
+        alike_calls.setdefault(key, []).append(call)
+    return [(alike[0], len(alike)) for alike in alike_calls.values()]
 
 
 class _Ways:
@@ -99,10 +99,10 @@ class _Ways:
     def _column(self, op: str) -> list[Hashable]:
         """What each target's lists say of the operator: its registration, and the statements that are in force."""
         if op not in self._columns:
-            self._columns[op] = [self._of_op(op, target) for target in self._targets]
+            self._columns[op] = [self._way(op, target) for target in self._targets]
         return self._columns[op]
 
-    def _of_op(self, op: str, target: Target) -> Hashable:
+    def _way(self, op: str, target: Target) -> Hashable:
         line = str(target.torch)
         statements = self._lists.statements.for_op(op, line)
         in_force = (statement.id for statement in statements if target.macos in statement.macos)

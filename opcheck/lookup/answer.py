@@ -71,7 +71,7 @@ def answer(
     )
     overloads = _in_order(meant, scope)
     main = overloads[0]
-    everywhere = _past(main.name, scope, all_of_them=True)
+    everywhere = _past(main.name, scope, all_releases=True)
     return Answer(
         tool=TOOL,
         op=meant.asked,
@@ -182,16 +182,16 @@ def cells(
     only: str | None = None,
 ) -> tuple[Cell, ...]:
     """What each release does, from which macOS on; ``only`` keeps to one macOS version."""
-    found: list[Cell] = []
+    kept: list[Cell] = []
     for release in releases:
         previous: Cell | None = None
         points = macos_points(release, lookup.operators.systems(op, release.line))
         for system in (only,) if only else points:
             cell = _cell(op, release.line, system, lookup, dtype)
             if previous is None or not same(previous, cell):
-                found.append(cell)
+                kept.append(cell)
                 previous = cell
-    return tuple(found)
+    return tuple(kept)
 
 
 def _cell(op: str, line: str, system: str, lookup: OperatorLookup, dtype: str | None) -> Cell:
@@ -208,29 +208,29 @@ def _cell(op: str, line: str, system: str, lookup: OperatorLookup, dtype: str | 
     )
 
 
-def same(one: Cell, other: Cell) -> bool:
+def same(left: Cell, right: Cell) -> bool:
     """Whether two cells say the same of every dtype."""
-    return (one.status, one.kind, one.dtypes) == (other.status, other.kind, other.dtypes)
+    return (left.status, left.kind, left.dtypes) == (right.status, right.kind, right.dtypes)
 
 
-def _past(op: str, scope: _Scope, *, all_of_them: bool = False) -> dict[str, State]:
+def _past(op: str, scope: _Scope, *, all_releases: bool = False) -> dict[str, State]:
     """The state in each release that has the overload: up to the target's, or in all."""
     last = Version.parse(scope.line)
-    lookup, found = scope.lookup, {}
+    lookup, states = scope.lookup, {}
     for release in lookup.lists.releases:
-        within = all_of_them or Version.parse(release.line) <= last
+        within = all_releases or Version.parse(release.line) <= last
         if within and lookup.operators.resolution(op, release.line).value is not None:
             aim = target(release.line, scope.system)
             dtype = scope.dtype or lookup.default_dtype(op, aim)
-            found[release.line] = lookup.state(op, aim, dtype)
-    return found
+            states[release.line] = lookup.state(op, aim, dtype)
+    return states
 
 
 def _links(overloads: Iterable[OverloadAnswer]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    links: dict[str, None] = {}
     for overload in overloads:
         for note in (*overload.limitations, *overload.advisories):
-            found |= dict.fromkeys(note.links)
+            links |= dict.fromkeys(note.links)
     if any(overload.status != "native" for overload in overloads):
-        found |= dict.fromkeys(TRACKING)
-    return tuple(found)
+        links |= dict.fromkeys(TRACKING)
+    return tuple(links)

@@ -109,8 +109,8 @@ def _runs(op: str, system: str, lookup: OperatorLookup) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def _differ(one: Run, other: Run) -> bool:
-    return msgspec.structs.replace(one, torch="") != msgspec.structs.replace(other, torch="")
+def _differ(left: Run, right: Run) -> bool:
+    return msgspec.structs.replace(left, torch="") != msgspec.structs.replace(right, torch="")
 
 
 def _run(op: str, release: Release, system: str, lookup: OperatorLookup) -> Run:

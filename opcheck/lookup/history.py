@@ -113,20 +113,20 @@ class _Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tuple[Step, ...]:
     """The releases in which something changed for an overload, on one macOS version."""
-    found: list[Step] = []
+    changes: list[Step] = []
     before: _Moment | None = None
     for release in lookup.lists.releases:
         line = release.line
         if lookup.operators.resolution(op, line).value is None:
             if before is not None:
-                found.append(_removed(op, line, release.torch))
+                changes.append(_removed(op, line, release.torch))
             before = None
             continue
         now = _moment(op, line, system, dtype, lookup)
         if before is None or _differ(before, now):
-            found.append(_step(line, before, now))
+            changes.append(_step(line, before, now))
         before = now
-    return tuple(found)
+    return tuple(changes)
 
 
 def _moment(op: str, line: str, system: str, dtype: str | None, lookup: OperatorLookup) -> _Moment:
@@ -156,12 +156,12 @@ def _moment(op: str, line: str, system: str, dtype: str | None, lookup: Operator
     )
 
 
-def _differ(one: _Moment, other: _Moment) -> bool:
-    return (one.state, one.dtypes, one.registrations, one.statements) != (
-        other.state,
-        other.dtypes,
-        other.registrations,
-        other.statements,
+def _differ(before: _Moment, now: _Moment) -> bool:
+    return (before.state, before.dtypes, before.registrations, before.statements) != (
+        now.state,
+        now.dtypes,
+        now.registrations,
+        now.statements,
     )
 
 
@@ -199,12 +199,12 @@ def _changes(before: _Moment, now: _Moment) -> list[str]:
     texts += [f"holds from here: {name}" for name in sorted(now.statements - before.statements)]
     # What is true of every operator is told where it shows.
     shown = {name for name, state in now.dtypes.items() if before.dtypes[name] != state}
-    for said, one, another in (
+    for text, held, compared in (
         ("no longer holds", before.general, now.general),
         ("holds from here", now.general, before.general),
     ):
-        gone = [name for name in sorted(one) if name not in another and shown & {*one[name]}]
-        texts += [f"{said}: {name}" for name in gone]
+        gone = [name for name in sorted(held) if name not in compared and shown & {*held[name]}]
+        texts += [f"{text}: {name}" for name in gone]
     return texts
 
 

@@ -145,11 +145,11 @@ def systems(op: str, release: Release, lookup: OperatorLookup) -> dict[str, str]
 
 def counts(states: Iterable[State]) -> dict[str, int]:
     """How many overloads have each status and kind; and all of them."""
-    found = {"overloads": 0} | dict.fromkeys(STATES, 0)
+    numbers = {"overloads": 0} | dict.fromkeys(STATES, 0)
     for state in states:
-        found["overloads"] += 1
-        found[short(state)] += 1
-    return found
+        numbers["overloads"] += 1
+        numbers[short(state)] += 1
+    return numbers
 
 
 class Past:
@@ -164,7 +164,7 @@ class Past:
             release.line for release in lookup.lists.releases if Version.parse(release.line) <= last
         )
 
-    def of(self, op: str) -> dict[str, State]:
+    def states(self, op: str) -> dict[str, State]:
         """By release line, where the overload exists."""
         states: dict[str, State] = {}
         known: dict[object, State] = {}
@@ -191,7 +191,7 @@ def _row(op: str, release: Release, system: str, past: Past) -> Row:
     aim = target(line, system)
     dtype = lookup.default_dtype(op, aim)
     verdict = lookup.verdict(op, aim, dtype)
-    states = past.of(op)
+    states = past.states(op)
     about = [s for s in lookup.operators.about(op, line) if Version.parse(system) in s.macos]
     return Row(
         name=op,

@@ -72,14 +72,14 @@ class OperatorFacts:
     def _called(self, op: str, line: str) -> Calls | None:
         # A forwarding registration stands for the overload that it forwards to.
         last = self.resolution(op, line).chain[-1]
-        found = composites.body(last, line)
-        if found is None:
+        body = composites.body(last, line)
+        if body is None:
             return None
         # A body that calls its own overload again decides nothing by that.
         own = {op, last}
-        always = tuple(name for name in found.always if name not in own)
-        sometimes = tuple(name for name in found.sometimes if name not in own)
-        return Calls(always, sometimes, found.torch, found.read)
+        always = tuple(name for name in body.always if name not in own)
+        sometimes = tuple(name for name in body.sometimes if name not in own)
+        return Calls(always, sometimes, body.torch, body.read)
 
     def deciding(self, op: str, line: str) -> tuple[str, ...]:
         """The overload and all those that its verdict can rest on."""

@@ -19,12 +19,12 @@ def since(states: Mapping[str, State], lines: Sequence[str]) -> str:
         states: by release line, where the overload exists.
         lines: the release lines in order, up to the one that is asked about.
     """
-    found, last = lines[-1], states.get(lines[-1])
+    earliest, last = lines[-1], states.get(lines[-1])
     for line in reversed(lines):
         if states.get(line) != last:
-            return _at_most(found, states.get(line), last)
-        found = line
-    return found
+            return _at_most(earliest, states.get(line), last)
+        earliest = line
+    return earliest
 
 
 def first_native(states: Mapping[str, State], lines: Sequence[str]) -> str | None:

@@ -154,15 +154,15 @@ class OperatorLookup:
             return own
         judged = {name: self.verdict(name, target, dtype, spatial) for name in calls.both}
 
-        def worst_of(names: Iterable[str]) -> str:
+        def worst_among(names: Iterable[str]) -> str:
             return max(names, key=lambda name: (outcome(judged[name]).severity, name))
 
-        decider = worst_of(calls.always or calls.sometimes)
+        decider = worst_among(calls.always or calls.sometimes)
         worst = judged[decider]
         because = f"it calls {decider}: {worst.because}"
         if worst.status == "native":
             because = f"it calls {_list(calls.always or calls.sometimes)}"
-        for name in (worst_of(calls.sometimes),) if calls.sometimes else ():
+        for name in (worst_among(calls.sometimes),) if calls.sometimes else ():
             if outcome(judged[name]).severity > outcome(worst).severity:
                 because += f"; with some arguments it calls {name}: {judged[name].because}"
         how = "read in the library of" if calls.read else "seen with"
@@ -238,12 +238,12 @@ def _tensor_arguments(statements: Sequence[Statement]) -> list[str]:
     named: dict[str, None] = {"self": None}
     for statement in statements:
         named |= dict.fromkeys(statement.dtypes_of)
-        named |= dict.fromkeys(_tensors_of(statement))
+        named |= dict.fromkeys(_tensor_names(statement))
     named.pop("result", None)
     return list(named)
 
 
-def _tensors_of(statement: Statement) -> list[str]:
+def _tensor_names(statement: Statement) -> list[str]:
     """The names of which its condition asks what only tensors have."""
     if statement.parsed is None:
         return []

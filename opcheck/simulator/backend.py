@@ -34,7 +34,7 @@ def _no(*_args: Any, **_kwargs: Any) -> bool:
     return False
 
 
-def _one(*_args: Any, **_kwargs: Any) -> int:
+def _return_1(*_args: Any, **_kwargs: Any) -> int:
     return 1
 
 
@@ -148,7 +148,7 @@ _ALWAYS = (
     _Replacement(torch.mps, "recommended_max_memory", _recommended),
     _Replacement(*places.FUSED_DEVICES, optimizers.fused_devices),
     _Replacement(torch.mps, "is_available", _yes),
-    _Replacement(torch.mps, "device_count", _one),
+    _Replacement(torch.mps, "device_count", _return_1),
     _Replacement(torch.mps, "synchronize", _nothing),
     _Replacement(torch.mps, "empty_cache", _nothing),
     _Replacement(torch.mps, "manual_seed", _nothing),
@@ -158,7 +158,7 @@ _ALWAYS = (
     _Replacement(torch.mps, "current_allocated_memory", _zero),
     _Replacement(torch.mps, "driver_allocated_memory", _zero),
     _Replacement(torch.accelerator, "is_available", _yes),
-    _Replacement(torch.accelerator, "device_count", _one),
+    _Replacement(torch.accelerator, "device_count", _return_1),
     _Replacement(torch.accelerator, "current_accelerator", _mps),
     _Replacement(torch.accelerator, "current_stream", _stream),
 )

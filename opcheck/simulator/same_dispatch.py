@@ -25,19 +25,21 @@ if TYPE_CHECKING:
     from opcheck.simulator.dispatcher import Simulator
 
 
-def same_dispatch(simulator: Simulator, target: Target, other: Target) -> bool:
-    """Whether the run that ``simulator`` saw on ``target`` is that of ``other``.
+def same_dispatch(simulator: Simulator, target: Target, counterpart: Target) -> bool:
+    """Whether the run that ``simulator`` saw on ``target`` is that of ``counterpart``.
 
     Beside this the trace names its target, and what of it the installed torch lacks (``absent``).
 
     Raises:
         OpListError: the lists hold no such torch release.
     """
-    if not simulator.context.ask.answered_alike(other) or not python_visible_target.fits(other):
+    if not simulator.context.ask.answered_alike(counterpart) or not python_visible_target.fits(
+        counterpart
+    ):
         return False
-    implicit_of = {route.name: route.implicit for route in simulator.routes}
-    implicit_of.update(dict.fromkeys(simulator.passed, True))
-    return _ways(implicit_of, target) == _ways(implicit_of, other)
+    implicit_by_name = {route.name: route.implicit for route in simulator.routes}
+    implicit_by_name.update(dict.fromkeys(simulator.passed, True))
+    return _ways(implicit_by_name, target) == _ways(implicit_by_name, counterpart)
 
 
 def passing(
@@ -83,7 +85,7 @@ def _contested() -> tuple[str, ...]:
     return tuple(sorted(name for name in names if is_implicit(name)))
 
 
-def _ways(implicit_of: Mapping[str, bool], target: Target) -> list[str]:
+def _ways(implicit_by_name: Mapping[str, bool], target: Target) -> list[str]:
     registrations = load().operators(str(target.torch))
     branches = {name for name, branch in BRANCHES.items() if target.torch in branch.releases}
     return [
@@ -93,5 +95,5 @@ def _ways(implicit_of: Mapping[str, bool], target: Target) -> list[str]:
             registrations=registrations,
             branches=branches,
         )
-        for name, implicit in implicit_of.items()
+        for name, implicit in implicit_by_name.items()
     ]

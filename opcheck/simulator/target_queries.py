@@ -36,10 +36,10 @@ class TargetQueries:
         answer: Answer = self._answers[key]
         return answer
 
-    def answered_alike(self, other: Target) -> bool:
+    def answered_alike(self, counterpart: Target) -> bool:
         """Whether the other target answers all that was asked so far as this one did."""
         # A copy: another thread of the program may still ask.
         return all(
-            decide(other, *details) == answer
+            decide(counterpart, *details) == answer
             for (decide, details), answer in list(self._answers.items())
         )

@@ -192,11 +192,11 @@ def wrap(
     return typed
 
 
-def exchange(tensor: torch.Tensor, other: torch.Tensor) -> None:
-    """``tensor.data = other`` as C++ does it, whatever device either is on: the object stays, with its history."""
-    known = placement(other)
+def exchange(tensor: torch.Tensor, source: torch.Tensor) -> None:
+    """``tensor.data = source`` as C++ does it, whatever device either is on: the object stays, with its history."""
+    known = placement(source)
     with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
-        _set_data(tensor, other)
+        _set_data(tensor, source)
     place(tensor, None if known is None else known.alias())
 
 

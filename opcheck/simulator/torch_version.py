@@ -45,9 +45,9 @@ def text_of(target: Target, package: str) -> str:
     return version_of(target) if admits(target, package) else INSTALLED
 
 
-def compares(target: Target, package: str, kind: type, name: str, other: Hashable) -> bool:
+def compares(target: Target, package: str, kind: type, name: str, operand: Hashable) -> bool:
     """What the version says when it is compared, as a text, as a TorchVersion, or as packaging's Version."""
-    return bool(_COMPARISONS[name](kind(text_of(target, package)), other))
+    return bool(_COMPARISONS[name](kind(text_of(target, package)), operand))
 
 
 def part_of(target: Target, package: str, name: str) -> Any:
@@ -83,15 +83,15 @@ class SeenTorchVersion(SeenText, TorchVersion):
 
 
 def _compared(name: str) -> Callable[[Any, Any], Any]:
-    def compare(self: SeenText, other: Any) -> Any:
-        if isinstance(other, SeenText):
-            other = other.whole()
-        if isinstance(other, list):
-            other = tuple(other)
-        if not python_visible_target.is_telling() or not isinstance(other, (str, tuple)):
-            return _COMPARISONS[name](self.kind(self.whole()), other)
+    def compare(self: SeenText, operand: Any) -> Any:
+        if isinstance(operand, SeenText):
+            operand = operand.whole()
+        if isinstance(operand, list):
+            operand = tuple(operand)
+        if not python_visible_target.is_telling() or not isinstance(operand, (str, tuple)):
+            return _COMPARISONS[name](self.kind(self.whole()), operand)
         self.used = True
-        return python_visible_target.ask(compares, self.package, self.kind, name, other)
+        return python_visible_target.ask(compares, self.package, self.kind, name, operand)
 
     return compare
 
@@ -131,10 +131,10 @@ class _SeenVersion(PackagingVersion):
 
 
 def _version_compared(name: str) -> Callable[[Any, Any], Any]:
-    def compare(self: _SeenVersion, other: Any) -> Any:
-        if not python_visible_target.is_telling() or not isinstance(other, PackagingVersion):
-            return getattr(PackagingVersion, name)(self, other)
-        plain = PackagingVersion(str(other))
+    def compare(self: _SeenVersion, operand: Any) -> Any:
+        if not python_visible_target.is_telling() or not isinstance(operand, PackagingVersion):
+            return getattr(PackagingVersion, name)(self, operand)
+        plain = PackagingVersion(str(operand))
         return python_visible_target.ask(compares, self.package, PackagingVersion, name, plain)
 
     return compare

@@ -63,7 +63,7 @@ def _kinds(trace: Trace) -> Iterator[MemoryUse]:
 
     What backward makes and leaves behind are gradients, what the optimizer leaves behind is its state.
     """
-    ends = _ends_of_phases(trace.calls)
+    ends = _phase_ends(trace.calls)
     for life in trace.lifetimes:
         if life.kind in _PLACED:
             yield _PLACED[life.kind]
@@ -78,7 +78,7 @@ def _kinds(trace: Trace) -> Iterator[MemoryUse]:
             yield "activations"
 
 
-def _ends_of_phases(calls: Sequence[OpCall]) -> list[int]:
+def _phase_ends(calls: Sequence[OpCall]) -> list[int]:
     """For each call, the index after the last one of its phase's stretch."""
     ends = [len(calls)] * len(calls)
     for index in range(len(calls) - 2, -1, -1):

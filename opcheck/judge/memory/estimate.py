@@ -95,10 +95,10 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
 
 def peaks_as_recorded(trace: Trace) -> dict[str, int]:
     """Most bytes at once in each phase of the recorded run, nothing added for later steps."""
-    found: dict[str, int] = {}
+    peaks: dict[str, int] = {}
     for call, at in zip(trace.calls, sweep(taken(trace), len(trace.calls)), strict=True):
-        found[call.phase] = max(sum(at.values()), found.get(call.phase, 0))
-    return found
+        peaks[call.phase] = max(sum(at.values()), peaks.get(call.phase, 0))
+    return peaks
 
 
 def _moved(pieces: Sequence[Taken]) -> MemoryPeak:
@@ -127,11 +127,13 @@ def _place(call: OpCall) -> GroupLocation:
 
 def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[MemoryHolder]:
     """The lines that hold most at the peak; the layers of a model that share one are one entry."""
-    found: dict[_Line, list[Lifetime]] = defaultdict(list)
+    lives_by_line: dict[_Line, list[Lifetime]] = defaultdict(list)
     for piece in pieces:
         if piece.during(peak):
-            found[_line(trace, piece)].append(piece.life)
-    ordered = sorted(found.items(), key=lambda entry: -sum(life.nbytes for life in entry[1]))
+            lives_by_line[_line(trace, piece)].append(piece.life)
+    ordered = sorted(
+        lives_by_line.items(), key=lambda entry: -sum(life.nbytes for life in entry[1])
+    )
     for (kind, op, location, module, phase), lives in ordered[:_HOLDERS]:
         yield MemoryHolder(
             nbytes=sum(life.nbytes for life in lives),
@@ -142,11 +144,11 @@ def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[Memor
         )
 
 
-def _line(trace: Trace, one: Taken) -> _Line:
-    if one.moved:
-        return (one.kind, "", None, "", "move")
-    call = trace.calls[one.life.first]
-    return (one.kind, call.op, call.location, any_layer(call.module), call.phase)
+def _line(trace: Trace, piece: Taken) -> _Line:
+    if piece.moved:
+        return (piece.kind, "", None, "", "move")
+    call = trace.calls[piece.life.first]
+    return (piece.kind, call.op, call.location, any_layer(call.module), call.phase)
 
 
 def _macs(

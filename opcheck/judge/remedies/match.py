@@ -30,9 +30,9 @@ def rewritten(remedy: Remedy, line: str) -> str:
             continue
         if ast.dump(before.targets[0]) == ast.dump(after.targets[0]):
             value = ast.get_source_segment(_marked(remedy.after), after.value) or ""
-            found = ast.get_source_segment(text, node) or ""
+            source = ast.get_source_segment(text, node) or ""
             remark = "  #" + remedy.after.partition("  #")[2] if "  #" in remedy.after else ""
-            return text.replace(found, filled(_unmarked(value), names), 1) + remark
+            return text.replace(source, filled(_unmarked(value), names), 1) + remark
         statement = tree.body[0]
         if not isinstance(statement, ast.Assign) or statement.value is not node:
             continue
@@ -51,7 +51,7 @@ def _assignment(pattern: str) -> ast.Assign | None:
 
 
 def _marked(pattern: str) -> str:
-    return _PLACE.sub(lambda found: _MARK + found[1], pattern)
+    return _PLACE.sub(lambda match: _MARK + match[1], pattern)
 
 
 def _unmarked(text: str) -> str:
@@ -71,16 +71,16 @@ def _parsed(text: str) -> ast.Module | None:
 def _same(pattern: ast.AST, node: ast.AST, names: dict[str, str], text: str) -> bool:
     """Whether the node is what the pattern says; what its places stand for goes into ``names``."""
     if isinstance(pattern, ast.Name) and pattern.id.startswith(_MARK):
-        name, found = pattern.id.removeprefix(_MARK), ast.get_source_segment(text, node) or ""
-        return bool(found) and names.setdefault(name, found) == found
+        name, source = pattern.id.removeprefix(_MARK), ast.get_source_segment(text, node) or ""
+        return bool(source) and names.setdefault(name, source) == source
     if type(pattern) is not type(node):
         return False
-    mine, its = list(_fields(pattern)), list(_fields(node))
-    return len(mine) == len(its) and all(
-        _same(one, other, names, text)
-        if isinstance(one, ast.AST) and isinstance(other, ast.AST)
-        else one == other
-        for one, other in zip(mine, its, strict=True)
+    pattern_fields, node_fields = list(_fields(pattern)), list(_fields(node))
+    return len(pattern_fields) == len(node_fields) and all(
+        _same(expected, actual, names, text)
+        if isinstance(expected, ast.AST) and isinstance(actual, ast.AST)
+        else expected == actual
+        for expected, actual in zip(pattern_fields, node_fields, strict=True)
     )
 
 

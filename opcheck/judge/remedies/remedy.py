@@ -88,7 +88,7 @@ _IMPORTS = (
 
 def filled(pattern: str, names: Mapping[str, str]) -> str:
     """The pattern with names in its places; one that is not given stands for itself."""
-    return _PLACE.sub(lambda found: names.get(found[1], found[1]), pattern)
+    return _PLACE.sub(lambda match: names.get(match[1], match[1]), pattern)
 
 
 @cache

@@ -52,7 +52,7 @@ INSTEAD = {
 }
 
 
-def said(origin: Origin) -> str:
+def describe(origin: Origin) -> str:
     """The origin in words."""
     return HOWS[origin.how].text.format(api=_short(origin.api), dtype=origin.dtype)
 
@@ -68,7 +68,7 @@ def rewritten(origin: Origin) -> str:
         return ""
     line, call = pair
     if origin.how in {"cast", "dtype_given"}:
-        return _other_dtype(line, call, origin.dtype, instead)
+        return _with_dtype(line, call, origin.dtype, instead)
     text = ast.get_source_segment(line, call) or ""
     return line.replace(text, pattern.format(x=text, instead=f"torch.{instead}"), 1)
 
@@ -118,7 +118,7 @@ def _called(func: ast.expr) -> str:
     return func.id if isinstance(func, ast.Name) else ""
 
 
-def _other_dtype(line: str, call: ast.Call, dtype: str, instead: str) -> str:
+def _with_dtype(line: str, call: ast.Call, dtype: str, instead: str) -> str:
     """The line with another dtype where it names the one; ``.double()`` as ``.float()``."""
     if _called(call.func) == "double" and not call.args and not call.keywords:
         return line.replace(".double()", ".float()", 1)

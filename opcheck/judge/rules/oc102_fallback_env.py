@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opcheck.judge.rules.remediation import of_operator
+from opcheck.judge.rules.remediation import operator_way_out
 from opcheck.judge.rules.rule import Audited, AuditRule, about, first_text, sentences, upgrade
 from opcheck.model.records import Finding
 
@@ -16,7 +16,7 @@ def check(audited: Audited) -> Iterator[Finding]:
     is_set = audited.target.cpu_fallback
     for group in audited.groups:
         if (group.verdict.status, group.verdict.kind) == ("fallback", "env"):
-            way = of_operator(group.op, audited.target, first_text(group))
+            way = operator_way_out(group.op, audited.target, first_text(group))
             yield about(
                 group,
                 "OC102",

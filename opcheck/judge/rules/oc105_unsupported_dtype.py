@@ -17,7 +17,7 @@ _INSTEAD = {"float64": "float32", "complex128": "complex64", "bfloat16": "float1
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for each dtype refusal: it meets every operator that the dtype flows through."""
     refused: dict[str, list[CallGroup]] = {}
-    texts = _told_by_origin(audited)
+    texts = _limitations_with_origin(audited)
     for group in audited.groups:
         name = refused_dtype(audited, group)
         if name and name not in texts:
@@ -38,7 +38,7 @@ def check(audited: Audited) -> Iterator[Finding]:
         )
 
 
-def _told_by_origin(audited: Audited) -> frozenset[str]:
+def _limitations_with_origin(audited: Audited) -> frozenset[str]:
     """The limitations that a finding at the dtype's origin speaks of (OC140 to OC142)."""
     return frozenset(
         entry.detail
@@ -58,8 +58,10 @@ def refused_dtype(audited: Audited, group: CallGroup) -> str:
         # A refusal of the capture: its id alone says that it is about a dtype.
         texts = (name for name in audited.refusals(group) if name.startswith("dtype-"))
         return next(texts, "")
-    of_dtype = statement.id.startswith("dtype-") or (statement.dtypes and not statement.condition)
-    return statement.id if of_dtype else ""
+    about_dtype = statement.id.startswith("dtype-") or (
+        statement.dtypes and not statement.condition
+    )
+    return statement.id if about_dtype else ""
 
 
 def _hint(audited: Audited, groups: Sequence[CallGroup]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.judge.rules.oc105_unsupported_dtype import refused_dtype
-from opcheck.judge.rules.remediation import of_operator
+from opcheck.judge.rules.remediation import operator_way_out
 from opcheck.judge.rules.rule import Audited, AuditRule, about, first_text, sentences
 from opcheck.model.records import Finding
 
@@ -18,7 +18,7 @@ def check(audited: Audited) -> Iterator[Finding]:
         statement = audited.decided_by(group)
         if statement is not None:
             ends = "the process ends, no exception is raised" * (statement.effect == "aborts")
-            way = of_operator(group.op, audited.target, first_text(group))
+            way = operator_way_out(group.op, audited.target, first_text(group))
             hint = sentences(ends, statement.way_out.rstrip("."), way.hint, *statement.links)
             yield about(group, "OC106", "error", hint=hint or _ON_THE_CPU, remedy=way.line)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.common.vocabulary import Effect, Severity
-from opcheck.judge.rules.rule import Audited, AuditRule, of_statement
+from opcheck.judge.rules.rule import Audited, AuditRule, statement_finding
 from opcheck.model.records import Finding
 
 #: A limitation with a wrong result is as grave: it is said here where it is not an advisory.
@@ -18,10 +18,10 @@ _EFFECTS: dict[Effect, Severity] = {
 
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for each limitation that calls meet for certain and run with all the same."""
-    for statement, groups in audited.of_statements("limitation", _EFFECTS):
+    for statement, groups in audited.groups_by_statement("limitation", _EFFECTS):
         running = [group for group in groups if group.verdict.status != "unsupported"]
         if running:
-            yield of_statement(statement, running, "OC108", _EFFECTS[statement.effect])
+            yield statement_finding(statement, running, "OC108", _EFFECTS[statement.effect])
 
 
 RULE = AuditRule(

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.common.text import plural
-from opcheck.judge.rules.rule import Audited, AuditRule, of_statement
+from opcheck.judge.rules.rule import Audited, AuditRule, statement_finding
 from opcheck.model.records import Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for each advisory met for certain; one note for those that may be met."""
     certain: set[str] = set()
-    for statement, groups in audited.of_statements("advisory", _EFFECTS):
+    for statement, groups in audited.groups_by_statement("advisory", _EFFECTS):
         certain.add(statement.id)
         running = [group for group in groups if audited.decided_by(group) != statement]
         if running:
-            yield of_statement(statement, running, "OC112", "warning")
+            yield statement_finding(statement, running, "OC112", "warning")
     perhaps = [group for group in audited.groups if {*group.verdict.advisories} - certain]
     names = sorted({name for group in perhaps for name in group.verdict.advisories} - certain)
     if names:

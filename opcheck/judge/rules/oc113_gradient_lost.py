@@ -10,7 +10,7 @@ from opcheck.model.records import Finding, GroupLocation
 
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for each such operator."""
-    lost = [one for one in audited.trace.problems if one.kind == "gradient_lost"]
+    lost = [problem for problem in audited.trace.problems if problem.kind == "gradient_lost"]
     for op in dict.fromkeys(problem.op for problem in lost):
         members = [problem for problem in lost if problem.op == op]
         group = next((group for group in audited.groups if group.op == op), None)

@@ -48,10 +48,10 @@ def check(audited: Audited) -> Iterator[Finding]:
                 severity="warning" if problem.kind == "eager" else severity,
                 message=problem.message,
                 hint=_NEXT.get(problem.kind, "what follows this point was not judged"),
-                locations=place_of(problem),
+                locations=problem_places(problem),
             )
     yield from _guesses(problems)
-    if not trace.complete and all(one.kind in _ENDS_NOTHING for one in trace.problems):
+    if not trace.complete and all(problem.kind in _ENDS_NOTHING for problem in trace.problems):
         yield Finding(
             rule="OC120",
             severity=severity,
@@ -78,12 +78,12 @@ def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
             + f", and was answered {answers}: {rests}",
             hint=_NEXT[kind],
             op=op,
-            locations=tuple(place for problem in members for place in place_of(problem)),
+            locations=tuple(place for problem in members for place in problem_places(problem)),
             count=times,
         )
 
 
-def place_of(problem: Problem) -> tuple[GroupLocation, ...]:
+def problem_places(problem: Problem) -> tuple[GroupLocation, ...]:
     """Where a problem arose, as a finding has it."""
     if problem.location is None and not problem.module:
         return ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opcheck.data import messages
 from opcheck.data.packages import packages
-from opcheck.judge.rules.oc120_capture_incomplete import place_of
+from opcheck.judge.rules.oc120_capture_incomplete import problem_places
 from opcheck.judge.rules.rule import Audited, AuditRule
 from opcheck.model.records import Finding
 
@@ -21,7 +21,7 @@ def check(audited: Audited) -> Iterator[Finding]:
                 message=problem.message,
                 hint=_hint(problem.kind, problem.message, problem.answered),
                 prints=problem.answered if problem.kind == "needs_cuda" else "",
-                locations=place_of(problem),
+                locations=problem_places(problem),
             )
 
 

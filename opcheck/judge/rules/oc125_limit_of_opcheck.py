@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opcheck.judge.rules.oc120_capture_incomplete import place_of
+from opcheck.judge.rules.oc120_capture_incomplete import problem_places
 from opcheck.judge.rules.rule import Audited, AuditRule
 from opcheck.model.records import OWN_LIMITS, Finding
 
@@ -20,7 +20,7 @@ def check(audited: Audited) -> Iterator[Finding]:
                 hint="this says nothing about a Mac; what follows this point was not judged: leave the call "
                 "out, or report it to opcheck with the traceback",
                 op=problem.op,
-                locations=place_of(problem),
+                locations=problem_places(problem),
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.data import messages
-from opcheck.judge.rules.oc120_capture_incomplete import place_of
+from opcheck.judge.rules.oc120_capture_incomplete import problem_places
 from opcheck.judge.rules.rule import Audited, AuditRule
 from opcheck.model.records import Finding
 
@@ -20,7 +20,7 @@ def check(audited: Audited) -> Iterator[Finding]:
                 message=problem.message,
                 hint=messages.refused_on_mps(problem.answered),
                 prints=problem.answered,
-                locations=place_of(problem),
+                locations=problem_places(problem),
             )
 
 

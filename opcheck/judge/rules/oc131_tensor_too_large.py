@@ -31,13 +31,13 @@ _BYTES = "Error: total bytes of NDArray > 2**32"
 
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for each operator that takes or makes such a tensor."""
-    met: dict[str, list[tuple[OpCall, TensorSpec]]] = {}
+    calls_by_op: dict[str, list[tuple[OpCall, TensorSpec]]] = {}
     for call, verdict in zip(audited.trace.calls, audited.verdicts, strict=True):
         if verdict.status == "native" and not verdict.limitations:
             large = [spec for spec in (*call.inputs, *call.outputs) if _too_large(spec)]
             if large:
-                met.setdefault(call.op, []).append((call, large[0]))
-    for op, calls in sorted(met.items()):
+                calls_by_op.setdefault(call.op, []).append((call, large[0]))
+    for op, calls in sorted(calls_by_op.items()):
         yield _finding(audited, op, calls)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from opcheck.judge.rules.origin import check_of
+from opcheck.judge.rules.origin import check_for
 from opcheck.judge.rules.rule import AuditRule
 
 RULE = AuditRule(
     id="OC140",
     severity="error",
-    check=check_of("OC140", "float64"),
+    check=check_for("OC140", "float64"),
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from opcheck.judge.rules.origin import check_of
+from opcheck.judge.rules.origin import check_for
 from opcheck.judge.rules.rule import AuditRule
 
 RULE = AuditRule(
     id="OC142",
     severity="error",
-    check=check_of("OC142", "complex32", "unsigned", "float8"),
+    check=check_for("OC142", "complex32", "unsigned", "float8"),
 )

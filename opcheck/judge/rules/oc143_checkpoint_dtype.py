@@ -13,11 +13,11 @@ from opcheck.model.records import Birth, Finding, OpCall, TensorSpec
 
 def check(audited: Audited) -> Iterator[Finding]:
     """One finding for each file and dtype of which no tensor can be made on the target."""
-    found: dict[tuple[str, str], list[Birth]] = {}
+    by_file: dict[tuple[str, str], list[Birth]] = {}
     for birth in audited.trace.births:
         if birth.how == "file" and not birth.tensor:
-            found.setdefault((birth.api, birth.dtype), []).append(birth)
-    for (file, dtype), births in found.items():
+            by_file.setdefault((birth.api, birth.dtype), []).append(birth)
+    for (file, dtype), births in by_file.items():
         verdict = judge(_load(dtype), audited.target, audited.lists)
         if verdict.status != "unsupported":
             continue

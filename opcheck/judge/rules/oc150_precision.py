@@ -38,10 +38,8 @@ def _check(audited: Audited) -> Iterator[Finding]:
 def _way_out(op: str, audited: Audited) -> str:
     """The page of the remedy for the operator, where there is one."""
     remedy = for_kind(op.partition(".")[0], audited.target)
-    other = f"another way (opcheck explain {remedy.id})" if remedy else "another way"
-    return (
-        f"compute this part {other}, or keep it on the CPU in float64 (opcheck explain keep_on_cpu)"
-    )
+    instead = f"another way (opcheck explain {remedy.id})" if remedy else "another way"
+    return f"compute this part {instead}, or keep it on the CPU in float64 (opcheck explain keep_on_cpu)"
 
 
 RULE = AuditRule(

@@ -35,7 +35,7 @@ def _finding(audited: Audited, rule: str, origin: dtype_flow.Origin) -> Finding:
     return Finding(
         rule=rule,
         severity="error" if origin.effect == "raises" and origin.certain else "warning",
-        message=f"{origin.dtype} begins here: {dtype_origins.said(origin)}{_names(origin)}; "
+        message=f"{origin.dtype} begins here: {dtype_origins.describe(origin)}{_names(origin)}; "
         f"{_what_fails(origin, first)}",
         hint=hint,
         op=first.op,
@@ -62,8 +62,8 @@ def _way_out(audited: Audited, origin: dtype_flow.Origin, first: OpCall) -> WayO
 def _would_print(audited: Audited, verdict: Verdict, origin: dtype_flow.Origin) -> str:
     """The text of the statement that may hold."""
     statements = audited.lists.statements.by_id
-    found = dtype_flow.speaking(verdict.limitations, BY_NAME[origin.trait], statements)
-    return next((statement.error.text for statement in found if statement.error), "")
+    possible = dtype_flow.speaking(verdict.limitations, BY_NAME[origin.trait], statements)
+    return next((statement.error.text for statement in possible if statement.error), "")
 
 
 def _places(origin: dtype_flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:
@@ -123,11 +123,11 @@ def _upgrade(audited: Audited, origin: dtype_flow.Origin) -> str:
         )
 
     calls = [audited.trace.calls[index] for index in origin.failing]
-    found = target_change.smallest_change(calls, audited.target, audited.lists, accepts)
-    return f"{found} takes it" if found else ""
+    change = target_change.smallest_change(calls, audited.target, audited.lists, accepts)
+    return f"{change} takes it" if change else ""
 
 
-def check_of(rule: str, *traits: str) -> Callable[[Audited], Iterator[Finding]]:
+def check_for(rule: str, *traits: str) -> Callable[[Audited], Iterator[Finding]]:
     """The check of a rule about these traits."""
 
     def check(audited: Audited) -> Iterator[Finding]:

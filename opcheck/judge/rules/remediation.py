@@ -29,13 +29,13 @@ def way_out(kinds: Iterable[str], target: Target, text: str = "") -> WayOut:
     kinds = tuple(kinds)
     remedies = {kind: for_kind(kind, target) for kind in kinds}
     fitting = [remedy for remedy in remedies.values() if remedy and rewritten(remedy, text)]
-    remedy = next(iter(fitting), next((one for one in remedies.values() if one), None))
+    remedy = next(iter(fitting), next((offered for offered in remedies.values() if offered), None))
     if remedy is None:
         return WayOut()
     return WayOut(f"opcheck explain {remedy.id} has tested code for it", rewritten(remedy, text))
 
 
-def of_operator(op: str, target: Target, text: str = "") -> WayOut:
+def operator_way_out(op: str, target: Target, text: str = "") -> WayOut:
     """The remedy for an operator; of a transform, for the function that the line calls."""
     base = op.partition(".")[0]
     family = base.removeprefix("aten::_").partition("_")[0]

@@ -42,7 +42,7 @@ class Audited:
             calls, self.target, self.lists, lambda verdict: verdict.status == "native"
         )
 
-    def met(self, group: CallGroup, sort: StatementSort) -> tuple[Statement, ...]:
+    def matching(self, group: CallGroup, sort: StatementSort) -> tuple[Statement, ...]:
         """The limitations, or advisories, that the group meets for certain, the worst first."""
         by_id = self.lists.statements.by_id
         ids = {entry.detail for entry in group.verdict.evidence if entry.kind == sort}
@@ -55,7 +55,7 @@ class Audited:
         ends = {"falls_back"} if verdict.kind == "internal" else {"aborts", "raises"}
         if verdict.status != "unsupported" and verdict.kind != "internal":
             return None
-        statements = (*self.met(group, "limitation"), *self.met(group, "advisory"))
+        statements = (*self.matching(group, "limitation"), *self.matching(group, "advisory"))
         deciding = [statement for statement in statements if statement.effect in ends]
         return min(deciding, key=lambda statement: statement.rank, default=None)
 
@@ -64,17 +64,17 @@ class Audited:
         by_id = self.lists.statements.by_id
         return tuple(name for name in group.verdict.limitations if name not in by_id)
 
-    def of_statements(
+    def groups_by_statement(
         self, sort: StatementSort, effects: Collection[str]
     ) -> Iterator[tuple[Statement, tuple[CallGroup, ...]]]:
         """The statements with such an effect, each with the groups that meet it for certain."""
-        met: dict[str, list[CallGroup]] = {}
+        groups: dict[str, list[CallGroup]] = {}
         for group in self.groups:
-            for statement in self.met(group, sort):
+            for statement in self.matching(group, sort):
                 if statement.effect in effects:
-                    met.setdefault(statement.id, []).append(group)
-        for name in sorted(met):
-            yield self.lists.statements.by_id[name], tuple(met[name])
+                    groups.setdefault(statement.id, []).append(group)
+        for name in sorted(groups):
+            yield self.lists.statements.by_id[name], tuple(groups[name])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ def about(
     )
 
 
-def of_statement(
+def statement_finding(
     statement: Statement, groups: Sequence[CallGroup], rule: str, severity: Severity
 ) -> Finding:
     """The finding that says of all the groups that meet a statement what it says."""
@@ -122,8 +122,8 @@ def of_statement(
 
 def upgrade(audited: Audited, group: CallGroup) -> str:
     """Which release, or which macOS, has a kernel for what the group lacks; empty if none has."""
-    found = str(audited.smallest_upgrade(group) or _registered_in(audited, group))
-    return f"{found} has an MPS kernel for it" if found else ""
+    change = str(audited.smallest_upgrade(group) or _registered_in(audited, group))
+    return f"{change} has an MPS kernel for it" if change else ""
 
 
 def _registered_in(audited: Audited, group: CallGroup) -> str:

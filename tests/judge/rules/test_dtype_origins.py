@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.judge.dtype_flow import Origin
-from opcheck.judge.rules.dtype_origins import HOWS, rewritten, said
+from opcheck.judge.rules.dtype_origins import HOWS, describe, rewritten
 from opcheck.model.records import SourceLocation
 
 LINES = [
@@ -72,6 +72,6 @@ def test_nothing_where_the_line_does_not_show_it(text: str) -> None:
 
 @pytest.mark.parametrize("how", HOWS)
 def test_every_way_is_said_in_words(how: str) -> None:
-    words = said(_origin(how, "torch.some", "torch.some(x)"))
+    words = describe(_origin(how, "torch.some", "torch.some(x)"))
     assert "{" not in words
     assert words
