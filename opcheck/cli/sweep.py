@@ -172,7 +172,9 @@ def report(
 
 def _needs(backend: str, scheduler: str) -> None:
     missing = [
-        name for name, of in _NEEDED.items() if of in {"", backend} and find_spec(name) is None
+        name
+        for name, needed_by in _NEEDED.items()
+        if needed_by in {"", backend} and find_spec(name) is None
     ]
     if missing:
         raise UsageError(

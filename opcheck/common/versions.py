@@ -57,9 +57,9 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
             self.until is None or version < self.until
         )
 
-    def overlaps(self, other: Span) -> bool:
+    def overlaps(self, span: Span) -> bool:
         """Whether some version could lie in both."""
-        return _starts_before_end(self, other) and _starts_before_end(other, self)
+        return _starts_before_end(self, span) and _starts_before_end(span, self)
 
     @property
     def empty(self) -> bool:
@@ -67,10 +67,10 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
         return self.since is not None and self.until is not None and self.since >= self.until
 
 
-def _starts_before_end(one: Span, other: Span) -> bool:
-    if one.empty or other.empty:
+def _starts_before_end(first: Span, second: Span) -> bool:
+    if first.empty or second.empty:
         return False
-    return one.since is None or other.until is None or one.since < other.until
+    return first.since is None or second.until is None or first.since < second.until
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

@@ -93,12 +93,12 @@ def of_python(text: str, file: str = "") -> tuple[Comment, ...]:
     """The comments of a Python source; a text that looks like one is none."""
     if "opcheck" not in text:
         return ()
-    return tuple(_found(_comments(text), file, _statements(text)))
+    return tuple(_parse_comments(_comments(text), file, _statements(text)))
 
 
 def of_lines(lines: Iterable[str], file: str = "") -> tuple[Comment, ...]:
     """The comments of a file in which ``#`` always begins one; each speaks for its line."""
-    return tuple(_found(enumerate(lines, 1), file, []))
+    return tuple(_parse_comments(enumerate(lines, 1), file, []))
 
 
 class Silencers:
@@ -180,7 +180,7 @@ class Ignores:
         text: str = "",
     ) -> str | None:
         """Why a finding of ``rule`` at this place is ignored; None: it is not."""
-        for comment in self._of(file, line, text):
+        for comment in self._comments_at(file, line, text):
             if comment.first <= line <= comment.last and rule in comment.codes:
                 self._used.add((str(comment), rule))
                 return comment.reason or NO_REASON
@@ -254,7 +254,7 @@ class Ignores:
 
     def _why(self, finding: Finding, place: GroupLocation | None, model: str) -> str:
         where = place.location if place else None
-        found = self.reason(
+        reason = self.reason(
             finding.rule,
             file=where.file if where else "",
             line=where.line if where else 0,
@@ -262,12 +262,12 @@ class Ignores:
             model=model,
             text=where.text if where else "",
         )
-        return found or ""
+        return reason or ""
 
-    def _of(self, file: str, line: int, text: str) -> Iterable[Comment]:
+    def _comments_at(self, file: str, line: int, text: str) -> Iterable[Comment]:
         """The comments of a file, or, where it cannot be read, of the one line."""
         comments = self._comments_of(file)
-        return _found([(line, text)], file, []) if comments is None else comments
+        return _parse_comments([(line, text)], file, []) if comments is None else comments
 
     def _comments_of(self, file: str) -> tuple[Comment, ...] | None:
         if file not in self._files:
@@ -284,7 +284,7 @@ class Ignores:
         return of_python("\n".join(split_lines(text)), file)
 
 
-def _found(
+def _parse_comments(
     comments: Iterable[tuple[int, str]], file: str, heads: Iterable[_Lines]
 ) -> Iterator[Comment]:
     # The innermost statement of a line begins last.

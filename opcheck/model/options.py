@@ -128,8 +128,8 @@ def declared(name: str, annotation: Any, default: Any) -> Declared | None:
 def options_of(record: type[msgspec.Struct]) -> tuple[Declared, ...]:
     """The options that a record declares, in the order of its fields."""
     fields = msgspec.structs.fields(record)
-    found = (declared(field.name, field.type, _default(field)) for field in fields)
-    return tuple(option for option in found if option is not None)
+    options = (declared(field.name, field.type, _default(field)) for field in fields)
+    return tuple(option for option in options if option is not None)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

@@ -14,16 +14,16 @@ class Trait(NamedTuple):
     dtypes: frozenset[str]
 
 
-def _of_kind(kind: str) -> frozenset[str]:
+def _dtypes_of_kind(kind: str) -> frozenset[str]:
     return frozenset(name for name, dtype in DTYPES.items() if dtype.kind == kind)
 
 
 TRAITS = (
     Trait("float64", frozenset({"float64", "complex128"})),
-    Trait("complex", _of_kind("complex")),
+    Trait("complex", _dtypes_of_kind("complex")),
     Trait("complex32", frozenset({"complex32"})),
-    Trait("unsigned", _of_kind("unsigned")),
-    Trait("float8", _of_kind("float8")),
+    Trait("unsigned", _dtypes_of_kind("unsigned")),
+    Trait("float8", _dtypes_of_kind("float8")),
 )
 
 BY_NAME = {trait.name: trait for trait in TRAITS}

@@ -148,13 +148,13 @@ def _key(request: CaptureRequest) -> str:
         str(Path.cwd()),
         msgspec.json.encode(asked).decode(),
         msgspec.json.encode(native).decode(),
-        *_of_this_process(),
+        *_process_parts(),
     ]
     return digest("\0".join(parts))
 
 
 @functools.cache
-def _of_this_process() -> tuple[str, ...]:
+def _process_parts() -> tuple[str, ...]:
     return (
         TOOL,
         _own_digest(),
@@ -167,10 +167,10 @@ def _own_digest() -> str:
     """Of opcheck's source and its data."""
     data = data_directory()
     files = [path for root in (_OWN, data) for path in root.rglob("*") if _counts(path)]
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for path in sorted(files):
-        found.update(f"{path}\0{file_digest(str(path))}\0".encode())
-    return found.hexdigest()
+        hasher.update(f"{path}\0{file_digest(str(path))}\0".encode())
+    return hasher.hexdigest()
 
 
 def _counts(path: Path) -> bool:
@@ -181,15 +181,15 @@ def _installed_digest() -> str:
     """Of the names and versions of the installed distributions, and of what else is put on the path."""
     paths = sysconfig.get_paths()
     folders = {paths["purelib"], paths["platlib"], *site.getsitepackages()}
-    found = []
+    entries = []
     for folder in sorted({*folders, site.getusersitepackages()}):
         with contextlib.suppress(OSError):
             for name in sorted(os.listdir(folder)):  # noqa: PTH208  (thousands of names)
                 if name.endswith((".dist-info", ".egg-info", ".egg-link")):
-                    found.append(name)
+                    entries.append(name)
                 elif name.endswith(".pth"):
-                    found.append(f"{name}{file_digest(str(Path(folder) / name))}")
-    return digest("\0".join(found))
+                    entries.append(f"{name}{file_digest(str(Path(folder) / name))}")
+    return digest("\0".join(entries))
 
 
 def _checksum(body: bytes) -> bytes:

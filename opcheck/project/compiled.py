@@ -47,7 +47,7 @@ def report(compiled: Compiled, target: Target, lists: OpLists, tool: str) -> Com
         advisories=tuple(_advisories(tried, target, defects)),
         externs=externs,
         kernels=sum(len(graph.kernels) for attempt in tried for graph in attempt.side),
-        not_checked=(*_NOT_CHECKED, *compiled.not_checked, *_of_release(compiled, target)),
+        not_checked=(*_NOT_CHECKED, *compiled.not_checked, *_release_mismatch(compiled, target)),
         compiled=msgspec.structs.replace(compiled, tried=tried),
     )
 
@@ -117,28 +117,28 @@ def _advisories(
     for defect in defects:
         if target.torch not in defect.torch or not graphs:
             continue
-        found = [
+        affected = [
             kernel
             for kernel in kernels
             if defect.when.holds_for(kernel.source, frozenset(node.op for node in kernel.nodes))
         ]
-        nodes = [node for kernel in found for node in kernel.nodes]
-        if found or defect.when.any:
+        nodes = [node for kernel in affected for node in kernel.nodes]
+        if affected or defect.when.any:
             yield Advisory(
                 id=defect.id,
                 effect=defect.effect,
                 summary=defect.summary,
-                kernels=len(found),
+                kernels=len(affected),
                 line=next((str(node.location) for node in nodes if node.location), ""),
                 links=defect.links,
             )
 
 
 def _rows(tried: Sequence[Tried]) -> Iterator[Row]:
-    found: dict[tuple[str, str], list[Tried]] = {}
+    groups: dict[tuple[str, str], list[Tried]] = {}
     for attempt in tried:
-        found.setdefault((str(attempt.variant), run_of(attempt.variant)), []).append(attempt)
-    for (variant, run), members in found.items():
+        groups.setdefault((str(attempt.variant), run_of(attempt.variant)), []).append(attempt)
+    for (variant, run), members in groups.items():
         outcomes = {member.variant.dtype: member.outcome for member in members}
         yield Row(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
 
@@ -152,13 +152,13 @@ def _failures(
     tried: Sequence[Tried], target: Target, defects: Sequence[Defect]
 ) -> Iterator[FailureGroup]:
     """Failures that say the same of the same place together."""
-    found: dict[tuple[str, ...], list[tuple[Tried, Failure]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[Tried, Failure]]] = {}
     for attempt in tried:
         for failure in failures_of(attempt):
             place = str(failure.location or failure.module)
             key = (failure.kind, failure.message, failure.op, place)
-            found.setdefault(key, []).append((attempt, failure))
-    for members in found.values():
+            groups.setdefault(key, []).append((attempt, failure))
+    for members in groups.values():
         failure = members[0][1]
         known = [defect for defect in defects if defect.when.explains(failure.message)]
         yield FailureGroup(
@@ -168,7 +168,7 @@ def _failures(
             line=str(failure.location or ""),
             text=failure.location.text if failure.location else "",
             module=failure.module,
-            variants=tuple(dict.fromkeys(_called(one.variant) for one, _ in members)),
+            variants=tuple(dict.fromkeys(_called(attempt.variant) for attempt, _ in members)),
             ours=failure.ours,
             links=tuple(link for defect in known for link in defect.links),
             mended=_mended(failure, target, defects),
@@ -190,14 +190,14 @@ def _called(variant: Variant) -> str:
 def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[JudgedExtern, ...]:
     """Each operator that compiled code calls eagerly, once: extern does not mean supported."""
     lookup = OperatorLookup(lists)
-    found: dict[tuple[str, tuple[str, ...], str, str], list[Extern]] = {}
+    groups: dict[tuple[str, tuple[str, ...], str, str], list[Extern]] = {}
     for attempt in tried:
         for graph in attempt.side:
             for extern in graph.externs:
                 key = (extern.op, extern.dtypes, str(extern.location or ""), extern.module)
-                found.setdefault(key, []).append(extern)
+                groups.setdefault(key, []).append(extern)
     judged = []
-    for (op, dtypes, line, module), members in found.items():
+    for (op, dtypes, line, module), members in groups.items():
         dtype = dtypes[0] if dtypes else "float32"
         verdict = lookup.verdict(op, target, dtype)
         status = f"{verdict.status} {verdict.kind or ''}".strip()
@@ -213,7 +213,10 @@ def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[Jud
             )
         )
     return tuple(
-        sorted(judged, key=lambda one: (one.status == "native", one.op, one.line, one.module))
+        sorted(
+            judged,
+            key=lambda extern: (extern.status == "native", extern.op, extern.line, extern.module),
+        )
     )
 
 
@@ -250,9 +253,9 @@ def _ways(metal: Sequence[Tried]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The dtypes in which every variant works, and the others; with the way of running where the ways differ."""
     ways: dict[str, dict[str, bool]] = {}
     for attempt in metal:
-        of_dtype = ways.setdefault(attempt.variant.dtype, {})
+        works_by_way = ways.setdefault(attempt.variant.dtype, {})
         way = "training" if attempt.variant.training else "inference"
-        of_dtype[way] = of_dtype.get(way, True) and attempt.outcome == "works"
+        works_by_way[way] = works_by_way.get(way, True) and attempt.outcome == "works"
     works: dict[str, None] = {}
     not_works: dict[str, None] = {}
     for dtype, outcomes in ways.items():
@@ -298,7 +301,7 @@ def _are(words: Sequence[str]) -> str:
     return "is" if len(words) == 1 else "are"
 
 
-def _of_release(compiled: Compiled, target: Target) -> Iterator[str]:
+def _release_mismatch(compiled: Compiled, target: Target) -> Iterator[str]:
     installed = Version.parse(compiled.installed_torch)
     if installed != target.torch:
         yield (

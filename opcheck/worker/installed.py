@@ -30,10 +30,10 @@ def require() -> None:
             context=context,
             hint="pip install 'opcheck[torch]'; opcheck op, scan, doctor and matrix need no torch",
         ) from error
-    found = str(torch.__version__)
-    if Version.parse(found) < OLDEST:
+    version = str(torch.__version__)
+    if Version.parse(version) < OLDEST:
         raise CaptureError(
-            f"the installed torch {found} is too old: a model is run with torch {OLDEST} or newer",
+            f"the installed torch {version} is too old: a model is run with torch {OLDEST} or newer",
             context=context,
             hint=f"pip install 'torch>={OLDEST}'; --torch still chooses the release that is judged",
         )

@@ -106,7 +106,7 @@ def test_a_file_that_was_written_anew_with_the_same_content_is_no_change(kept: C
         lambda patch: patch.delenv("ASKED"),
         lambda patch: patch.setenv("NOT_SET", ""),
         lambda patch: patch.setenv("PYTORCH_MPS_FAST_MATH", "1"),
-        lambda patch: patch.setattr(cache, "_of_this_process", lambda: ("another torch",)),
+        lambda patch: patch.setattr(cache, "_process_parts", lambda: ("another torch",)),
         lambda patch: patch.chdir("data"),
     ],
 )

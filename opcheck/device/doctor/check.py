@@ -117,7 +117,7 @@ def rule(code: str, severity: Severity, *needs: str) -> Callable[[Check], Doctor
 
 
 #: A finding; ``examine`` adds the code and the severity of its rule.
-found = functools.partial(Finding, rule="", severity="")  # type: ignore[arg-type]  # see above
+finding = functools.partial(Finding, rule="", severity="")  # type: ignore[arg-type]  # see above
 
 
 def install(line: Version) -> str:

@@ -73,8 +73,8 @@ def examine(
     )
     if script is not None:
         macos = environment.macos or Version(MACOS_MAJORS[-1])
-        of_script = _script(script, Target(torch=examined.torch, macos=macos))
-        examined = dataclasses.replace(examined, script=of_script)
+        script_environment = _script(script, Target(torch=examined.torch, macos=macos))
+        examined = dataclasses.replace(examined, script=script_environment)
     unknown: dict[str, list[str]] = {}
     checked: list[str] = []
     findings: list[Finding] = []

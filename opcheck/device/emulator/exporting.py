@@ -64,7 +64,7 @@ def _below() -> Iterator[None]:
 
 def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
     def export(mod: Any, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
-        tensors = [*_of_module(mod), *tree_leaves((args, kwargs))]
+        tensors = [*_module_tensors(mod), *tree_leaves((args, kwargs))]
         moved = any(is_on_mps(tensor) for tensor in tensors)
         if moved:
             mod, args, kwargs = _module_on_cpu(mod), _on_cpu(args), _on_cpu(kwargs)
@@ -112,12 +112,12 @@ def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
 # -- between the devices ---------------------------------------------------------------------------
 
 
-def _of_module(module: Any) -> list[Any]:
+def _module_tensors(module: Any) -> list[Any]:
     return [*module.parameters(), *module.buffers()] if isinstance(module, torch.nn.Module) else []
 
 
 def _on_cpu(value: Any) -> Any:
-    def one(leaf: Any) -> Any:
+    def copied(leaf: Any) -> Any:
         known = placement(leaf) if isinstance(leaf, torch.Tensor) else None
         if known is None or known.payload is None:
             return leaf
@@ -127,12 +127,12 @@ def _on_cpu(value: Any) -> Any:
         return values.requires_grad_(leaf.requires_grad)
 
     with dispatch.without_function_modes(), dispatch.disable_modes():
-        return tree_map(one, value)
+        return tree_map(copied, value)
 
 
 def _module_on_cpu(module: Any) -> Any:
     """A copy whose parameters and buffers are on the CPU."""
-    known = {id(tensor): _on_cpu(tensor) for tensor in _of_module(module)}
+    known = {id(tensor): _on_cpu(tensor) for tensor in _module_tensors(module)}
     return copy.deepcopy(module, known)
 
 
@@ -147,7 +147,7 @@ def _to_cpu(program: Any) -> Any:
 
 
 def _to_mps(program: Any) -> Any:
-    def one(value: Any) -> Any:
+    def moved_leaf(value: Any) -> Any:
         if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
             return value
         if is_on_mps(value):
@@ -157,7 +157,7 @@ def _to_mps(program: Any) -> Any:
             return torch.nn.Parameter(moved, value.requires_grad)
         return moved
 
-    return _placed(program, lambda values: tree_map(one, values), MPS_DEVICE)
+    return _placed(program, lambda values: tree_map(moved_leaf, values), MPS_DEVICE)
 
 
 def _placed(program: Any, move: Callable[[Any], Any], device: torch.device) -> Any:

@@ -234,8 +234,8 @@ def _deform_conv2d(
         x = columns + j * dilation_w + shifts[:, :, number, 1]
         values = _sampled(parts, y, x)
         if use_mask:
-            of_groups = mask.reshape(batch, offset_groups, kernel_h * kernel_w, out_h, out_w)
-            values = values * of_groups[:, :, None, number]
+            grouped_mask = mask.reshape(batch, offset_groups, kernel_h * kernel_w, out_h, out_w)
+            values = values * grouped_mask[:, :, None, number]
         sampled.append(values.reshape(batch, channels, out_h, out_w))
     patches = torch.stack(sampled, 2)
     patches = patches.reshape(batch, groups, -1, out_h * out_w)
@@ -263,7 +263,7 @@ def _sampled(parts: Tensor, y: Tensor, x: Tensor) -> Tensor:
 # -- backward: each is linear in what it differentiates, or is differentiated by autograd ----------
 
 
-def _of_image(
+def _image_gradient(
     forward: Callable[..., Any], grad: Tensor, shape: tuple[int, ...], rest: tuple[Any, ...]
 ) -> Tensor:
     """The gradient of an image of this shape; ``rest`` are the other arguments of ``forward``."""
@@ -278,7 +278,9 @@ def _roi_align_backward(
     grad: Tensor, rois: Tensor, scale: float, height: int, width: int, *rest: Any
 ) -> Tensor:
     *shape, ratio, aligned = rest
-    return _of_image(_roi_align, grad, tuple(shape), (rois, scale, height, width, ratio, aligned))
+    return _image_gradient(
+        _roi_align, grad, tuple(shape), (rois, scale, height, width, ratio, aligned)
+    )
 
 
 def _roi_pool_backward(grad: Tensor, rois: Tensor, places: Tensor, *rest: Any) -> Tensor:
@@ -296,14 +298,14 @@ def _ps_roi_align_backward(
     grad: Tensor, rois: Tensor, _mapping: Tensor, scale: float, *rest: Any
 ) -> Tensor:
     height, width, ratio, *shape = rest
-    return _of_image(_ps_roi_align, grad, tuple(shape), (rois, scale, height, width, ratio))
+    return _image_gradient(_ps_roi_align, grad, tuple(shape), (rois, scale, height, width, ratio))
 
 
 def _ps_roi_pool_backward(
     grad: Tensor, rois: Tensor, _mapping: Tensor, scale: float, *rest: Any
 ) -> Tensor:
     height, width, *shape = rest
-    return _of_image(_ps_roi_pool, grad, tuple(shape), (rois, scale, height, width))
+    return _image_gradient(_ps_roi_pool, grad, tuple(shape), (rois, scale, height, width))
 
 
 def _deform_conv2d_backward(grad: Tensor, *arguments: Any) -> tuple[Tensor, ...]:

@@ -71,11 +71,11 @@ def run(request: ObserveRequest, lists: OpLists, start: Starter | None = None) -
         )
         written = _written(answer, request)
     recording = _recording(written, bytes(log).decode("utf-8", "replace"), request, code)
-    environment = {**_of_torch(os.environ), **setting}
+    environment = {**_torch_variables(os.environ), **setting}
     return Observation(report_of_run(recording, request, environment, lists), code)
 
 
-def _of_torch(environment: Mapping[str, str]) -> dict[str, str]:
+def _torch_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith("PYTORCH_")}
 
 

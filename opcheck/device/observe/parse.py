@@ -46,7 +46,7 @@ def _events(text: str, lists: OpLists, log: str) -> Iterator[LogEvent]:
     for index, line in enumerate(lines):
         if index < read or not line or traceback.feed(line):
             continue
-        event, read = _of_line(lines, index, lists)
+        event, read = _parse_line(lines, index, lists)
         if event is None:
             continue
         call = calls[index] if calls else 0
@@ -69,7 +69,7 @@ def _calls(text: str) -> list[int]:
     return numbers
 
 
-def _of_line(lines: Sequence[str], index: int, lists: OpLists) -> tuple[LogEvent | None, int]:
+def _parse_line(lines: Sequence[str], index: int, lists: OpLists) -> tuple[LogEvent | None, int]:
     """The event that begins in a line, and the number of the first line after it."""
     line, after = lines[index], index + 1
     if not any(signal in line for signal in _SIGNALS):

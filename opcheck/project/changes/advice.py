@@ -120,7 +120,7 @@ def advise(
     seen = {target: _Seen(report) for target, report in reports.items()}
     here = seen[current]
     report = reports[current]
-    cells = [_cell(target, other, here, current) for target, other in seen.items()]
+    cells = [_cell(target, there, here, current) for target, there in seen.items()]
     return Advice(
         tool=TOOL,
         model=report.model,
@@ -200,7 +200,7 @@ def _cell(target: Target, seen: _Seen, here: _Seen, current: Target) -> Cell:
 
 def _removal(index: int, here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Removal:
     finding = here.findings[index]
-    without = [target for target, other in seen.items() if other.removes(index, here)]
+    without = [target for target, there in seen.items() if there.removes(index, here)]
     torch_alone = _first(
         without, lambda target: target.macos == current.macos and _newer(target, current)
     )
@@ -229,9 +229,10 @@ def _removal(index: int, here: _Seen, seen: Mapping[Target, _Seen], current: Tar
 
 def _best(here: _Seen, seen: Mapping[Target, _Seen], current: Target) -> Upgrade | None:
     newer = sorted(
-        (target for target in seen if _newer(target, current)), key=lambda one: _order(one, current)
+        (target for target in seen if _newer(target, current)),
+        key=lambda target: _order(target, current),
     )
-    best = min(newer, key=lambda one: _badness(seen[one]), default=None)
+    best = min(newer, key=lambda target: _badness(seen[target]), default=None)
     if best is None or _badness(seen[best]) >= _badness(here):
         return None
     return _upgrade(best, here, seen[best], current)
@@ -266,8 +267,8 @@ def _newer(target: Target, current: Target) -> bool:
 
 def _order(target: Target, current: Target) -> tuple[bool, bool, Version, Version]:
     """The smaller changes first: macOS alone, torch alone, both; each by its version."""
-    of_torch, of_macos = target.torch != current.torch, target.macos != current.macos
-    return (of_torch and of_macos, of_torch, target.torch, target.macos)
+    torch_differs, macos_differs = target.torch != current.torch, target.macos != current.macos
+    return (torch_differs and macos_differs, torch_differs, target.torch, target.macos)
 
 
 def _size(target: Target) -> tuple[Version, Version]:

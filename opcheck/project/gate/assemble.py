@@ -44,7 +44,7 @@ def report(
         cell
         for model in plan.models
         if model.name in results
-        for cell in _of_model(model, plan, results[model.name], policy_of, ignores, baseline)
+        for cell in _model_cells(model, plan, results[model.name], policy_of, ignores, baseline)
     ]
     left = tuple(model.name for model in plan.models if model.name not in results)
     notes = [*plan.left_out, *ignores.expired()]
@@ -67,7 +67,7 @@ def report(
     )
 
 
-def _of_model(
+def _model_cells(
     model: Model,
     plan: Settings,
     result: Result,
@@ -101,7 +101,7 @@ def _cell(
         place.location.file for group in made.groups for place in group.locations if place.location
     )
     marked = msgspec.structs.replace(made, findings=ignores.marked(made.findings, model=name))
-    known = baseline.of(name, str(target)) if baseline else ()
+    known = baseline.known_on(name, str(target)) if baseline else ()
     here = {name for finding in marked.findings for name in finding.fingerprints}
     names = tuple(entry.fingerprint for entry in known)
     return Cell(

@@ -42,7 +42,7 @@ class Baseline(Record, frozen=True, kw_only=True):
     op_lists: str = ""
     models: dict[str, tuple[Known, ...]] = {}
 
-    def of(self, model: str, target: str) -> tuple[Known, ...]:
+    def known_on(self, model: str, target: str) -> tuple[Known, ...]:
         """What is known of a model on a target."""
         return tuple(known for known in self.models.get(model, ()) if target in known.targets)
 

@@ -48,9 +48,9 @@ def kept(job: Job) -> Result | None:
     if not job.cache:
         return None
     cache = Cache(Path(job.cache))
-    found = [cache.find(job.request.on(target)) for target in job.targets]
-    reports = tuple(report for report in found if report is not None)
-    return Result(reports=reports, kept=len(reports)) if len(reports) == len(found) else None
+    cached = [cache.find(job.request.on(target)) for target in job.targets]
+    reports = tuple(report for report in cached if report is not None)
+    return Result(reports=reports, kept=len(reports)) if len(reports) == len(cached) else None
 
 
 def work(job: Job, say: Callable[[str], None]) -> Result:
@@ -66,8 +66,8 @@ def work(job: Job, say: Callable[[str], None]) -> Result:
         except OpcheckError as error:
             return Result(failed=failed(error))
         reports = {**reports, **dict(zip(missing, audited, strict=True))}
-    found = tuple(report for target in job.targets if (report := reports[target]) is not None)
-    return Result(reports=found, kept=len(job.targets) - len(missing), not_kept=not_kept)
+    complete = tuple(report for target in job.targets if (report := reports[target]) is not None)
+    return Result(reports=complete, kept=len(job.targets) - len(missing), not_kept=not_kept)
 
 
 def failed(error: OpcheckError) -> Failed:

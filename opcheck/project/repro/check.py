@@ -239,8 +239,8 @@ def _raised(error: str) -> str:
         if colon and name.isidentifier() and name.endswith(("Error", "Exception")):
             return line
     for line in lines:
-        _, found, text = line.partition("UserWarning: ")
-        if found:
+        _, separator, text = line.partition("UserWarning: ")
+        if separator:
             return f"UserWarning: {text}"
     return ""
 

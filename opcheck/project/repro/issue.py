@@ -36,8 +36,8 @@ def _where(chosen: Chosen) -> tuple[str, str]:
     assert calls is not None
     if _is_missing(chosen):
         op = calls.named or calls.op
-        said = not_implemented(op, Version.parse(report.target.torch), report.op_lists.commit)
-        match = _ISSUE.search(calls.prints) or _ISSUE.search(said)
+        refusal = not_implemented(op, Version.parse(report.target.torch), report.op_lists.commit)
+        match = _ISSUE.search(calls.prints) or _ISSUE.search(refusal)
         if match:
             return match[
                 0

@@ -77,7 +77,9 @@ def write(
 def nbytes(example: Example) -> int:
     """The memory that its tensors take, and what a factory such as aten::zeros makes."""
     size = example.arguments.get("size")
-    numbers = [one for one in size if isinstance(one, int)] if isinstance(size, tuple) else [0]
+    numbers = (
+        [length for length in size if isinstance(length, int)] if isinstance(size, tuple) else [0]
+    )
     made = min(math.prod(abs(number) for number in numbers), 1 << 63) * DTYPES["float64"].itemsize
     return made + sum(
         math.prod(tensor.shape) * DTYPES[tensor.dtype].itemsize for tensor in example.inputs
@@ -198,7 +200,7 @@ def _filled(shape: tuple[int, ...], dtype: str, fill: str) -> str:
 def _value(name: str, value: Scalar | tuple[Scalar, ...]) -> str:
     """An argument that is no tensor, as Python writes it."""
     if isinstance(value, tuple):
-        return f"[{', '.join(_value(name, one) for one in value)}]"
+        return f"[{', '.join(_value(name, element) for element in value)}]"
     if not isinstance(value, str):
         return repr(value)
     if value in ENDLESS:

@@ -115,21 +115,21 @@ class Engine:
 
     def _watched(self, answers: Iterator[bytes]) -> Iterator[bytes]:
         """The answers; joblib alone would wait for ever for a task that its scheduler has lost."""
-        found: queue.SimpleQueue[tuple[bytes | None, BaseException | None]] = queue.SimpleQueue()
+        arrived: queue.SimpleQueue[tuple[bytes | None, BaseException | None]] = queue.SimpleQueue()
 
         def fetch() -> None:
             try:
                 for answer in answers:
-                    found.put((answer, None))
-                found.put((None, None))
+                    arrived.put((answer, None))
+                arrived.put((None, None))
             except BaseException as error:  # noqa: BLE001 - it is raised below
-                found.put((None, error))
+                arrived.put((None, error))
 
         client = self._client
         threading.Thread(target=fetch, daemon=True).start()
         while True:
             with contextlib.suppress(queue.Empty):
-                answer, error = found.get(timeout=_LOOK)
+                answer, error = arrived.get(timeout=_LOOK)
                 if error is not None:
                     self._raise(error)
                 if answer is None:

@@ -163,7 +163,7 @@ def _marker(path: Path) -> dict[str, Any] | None:
     file = path / ABOUT
     try:
         content = documents.read(file, follow=False)
-        found: dict[str, Any] = documents.from_json(content, dict[str, Any])
+        description: dict[str, Any] = documents.from_json(content, dict[str, Any])
     except DocumentError as error:
         if error.missing and all(each.name == LOCK for each in path.iterdir()):
             return None
@@ -172,9 +172,11 @@ def _marker(path: Path) -> dict[str, Any] | None:
         else:
             message = f"the folder's description is damaged: {error}"
         raise _not_ours(message, path) from error
-    if type(found.get("format")) is not int or not isinstance(found.get("opcheck"), str):
+    if type(description.get("format")) is not int or not isinstance(
+        description.get("opcheck"), str
+    ):
         raise _not_ours(f"{ABOUT} does not describe a sweep", path)
-    return found
+    return description
 
 
 def _not_ours(message: str, path: Path) -> UsageError:
@@ -200,14 +202,14 @@ def read(path: Path) -> tuple[About, Iterator[Result]]:
     Raises:
         UsageError: there is no sweep in it, or another version wrote it.
     """
-    found = about(path) if path.is_dir() else None
-    if found is None:
+    description = about(path) if path.is_dir() else None
+    if description is None:
         raise UsageError(
             "there is no sweep in this folder",
             context=str(path),
             hint="opcheck sweep MODELS --folder DIR",
         )
-    return found, _results(path, found.keys)
+    return description, _results(path, description.keys)
 
 
 def _results(path: Path, keys: Iterable[str]) -> Iterator[Result]:

@@ -54,10 +54,10 @@ def result(task: Task, mode: Mode, lists: OpLists) -> Result:
         return work.result(key, task.model.config, start)
     work.measure(config)
     if work.failures and config != task.model.config:
-        other = _Work(task, mode, lists)
-        other.measure(task.model.config)
-        if other.progress > work.progress:
-            work, config = other, task.model.config
+        retry = _Work(task, mode, lists)
+        retry.measure(task.model.config)
+        if retry.progress > work.progress:
+            work, config = retry, task.model.config
     return work.result(key, config, start)
 
 
@@ -94,15 +94,15 @@ class _Work:
         )
         platform.limit_time(task.timeout)
         try:
-            found = captures(request, task.targets, silent)
+            captured = captures(request, task.targets, silent)
         except platform.TimeLimitReached:
             self.fail(task.targets, _late(task))
         except OpcheckError as error:
             self.fail(task.targets, error)
         else:
-            for shared in found.shared:
+            for shared in captured.shared:
                 self._take(shared, [task.targets[n] for n in shared.targets])
-            left = [task.targets[n] for n in found.left]
+            left = [task.targets[n] for n in captured.left]
             if left:
                 self._elsewhere(request, left)
         finally:
@@ -138,7 +138,9 @@ class _Work:
         ]
         self.outcomes += made
         self.captures += 1
-        without = [name for one in made if one.headline != _FAILS for name in one.targets]
+        without = [
+            name for outcome in made if outcome.headline != _FAILS for name in outcome.targets
+        ]
         if not trace.complete and without:
             last = trace.problems[-1]
             self.failures.append(

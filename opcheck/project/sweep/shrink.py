@@ -48,30 +48,30 @@ def small(model: Model, library: ModuleType) -> Config:
 
 
 def _smaller(config: Any) -> Config:
-    found: Config = _fewer(vars(config))
+    reduced: Config = _fewer(vars(config))
     for name in getattr(config, "sub_configs", {}):
         part = getattr(config, name, None)
         if part is None or not hasattr(part, "to_diff_dict"):
             continue
         smaller = _smaller(part)
         if smaller:
-            found[name] = {**part.to_diff_dict(), **smaller}
-    return found
+            reduced[name] = {**part.to_diff_dict(), **smaller}
+    return reduced
 
 
 def _fewer(settings: Mapping[str, Any]) -> Config:
-    found: Config = {}
+    reduced: Config = {}
     for name, value in settings.items():
         if not isinstance(value, int) or isinstance(value, bool) or _KEPT.search(name):
             continue
         if _EXPERTS.match(name) and value > EXPERTS:
-            found[name] = EXPERTS
+            reduced[name] = EXPERTS
         elif _DEPTH.match(name) and value > LAYERS:
             wanted = max([LAYERS, *map(_covering, _kinds(settings, value))])
             if wanted < value:
-                found[name] = wanted
-                found.update(_cut(settings, value, wanted))
-    return found
+                reduced[name] = wanted
+                reduced.update(_cut(settings, value, wanted))
+    return reduced
 
 
 def _kinds(settings: Mapping[str, Any], count: int) -> Iterator[list[str]]:

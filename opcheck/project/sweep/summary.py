@@ -58,14 +58,18 @@ class Summary:
         self.seconds = 0.0
         self.captures = 0
         #: target -> operator -> status and kind -> models and modes
-        self._met: dict[str, dict[str, dict[tuple[str, str], set[tuple[str, str]]]]] = {}
+        self._operator_statuses: dict[
+            str, dict[str, dict[tuple[str, str], set[tuple[str, str]]]]
+        ] = {}
         for result in results:
             self._add(result)
 
     def _add(self, result: Result) -> None:
         who = result.model.spec, result.mode
-        told = {name: one.headline for one in result.outcomes for name in one.targets}
-        self.headlines[who] = {name: told.get(name, _COULD_NOT_TELL) for name in self.targets}
+        headlines = {
+            name: outcome.headline for outcome in result.outcomes for name in outcome.targets
+        }
+        self.headlines[who] = {name: headlines.get(name, _COULD_NOT_TELL) for name in self.targets}
         self.homes[result.model.spec] = result.model.library, result.model.family
         self.failures += [(result, failure) for failure in result.failures]
         self.seconds += result.seconds
@@ -73,8 +77,10 @@ class Summary:
         for outcome in result.outcomes:
             for native in outcome.not_native:
                 for name in outcome.targets:
-                    met = self._met.setdefault(name, {}).setdefault(native.op, {})
-                    met.setdefault((native.status, native.kind), set()).add(who)
+                    statuses = self._operator_statuses.setdefault(name, {}).setdefault(
+                        native.op, {}
+                    )
+                    statuses.setdefault((native.status, native.kind), set()).add(who)
 
     @property
     def newest(self) -> dict[str, str]:
@@ -84,9 +90,9 @@ class Summary:
     def counts(self, target: str, mode: str, library: str = "") -> Counter[str]:
         """Models by headline."""
         return Counter(
-            told[target]
-            for (model, of), told in self.headlines.items()
-            if of == mode and library in {"", self.homes[model][0]}
+            headlines[target]
+            for (model, model_mode), headlines in self.headlines.items()
+            if model_mode == mode and library in {"", self.homes[model][0]}
         )
 
     def libraries(self) -> tuple[str, ...]:
@@ -97,27 +103,29 @@ class Summary:
 
     def families(self, target: str) -> dict[tuple[str, str], Counter[str]]:
         """By library and family the headlines of models and modes: those where not all run natively."""
-        found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        for (model, _), told in self.headlines.items():
-            found[self.homes[model]][told[target]] += 1
-        return {home: counts for home, counts in sorted(found.items()) if set(counts) - {_NATIVELY}}
+        by_family: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        for (model, _), headlines in self.headlines.items():
+            by_family[self.homes[model]][headlines[target]] += 1
+        return {
+            home: counts for home, counts in sorted(by_family.items()) if set(counts) - {_NATIVELY}
+        }
 
     def harms(self, target: str) -> tuple[Harm, ...]:
         """The operators that stop most models there, then those that slow most."""
-        found = []
-        for op, met in self._met.get(target, {}).items():
-            stopped = set().union(*(who for outcome, who in met.items() if outcome in STOPS))
-            others = set().union(*met.values()) - stopped
+        harms = []
+        for op, statuses in self._operator_statuses.get(target, {}).items():
+            stopped = set().union(*(who for outcome, who in statuses.items() if outcome in STOPS))
+            others = set().union(*statuses.values()) - stopped
             families = {self.homes[model] for model, _ in stopped | others}
-            words = tuple(sorted(f"{status} {kind}".strip() for status, kind in met))
-            found.append(Harm(op, words, len(stopped), len(others), len(families)))
-        return tuple(sorted(found, key=lambda harm: (-harm.stopped, -harm.slowed, harm.op)))
+            words = tuple(sorted(f"{status} {kind}".strip() for status, kind in statuses))
+            harms.append(Harm(op, words, len(stopped), len(others), len(families)))
+        return tuple(sorted(harms, key=lambda harm: (-harm.stopped, -harm.slowed, harm.op)))
 
     def brought(self, before: str, target: str) -> Brought:
         """What a target's models do that they did not on the one before, and the other way round."""
         runs, natively, lost = [], [], []
-        for (model, mode), told in self.headlines.items():
-            old, new, name = told[before], told[target], f"{model} ({mode})"
+        for (model, mode), headlines in self.headlines.items():
+            old, new, name = headlines[before], headlines[target], f"{model} ({mode})"
             if new in RUNS and old not in RUNS:
                 runs.append(name)
             elif new == _NATIVELY and old != _NATIVELY:
@@ -128,11 +136,11 @@ class Summary:
 
     def owners(self) -> dict[str, list[tuple[Result, Failed, str]]]:
         """The failures by whose they are, with the reason for that."""
-        found: dict[str, list[tuple[Result, Failed, str]]] = defaultdict(list)
+        by_owner: dict[str, list[tuple[Result, Failed, str]]] = defaultdict(list)
         for result, failed in self.failures:
             owner, why = attribute(result.model.spec, failed)
-            found[owner].append((result, failed, why))
-        return found
+            by_owner[owner].append((result, failed, why))
+        return by_owner
 
 
 def _torch(target: str) -> str:

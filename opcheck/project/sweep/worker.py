@@ -65,11 +65,11 @@ def work(task: bytes) -> bytes:
 
 def versions() -> dict[str, str]:
     """Of opcheck, Python and the packages that decide a result, as they are installed here."""
-    found = {"opcheck": VERSION, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    installed = {"opcheck": VERSION, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            installed[name] = importlib.metadata.version(name)
+    return installed
 
 
 def _same_versions(asked: dict[str, str]) -> None:

@@ -17,14 +17,14 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     if isinstance(node, ast.Call):
         name = scanned.dotted(node.func).rpartition(".")[2] or method(node)
         if name in _OPTIONS:
-            yield from _said(_cuda(argument(node, None, "default"), scanned), "option")
+            yield from _default_hits(_cuda(argument(node, None, "default"), scanned), "option")
     elif isinstance(node, ast.arguments):
         for default in (*node.defaults, *node.kw_defaults):
-            yield from _said(_cuda(default, scanned), "parameter")
+            yield from _default_hits(_cuda(default, scanned), "parameter")
     elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         in_class = isinstance(scanned.program.parent(node), ast.ClassDef)
         if in_class and "device" in node.target.id:
-            yield from _said(_cuda(node.value, scanned), "field")
+            yield from _default_hits(_cuda(node.value, scanned), "field")
 
 
 def _cuda(default: ast.expr | None, scanned: Scanned) -> Value | None:
@@ -34,7 +34,7 @@ def _cuda(default: ast.expr | None, scanned: Scanned) -> Value | None:
     return scanned.mac.cuda(default)
 
 
-def _said(value: Value | None, what: str) -> Iterator[Hit]:
+def _default_hits(value: Value | None, what: str) -> Iterator[Hit]:
     if value is not None:
         yield Hit(
             node=value.origin,

@@ -22,14 +22,18 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         if name in _MAKES_GROUPS:
             position = 0 if name == "init_process_group" else None
             value = _nccl(argument(node, position, "backend", "dist_backend"), scanned)
-            yield from _said(value, "torch for macOS has no NCCL", None, node)
+            yield from _nccl_hits(value, "torch for macOS has no NCCL", None, node)
         elif name in _OPTIONS:
             value = _nccl(argument(node, None, "default"), scanned)
-            yield from _said(value, "the default is NCCL, which macOS has not", "warning", None)
+            yield from _nccl_hits(
+                value, "the default is NCCL, which macOS has not", "warning", None
+            )
     elif isinstance(node, ast.arguments):
         for default in (*node.defaults, *node.kw_defaults):
             value = _nccl(default, scanned)
-            yield from _said(value, "the default is NCCL, which macOS has not", "warning", None)
+            yield from _nccl_hits(
+                value, "the default is NCCL, which macOS has not", "warning", None
+            )
 
 
 def _nccl(node: ast.expr | None, scanned: Scanned) -> Value | None:
@@ -38,7 +42,7 @@ def _nccl(node: ast.expr | None, scanned: Scanned) -> Value | None:
     return next(named, None)
 
 
-def _said(
+def _nccl_hits(
     value: Value | None, message: str, severity: Severity | None, use: ast.AST | None
 ) -> Iterator[Hit]:
     if value is not None:

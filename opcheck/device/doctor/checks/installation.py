@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from opcheck.common.versions import Version
 from opcheck.data.pythons import load_wheels
-from opcheck.device.doctor.check import Examined, found, install, rule
+from opcheck.device.doctor.check import Examined, finding, install, rule
 from opcheck.model.records import Finding
 
 #: The platform's own packages; the last patch of each line is what the lists hold, and no line had
@@ -21,7 +21,7 @@ _PATCHES = range(10)
 def _missing(examined: Examined) -> Iterator[Finding]:
     if examined.environment.torch is None:
         lines = examined.installable()
-        yield found(
+        yield finding(
             message="torch is not installed for this Python",
             hint=install(lines[-1]) if lines else "opcheck explain OC311",
         )
@@ -34,7 +34,7 @@ def _no_wheel(examined: Examined) -> Iterator[Finding]:
     span = wheels.by_python.get(python)
     if span is None and not examined.environment.torch:
         newest = wheels.pythons(examined.lines[-1])
-        yield found(
+        yield finding(
             message=f"no torch in the lists has a wheel for Python {python} on a Mac",
             hint=f"make the environment with Python {newest[-1]}: uv venv --python {newest[-1]}",
         )
@@ -44,7 +44,7 @@ def _no_wheel(examined: Examined) -> Iterator[Finding]:
         if asked and not with_wheel:
             usable = wheels.pythons(asked[-1])
             names = ", ".join(map(str, usable)) or "no Python that is known"
-            yield found(
+            yield finding(
                 message=f"{requirement.text} asks for a torch that has no macOS wheel for Python "
                 f"{python}: "
                 f"torch {asked[-1]} has one for {names}",
@@ -79,7 +79,7 @@ def _without_mps(examined: Examined) -> Iterator[Finding]:
         if conda
         else "install the released wheel"
     )
-    yield found(
+    yield finding(
         message=f"torch {torch.version} was built without MPS"
         + (f" (installed by {torch.installer})" if torch.installer else ""),
         hint=f"{again}: pip install --force-reinstall torch=={torch.version.partition('+')[0]}",
@@ -95,7 +95,7 @@ def _unavailable(examined: Examined) -> Iterator[Finding]:
     too_old = macos is not None and examined.listed and macos < examined.minimum(examined.torch)
     if too_old or machine.virtual or machine.hosted or not machine.apple_silicon:
         return
-    yield found(
+    yield finding(
         message=f"torch {torch.version} has MPS, and says that it is not available; nothing that "
         "opcheck "
         "knows of is the reason",
@@ -110,7 +110,7 @@ def _unavailable(examined: Examined) -> Iterator[Finding]:
 def _fails(examined: Examined) -> Iterator[Finding]:
     torch = examined.environment.torch
     if torch is not None and torch.problem:
-        yield found(
+        yield finding(
             message=f"torch {torch.version} is installed and cannot be imported",
             hint=f"pip install --force-reinstall torch=={torch.version.partition('+')[0]}",
             prints=torch.problem,
@@ -122,7 +122,7 @@ def _nightly(examined: Examined) -> Iterator[Finding]:
     torch = examined.environment.torch
     if torch is not None and (".dev" in torch.version or "a0" in torch.version):
         kind = "a nightly build" if ".dev" in torch.version else "built from source"
-        yield found(
+        yield finding(
             message=f"torch {torch.version} is {kind}: the lists are of releases, and what they "
             "say of "
             f"{torch.line} need not hold",
@@ -136,7 +136,7 @@ def _not_listed(examined: Examined) -> Iterator[Finding]:
     if torch is None or examined.listed:
         return
     newer = torch.line > examined.lines[-1]
-    yield found(
+    yield finding(
         message=f"the op lists hold no torch {torch.line}"
         + (": it is newer than they are" if newer else ""),
         hint="pip install --upgrade opcheck" if newer else install(examined.lines[-1]),

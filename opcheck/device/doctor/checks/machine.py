@@ -8,7 +8,7 @@ from opcheck.common.text import filesize, plural
 from opcheck.common.versions import MACOS_MAJORS, Span, Target, Version
 from opcheck.data.macs import load_macs
 from opcheck.data.pythons import load_wheels
-from opcheck.device.doctor.check import Examined, found, install, rule
+from opcheck.device.doctor.check import Examined, finding, install, rule
 from opcheck.judge.memory.macs import ratio
 from opcheck.model.records import Finding
 
@@ -27,7 +27,7 @@ def _too_old(examined: Examined) -> Iterator[Finding]:
         return
     lines = examined.installable()
     older = f"; or, on this macOS: {install(lines[-1])}" if lines else ""
-    yield found(
+    yield finding(
         message=f"torch {examined.torch} starts its MPS backend on macOS {minimum} and newer; "
         f"this is macOS {macos}",
         hint=f"update macOS to {minimum} or newer: softwareupdate --list{older}",
@@ -53,7 +53,7 @@ def _wrong_results(examined: Examined) -> Iterator[Finding]:
         mended = here - after.get(system, here)
         where, mend = f"macOS {system}", f"update macOS to {system}: softwareupdate --list"
     if mended:
-        yield found(
+        yield finding(
             message=f"torch {torch} has {plural(len(here), 'known wrong result')} that macOS "
             f"{macos} "
             f"causes; {where} does not have {', '.join(sorted(mended))}",
@@ -82,7 +82,7 @@ def _intel(examined: Examined) -> Iterator[Finding]:
         return
     span = load_wheels().intel
     lines = [line for line in examined.lines if line in span]
-    yield found(
+    yield finding(
         message="this Mac has an Intel processor; the last torch with a wheel for it is "
         f"{lines[-1]}",
         hint=f"stay with it, on the CPU: {install(lines[-1])}; or use a Mac with Apple silicon",
@@ -99,7 +99,7 @@ def _rosetta(examined: Examined) -> Iterator[Finding]:
             if python.conda
             else "/opt/homebrew/bin/python3 -m venv .venv"
         )
-        yield found(
+        yield finding(
             message="this Python is built for Intel processors and runs on "
             f"{machine.chip or 'Apple silicon'}{rosetta}: "
             "pip gives it the torch of Intel Macs, which ends with 2.2",
@@ -114,7 +114,7 @@ def _virtual(examined: Examined) -> Iterator[Finding]:
     hosted = machine.hosted == "GitHub-hosted"
     if not (machine.virtual or hosted or machine.model.startswith("VirtualMac")):
         return
-    yield found(
+    yield finding(
         severity="error" if hosted else "warning",
         message=(
             "this is a runner hosted by GitHub, a virtual machine whose GPU MPS cannot use, "
@@ -145,9 +145,9 @@ def _memory(examined: Examined) -> Iterator[Finding]:
     seen = asked.recommended if asked else None
     recommended = seen or smallest.nbytes * size // _LITTLE
     target = Target(torch=examined.torch, macos=macos)
-    said = "torch says that Metal recommends" if seen else "Metal is expected to recommend"
-    yield found(
-        message=f"{size} GiB of memory: {said} at most {filesize(recommended)} of it for "
+    claim = "torch says that Metal recommends" if seen else "Metal is expected to recommend"
+    yield finding(
+        message=f"{size} GiB of memory: {claim} at most {filesize(recommended)} of it for "
         f"the GPU, and torch raises above {filesize(int(recommended * ratio('HIGH', target)))}",
         hint=f"whether a model fits: opcheck audit MODEL --memory {size}",
     )
@@ -157,7 +157,7 @@ def _memory(examined: Examined) -> Iterator[Finding]:
 def _not_listed(examined: Examined) -> Iterator[Finding]:
     macos = examined.environment.macos
     if macos is not None and macos.major > MACOS_MAJORS[-1]:
-        yield found(
+        yield finding(
             message=f"macOS {macos} is newer than the op lists: nothing is known about it",
             hint="pip install --upgrade opcheck",
         )

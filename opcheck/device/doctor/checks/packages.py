@@ -13,7 +13,7 @@ from opcheck.common.errors import UsageError
 from opcheck.common.versions import Version
 from opcheck.data.extensions import LIBRARIES, paired_line
 from opcheck.data.packages import Package, packages
-from opcheck.device.doctor.check import Examined, found, rule
+from opcheck.device.doctor.check import Examined, finding, rule
 from opcheck.model.records import Finding
 from opcheck.source.requirements import judge
 from opcheck.source.rules.oc214_package_without_macos import describe
@@ -35,12 +35,16 @@ def _mismatch(examined: Examined) -> Iterator[Finding]:
             continue
         made_for = known.torch_line if known else "another torch"
         fitting = examined.lists.extensions.release(library, torch)
-        other = fitting.line if fitting else paired
-        mend = f'pip install "{library}=={other}.*"' if other else f"pip uninstall {library}"
-        yield found(
+        fitting_line = fitting.line if fitting else paired
+        mend = (
+            f'pip install "{library}=={fitting_line}.*"'
+            if fitting_line
+            else f"pip uninstall {library}"
+        )
+        yield finding(
             message=f"{library} {installed[library]} was made for torch {made_for}, and torch "
             f"{torch} is "
-            "installed" + ("" if other else f"; no {library} was released with it"),
+            "installed" + ("" if fitting_line else f"; no {library} was released with it"),
             hint=mend,
         )
 
@@ -50,7 +54,7 @@ def _installed(examined: Examined) -> Iterator[Finding]:
     for name, version in examined.environment.packages.items():
         package = packages().by_name.get(canonicalize_name(name))
         if package is not None and not _has_wheel(package, version):
-            yield found(
+            yield finding(
                 message=f"{describe(name, package)}, and {version} is installed: built from "
                 "source, or without "
                 "its kernels",
@@ -69,7 +73,7 @@ def _has_wheel(package: Package, version: str) -> bool:
 def _required(examined: Examined) -> Iterator[Finding]:
     for requirement in examined.requirements:
         for hit in judge(requirement.text, 1, requirement.severity):
-            yield found(
+            yield finding(
                 severity=hit.severity or requirement.severity,
                 message=hit.message,
                 hint=hit.hint,
@@ -79,5 +83,5 @@ def _required(examined: Examined) -> Iterator[Finding]:
 
 @rule("OC327", "warning", "a script to read (--script)")
 def _in_script(examined: Examined) -> Iterator[Finding]:
-    for finding in examined.script or ():
-        yield msgspec.structs.replace(finding, rule="")
+    for scanned in examined.script or ():
+        yield msgspec.structs.replace(scanned, rule="")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opcheck.common.versions import Target, Version
 from opcheck.data.environment import Explanation, load_environment, number
-from opcheck.device.doctor.check import Examined, found, rule
+from opcheck.device.doctor.check import Examined, finding, rule
 from opcheck.judge.memory.macs import ratio
 from opcheck.model.records import Finding
 
@@ -39,11 +39,11 @@ def _invented(examined: Examined) -> Iterator[Finding]:
     for name, value, known in _set(examined):
         if known.status == "invented":
             what, _, instead = known.text.partition(". ")
-            yield found(message=what, hint=f"unset {name}. {instead}")
+            yield finding(message=what, hint=f"unset {name}. {instead}")
         elif known.status == "unknown":
             near = difflib.get_close_matches(name, real, n=1, cutoff=0.8)
             mend = f"unset {name}; export {near[0]}={value}" if near else f"unset {name}"
-            yield found(
+            yield finding(
                 severity="error" if near else "warning",
                 message=f"no release of PyTorch that is in the lists reads {name}"
                 + (f"; the nearest that one reads is {near[0]}" if near else ""),
@@ -55,14 +55,14 @@ def _invented(examined: Examined) -> Iterator[Finding]:
 def _other_release(examined: Examined) -> Iterator[Finding]:
     for name, _, known in _set(examined):
         if known.status in {"later", "earlier"}:
-            yield found(message=known.text, hint=f"unset {name}, or use a torch that reads it")
+            yield finding(message=known.text, hint=f"unset {name}, or use a torch that reads it")
 
 
 @rule("OC322", "error")
 def _no_number(examined: Examined) -> Iterator[Finding]:
     for name, value, known in _set(examined):
         if known.status == "read" and known.variable is not None and number(value) is None:
-            yield found(
+            yield finding(
                 message=f"{name} is {value!r}, which is no number; it takes "
                 f"{known.variable.values}",
                 hint=f"export {name}=1" if name == _FALLBACK else f"unset {name}",
@@ -77,14 +77,14 @@ def _watermarks(examined: Examined) -> Iterator[Finding]:
     if high is None or low is None:
         return
     if not 0 <= high <= _UPPER_BOUND:
-        yield found(
+        yield finding(
             message=f"{_HIGH} is {high:g}: from 0.0 to {_UPPER_BOUND:g} is taken",
             hint=f"unset {_HIGH}",
             prints=f"invalid high watermark ratio {high:g}",
         )
     elif not 0 <= low <= (high or _UPPER_BOUND):
         given = "is" if _LOW in examined.environment.variables else "is by default"
-        yield found(
+        yield finding(
             message=f"{_LOW} {given} {low:g}, and must not be above "
             f"{_HIGH}={high or _UPPER_BOUND:g}",
             hint=f"export {_LOW}={high or _UPPER_BOUND:g}",
@@ -95,7 +95,7 @@ def _watermarks(examined: Examined) -> Iterator[Finding]:
 @rule("OC324", "warning")
 def _no_limit(examined: Examined) -> Iterator[Finding]:
     if _ratio(examined, _HIGH, 1.0) == 0:
-        yield found(
+        yield finding(
             message=f"{_HIGH} is 0: torch takes memory without a limit, and macOS may swap until "
             "it stands still",
             hint=f"unset {_HIGH}; where a model does not fit: opcheck audit MODEL --memory GB",
@@ -113,7 +113,7 @@ def _bits(examined: Examined) -> Iterator[Finding]:
         set_ = {bit.name for bit in bits if bit.value & given}
         if given & ~every or given < 0:
             raises = name == _PROFILE and given > every
-            yield found(
+            yield finding(
                 severity="error" if raises else "warning",
                 message=f"{name} is {value}: its bits are "
                 + ", ".join(f"{b.value} {b.name}" for b in bits),
@@ -121,7 +121,7 @@ def _bits(examined: Examined) -> Iterator[Finding]:
                 prints=f"invalid log options {given} passed to {name}" if raises else "",
             )
         elif set_ and set_ <= {*_HOW.get(name, ())}:
-            yield found(
+            yield finding(
                 message=f"{name} is {value}: {', '.join(sorted(set_))} says how, and nothing says "
                 "what to print",
                 hint=f"export {name}={given | 1}",
@@ -137,7 +137,7 @@ def _contradiction(examined: Examined) -> Iterator[Finding]:
     if examined.torch not in profile.torch or not asked or not {*asked} <= {*_FALLBACKS}:
         return
     if number(variables.get(_FALLBACK, "0")) == 0:
-        yield found(
+        yield finding(
             message=f"{_PROFILE} asks for CPU fallbacks alone ({', '.join(asked)}), and "
             f"{_FALLBACK} is off: an "
             "operator without a kernel raises instead, and only what always falls back is printed",
