@@ -1,4 +1,4 @@
-"""The command line: arguments in, exit code out; no judgement, and no torch."""
+"""The command line turns arguments into an exit code; it judges nothing and imports no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opcheck.common.sanitize import for_stderr
 from opcheck.common.tool import VERSION
 from opcheck.worker import platform, process
 
-#: The verbs and their one-line helps, by what one wants to do.  A verb is imported when it is
+#: The verbs and their one-line helps, grouped by purpose.  A verb is imported when it is
 #: called: ``opcheck.cli.<verb>``.
 GROUPS = {
     "Look up": {
@@ -55,10 +55,10 @@ GROUPS = {
 }
 VERBS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 
-#: Of a reader of stdout that has stopped (``| head``): click then exits with 1 (core.py, main),
+#: The exit code when a reader of stdout has stopped (``| head``): click exits with 1 (core.py, main),
 #: which means findings here.
 _PIPE_CLOSED = 0
-#: Of Ctrl-C, as a shell has it.
+#: The exit code after Ctrl-C, as shells define it.
 _INTERRUPTED = 130
 
 #: The variable by which a shell asks for completions: click derives it from the program's name.
@@ -87,7 +87,7 @@ class _Verbs(click.Group):
                     formatter.write_dl([(verb.ljust(width), text) for verb, text in verbs.items()])
 
 
-#: Not a docstring: Python leaves those out where it is told to (-OO).
+#: Not a docstring, because ``python -OO`` removes docstrings.
 _HELP = """Say what a PyTorch model does on Apple's GPU (MPS), from any machine.
 
 Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage or input error; 3 could not
@@ -118,7 +118,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def invoke(args: Sequence[str]) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line and return the exit code."""
     if _ASKED_BY_SHELL in os.environ:
         import_module("opcheck.cli.complete").install()
     try:
@@ -142,7 +142,7 @@ def invoke(args: Sequence[str]) -> int:
 
 
 def _stopped(error: OpcheckError, args: Sequence[str]) -> int:
-    """Say why in three lines, also where the error does not know its place: a version is parsed in many."""
+    """Print an error in three lines; one that lacks its place, as of a parsed version, gets the verb's."""
     verb = " ".join(["opcheck", *[word for word in args[:1] if word in VERBS]])
     error.context = error.context or verb
     error.hint = error.hint or f"{verb} --help"
@@ -151,14 +151,14 @@ def _stopped(error: OpcheckError, args: Sequence[str]) -> int:
 
 
 def _tell(text: str) -> None:
-    """Write lines to stderr: what they quote is a model's, a file's or an argument's."""
+    """Write sanitized lines to stderr, because they quote models, files and arguments."""
     # Where it cannot be written, nobody reads it.
     with contextlib.suppress(OSError, ValueError):
         click.echo(for_stderr(text), err=True)
 
 
 def _not_written(error: OSError) -> int:
-    """Say what the system refused: a disk that is full, a stream that is closed, a folder that is gone."""
+    """Print what the system refused: the disk is full, a stream is closed, a folder is gone."""
     from opcheck.cli import streams
 
     streams.close()
@@ -190,7 +190,7 @@ def _bug() -> int:
 
 
 def _usage_error(error: click.ClickException) -> int:
-    """Say what click found wrong in the same three lines as every other error."""
+    """Print a usage error of click in the same three lines as every other error."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "opcheck"
     message = " ".join(error.format_message().split())

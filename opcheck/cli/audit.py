@@ -70,7 +70,7 @@ def audited(
     *,
     memory: int = 0,
 ) -> Report:
-    """The report of a model, with progress on stderr; ``memory`` is that of the Mac in GB.
+    """Audit a model with progress on stderr; ``memory`` is the Mac's memory in GB.
 
     Raises:
         OpcheckError: as an audit does.
@@ -87,7 +87,7 @@ def audited(
 def audited_on(
     targets: Sequence[Target], request: CaptureRequest, lists: OpLists, progress: ProgressOptions
 ) -> tuple[Report, ...]:
-    """The reports of a model on each target, in their order, with progress on stderr.
+    """Audit a model on each target, in their order, with progress on stderr.
 
     Raises:
         OpcheckError: as an audit does.
@@ -99,7 +99,7 @@ def audited_on(
 
 
 def _broke_off(report: Report) -> str:
-    """The three lines of an error, for a report that must not pass for a whole one."""
+    """Return the error for a report that must not pass for a complete one."""
     problem = report.problems[-1]
     where = " ".join(part for part in (report.model, problem.line) if part)
     return str(

@@ -86,7 +86,7 @@ def command(
     standard = plan.every if every else plan.default
     variants = plan.named(backends, *chosen) if backends else standard(*chosen)
     if device == "cuda":
-        # What a Mac would compile is traced on the CPU.
+        # The CPU traces what a Mac would compile.
         variants = tuple(variant for variant in variants if not variant.metal)
     if check_metal:
         from opcheck.compiler.check import clang

@@ -1,6 +1,6 @@
-"""What a shell completes beside verbs, flags and choices: values, names of models and files.
+"""Shell completion of values, model names and files; click completes verbs, flags and choices itself.
 
-``install`` is called where a shell asks (``_OPCHECK_COMPLETE``), so that no other run pays for it.
+``install`` runs only when a shell asks for completions (``_OPCHECK_COMPLETE``), so that no other run pays for it.
 Nothing here imports torch or a library of models: a library's names are read in its files.
 """
 
@@ -41,13 +41,13 @@ _LIST_FILES = (".txt", ".yaml", ".yml", ".toml")
 
 
 def install() -> None:
-    """Teach click's shells what click leaves out."""
+    """Extend click's shell classes with the completions that click lacks."""
     for shell in (_Bash, _Zsh, _Fish):
         shell_completion.add_completion_class(shell)
 
 
 def attach(command: click.Command) -> None:
-    """Give the parameters of a command, and of its subcommands, their values."""
+    """Attach completion functions to the parameters of a command and of its subcommands."""
     for parameter in command.params:
         values = _values_of(parameter)
         if values is not None and not isinstance(parameter.type, click.Choice):
@@ -108,12 +108,12 @@ def _range_of(single: Callable[..., list[str]]) -> _Values:
 
 
 def _names_in(module: str, table: str) -> _Values:
-    """The names in a table of a module, which is imported when they are asked for."""
+    """Complete the names in a table of a module, which is imported on first use."""
     return lambda *_at: getattr(import_module(module), table)
 
 
 def _listed(values: Sequence[str], separator: str) -> _Values:
-    """These values; where a separator may stand between several, those that are not yet there."""
+    """Complete from these values; in a list with a separator, leave out the values that it has already."""
 
     def remaining(_context: click.Context, incomplete: str) -> list[str]:
         before = incomplete[: incomplete.rfind(separator) + 1] if separator else ""
@@ -124,7 +124,7 @@ def _listed(values: Sequence[str], separator: str) -> _Values:
 
 
 def _target(_context: click.Context, incomplete: str) -> list[str]:
-    """The last part of torch=2.9,macos=14,fallback=1."""
+    """Complete the last part of torch=2.9,macos=14,fallback=1."""
     before, comma, last = incomplete.rpartition(",")
     values = {"torch": _releases(), "macos": _systems(), "fallback": ["1"]}
     key = last.partition("=")[0]
@@ -164,7 +164,7 @@ def _rules(_context: click.Context, incomplete: str) -> list[str]:
 
 
 def _optimizers(*_at: object) -> list[str]:
-    """The modules of torch.optim, one a class."""
+    """Complete the classes of torch.optim, which has one module for each."""
     files = sorted(_folder("torch").glob("optim/[a-z]*.py"))
     return [
         path.stem for path in files if path.stem not in {"optimizer", "lr_scheduler", "swa_utils"}
@@ -172,13 +172,13 @@ def _optimizers(*_at: object) -> list[str]:
 
 
 def _folder(package: str) -> Path:
-    """Where a package lies, which is not imported for it."""
+    """Return the folder of a package without importing the package."""
     spec = find_spec(package)
     return Path(spec.origin).parent if spec is not None and spec.origin else Path("/nonexistent")
 
 
 def _library(incomplete: str) -> list[str]:
-    """``timm:``, and behind it the names of its models."""
+    """Complete ``timm:`` and, after it, the names of the library's models."""
     library = incomplete.partition(":")[0]
     if ":" not in incomplete or library not in _LIBRARIES:
         return [f"{name}:" for name in _LIBRARIES]
@@ -190,7 +190,7 @@ def _library(incomplete: str) -> list[str]:
 
 
 def _attributes(incomplete: str) -> list[str]:
-    """What a file defines at its top, which is read and never run."""
+    """Complete the top-level names of a file, which is parsed and never run."""
     file = incomplete.rpartition(":")[0]
     tree = ast.parse(Path(file).read_bytes())
     names: list[str] = []
@@ -203,7 +203,7 @@ def _attributes(incomplete: str) -> list[str]:
 
 
 def _files(incomplete: str, suffixes: tuple[str, ...]) -> Iterator[str]:
-    """Files with these suffixes, and folders, which end with a slash."""
+    """Complete files with these suffixes, and folders with a slash at their end."""
     before = incomplete[: incomplete.rfind("/") + 1]
     start = incomplete[len(before) :]
     with os.scandir(Path(before or ".").expanduser()) as entries:
@@ -218,7 +218,7 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> Iterator[str]:
 
 
 def _named(*suffixes: str) -> _Values:
-    """A model of a library, in a file, or another file with one of these suffixes."""
+    """Complete a model of a library, a model in a file, or a file with one of these suffixes."""
 
     def values(_context: click.Context, incomplete: str) -> list[str]:
         if ".py:" in incomplete:
@@ -234,7 +234,7 @@ _swept = _named(*_LIST_FILES)
 
 
 def _configured(context: click.Context, incomplete: str) -> list[str]:
-    """The names of the configuration's models, and what else is one."""
+    """Complete the names of the configured models, and every other model name."""
     return [*_names("models", "name", "model"), *_models(context, incomplete)]
 
 
@@ -243,7 +243,7 @@ def _environments(*_at: object) -> list[str]:
 
 
 def _names(table: str, *keys: str) -> list[str]:
-    """What the first of the keys holds in each entry of a table of the configuration."""
+    """Complete the value that the first present key has in each entry of a configuration table."""
     from opcheck.cli import config
 
     entries = config.table(Path.cwd())[0].get(table)
@@ -257,12 +257,12 @@ def _names(table: str, *keys: str) -> list[str]:
 
 
 def _compared(context: click.Context, incomplete: str) -> list[str]:
-    """Of ``diff``: releases, reports or a model."""
+    """Complete the arguments of ``diff``: releases, reports or a model."""
     return [*_releases(), *_named(*_REPORT_FILES)(context, incomplete)]
 
 
 def _setting(context: click.Context, incomplete: str) -> list[str]:
-    """The arguments of what a model's name names in a file, as ``NAME=``."""
+    """Complete the parameters of the callable that a model's name refers to, as ``NAME=``."""
     # click leaves the arguments where they are, once a flag lacks its value.
     words = [context.params.get("model"), *context.args]
     model = next((str(word) for word in words if word), "")
@@ -285,7 +285,7 @@ def _arguments(function: ast.FunctionDef) -> list[str]:
 
 _file, _directory = _fixed("file"), _fixed("dir")
 
-#: By the name of the parameter (and its metavar), where its metavar alone does not tell.
+#: Completions by the parameter's name (and metavar), where the metavar alone is ambiguous.
 _BY_NAME: Mapping[str, _Values] = {
     "environment": _environments,
     "logs": _file,
@@ -303,7 +303,7 @@ _BY_NAME: Mapping[str, _Values] = {
     "sources": _file,
     "what": _compared,
 }
-#: By the metavar; a flag that is new has its values with it.
+#: Completions by the metavar, so that a new flag with a known metavar needs no entry.
 _BY_METAVAR: Mapping[str, _Values] = {
     "CODE": _names_in("opcheck.source.rules", "BY_ID"),
     "DTYPE": _names_in("opcheck.common.names", "DTYPES"),
@@ -320,15 +320,15 @@ _BY_METAVAR: Mapping[str, _Values] = {
 
 
 def _template(name: str) -> str:
-    """A script for a shell, in which click puts the names that the program and its variable have."""
+    """Read a shell script, into which click inserts the names of the program and of its variable."""
     return (Path(__file__).parent / "shells" / name).read_text(encoding="utf-8")
 
 
 class _WholeWords(shell_completion.ShellComplete):
-    """Completions of ``--flag=value`` are whole words, as the other ones."""
+    """Completes ``--flag=value`` to whole words, like everything else."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[_Item]:
-        """Click's, with the flag before them."""
+        """Return click's completions with the flag before each."""
         flag, equals, _ = incomplete.partition("=")
         try:
             items = super().get_completions(args, incomplete)
@@ -341,13 +341,13 @@ class _WholeWords(shell_completion.ShellComplete):
 
 
 class _Bash(_WholeWords, shell_completion.BashComplete):
-    """Bash splits words at ``:`` and ``=``, and replaces what stands behind the last of them."""
+    """Completion for bash, which splits words at ``:`` and ``=`` and replaces the part after the last of them."""
 
     source_template = _template("bash.sh")
 
 
 class _Zsh(_WholeWords, shell_completion.ZshComplete):
-    """Click's, without a space behind what goes on, and with files behind ``--flag=``."""
+    """Click's completion for zsh, without a space after an unfinished word, and with files after ``--flag=``."""
 
     source_template = shell_completion.ZshComplete.source_template.replace(
         """            if [[ "$descr" == "_" ]]; then""",
@@ -361,6 +361,6 @@ class _Zsh(_WholeWords, shell_completion.ZshComplete):
 
 
 class _Fish(_WholeWords, shell_completion.FishComplete):
-    """Click's, with commas inside of values, and files behind ``--flag=``."""
+    """Click's completion for fish, with commas inside of values, and files after ``--flag=``."""
 
     source_template = _template("fish.fish")

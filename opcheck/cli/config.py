@@ -1,4 +1,4 @@
-"""``[tool.opcheck]`` of the pyproject.toml or opcheck.toml here: defaults for flags, and the gate's tables."""
+"""Reads ``[tool.opcheck]`` of the local pyproject.toml or opcheck.toml: defaults of flags, and the gate's tables."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from opcheck.model.ignores import Entry, Ignores
 
 FILE, OWN_FILE = "pyproject.toml", "opcheck.toml"
 
-#: The verbs whose flags are keys: what one of them takes, the others leave alone.
+#: The verbs whose flags are keys of the shared table; each verb ignores the keys of the others.
 _VERBS = ("audit", "gate")
 #: The verbs that have a table of their own.
 _OWN_TABLES = ("scan",)
 
 
 def defaults(verb: str, params: Sequence[click.Parameter], directory: Path) -> dict[str, object]:
-    """The defaults of a verb's parameters by their names; empty without a file or a table.
+    """Return the defaults of a verb's parameters by name; empty without a file or a table.
 
     Args:
         verb: whose own table is read, ``[tool.opcheck.VERB]``; empty: ``[tool.opcheck]``, which verbs share.
@@ -65,7 +65,7 @@ def _check_keys(content: Iterable[str], known: Iterable[str], where: str, *, nea
 
 
 def table(directory: Path) -> tuple[dict[str, Any], str]:
-    """The whole configuration of a directory, and the name of its file and table.
+    """Return the whole configuration of a directory, and the name of its file and table.
 
     Raises:
         UsageError: a file is not TOML, or both files have a configuration.
@@ -84,7 +84,7 @@ def table(directory: Path) -> tuple[dict[str, Any], str]:
 
 
 def ignores(directory: Path) -> Ignores:
-    """What is ignored today: by the entries of the configuration, and by comments of the files below the directory.
+    """Return what the configuration and the comments in files below the directory ignore today.
 
     Raises:
         UsageError: an entry has a mistake.
@@ -93,7 +93,7 @@ def ignores(directory: Path) -> Ignores:
 
 
 def ignore_entries(directory: Path) -> tuple[Entry, ...]:
-    """The entries of ``[[tool.opcheck.ignore]]``.
+    """Return the entries of ``[[tool.opcheck.ignore]]``.
 
     Raises:
         UsageError: an entry has a mistake.
@@ -107,12 +107,12 @@ def ignore_entries(directory: Path) -> tuple[Entry, ...]:
 
 
 def today() -> date:
-    """On which an ignore may expire: the only thing that a run asks the clock for."""
+    """Return today's date, against which ignores expire; a run uses the clock for nothing else."""
     return date.today()  # noqa: DTZ011  (the user's own)
 
 
 def _toml(path: Path) -> dict[str, Any] | None:
-    """What a file holds; None: there is none."""
+    """Parse a TOML file; None if there is no such file."""
     try:
         return documents.from_toml(documents.read(path))
     except DocumentError as error:
@@ -124,13 +124,13 @@ def _toml(path: Path) -> dict[str, Any] | None:
 
 
 def _keys(params: Iterable[click.Parameter]) -> dict[str, click.Option]:
-    """The flags that have a key, by it."""
+    """Return the parameters that have a configuration key, by that key."""
     flags = [param for param in params if isinstance(param, click.Option) and param.envvar]
     return {max(flag.opts, key=len).removeprefix("--"): flag for flag in flags}
 
 
 def _keys_elsewhere() -> set[str]:
-    """The keys of all verbs, and the tables."""
+    """Return the keys of all verbs, and the names of the tables."""
     from opcheck.project.gate.settings import TABLES
 
     commands = [import_module(f"opcheck.cli.{verb}").command for verb in _VERBS]
@@ -138,10 +138,10 @@ def _keys_elsewhere() -> set[str]:
 
 
 def _value(key: str, value: object, param: click.Parameter, where: str) -> object:
-    """The value as the flag's text, or a list of such texts."""
+    """Convert a value to the text that the flag takes, or to a list of such texts."""
     if param.multiple or param.nargs == -1:
         if isinstance(value, dict) and param.multiple:
-            # TOML has dates and times, which JSON has not: --config takes them as texts.
+            # TOML has dates and times, which JSON lacks: --config takes them as texts.
             return [f"{name}={json.dumps(item, default=str)}" for name, item in value.items()]
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return value
@@ -155,7 +155,7 @@ def _value(key: str, value: object, param: click.Parameter, where: str) -> objec
     raise AssertionError(key)
 
 
-#: What a flag's value is written as; the first that fits.
+#: How a flag's value is described in errors; the first that fits is used.
 _KINDS: tuple[tuple[Callable[[click.Parameter], bool], tuple[type, ...], str], ...] = (
     (lambda param: isinstance(param, click.Option) and param.is_flag, (bool,), "true or false"),
     (lambda param: isinstance(param.type, click.IntRange), (int,), "a whole number"),

@@ -1,4 +1,4 @@
-"""``opcheck diff``: of two releases, of two reports, or of two targets of one model."""
+"""``opcheck diff`` compares two releases, two reports, or two targets of one model."""
 
 from __future__ import annotations
 

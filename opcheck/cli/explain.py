@@ -10,7 +10,7 @@ import click
 from opcheck.cli import VERBS, streams
 from opcheck.common.errors import UsageError
 
-#: Not a finding, and asked for by the same people: what ``-f json`` and ``-f yaml`` hold.
+#: The name under which ``explain`` also prints the schema of ``-f json`` and ``-f yaml``.
 SCHEMA = "schema"
 
 
@@ -46,7 +46,7 @@ def command(rule_id: str | None) -> int:
 
 
 def _all() -> Iterator[str]:
-    """The rules by the verb that finds them, the remedies, and what else has a page."""
+    """Yield the lines of the overview: the rules by verb, the remedies, and the other pages."""
     from opcheck.common import catalogue
     from opcheck.judge import remedies
 

@@ -49,14 +49,14 @@ from opcheck.project.gate.settings import (
 from opcheck.project.gate.work import Job, Result, kept
 from opcheck.render import WITHOUT_PAGE, render
 
-#: The code of a shell for what Ctrl-C ended.
+#: The exit code that shells use after Ctrl-C.
 _INTERRUPTED = 130
 _MOST_JOBS = 4
 _GIVEN_HERE = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
 
 
 class RunOptions(Record, frozen=True, kw_only=True):
-    """Which targets a run is for, and how it is done."""
+    """Options that choose the targets of a run, and how it runs."""
 
     torch: Annotated[
         str | None,
@@ -122,7 +122,7 @@ def command(
     policies = _policies(base)
 
     def assembled(baseline: Baseline | None) -> GateReport:
-        # Which entries silence nothing is counted anew for each report.
+        # The unused entries are determined anew for each report.
         of_audit = [entry for entry in plan.ignores if entry.rule in BY_ID]
         ignores = Ignores(of_audit, today=config.today(), root=Path.cwd())
         return assemble.report(
@@ -153,7 +153,7 @@ def command(
 
 
 def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> Settings:
-    """The models and targets that are asked for.
+    """Return the models and targets that the user selected.
 
     Raises:
         UsageError: the configuration has a mistake, or there is no model.
@@ -174,17 +174,17 @@ def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> Settings
 
 
 def _own_targets() -> bool:
-    """Whether the command line or a variable names targets, in place of the configured ones."""
+    """Return whether the command line or a variable names targets in place of the configured ones."""
     return any(_is_given(name) for name in ("torch", "macos", "fallback"))
 
 
 def _is_given(name: str) -> bool:
-    """Whether a flag comes from the command line or a variable, not from the configuration."""
+    """Return whether a flag was set by the command line or a variable, not by the configuration."""
     return click.get_current_context().get_parameter_source(name) in _GIVEN_HERE
 
 
 def _policies(base: Policy) -> Callable[[Model, Planned], Policy]:
-    # What the command line says wins over every table.
+    # The command line takes precedence over every table.
     over = Policy(
         fail_on=base.fail_on if _is_given("fail_on") else "",
         limits=base.limits if _is_given("limits") else {},
@@ -195,7 +195,7 @@ def _policies(base: Policy) -> Callable[[Model, Planned], Policy]:
 def _results(
     every: Sequence[Job], at_once: int, progress: ProgressOptions
 ) -> tuple[dict[str, Result], bool]:
-    """Audit the models; their results by name, and whether somebody interrupted."""
+    """Audit the models; return their results by name, and whether the user interrupted the run."""
     from opcheck.project.gate.run import run
 
     results = {job.name: result for job in every if (result := kept(job)) is not None}
@@ -221,7 +221,7 @@ def _results(
 
 
 def _note_progress(results: Mapping[str, Result], *, interrupted: bool) -> None:
-    """Say on stderr what is of interest to those who waited, and not in the report."""
+    """Print on stderr what matters to the waiting user and does not belong in the report."""
     kept_results = sum(result.kept for result in results.values())
     if kept_results:
         total = sum(len(result.reports) for result in results.values())

@@ -16,7 +16,7 @@ from opcheck.model.options import Option
 if TYPE_CHECKING:
     from opcheck.kernels.library import Library
 
-#: Kernels that are shown with their arguments; of more the names, and of yet more the operations.
+#: Up to so many kernels are shown with arguments, and up to so many by name; of more only the operations.
 _IN_FULL, _MOST = 24, 400
 
 _Release = Annotated[
@@ -143,7 +143,7 @@ def run_kernels(
 
 
 def _library(torch: str | None) -> Library:
-    """The library of a release, as it is written on the command line."""
+    """Return the kernel library of a release that is named on the command line."""
     from opcheck.data.registrations import load
     from opcheck.kernels import library
 

@@ -17,7 +17,7 @@ from opcheck.data.targets import TargetOptions
 from opcheck.judge.policy import FAIL_ON, exit_code
 from opcheck.model.options import failing_on
 
-#: Bytes of all logs together; a longer one is a mistake, or wants to be cut first.
+#: Limit on the size of all logs together, in bytes; longer input is a mistake or must be cut first.
 LARGEST = 1 << 30
 
 
@@ -57,7 +57,7 @@ def command(
 
 
 def _text(name: str) -> str:
-    """The log; bytes that are no UTF-8 are replaced: a log is what a process printed.
+    """Read a log; bytes that are not UTF-8 are replaced, because a process may print anything.
 
     Raises:
         UsageError: it cannot be read, or is too large.

@@ -1,6 +1,6 @@
-"""Options on the command line: what records and functions declare becomes flags (``verb``), and what verbs share.
+"""Turns the options that records and functions declare into flags (``verb``), and holds what verbs share.
 
-A parameter of a verb's function is a record of options, of which each field is a flag, or a flag of its own::
+Each parameter of a verb's function is either a record of options, whose fields are flags, or a single flag::
 
     @verb("op", epilog="...")
     @click.argument("query")
@@ -32,13 +32,13 @@ from opcheck.render.document import Document
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
-#: What ``--output`` says for stdout.
+#: The value of ``--output`` that means stdout.
 STDOUT = ("", "-")
 
 #: How severe a finding is, the worst first, as ``--fail-on`` of the verbs that judge by it.
 SEVERITIES = ("error", "warning", "note", "never")
 
-#: The exit code where nothing is known: unknown never passes for an answer.
+#: The exit code when the answer is unknown, which must never look like success.
 COULD_NOT_TELL = 3
 
 #: processes at once
@@ -46,7 +46,7 @@ MOST_JOBS = 1024
 
 
 class Flag(click.Option):
-    """The flag of an option, with its OPCHECK_* variable."""
+    """The click option that is made from a declared option, with its OPCHECK_* variable."""
 
     def __init__(self, source: Declared) -> None:
         self.source = source
@@ -74,7 +74,7 @@ class Flag(click.Option):
 
 
 def _used(ctx: click.Context, flag: click.Parameter, texts: Any) -> Any:
-    """Click's value, as the verb's function gets it; a shell that completes needs none."""
+    """Convert click's value to the value that the verb's function gets; completion needs no value."""
     assert isinstance(flag, Flag)
     return texts if ctx.resilient_parsing else flag.source.from_texts(texts)
 
@@ -94,7 +94,7 @@ def _click_type(source: Declared) -> click.ParamType[Any] | None:
 
 
 class Take(NamedTuple):
-    """Which options of a record a verb takes, and what differs there."""
+    """Selects the options of a record that a verb takes, and overrides their help or declaration."""
 
     takes: Callable[[Declared], bool]
     #: by field: another help, or another option
@@ -102,18 +102,18 @@ class Take(NamedTuple):
 
 
 def only(*fields: str, **changes: str | Option) -> Take:
-    """These fields alone; with a value, with another help or option."""
+    """Take only these fields; a value replaces the help or the option of its field."""
     names = {*fields, *changes}
     return Take(lambda source: source.field in names, changes)
 
 
 def but(**changes: str | Option) -> Take:
-    """All fields, these with another help or option."""
+    """Take all fields, and replace the help or the option of these."""
     return Take(lambda _: True, changes)
 
 
 class Verb(click.Command):
-    """A command whose flags may get their defaults from the configuration."""
+    """A click command whose flags may take their defaults from the configuration."""
 
     def __init__(self, *, table: str | None, foreign: Iterable[str], **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -127,7 +127,7 @@ class Verb(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Click's, with the defaults of the configuration."""
+        """Make click's context with the defaults of the configuration."""
         if self._table is not None:
             from opcheck.cli import config
 
@@ -144,7 +144,7 @@ def verb(
     foreign: Iterable[str] = (),
     **attributes: Any,
 ) -> Callable[[Callable[..., int]], click.Command]:
-    """Make a command of a function: a record of options, or an option, becomes its flags.
+    """Return a decorator that makes a command of a function, whose parameters become flags.
 
     Args:
         name: the verb's, or the subcommand's.
@@ -184,7 +184,7 @@ _Records = dict[str, tuple[type[msgspec.Struct], tuple[str, ...]]]
 
 
 def flags_of(function: Callable[..., Any]) -> tuple[_Records, list[Flag]]:
-    """The parameters of a function that are records, with the fields that are set, and all its flags."""
+    """Return a function's parameters that are records, with the fields that are set, and all its flags."""
     records: _Records = {}
     flags: list[Flag] = []
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
@@ -211,17 +211,17 @@ def _changed(source: Declared, change: str | Option | None) -> Declared:
 
 
 def flag(text: str, name: str = "", **attributes: Any) -> Option:
-    """An option of the command line alone: it has no variable and no key."""
+    """Declare an option of the command line alone, without a variable and a key."""
     return Option(text, name, configurable=False, **attributes)
 
 
 def jobs(text: str) -> Option:
-    """``--jobs N``."""
+    """Declare ``--jobs N``."""
     return Option(text, short="-j", metavar="N", least=1, most=MOST_JOBS)
 
 
 def formats(names: Iterable[str]) -> Option:
-    """``--format`` with these names, the first of which is the default."""
+    """Declare ``--format`` with these names, the first of which is the default."""
     names = tuple(names)
     return Option(
         f"Format of the report.  [default: by the suffix of --output, else {names[0]}]",
@@ -240,19 +240,19 @@ COLOR = Option(
 )
 
 
-#: The capture as every verb takes it that audits a model.
+#: The capture options that every verb takes which audits a model.
 Capture = Annotated[
     CaptureOptions, Take(lambda source: getattr(source.option, "scope", "") != "audit", {})
 ]
 
 
 def counted(level: str) -> tuple[str, ...]:
-    """The severities that ``--fail-on`` of this level counts."""
+    """Return the severities that ``--fail-on`` counts at this level."""
     return () if level == "never" else SEVERITIES[: SEVERITIES.index(level) + 1]
 
 
 class ProgressOptions(Record, frozen=True, kw_only=True):
-    """What is shown beside the report."""
+    """Options that choose what is shown beside the report."""
 
     quiet: Annotated[bool, Option("Show no progress.", short="-q")] = False
     verbose: Annotated[
@@ -263,7 +263,7 @@ class ProgressOptions(Record, frozen=True, kw_only=True):
     ] = False
 
     def shown(self) -> contextlib.AbstractContextManager[Callable[[str], None] | None]:
-        """What takes the messages of a long run."""
+        """Return the context whose value takes the messages of a long run."""
         return streams.progress(quiet=self.quiet, verbose=self.verbose)
 
 
@@ -271,7 +271,7 @@ VERBOSE = Option("Nothing cut in the text.", short="-v")
 
 
 def _possible_file(path: str) -> str:
-    """Refuse what cannot be a file, before the work is done."""
+    """Refuse a path that cannot be a file before the work starts."""
     # Not Path.is_dir: it raises for names that the system refuses.
     is_folder = os.path.isdir(path)  # noqa: PTH112
     if path in STDOUT or (os.path.isdir(Path(path).parent) and not is_folder):  # noqa: PTH112
@@ -285,7 +285,7 @@ def _possible_file(path: str) -> str:
 
 
 class OutputOptions(Record, frozen=True, kw_only=True):
-    """How a verb writes what it found, and where to."""
+    """Options that choose the format and the destination of an answer."""
 
     format: Annotated[str | None, formats(ANSWERS)] = None
     path: Annotated[
@@ -301,11 +301,11 @@ class OutputOptions(Record, frozen=True, kw_only=True):
 
     @property
     def to_stdout(self) -> bool:
-        """Whether no file is named."""
+        """Return whether the output goes to stdout because no file is named."""
         return self.path in STDOUT
 
     def chosen(self, names: Iterable[str]) -> str:
-        """The format: as ``--format`` says, else by the file's suffix, else the first."""
+        """Return the format: that of ``--format``, else by the file's suffix, else the first."""
         by_suffix = format_of(self.path)
         return self.format or (by_suffix if by_suffix in {*names} else None) or next(iter(names))
 
@@ -332,7 +332,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
 
 
 class ReportOptions(OutputOptions, frozen=True, kw_only=True):
-    """How a verb writes the report of an audit or of a run, and where to."""
+    """Options that choose the format and the destination of the report of an audit or of a run."""
 
     format: Annotated[str | None, formats(FORMATS)] = None
     color: Annotated[str, COLOR] = "auto"
@@ -352,7 +352,7 @@ class ReportOptions(OutputOptions, frozen=True, kw_only=True):
         streams.step_summary(report, name)
 
     def shown(self, report: Report, *, full: bool) -> str:
-        """The report; its text is as wide as the terminal, and coloured as ``--color`` says."""
+        """Render the report; its text is as wide as the terminal, and coloured as ``--color`` says."""
         name = self.chosen(FORMATS)
         if name != "text":
             return render(report, name)

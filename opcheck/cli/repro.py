@@ -64,7 +64,7 @@ def chosen_finding(
     capture: CaptureOptions,
     progress: ProgressOptions,
 ) -> Chosen | None:
-    """The finding that was asked for; None: they were listed.
+    """Return the selected finding, or None after listing all findings.
 
     Raises:
         UsageError: there is no such finding, or it is about no one call.
@@ -89,7 +89,7 @@ def chosen_finding(
 
 
 def _listing(report: Report) -> str:
-    """The findings by their numbers, and which of them a program can be written for."""
+    """List the findings by number, and mark those for which a program can be written."""
     from opcheck.project.repro.chosen import every
 
     lines = [f"{report.model}: torch {report.target.torch}, macOS {report.target.macos}"]
@@ -103,7 +103,7 @@ def _listing(report: Report) -> str:
 
 
 def tried(chosen: Chosen) -> Tried:
-    """The program for a finding, tried."""
+    """Write the program for a finding and try it."""
     from opcheck.project.repro.check import make
 
     with ProgressOptions().shown() as progress:
@@ -113,7 +113,7 @@ def tried(chosen: Chosen) -> Tried:
 
 
 def exit_code(made: Tried) -> int:
-    """The exit code of a program that was tried; what came of it goes to stderr."""
+    """Return the exit code of a program that was tried, and print the result of the try to stderr."""
     for note in made.notes:
         streams.note(note)
     return 0 if made.checked else COULD_NOT_TELL

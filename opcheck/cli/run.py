@@ -86,7 +86,7 @@ def command(
 
 
 def _emulated(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int]:
-    """The report of the emulated run, and the program's own exit code."""
+    """Run the program emulated; return its report and the program's own exit code."""
     from opcheck.device.emulator.parent import run
     from opcheck.device.emulator.request import RunRequest
 
@@ -96,7 +96,7 @@ def _emulated(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int
 
 
 def _observed(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int]:
-    """The report of the run on this Mac's GPU, and the program's own exit code.
+    """Run the program on this Mac's GPU; return its report and the program's own exit code.
 
     Raises:
         UsageError: another release or macOS was asked for than the Mac has.
@@ -114,7 +114,7 @@ def _observed(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int
 
 
 def _program(module: str, program: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """The script or module, and its own arguments.
+    """Return the script or module, and its own arguments.
 
     Raises:
         UsageError: no program, or no such file.

@@ -56,7 +56,7 @@ def build(
 
 
 def _now_and_then(say: Callable[[str], None] | None) -> Callable[[str], None] | None:
-    """Thousands of messages, of which a reader sees some a second."""
+    """Pass on a few messages a second out of thousands."""
     if say is None:
         return None
     shown_at = 0.0

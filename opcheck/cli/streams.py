@@ -1,4 +1,4 @@
-"""Where text goes: the report to stdout or a file, everything else to stderr."""
+"""Output streams: the report goes to stdout or a file, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def emit(text: str) -> None:
 
 
 def open_streams() -> None:
-    """Open the standard streams that the process was started without.
+    """Open the standard streams that were closed when the process started.
 
     Python has None for them, and the next file that is opened takes their number: the pipe to a child, say.
     """
@@ -68,25 +68,25 @@ def _null(number: int, flags: int) -> int:
 
 
 def close() -> None:
-    """Write nothing more to stdout: Python flushes it again when it exits, and would complain then."""
+    """Redirect stdout to the null device: Python flushes stdout again at exit and would complain then."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def note(text: str) -> None:
-    """Write lines to stderr, made fit for a terminal and a log; where they cannot be written, nobody reads them."""
+    """Write lines to stderr, sanitized for terminals and logs; a failure to write is ignored."""
     with contextlib.suppress(OSError):
         click.echo(for_stderr(text), err=True)
 
 
 def note_report(text: str) -> None:
-    """Write a rendered report to stderr as it is: it may have colours, and be annotations that GitHub obeys."""
+    """Write a rendered report to stderr unchanged, because it may hold colours and annotations for GitHub."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
 
 
 def color_wanted(choice: str) -> bool:
-    """Whether stdout gets colour: as said, else on a terminal without NO_COLOR."""
+    """Return whether stdout gets colour: as the flag says, else on a terminal without NO_COLOR."""
     if choice != "auto":
         return choice == "always"
     return (
@@ -95,7 +95,7 @@ def color_wanted(choice: str) -> bool:
 
 
 def step_summary(record: msgspec.Struct, format_name: str) -> None:
-    """In a step of GitHub Actions, with the format for it, add a report to the step's summary.
+    """Append a report to the step's summary if this is a step of GitHub Actions and the format fits.
 
     Raises:
         UsageError: the file that GITHUB_STEP_SUMMARY names cannot be written.
@@ -118,7 +118,7 @@ def step_summary(record: msgspec.Struct, format_name: str) -> None:
 
 @contextlib.contextmanager
 def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None] | None]:
-    """What takes the messages of a long run: a spinner on a terminal, lines with ``-v``."""
+    """Show the messages of a long run: a spinner on a terminal, lines with ``-v``."""
     if quiet:
         yield None
     elif verbose:
@@ -128,7 +128,7 @@ def progress(*, quiet: bool, verbose: bool) -> Iterator[Callable[[str], None] | 
         from rich.text import Text
 
         with Console(stderr=True).status("starting") as status:
-            # Not the text alone: rich reads [red] and [/] in it as markup.
+            # Not a plain string: rich would read [red] and [/] in it as markup.
             yield lambda text: status.update(Text(one_line(text)))
     else:
         yield None

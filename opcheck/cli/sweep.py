@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 #: Where joblib runs the work.  Its backends that return no generator cannot be here: results are kept as they come, and
 #: ray's (ray 2.60, util/joblib/ray_backend.py) returns a list at the end, and nothing if a worker dies.
 BACKENDS = ("local", "dask")
-#: What the extra brings, and what it is for.
+#: The packages of the extra, and the backend that needs each; empty: all of them.
 _NEEDED = {"joblib": "", "pyarrow": "", "distributed": "dask"}
 
 
 class _Sweep(click.Group):
-    """A group whose first word may be a model: then it is swept."""
+    """A click group whose first word may be a model, which is then swept."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Click's; what is no command of the group is a model."""
+        """Resolve a subcommand as click does; any other word is a model."""
         if args and args[0] not in self.commands:
             args = ["models", *args]
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Click's; flags of a sweep may stand before its models."""
+        """Parse arguments as click does; flags of a sweep may stand before its models."""
         if args and args[0] not in self.commands and args[0] not in {"--help", "-h"}:
             args = ["models", *args]
         return super().parse_args(ctx, args)
@@ -62,7 +62,7 @@ def command() -> None:
 
 
 class SweepOptions(Record, frozen=True, kw_only=True):
-    """Which targets a sweep is for, and how it is done."""
+    """Options that choose the targets of a sweep, and how it runs."""
 
     torch: Annotated[
         tuple[str, ...], Option('Releases: 2.13, ">=2.9", "last 3", all.', metavar="RANGE")
@@ -115,7 +115,7 @@ def sweep_models(
     from opcheck.project.sweep.models import models as named
     from opcheck.project.sweep.run import plan, sweep
 
-    # A list of models that is wrong leaves no folder behind.
+    # A wrong list of models must leave no folder behind.
     chosen = named(models)
     modes = tuple(dict.fromkeys(options.modes))
     with Folder(Path(options.folder), fresh=options.fresh) as place:
@@ -192,7 +192,7 @@ def _needs(backend: str, scheduler: str) -> None:
 
 @contextlib.contextmanager
 def _progress(options: ProgressOptions) -> Iterator[Tell]:
-    """A bar with an estimate on a terminal, a line for each model with ``-v``, else losses alone."""
+    """Show a bar with an estimate on a terminal, a line for each model with ``-v``, else only losses."""
     import sys
 
     if options.verbose or options.quiet or not sys.stderr.isatty():

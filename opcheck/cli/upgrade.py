@@ -80,7 +80,7 @@ def command(
 
 
 def _installed(lists: OpLists) -> str | None:
-    """The installed torch, where there is a list for it; None: the newest list."""
+    """Return the installed torch if there is a list for it; None selects the newest list."""
     from opcheck.data.targets import release_of
 
     try:

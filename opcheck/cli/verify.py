@@ -1,4 +1,4 @@
-"""``opcheck verify PREDICTION OBSERVATION``: what was foreseen beside what a Mac did."""
+"""``opcheck verify PREDICTION OBSERVATION``: compares a prediction with what a Mac did."""
 
 from __future__ import annotations
 

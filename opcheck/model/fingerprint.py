@@ -1,4 +1,4 @@
-"""A name for a finding that outlives edits around it: what baselines and code scanning know it by.
+"""Fingerprints: names of findings that survive edits around them, for baselines and code scanning.
 
 It is made of the rule, the operator, the module (its layers' numbers left out), the phase, the
 function, and the statement with the names of variables left out (of a library's code the line).  It
@@ -19,7 +19,7 @@ import msgspec
 from opcheck.common.text import any_layer, normalised_code
 from opcheck.model.records import Finding, GroupLocation
 
-#: Part of each fingerprint, so that a change of what it is made of does not pass for other findings.
+#: Part of each fingerprint, so that a change of the recipe is not mistaken for a change of findings.
 VERSION = "opcheck/2"
 
 #: A number in a message, with its unit or noun: they change from run to run.
@@ -27,9 +27,9 @@ _QUANTITY = re.compile(r"(?<![\w-])\d[\d.,]*(?: [A-Za-z]+)?")
 
 
 def fingerprints(findings: Iterable[Finding]) -> tuple[tuple[str, ...], ...]:
-    """Of each finding one fingerprint a location, in their order; of a finding without any, one.
+    """Return for each finding one fingerprint a location, in order; for a finding without locations, one.
 
-    All are different: of several that would be the same, the second ends in ``-2``.
+    All fingerprints differ: where several would be equal, the second ends in ``-2``.
     """
     seen: Counter[str] = Counter()
 
@@ -44,7 +44,7 @@ def fingerprints(findings: Iterable[Finding]) -> tuple[tuple[str, ...], ...]:
 
 
 def fingerprinted(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings of a report, each with its fingerprints."""
+    """Return the findings of a report, each with its fingerprints."""
     together = tuple(findings)
     for finding, own in zip(together, fingerprints(together), strict=True):
         has_them = finding.fingerprints == own
@@ -52,8 +52,8 @@ def fingerprinted(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def fingerprint(finding: Finding, place: GroupLocation | None) -> str:
-    """32 hexadecimal digits for a finding at one of its locations."""
-    # A finding of no one operator has only its message to tell it from others of its rule.
+    """Return 32 hexadecimal digits for a finding at one of its locations."""
+    # Without an operator, only the message distinguishes the finding from others of its rule.
     about = finding.op or without_quantities(finding.message)
     parts = [VERSION, finding.rule, about]
     if place is not None:
@@ -63,12 +63,12 @@ def fingerprint(finding: Finding, place: GroupLocation | None) -> str:
 
 
 def _written(place: GroupLocation) -> tuple[str, ...]:
-    """The function, without what it is in (Python 3.10 does not say), and the statement or line."""
+    """Return the bare name of the function (Python 3.10 knows no more), and the statement or line."""
     if not place.line:
         return ()
     return (place.function.rpartition(".")[2], normalised_code(place.statement or place.text))
 
 
 def without_quantities(message: str) -> str:
-    """A message with its numbers left out, with their units: ``torch #; # there and back``."""
+    """Replace the numbers of a message, with their units: ``torch #; # there and back``."""
     return _QUANTITY.sub("#", message)

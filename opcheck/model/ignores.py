@@ -1,22 +1,22 @@
-"""Findings that somebody has decided to live with: comments on lines, and entries of the configuration.
+"""Ignored findings: comments on lines, and entries of the configuration, that silence findings.
 
-A comment stands on a line of the statement that the finding points at, codes in the brackets, the reason behind them::
+A comment stands on a line of the statement that the finding points at, with codes in brackets and then the reason::
 
     y = torch.linalg.eigvals(x)  # opcheck: ignore[OC103] runs once, before training
 
 ``of_python(text, file)`` reads the comments of a program, ``of_lines(lines, file)`` those of a file
 in which ``#`` always begins one.  An ``Entry`` is what ``[[tool.opcheck.ignore]]`` holds.
 
-``Ignores(entries, today=..., root=...)`` decides, and remembers what was used:
+``Ignores(entries, today=..., root=...)`` decides what is ignored, and records which entries were used:
 
-- ``reason(rule, file=, line=, op=, model=, text=)`` is why such a finding is ignored, or None: it is not;
-- ``marked(findings, model=)`` gives the findings back with ``Finding.ignored`` filled in, of one
+- ``reason(rule, file=, line=, op=, model=, text=)`` returns why such a finding is ignored; None: it is not;
+- ``marked(findings, model=)`` returns the findings with ``Finding.ignored`` filled in; a finding
   that is ignored at some
   of its places two;
-- ``read(files)`` reads the comments of these files, so that one that nothing comes to is known;
-- ``unused(prefix)`` and ``expired()`` say afterwards what silenced nothing, and what no longer does.
+- ``read(files)`` reads the comments of these files, so that unused comments are known;
+- ``unused(prefix)`` and ``expired()`` return afterwards what silenced nothing, and what has expired.
 
-Nothing is lost: an ignored finding stays where it is, marked.
+An ignored finding stays in the report and is marked.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _COMMENT = re.compile(r"#\s*opcheck:\s*ignore\[([^\]]*)\](.*)")
 #: The first and the last line of a statement.
 _Lines = tuple[int, int]
 
-#: What ``Finding.ignored`` says where nobody said why.
+#: The text of ``Finding.ignored`` when no reason was given.
 NO_REASON = "no reason given"
 
 
 class Comment(Record, frozen=True, kw_only=True):
-    """One comment, and the lines that it speaks for."""
+    """A comment that ignores findings, and the lines that it applies to."""
 
     file: str
     line: int
@@ -82,7 +82,7 @@ class Entry(Record, frozen=True, kw_only=True):
         return " ".join([self.rule, *(f"{name}={value}" for name, value in given if value)])
 
     def fits(self, rule: str, *, op: str, file: str, model: str) -> bool:
-        """Whether it is about such a finding, expired or not."""
+        """Return whether the entry matches such a finding, expired or not."""
         wanted = ((self.op, op), (self.path, file), (self.model, model))
         return self.rule == rule and all(
             fnmatchcase(value, pattern) for pattern, value in wanted if pattern
@@ -90,19 +90,19 @@ class Entry(Record, frozen=True, kw_only=True):
 
 
 def of_python(text: str, file: str = "") -> tuple[Comment, ...]:
-    """The comments of a Python source; a text that looks like one is none."""
+    """Return the ignoring comments of a Python source; strings that look like comments do not count."""
     if "opcheck" not in text:
         return ()
     return tuple(_parse_comments(_comments(text), file, _statements(text)))
 
 
 def of_lines(lines: Iterable[str], file: str = "") -> tuple[Comment, ...]:
-    """The comments of a file in which ``#`` always begins one; each speaks for its line."""
+    """Return the comments of a file in which ``#`` always begins one; each applies to its own line."""
     return tuple(_parse_comments(enumerate(lines, 1), file, []))
 
 
 class Silencers:
-    """The comments of one file, and which codes of theirs have silenced a finding.
+    """The comments of a file, and which of their codes have silenced a finding.
 
     A file may have 50,000 comments and as many findings, so a finding looks only at the comments of its own lines.
     """
@@ -127,7 +127,7 @@ class Silencers:
         self._used: set[tuple[int | _Lines, str]] = set()
 
     def silence(self, code: str, first: int, last: int) -> bool:
-        """Whether a comment in these lines, or in the statement that they begin in, ignores the code."""
+        """Return whether a comment in these lines, or in the statement that they begin in, ignores the code."""
         numbers: list[int | _Lines] = []
         place = bisect.bisect_left(self._in_order, first)
         while place < len(self._in_order) and self._in_order[place] <= last:
@@ -140,7 +140,7 @@ class Silencers:
         return bool(numbers)
 
     def unused(self, number: int) -> Iterator[str]:
-        """The codes of the comment of that number that have silenced nothing."""
+        """Return the codes of the comment with that number that have silenced nothing."""
         comment = self._comments[number]
         statement = (comment.first, comment.last)
         for code in comment.codes:
@@ -149,7 +149,7 @@ class Silencers:
 
 
 class Ignores:
-    """What is ignored in one run, and which of it has silenced something."""
+    """The ignores of one run, and which of them have silenced something."""
 
     def __init__(
         self, entries: Sequence[Entry] = (), *, today: date, root: Path | None = None
@@ -179,7 +179,7 @@ class Ignores:
         model: str = "",
         text: str = "",
     ) -> str | None:
-        """Why a finding of ``rule`` at this place is ignored; None: it is not."""
+        """Return why a finding of ``rule`` at this place is ignored; None: it is not."""
         for comment in self._comments_at(file, line, text):
             if comment.first <= line <= comment.last and rule in comment.codes:
                 self._used.add((str(comment), rule))
@@ -191,18 +191,18 @@ class Ignores:
         return None
 
     def marked(self, findings: Iterable[Finding], *, model: str = "") -> tuple[Finding, ...]:
-        """The findings, what is ignored marked by the reason: a finding for each reason, what is left first."""
+        """Return the findings with ignored ones marked by reason: one for each reason, the unmarked rest first."""
         return tuple(
             fingerprinted(part for finding in findings for part in self._split(finding, model))
         )
 
     def read(self, files: Iterable[str]) -> None:
-        """Read the comments of these files, as findings name them; one that is not there is none."""
+        """Read the comments of these files, as findings name them; a missing file has none."""
         for file in files:
             self._comments_of(file)
 
     def unused(self, prefix: str = "OC1") -> tuple[str, ...]:
-        """The comments' codes with that prefix, and the entries, that have silenced nothing."""
+        """Return the comments' codes with that prefix, and the entries, that have silenced nothing."""
         comments = [comment for of_file in self._files.values() for comment in of_file or ()]
         unused = sorted(
             (comment.file, comment.line, code)
@@ -223,7 +223,7 @@ class Ignores:
         )
 
     def expired(self) -> tuple[str, ...]:
-        """The entries that no longer hold."""
+        """Return the entries that have expired."""
         return tuple(
             f"the configuration ignored {entry} until {entry.expires}: it no longer does"
             for entry in self._entries
@@ -265,7 +265,7 @@ class Ignores:
         return reason or ""
 
     def _comments_at(self, file: str, line: int, text: str) -> Iterable[Comment]:
-        """The comments of a file, or, where it cannot be read, of the one line."""
+        """Return the comments of a file, or of the single line if the file cannot be read."""
         comments = self._comments_of(file)
         return _parse_comments([(line, text)], file, []) if comments is None else comments
 
@@ -308,7 +308,7 @@ def _comments(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _statements(text: str) -> Iterator[_Lines]:
-    """First and last line of each statement; of one with a body, of its head."""
+    """Yield the first and last line of each statement; of a compound statement only of its head."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about escapes in other people's texts

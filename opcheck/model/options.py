@@ -1,4 +1,4 @@
-"""Options: what a user can set.  Each is declared once, as an annotated field of a record.
+"""Options that users can set.  Each is declared once, as an annotated field of a record.
 
 ``autocast: Annotated[str, Option("Run under ...", metavar="DTYPE", check=...)] = ""`` in a record
 of options is the flag ``--autocast`` with its variable OPCHECK_AUTOCAST (cli/options.py), a key of
@@ -17,7 +17,7 @@ from opcheck.common.errors import UsageError, located_at
 
 
 class Option(msgspec.Struct, frozen=True):
-    """How a value is set: its help, its names, and which values it takes."""
+    """The declaration of an option: its help, its names, and the values that it takes."""
 
     help: str
     #: the long flag without its dashes, and the key; empty: the field's name with dashes; ``-m``: there is no long one
@@ -51,7 +51,7 @@ class Option(msgspec.Struct, frozen=True):
 
 
 def failing_on(levels: Iterable[str], more: str = ".") -> Option:
-    """``--fail-on`` with these levels, and what else there is to know about them."""
+    """Declare ``--fail-on`` with these levels, and a note about them."""
     return Option(f"Exit with 1 for this and worse{more}", choices=tuple(levels))
 
 
@@ -67,12 +67,12 @@ class Declared(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The long flag without its dashes, which is also the key of the configuration."""
+        """Return the long flag without its dashes, which is also the key of the configuration."""
         return self.option.name or self.field.replace("_", "-")
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """The flag as the command line takes it: ``--grad/--no-grad``, ``-o``."""
+        """Return the flag as the command line takes it: ``--grad/--no-grad``, ``-o``."""
         option = self.option
         flag = self.name if self.name.startswith("-") else f"--{self.name}"
         long = f"{flag}/{option.negative}" if option.negative else flag
@@ -80,11 +80,11 @@ class Declared(NamedTuple):
 
     @property
     def repeatable(self) -> bool:
-        """Whether the flag is given once for each value."""
+        """Return whether the flag is given once for each value."""
         return get_origin(self.type) in {tuple, dict} and not self.option.separator
 
     def from_texts(self, value: Any) -> Any:
-        """The value that texts of the command line mean.
+        """Convert texts of the command line to the option's value.
 
         Raises:
             OpcheckError: the option does not take them; the error names the flag.
@@ -98,7 +98,7 @@ class Declared(NamedTuple):
         return self.checked(value, f"--{self.name}")
 
     def checked(self, value: Any, place: str) -> Any:
-        """The value as it is used.
+        """Check a value and return it as it is used.
 
         Raises:
             OpcheckError: the option does not take it; an error that knows no place gets this one.
@@ -115,7 +115,7 @@ class Declared(NamedTuple):
 
 
 def declared(name: str, annotation: Any, default: Any) -> Declared | None:
-    """The option of an annotation; None: it has none."""
+    """Return the option of an annotation; None: it has none."""
     for option in get_args(annotation)[1:] if get_origin(annotation) is Annotated else ():
         if isinstance(option, Option):
             kind = get_args(annotation)[0]
@@ -126,7 +126,7 @@ def declared(name: str, annotation: Any, default: Any) -> Declared | None:
 
 
 def options_of(record: type[msgspec.Struct]) -> tuple[Declared, ...]:
-    """The options that a record declares, in the order of its fields."""
+    """Return the options that a record declares, in the order of its fields."""
     fields = msgspec.structs.fields(record)
     options = (declared(field.name, field.type, _default(field)) for field in fields)
     return tuple(option for option in options if option is not None)

@@ -1,4 +1,4 @@
-"""A report whose texts can be shown: for a program that is written from it."""
+"""Sanitizes a report, so that a program can be written from its texts."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _SCHEMA = re.compile(r"(?P<name>[\w-]+)/(?P<version>\d{1,9})")
 
 
 def as_content(report: Report) -> dict[str, Any]:
-    """The report as dicts, lists and scalars: every key is present, and the single calls are left out."""
+    """Convert a report to dicts, lists and scalars: every key is present, and the single calls are left out."""
     content: dict[str, Any] = to_plain(msgspec.structs.replace(report, graph=()))
     del content["graph"]
     # Who reads the file looks for the operator first; a verdict, of which a group is one, has none.
@@ -39,7 +39,7 @@ def as_content(report: Report) -> dict[str, Any]:
 
 
 def to_plain(record: msgspec.Struct) -> Any:
-    """A record as dicts, lists and scalars, as JSON and YAML hold them."""
+    """Convert a record to dicts, lists and scalars, as JSON and YAML hold them."""
     return _with_lists(msgspec.to_builtins(record))
 
 
@@ -50,7 +50,7 @@ def _with_lists(content: Any) -> Any:
 
 
 def read(path: str) -> Report:
-    """The report in a file, JSON or YAML, whatever its suffix.
+    """Read the report in a file, JSON or YAML, whatever its suffix.
 
     Raises:
         UsageError: the file cannot be read, is no report, is damaged, or has a newer schema.
@@ -78,7 +78,7 @@ def _parse(path: str) -> object:
         text = documents.read_text(path)
     except DocumentError as error:
         raise UsageError(f"cannot read the report: {error}", context=path, hint=hint) from error
-    # JSON first: it is read a hundred times as fast.
+    # Try JSON first, which parses a hundred times as fast.
     with contextlib.suppress(DocumentError):
         return documents.from_json(text)
     try:
@@ -102,7 +102,7 @@ def _check_schema(schema: object, path: str) -> None:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema (2020-12) of what ``as_content`` makes, from the types of the records."""
+    """Generate the JSON schema (2020-12) of what ``as_content`` returns from the types of the records."""
     kinds: dict[str, Any] = msgspec.json.schema(Report)["$defs"]
     report = kinds.pop("Report")
     del report["properties"]["graph"], kinds["GraphCall"]

@@ -8,7 +8,7 @@ from opcheck.common.names import DTYPES
 
 
 class Trait(NamedTuple):
-    """What is followed: having one of these dtypes.  A complex128 tensor is double and complex."""
+    """A property that is tracked: having one of these dtypes.  A complex128 tensor is float64 and complex."""
 
     name: str
     dtypes: frozenset[str]
@@ -28,5 +28,5 @@ TRAITS = (
 
 BY_NAME = {trait.name: trait for trait in TRAITS}
 
-#: Every dtype that is followed.
+#: Every dtype that is tracked.
 WATCHED = frozenset[str]().union(*(trait.dtypes for trait in TRAITS))
