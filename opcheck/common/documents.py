@@ -1,4 +1,4 @@
-"""Files and texts from elsewhere, read with limits: whatever they hold, reading them ends, in little time and memory.
+"""Reads files and texts of others with limits, so that any content takes bounded time and memory.
 
 Every reader of JSON, YAML or TOML that a user or a document names goes through here.  A file may be
 a device that never ends, a text may nest 50,000 levels deep (libyaml's composer then overflows the
@@ -34,7 +34,7 @@ Kind = TypeVar("Kind")
 
 
 class DocumentError(ValueError):
-    """A file or a text that cannot be read as what it should be; the message is the reason, on one line.
+    """A file or a text cannot be read as expected; the message is the reason, on one line.
 
     Args:
         reason: why.
@@ -49,7 +49,7 @@ class DocumentError(ValueError):
 
 
 def read(path: str | Path, most: int = MOST, *, follow: bool = True) -> bytes:
-    """The bytes of a regular file, or of a pipe that some process writes into.
+    """Read the bytes of a regular file, or of a pipe that some process writes into.
 
     Args:
         path: the file.
@@ -79,7 +79,7 @@ def read(path: str | Path, most: int = MOST, *, follow: bool = True) -> bytes:
 
 
 def read_text(path: str | Path, most: int = MOST) -> str:
-    """The same as text.
+    """Read a file as ``read`` does, and decode it from UTF-8.
 
     Raises:
         DocumentError: as ``read``, or it is not UTF-8.
@@ -96,7 +96,7 @@ def from_json(content: str | bytes) -> Any: ...
 
 
 def from_json(content: str | bytes, kind: Any = Any) -> Any:
-    """What a JSON text holds, of that kind.
+    """Parse a JSON text as a value of that kind.
 
     Raises:
         DocumentError: it is no JSON, or holds something else.
@@ -121,7 +121,7 @@ def from_yaml(content: str | bytes) -> Any: ...
 
 
 def from_yaml(content: str | bytes, kind: Any = Any) -> Any:
-    """What a YAML text holds, of that kind.
+    """Parse a YAML text as a value of that kind.
 
     Raises:
         DocumentError: it is no YAML, exceeds a limit of this module, or holds something else.
@@ -137,7 +137,7 @@ def from_yaml(content: str | bytes, kind: Any = Any) -> Any:
 
 
 def compose(content: str | bytes) -> Any:
-    """The nodes of a YAML text, for readers that need lines; None: it is empty.
+    """Parse a YAML text into its nodes, for readers that need line numbers; None: it is empty.
 
     Raises:
         DocumentError: as ``from_yaml``.
@@ -162,7 +162,7 @@ def compose(content: str | bytes) -> Any:
 
 
 def from_toml(content: str | bytes) -> dict[str, Any]:
-    """What a TOML text holds.
+    """Parse a TOML text.
 
     Raises:
         DocumentError: it is no TOML, or nests too deep.
@@ -179,7 +179,7 @@ def from_toml(content: str | bytes) -> dict[str, Any]:
 
 
 def convert(value: object, kind: type[Kind]) -> Kind:
-    """Plain data as a record of that kind.
+    """Convert plain data to a record of that kind.
 
     Raises:
         DocumentError: it is of another kind.
@@ -193,7 +193,7 @@ def convert(value: object, kind: type[Kind]) -> Kind:
 
 
 def brief(value: object) -> str:
-    """A value of a document for an error message: in quotes where it is a text, and never long."""
+    """Describe a value of a document in an error message: a text in quotes, and never long."""
     return _BRIEF.repr(value)
 
 

@@ -1,4 +1,4 @@
-"""The exceptions: each says what happened, in which context, and what to do next."""
+"""The exceptions of opcheck: each names what happened, the context, and what to do next."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OpcheckError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """Three lines: what / in which context / what to do next (empty ones left out)."""
+        """Return three lines: what / in which context / what to do next (empty ones left out)."""
         lines = [self.message]
         if self.context:
             lines.append(f"  in: {_flat(self.context)}")
@@ -39,7 +39,7 @@ class OpcheckError(Exception):
 
 
 def _flat(text: str) -> str:
-    """On one line: a path or a name may hold a newline."""
+    """Join a text to one line: a path or a name may hold a newline."""
     return " ".join(text.split("\n"))
 
 
@@ -59,7 +59,7 @@ class UnknownTargetError(OpcheckError):
 
 
 class NewerThanListsError(UnknownTargetError):
-    """A target newer than the op lists: nothing can be said, which is not the same as wrong usage."""
+    """The target is newer than the op lists: nothing is known about it, which differs from wrong usage."""
 
     exit_code = 3
 
@@ -92,7 +92,7 @@ class UnsupportedTorchError(OpcheckError):
 
 @contextlib.contextmanager
 def located_at(place: str) -> Iterator[None]:
-    """Give errors that do not know their place this one, such as the flag that a text comes from."""
+    """Set the context of errors that have none, such as the flag that a text comes from."""
     try:
         yield
     except OpcheckError as error:

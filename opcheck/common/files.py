@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Writes a file completely or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside the file and rename, so that an interrupted run leaves no half of it.
+    """Write to a new file and rename it, so that an interrupted run leaves no partial file.
 
     A device or a pipe is written to as it is.  A link to a file is replaced, and never followed: a link in a project
     may lead to any file of the user's.
@@ -44,7 +44,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[BinaryIO]:
-    """A new file beside the path, to be written to; it takes the place of the path at the end of the block.
+    """Open a new file that replaces the path at the end of the block.
 
     Raises:
         OSError: it cannot be made, or cannot take that place; whatever is raised, nothing of it stays.
@@ -62,7 +62,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
 
 
 def is_file(path: str | Path) -> bool:
-    """Whether there is a regular file; a name that the system refuses is none, as one that is too long."""
+    """Return whether there is a regular file; a name that the system refuses, such as a long one, is none."""
     return os.path.isfile(path)  # noqa: PTH113  (Path.is_file raises for such names)
 
 

@@ -58,13 +58,13 @@ class OperatorName(msgspec.Struct, frozen=True, kw_only=True, order=True):
         )
 
     def __str__(self) -> str:
-        """The dispatcher's spelling; ``parse`` reads it back."""
+        """Return the dispatcher's spelling; ``parse`` reads it back."""
         suffix = f".{self.overload}" if self.overload else ""
         return f"{self.namespace}::{self.name}{suffix}"
 
     @property
     def fx(self) -> str:
-        """The FX spelling; ``parse_fx`` reads it back."""
+        """Return the FX spelling; ``parse_fx`` reads it back."""
         return f"{self.namespace}.{self.name}.{self.overload or 'default'}"
 
 
@@ -111,7 +111,7 @@ _ALIASES = {
 
 
 def parse_dtype(text: str) -> str:
-    """The canonical name of a dtype given as ``float32``, ``torch.float32``, ``half`` ...
+    """Return the canonical name of a dtype given as ``float32``, ``torch.float32``, ``half`` ...
 
     Raises:
         UsageError: no dtype has that name.

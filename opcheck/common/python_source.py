@@ -15,7 +15,7 @@ _REFUSED = {"idna", "punycode"}
 
 
 def decode(content: bytes) -> str:
-    """The text of a program, in the encoding that its first lines name.
+    """Decode a program by the encoding that its first lines name.
 
     Raises:
         ValueError: Python does not know the encoding, or the bytes do not fit it.
@@ -31,7 +31,7 @@ def decode(content: bytes) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    r"""The lines of a program: each ends at ``\n``, ``\r\n`` or ``\r``, and nowhere else.
+    r"""Split a program into lines, which end at ``\n``, ``\r\n`` or ``\r``, and nowhere else.
 
     These are what CPython's tokenizer translates to a newline (Parser/tokenizer.c, translate_newlines).
     """

@@ -1,4 +1,4 @@
-r"""Text of other people's programs, made fit for where it is written: one function for each kind of place.
+r"""Sanitizes text of other people's programs: one function for each kind of output.
 
 Names of models, modules and files, source lines and messages come from whoever wrote the program.
 An escape sequence in one would command the reader's terminal, a right-to-left mark would show a
@@ -44,39 +44,39 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def shown(text: str) -> str:
-    r"""The text with each hidden character as its number, ``\x1b``; lines stay lines."""
+    r"""Replace each hidden character by its number, ``\x1b``; lines stay lines."""
     if text.isascii() and text.isprintable():
         return text
     return _HIDDEN.sub(_number, text)
 
 
 def is_risky(text: str) -> bool:
-    """Whether a character of it is hidden, or a line a command."""
+    """Return whether a character of the text is hidden, or a line is a command."""
     return bool(_HIDDEN.search(text) or _COMMAND.search(text))
 
 
 def flat(text: str) -> str:
-    """The same on one line; several spaces stay."""
+    """Apply ``shown`` and join the text to one line; runs of spaces stay."""
     return _BREAKS.sub(" ", shown(text)).replace("\t", " ")
 
 
 def one_line(text: str) -> str:
-    """The same on one line, each run of white space one space."""
+    """Apply ``shown`` and join the text to one line; each run of white space becomes one space."""
     return " ".join(shown(text).split())
 
 
 def for_log(text: str) -> str:
-    r"""Finished text in which nothing is a command of a CI service: ``\x3a:error``."""
+    r"""Disarm the commands of CI services in finished text: ``\x3a:error``."""
     return _COMMAND.sub(lambda match: _disarmed(match, "\\x3a", "\\x23"), text)
 
 
 def for_stderr(text: str) -> str:
-    """Lines for people, in which no character is hidden and nothing is a command."""
+    """Sanitize lines for people: no character is hidden and nothing is a command."""
     return for_log(shown(text.replace("\t", "    ")))
 
 
 def for_json(text: str) -> str:
-    """Finished JSON with the same content, in which no character is hidden and nothing is a command."""
+    """Sanitize finished JSON and keep its content: no character is hidden and nothing is a command."""
     # JSON escapes by itself what ASCII hides, but for one character.
     plain = text if text.isascii() and "\x7f" not in text else _HIDDEN.sub(_utf16, text)
     # White space begins its lines, so that only what stands inside of a text can be a command.
@@ -84,7 +84,7 @@ def for_json(text: str) -> str:
 
 
 def for_html(text: str) -> str:
-    """Escaped HTML in which no character is hidden and nothing is a command."""
+    """Escape text for HTML so that no character is hidden and nothing is a command."""
     return _COMMAND.sub(
         lambda match: _disarmed(match, "&#58;", "&#35;"), shown(text.replace("\t", "    "))
     )
@@ -100,12 +100,12 @@ def finished(text: str, format_name: str) -> str:
 
 
 def _annotations(text: str) -> str:
-    """Lines that are commands of ours."""
+    """Disarm ``##[name]`` commands, and keep the ``::name`` lines, which are opcheck's annotations."""
     return _COMMAND.sub(lambda match: "#\\x23" if match["hash"] else match[0], text)
 
 
 def markdown(words: str) -> str:
-    """Words on one line, in which no character means anything to Markdown, and none calls anybody."""
+    """Escape words on one line so that Markdown shows them literally and mentions nobody."""
     written = []
     for word in one_line(words).split(" "):
         if _REFERS.search(word) and not _OURS.fullmatch(word.strip("().,;:")):
@@ -118,7 +118,7 @@ def markdown(words: str) -> str:
 
 
 def markdown_code(source: str) -> str:
-    """A code span; its fence is longer than any run of backticks inside."""
+    """Make a code span, whose fence is longer than any run of backticks inside."""
     plain = one_line(source).replace("|", "\\|")
     if not plain:
         return ""
@@ -128,13 +128,13 @@ def markdown_code(source: str) -> str:
 
 
 def markdown_fence(text: str, least: int = 3) -> str:
-    """Backticks that nothing in the text ends."""
+    """Return a fence of backticks that is longer than any in the text."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     return "`" * max(least, longest + 1)
 
 
 def cell(value: str) -> str:
-    """A cell of a CSV file on one line; what a spreadsheet would compute has an apostrophe before it."""
+    """Make a CSV cell on one line; an apostrophe keeps a spreadsheet from computing it."""
     text = one_line(value)
     # Some programs normalise the wide forms of these characters before they look.
     begins = unicodedata.normalize("NFKC", text[:1])

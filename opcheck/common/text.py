@@ -1,4 +1,4 @@
-"""Numbers, names and messages, written the same way in every finding and report."""
+"""Formats numbers, names and messages in the same way for every finding and report."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
 def plural(number: int, noun: str) -> str:
-    """``1 call``, ``2 calls``, ``1,234 copies``."""
+    """Return a number with its noun: ``1 call``, ``2 calls``, ``1,234 copies``."""
     if number != 1:
         noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number:,} {noun}"
 
 
 def filesize(number: int) -> str:
-    """``512 bytes``, ``1.5 KiB``, ``3.0 GiB``."""
+    """Return a size with its unit: ``512 bytes``, ``1.5 KiB``, ``3.0 GiB``."""
     if number < 1024:
         return plural(number, "byte")
     size = float(number)
@@ -50,19 +50,19 @@ def shorten(text: str, limit: int) -> str:
 
 
 def and_more(names: Sequence[str], limit: int) -> str:
-    """Name the first: ``a, b, c and 12 more``."""
+    """Name the first few and count the rest: ``a, b, c and 12 more``."""
     more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:
-    """The message of an exception on one line, cut after ``limit`` characters."""
+    """Return the message of an exception on one line, cut after ``limit`` characters."""
     text = " ".join(str(error).split())
     return shorten(text, limit)
 
 
 def normalised_code(line: str) -> str:
-    """A line of Python with variables numbered in order, without comments, its tokens apart.
+    """Normalise a line of Python: variables numbered in order, no comments, tokens separated.
 
     Attributes (``x.relu``) and the names of keyword arguments (``dim=``) are no variables.
     """

@@ -25,7 +25,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
     minor: int = 0
 
     def __str__(self) -> str:
-        """``major.minor``; ``parse`` reads it back."""
+        """Return ``major.minor``; ``parse`` reads it back."""
         return f"{self.major}.{self.minor}"
 
     @classmethod
@@ -52,18 +52,18 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     until: Version | None = None
 
     def __contains__(self, version: Version) -> bool:
-        """Whether the version lies in the span."""
+        """Return whether the version lies in the span."""
         return (self.since is None or self.since <= version) and (
             self.until is None or version < self.until
         )
 
     def overlaps(self, span: Span) -> bool:
-        """Whether some version could lie in both."""
+        """Return whether some version could lie in both spans."""
         return _starts_before_end(self, span) and _starts_before_end(span, self)
 
     @property
     def empty(self) -> bool:
-        """Whether no version can lie in it."""
+        """Return whether no version can lie in the span."""
         return self.since is not None and self.until is not None and self.since >= self.until
 
 
@@ -74,7 +74,7 @@ def _starts_before_end(first: Span, second: Span) -> bool:
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What the audit is about: a torch release, a macOS version, the fallback variable."""
+    """The Mac that an audit is for: a torch release, a macOS version, the fallback variable."""
 
     torch: Version
     macos: Version
@@ -84,13 +84,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     asked: str = ""
 
     def __str__(self) -> str:
-        """``torch 2.13, macOS 15.0`` with the variable where it is set."""
+        """Return ``torch 2.13, macOS 15.0``, with the variable where it is set."""
         variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if self.cpu_fallback else ""
         return f"torch {self.torch}, macOS {self.macos}{variable}"
 
 
 def parse_torch(text: str, known: tuple[Version, ...]) -> Version:
-    """The known release line that answers for ``text``; patch releases and nightlies map to their line.
+    """Return the known release line for ``text``; patch releases and nightlies map to their line.
 
     Raises:
         UsageError: not a version.
@@ -116,7 +116,7 @@ def parse_torch(text: str, known: tuple[Version, ...]) -> Version:
 
 
 def parse_macos(text: str, minimum: Version, torch: Version) -> Version:
-    """The macOS version, checked against what exists and against the release's own minimum.
+    """Return the macOS version, checked against existing versions and the release's own minimum.
 
     Raises:
         UsageError: not a version.

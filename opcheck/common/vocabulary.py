@@ -1,4 +1,4 @@
-"""The fixed words of the records: what a status, a kind, a severity, a phase or an effect can be.
+"""The fixed words of the records: the values of status, kind, severity, phase and effect.
 
 Each is a ``Literal`` with a tuple of its values beside it, in the order that reports sort by. JSON
 writes them as they stand.

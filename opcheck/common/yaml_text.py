@@ -1,4 +1,4 @@
-"""Plain data written as YAML."""
+"""Writes plain data as YAML."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ENDLESS = 2**31 - 1
 
 
 class _Plain(_Dumper):
-    """Write a value that occurs twice out twice: anchors are for machines."""
+    """Writes a repeated value out each time, because anchors are hard to read."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  (PyYAML's signature)
         return True
 
 
 def _text(dumper: _Plain, text: str) -> yaml.ScalarNode:
-    """Half a character, as in a file's name that is no UTF-8, as the six characters of its number."""
+    """Write a surrogate, as in a file name that is not UTF-8, as the six characters of its number."""
     whole = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if is_risky(whole):
         # In double quotes a text is one line, and has escapes.
@@ -38,7 +38,7 @@ _Plain.add_representer(str, _text)
 
 
 def dump(content: Any) -> str:
-    """Plain data as one YAML document, keys in their order."""
+    """Write plain data as one YAML document, with the keys in their order."""
     text: str = yaml.dump(
         content, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=_ENDLESS
     )

@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Where orders come from and answers go to; user code gets an empty stdin, and stderr for both its outputs."""
+    """Return the streams of orders and answers; user code gets an empty stdin, and stderr for both its outputs."""
     orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
@@ -77,7 +77,7 @@ def _answered(name: str, line: bytes, answers: BinaryIO, *, torch: bool) -> Mess
         if order.limits.memory:
             platform.limit_memory(order.limits.memory)
         if order.limits.seconds:
-            # The parent's patience begins anew: what was imported does not count.
+            # The parent's time limit starts again: the imports do not count.
             say("starting", seconds=order.limits.seconds)
             platform.limit_time(order.limits.seconds)
         content = msgspec.json.encode(work(request, say))

@@ -1,7 +1,7 @@
-"""What a child process reads: the files, folders and variables that its result depends on.
+"""Tracks the files, folders and variables that a child process reads and its result depends on.
 
-The child writes it down (``note_down``), its parent collects it (``collect``), and a later run
-checks that it still holds (``unchanged``).  An audit hook sees every file that Python opens, in the
+The child records them (``note_down``), its parent collects them (``collect``), and a later run
+checks that they are unchanged (``unchanged``).  An audit hook sees every file that Python opens, in the
 child and in forks of it; ``os.environ`` and the one native reader that models are loaded by
 (safetensors) are watched as well.  The child appends line by line to a file, so that what it read
 is known even if it is killed.  Two things cannot be observed: what another process or a network
@@ -44,10 +44,10 @@ _INSTALLED = tuple(
         *map(Path, [*site.getsitepackages(), site.getusersitepackages()]),
     }
 )
-#: Facts about the machine, on which no model depends.
+#: Files that describe the machine; no model depends on them.
 _MACHINE = ("/proc/", "/sys/", "/dev/")
 
-#: Events after which it cannot be observed what a result depends on, and why.
+#: Events after which the dependencies of a result cannot be observed, and why.
 _UNOBSERVABLE = {
     "os.exec": "it starts a program",
     "os.posix_spawn": "it starts a program",
@@ -74,22 +74,22 @@ _MODULES = tuple(importlib.machinery.all_suffixes())
 
 
 class Dependencies(Record, frozen=True, kw_only=True):
-    """What a result depends on."""
+    """The dependencies of a result."""
 
     #: Kind (a key of ``_NOW``), path or name, and the digest of what was there; None: nothing was.
     seen: tuple[tuple[str, str, str | None], ...] = ()
-    #: Why it cannot be known what else the result depends on; empty: it is known.
+    #: Why further dependencies of the result cannot be known; empty: all are known.
     unknowable: str = ""
 
 
 def digest(content: bytes | str) -> str:
-    """The first 32 hexadecimal digits of its SHA-256."""
+    """Return the first 32 hexadecimal digits of a text's SHA-256."""
     data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     return hashlib.sha256(data).hexdigest()[:32]
 
 
 def file_digest(path: str) -> str | None:
-    """The digest of a file's content; None: there is no such file.
+    """Return the digest of a file's content; None: there is no such file.
 
     Raises:
         OSError: there is, and it cannot be read.
@@ -104,7 +104,7 @@ def file_digest(path: str) -> str | None:
 
 
 def names_in(folder: str, *, modules: bool) -> str:
-    """The digest of the names in a folder; ``modules``: of what can be imported from there alone.
+    """Return the digest of the names in a folder; with ``modules`` only of names that can be imported from there.
 
     Raises:
         OSError: it cannot be listed.
@@ -126,7 +126,7 @@ def _variable(name: str) -> str | None:
     return None if value is None else digest(value)
 
 
-#: What of each kind there is now.
+#: Functions that return the present digest of a dependency, by its kind.
 _NOW: dict[str, Callable[[str], str | None]] = {
     "file": file_digest,
     "folder": functools.partial(names_in, modules=False),
@@ -136,7 +136,7 @@ _NOW: dict[str, Callable[[str], str | None]] = {
 
 
 def unchanged(dependencies: Dependencies, given: Container[str]) -> bool:
-    """Whether all that a result depends on is as it was; variables in ``given`` are set for each child."""
+    """Return whether all dependencies are unchanged; variables in ``given`` are set for each child."""
     try:
         return all(
             _NOW[kind](name) == was
@@ -148,7 +148,7 @@ def unchanged(dependencies: Dependencies, given: Container[str]) -> bool:
 
 
 def collect(notes: Path, files: Iterable[str]) -> Dependencies:
-    """What the processes that wrote ``notes`` have read, and the files that were named to them."""
+    """Return the dependencies that processes recorded in ``notes``, together with ``files``."""
     try:
         lines = [msgspec.json.decode(line) for line in notes.read_bytes().splitlines()]
     except (OSError, msgspec.MsgspecError):
@@ -172,7 +172,7 @@ def collect(notes: Path, files: Iterable[str]) -> Dependencies:
 
 
 def _file_seen(path: str, stat: list[int]) -> tuple[str | None, bool]:
-    """The digest of a file, and whether it has the time and the size that it had as it was opened."""
+    """Return a file's digest, and whether its time and size are those of the moment when it was opened."""
     try:
         now = Path(path).stat()
         return file_digest(path), stat in ([], [now.st_mtime_ns, now.st_size])
@@ -181,7 +181,7 @@ def _file_seen(path: str, stat: list[int]) -> tuple[str | None, bool]:
 
 
 def note_down(notes: Notes) -> None:
-    """From here on append to a file what this process reads; it cannot be undone."""
+    """Start to append to a file what this process reads; this cannot be undone."""
     writer = _Writer(notes)
     writer.write("start")
     writer.watch_environment()
@@ -209,7 +209,7 @@ class _Writer:
                 os.write(self._descriptor, (json.dumps(line) + "\n").encode())
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """The audit hook: an exception here would stop the program."""
+        """Handle an audit event; an exception here would stop the program."""
         if self._busy or event not in _OBSERVED:
             return
         self._busy = True
@@ -251,7 +251,7 @@ class _Writer:
         self.file(path)
 
     def file(self, path: Any) -> None:
-        """Note a file that is read; of compiled Python its source."""
+        """Record a file that is read; for compiled Python its source."""
         whole = os.path.abspath(os.fsdecode(path))
         if whole.startswith(self._ignored) or whole in self._written:
             return
@@ -280,7 +280,7 @@ class _Writer:
             self.write("file", whole, None)
 
     def watch_environment(self) -> None:
-        """Note each variable that is asked for, with its value before anything was set here."""
+        """Record each variable that is read, with its value before this process set any."""
         before = dict(os.environ)
         kind: Any = type(os.environ)
         get = kind.__getitem__
@@ -294,7 +294,7 @@ class _Writer:
         kind.__getitem__ = noted
 
     def watch_safetensors(self) -> None:
-        """Note the files that safetensors opens, which it does without Python."""
+        """Record the files that safetensors opens by native code."""
         if importlib.util.find_spec("safetensors") is None:
             return
         module: Any = importlib.import_module("safetensors")
@@ -308,20 +308,20 @@ class _Writer:
 
 
 def _asks_about_the_machine() -> bool:
-    """Whether one of the modules that do nothing else starts the program."""
+    """Return whether the program is started by a module that only queries the machine."""
     frame = _caller(besides="subprocess")
     return frame is not None and frame.f_globals.get("__name__") in _OF_THE_MACHINE
 
 
 def _looks_for_modules() -> bool:
-    """Whether Python's import system lists the folder, or its importlib.metadata."""
+    """Return whether Python's import system or importlib.metadata lists the folder."""
     frame = _caller()
     file = "" if frame is None else frame.f_code.co_filename
     return "importlib" in file and file.startswith(("<frozen", *_INSTALLED))
 
 
 def _looks_through_all() -> bool:
-    """Whether an installed library goes through all variables, as tqdm does for those that are its own."""
+    """Return whether an installed library iterates over all variables, as tqdm does to find its own."""
     frame = _caller()
     if frame is None or frame.f_code.co_name != "__iter__" or frame.f_back is None:
         return False
@@ -330,7 +330,7 @@ def _looks_through_all() -> bool:
 
 
 def _caller(besides: str = "") -> FrameType | None:
-    """The innermost frame that belongs neither to this module nor to the one named."""
+    """Return the innermost frame that belongs neither to this module nor to the named one."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in (__name__, besides):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Whether the installed torch can be simulated with."""
+"""Checks that the installed torch can run the simulator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Version
 
-#: The first release that was tried; what the simulation takes from torch is listed in CONTRIBUTING.md.
+#: The oldest release that was tested; CONTRIBUTING.md lists what the simulator takes from torch.
 OLDEST = Version(2, 8)
 
 

@@ -1,4 +1,4 @@
-"""What the operating system lends to processes: signals, limits of time and memory, ``/proc``, ``prctl``.
+"""Services of the operating system for processes: signals, limits of time and memory, ``/proc``, ``prctl``.
 
 Nothing else in the package calls ``os.fork``, installs a signal handler, reads ``/proc`` for processes or sets a
 resource limit. Each function says what it does where the system lacks the call. Imports no torch.
@@ -17,7 +17,7 @@ from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from types import FrameType
 
-#: In the environment of a child and of all that it starts: how they are recognised, also in another session.
+#: A variable that marks a child and all that it starts, so that they are recognised in another session, too.
 MARK = "OPCHECK_PROCESS"
 #: Whether this system can copy a process.
 CAN_FORK = hasattr(os, "fork")
@@ -67,12 +67,12 @@ def _raise_signalled(number: int, _frame: FrameType | None) -> None:
 
 
 def how_it_ended(code: int) -> str:
-    """What a process did, by its exit code: ``was ended by SIGKILL``, ``exited with code 1``."""
+    """Describe the end of a process by its exit code: ``was ended by SIGKILL``, ``exited with code 1``."""
     return f"was ended by {signal_name(-code)}" if code < 0 else f"exited with code {code}"
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal; Python names no real-time signal but the first and the last."""
+    """Return the name of a signal; of the real-time signals Python names only the first and the last."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -80,7 +80,7 @@ def signal_name(number: int) -> str:
 
 
 def die_with_parent() -> None:
-    """In a process that ``process.Child`` started: end when its parent ends, however that happens.
+    """Let this process, which ``process.Child`` started, end when its parent ends, however that happens.
 
     Only Linux can do this; elsewhere a child notices that its pipes are closed.
     """
@@ -93,7 +93,7 @@ def die_with_parent() -> None:
 
 
 def fork_dies_with_parent() -> None:
-    """The same in a fork, whose parent is certainly alive."""
+    """Let this fork, whose parent is certainly alive, end when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, 9)
 
 
@@ -115,7 +115,7 @@ def end_orphans(keep: Container[int]) -> None:
 
 
 def children_of_this_process() -> list[int]:
-    """The processes whose parent this process is; empty where there is no /proc."""
+    """Return the ids of this process's children; empty where there is no /proc."""
     children = []
     for name in _process_names():
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -152,7 +152,7 @@ def _marked(token: bytes) -> Iterator[int]:
 
 
 def _is_tracker(name: str) -> bool:
-    """Whether it is multiprocessing's resource tracker, which ends after the processes whose files it removes."""
+    """Return whether it is multiprocessing's resource tracker, which must outlive the owners of its files."""
     return b"resource_tracker" in Path("/proc", name, "cmdline").read_bytes()
 
 
@@ -232,7 +232,7 @@ class Fork:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether the fork has not ended."""
         if self._status is None:
             try:
                 done, status = os.waitpid(self._number, os.WNOHANG)
@@ -242,7 +242,7 @@ class Fork:
         return self._status is None
 
     def end(self, patience: float) -> int:
-        """Kill it with what it started, if it has not ended within ``patience`` seconds; its exit code."""
+        """Kill the fork and what it started unless it ends within ``patience`` seconds; return its exit code."""
         # A pipe is closed a moment before its process ends by itself.
         ends = time.monotonic() + patience
         while self.alive and time.monotonic() < ends:
@@ -257,7 +257,7 @@ class Fork:
 
 
 def limit_time(seconds: float) -> None:
-    """Raise TimeLimitReached in the main thread after this long, again and again until ``stop_time_limit``.
+    """Raise TimeLimitReached in the main thread after so many seconds, repeatedly until ``stop_time_limit``.
 
     Only POSIX has the timer; elsewhere, and where a program waits in C, the parent ends the process.
     """
@@ -273,13 +273,13 @@ def limit_time(seconds: float) -> None:
 
 
 def stop_time_limit() -> None:
-    """End the limit of time: the program is done, what follows is opcheck's own work."""
+    """Remove the time limit: the program is done, and the rest is opcheck's own work."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def limit_memory(limit: int) -> None:
-    """Let an allocation fail that would take ``limit`` bytes more than this process holds now.
+    """Make allocations fail that exceed what this process holds now by ``limit`` bytes.
 
     Linux alone counts what a program has reserved (RLIMIT_DATA, since 4.7); elsewhere nothing is limited.
     """
@@ -294,7 +294,7 @@ def limit_memory(limit: int) -> None:
 
 
 def default_memory() -> int:
-    """Three quarters of the bytes that this machine, or the container, has; 0 where that is not known."""
+    """Return three quarters of the memory of this machine or container, in bytes; 0 if unknown."""
     try:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -306,14 +306,14 @@ def default_memory() -> int:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed: Python's, or that of torch's CPU allocator (c10/core/impl/alloc_cpu.cpp)."""
+    """Return whether an allocation of Python or of torch's CPU allocator failed (c10/core/impl/alloc_cpu.cpp)."""
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
     )
 
 
 def _reserved() -> int | None:
-    """The bytes of data that this process has reserved."""
+    """Return the bytes of data that this process has reserved."""
     try:
         pages = Path("/proc/self/statm").read_text().split()[5]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""Child processes: started, read with limits, and ended together with all that they started.  Imports no torch.
+"""Starts child processes, reads them with limits, and ends them with all that they started.  Imports no torch.
 
 User code runs in most of them.  It may print without end, write to the pipe that answers come from,
 start processes that outlive it and hold that pipe open, and die in any way.  ``Lines``, ``Printed``
@@ -23,9 +23,9 @@ from opcheck.common.sanitize import for_stderr
 from opcheck.worker import platform
 from opcheck.worker.platform import MARK
 
-#: Bytes of a line: more are a mistake, or an attack on this process's memory.
+#: The longest line in bytes; a longer one is a mistake, or an attack on this process's memory.
 LONGEST_LINE = 256 << 20
-#: Bytes of what a child prints that ``run`` keeps.
+#: How many bytes of a child's output ``run`` keeps.
 PRINTED = 64 << 20
 
 _CHUNK = 1 << 16
@@ -47,11 +47,11 @@ class LateError(Exception):
 
 
 class GarbledError(Exception):
-    """The child wrote what is no answer: user code did, or the line is too long."""
+    """The child wrote something that is no answer: user code wrote it, or the line is too long."""
 
 
 def python(*arguments: str) -> list[str]:
-    """The command that runs this Python without the working directory on its path.
+    """Return the command that runs this Python without the working directory on its path.
 
     ``python -m`` and ``python -c`` put it first: a json.py there would take the place of Python's own.
     """
@@ -65,7 +65,7 @@ def python(*arguments: str) -> list[str]:
 
 @contextlib.contextmanager
 def safe_path() -> Iterator[None]:
-    """Processes that libraries start in the block get no working directory on their path, from Python 3.11 on."""
+    """Keep the working directory off the path of processes that the block starts (Python 3.11 and later)."""
     if _SAFE_PATH in os.environ:
         yield
         return
@@ -77,7 +77,7 @@ def safe_path() -> Iterator[None]:
 
 
 def leave_safe_path() -> None:
-    """In such a process: what it starts itself has the path that Python gives it."""
+    """Undo ``safe_path`` in a process: what it starts itself has the path that Python gives it."""
     if os.environ.get(_SAFE_PATH) == _OURS:
         del os.environ[_SAFE_PATH]
 
@@ -105,7 +105,7 @@ def household() -> Iterator[None]:
 
 
 class Child:
-    """A process, and all that it starts.
+    """A child process, together with all that it starts.
 
     Args:
         command: the program and its arguments.
@@ -135,7 +135,7 @@ class Child:
         return self.process.poll() is None
 
     def wait(self) -> int:
-        """Its exit code; Ctrl-C is passed on, and the child decides what it does."""
+        """Wait for the exit code; Ctrl-C is passed on to the child, which decides what it does."""
         while True:
             try:
                 return self.process.wait()
@@ -143,14 +143,14 @@ class Child:
                 platform.interrupt(self.process.pid, in_other_group=self._group)
 
     def stop(self) -> int:
-        """Ask it to end, then kill it; its exit code."""
+        """Send SIGTERM, then kill the process; return its exit code."""
         self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_STOPPING)
         return self.end()
 
     def end(self) -> int:
-        """Kill it with what it started, if it is still there; its exit code."""
+        """Kill the process and what it started, if still alive; return its exit code."""
         # A group outlives its leader.
         if self.alive or self._group:
             platform.kill(self.process.pid, group=self._group)
@@ -164,7 +164,7 @@ class Child:
 
 
 class Lines:
-    """The lines of a pipe that a child writes into.
+    """Reads the lines of a pipe that a child writes into.
 
     Args:
         descriptor: the end of the pipe to read from.
@@ -178,7 +178,7 @@ class Lines:
         self._searched = 0
 
     def next(self, deadline: float) -> bytes | None:
-        """The next line, without its end; None where the child has closed the pipe or ended.
+        """Return the next line without its end; None if the child has closed the pipe or ended.
 
         Args:
             deadline: by time.monotonic().
@@ -221,7 +221,7 @@ class Lines:
 
 
 def _selectable(descriptor: int) -> int | socket.socket:
-    """The descriptor itself, but on Windows, which waits for sockets alone: there a thread copies the pipe to one."""
+    """Return a selectable descriptor: Windows selects only sockets, so a thread copies the pipe to one there."""
     if os.name != "nt":
         return descriptor
     reading, writing = socket.socketpair()
@@ -236,7 +236,7 @@ def _selectable(descriptor: int) -> int | socket.socket:
 
 
 class Printed:
-    """The end of what a child prints: it may print without end.
+    """Keeps the last part of a child's output, which may be endless.
 
     Args:
         stream: the pipe that it prints into; a thread reads it and closes it.
@@ -268,14 +268,14 @@ class Printed:
             self._pass_on(b"")
 
     def text(self) -> str:
-        """What is kept of it."""
+        """Return the kept part as text."""
         # A process that the child started may hold the pipe open: wait a moment, not for the end of it.
         self._reader.join(_REST)
         return b"".join(self._parts)[-self._most :].decode(errors="replace")
 
 
 class ToStderr:
-    """Writes what a child prints to stderr, made fit for a terminal and a log.
+    """Writes a child's output to stderr, sanitized for terminals and logs.
 
     It writes whole lines, because half of one does not show whether it is a command to the terminal; a progress bar
     ends its lines by CR.
@@ -285,7 +285,7 @@ class ToStderr:
         self._line = b""
 
     def __call__(self, part: bytes) -> None:
-        """Write the lines that are whole; an empty part is the end of all."""
+        """Write the complete lines; an empty part marks the end of the output."""
         part = part or (b"\n" if self._line else b"")
         *lines, self._line = (self._line + part).replace(b"\r", b"\n").split(b"\n")
         if len(self._line) > _CHUNK:
@@ -297,7 +297,7 @@ class ToStderr:
 
 
 def last_line(text: str) -> str:
-    """The last line of a text that is not empty, cut to 500 characters."""
+    """Return the last non-empty line of a text, cut to 500 characters."""
     lines = (line.strip() for line in reversed(text.splitlines()))
     return next((line[:500] for line in lines if line), "")
 
@@ -308,14 +308,14 @@ class Finished(NamedTuple):
     code: int
     out: str
     err: str
-    #: Its time was over, and it was killed.
+    #: The program exceeded its time and was killed.
     late: bool
 
 
 def run(
     command: Sequence[str], seconds: float, *, environment: Mapping[str, str] | None = None
 ) -> Finished:
-    """Run a program to its end, or to that of its time; nothing that it started is left, and its stdin is empty.
+    """Run a program with an empty stdin until it or its time ends; nothing that it started is left.
 
     Args:
         command: the program and its arguments.

@@ -1,6 +1,6 @@
-"""What a child process and its parent write to each other: one JSON object a line.
+"""The messages between a child process and its parent: one JSON object a line.
 
-The parent writes an ``Order``.  The child writes a ``Stage`` whenever it goes on to the next thing,
+The parent writes an ``Order``.  The child writes a ``Stage`` whenever it begins the next step,
 and then exactly one ``Answered`` or ``Failure``.
 """
 
@@ -16,7 +16,7 @@ from opcheck.model.records import Record
 
 
 class Limits(Record, frozen=True, kw_only=True):
-    """What a child may take, by limits that it keeps itself."""
+    """Limits that a child enforces on itself."""
 
     #: Seconds, from when it has imported what it needs; 0: its parent alone limits its time.
     seconds: float = 0.0
@@ -25,32 +25,32 @@ class Limits(Record, frozen=True, kw_only=True):
 
 
 class Notes(Record, frozen=True, kw_only=True):
-    """Where a child writes down what it reads (dependency_tracking.py)."""
+    """Where a child records what it reads (dependency_tracking.py)."""
 
     #: The file, to which lines are appended.
     path: str
-    #: Folders of which nothing is written down: their contents are part of what a result is found by.
+    #: Folders that are not recorded, because the key of a result covers their contents.
     known: tuple[str, ...] = ()
 
 
 class Order(Record, frozen=True, kw_only=True):
-    """What the child is to do."""
+    """A piece of work for the child."""
 
     request: msgspec.Raw
     #: The class of the request, as ``module:name``.
     type: str
-    #: What the request is of, such as the model's name: the context of errors.
+    #: The subject of the request, such as the model's name: the context of errors.
     subject: str = ""
     limits: Limits = Limits()
-    #: Where the child writes down what it reads; None: nobody asks.
+    #: Where the child records what it reads; None: nowhere.
     notes: Notes | None = None
 
 
 class Stage(Record, frozen=True, kw_only=True, tag="stage"):
-    """The child goes on to the next thing."""
+    """The child begins its next step."""
 
     text: str
-    #: Seconds that it needs for this, whatever is left of its time; 0: it needs no more.
+    #: Seconds that the step may take, even if less of the time limit is left; 0: no extension.
     seconds: float = 0.0
 
 
@@ -64,7 +64,7 @@ class Failure(Record, frozen=True, kw_only=True, tag="failure"):
 
 
 class Answered(Record, frozen=True, kw_only=True, tag="answered"):
-    """What the child was asked for; the parent knows its type."""
+    """The answer of the child; the parent knows its type."""
 
     content: msgspec.Raw
 
@@ -73,18 +73,18 @@ Message = Stage | Failure | Answered
 
 
 class Say(Protocol):
-    """Tells the parent of a stage; its arguments are those of Stage."""
+    """Announces a stage to the parent; the arguments are those of Stage."""
 
     def __call__(self, text: str, *, seconds: float = 0.0) -> None:
         """Write the stage."""
 
 
 def silent(text: str, *, seconds: float = 0.0) -> None:
-    """A ``Say`` where nobody waits for the stages."""
+    """Ignore a stage: a ``Say`` for callers that need no progress."""
 
 
 def failure_of(error: BaseException, subject: str) -> Failure:
-    """The exception as it travels: opcheck's own with its three lines, another as a CaptureError of ``subject``."""
+    """Convert an exception: opcheck's own keeps its three lines, any other becomes a CaptureError of ``subject``."""
     if isinstance(error, OpcheckError):
         name = type(error).__name__
         return Failure(error=name, message=error.message, context=error.context, hint=error.hint)
@@ -98,7 +98,7 @@ def failure_of(error: BaseException, subject: str) -> Failure:
 
 
 def error_of(failure: Failure) -> OpcheckError:
-    """The exception that a child wrote down; a CaptureError where it names none of opcheck's."""
+    """Return the exception of a failure; a CaptureError if the failure names no class of opcheck's."""
     kind = _ERRORS.get(failure.error, CaptureError)
     return kind(failure.message, context=failure.context, hint=failure.hint)
 

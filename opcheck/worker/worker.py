@@ -1,4 +1,4 @@
-"""Work in a process of its own: ``Worker`` starts one and sends it requests, ``forked`` copies this one.
+"""Runs work in another process: ``Worker`` starts one and sends it requests, ``forked`` copies this one.
 
 Whatever the process does, the caller gets the typed answer, the exception of opcheck's that the
 process wrote down, or a ``WorkerError``; in time, in little memory, and with nothing of the process
@@ -57,7 +57,7 @@ _MESSAGES: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
 class WorkerError(Exception):
-    """The process gave no answer.  Its text says what the process did: ``was ended by SIGKILL``.
+    """The process gave no answer.  The text describes what it did: ``was ended by SIGKILL``.
 
     Args:
         kind: its time was over, it wrote what is no answer, or it ended.
@@ -114,7 +114,7 @@ class Worker(Generic[Request, Answer]):
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process that has not ended."""
+        """Return whether there is a process that has not ended."""
         return self._child is not None and self._child.alive
 
     def __enter__(self) -> Self:
@@ -188,7 +188,7 @@ class Worker(Generic[Request, Answer]):
             raise self._error("late", f"was not done after {seconds:g} s", stage) from error
         except GarbledError as error:
             raise self._error("garbled", _GARBLED.format(error), stage) from error
-        # It closed its end: let it die of what it is dying of.
+        # It closed its end of the pipe: let it end by itself.
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.process.wait(GRACE)
         raise self._error("died", "", stage)
@@ -219,7 +219,7 @@ class Worker(Generic[Request, Answer]):
         return WorkerError(kind, text or how_it_ended(code), code=code, stage=stage, printed=last)
 
     def end(self) -> int:
-        """Kill the process with all that it started; its exit code.  Another thread may call it, too."""
+        """Kill the process and all that it started; return its exit code.  Safe to call from another thread."""
         child, self._child = self._child, None
         if child is None:
             return 0
@@ -282,7 +282,7 @@ def forked(
     group: bool = True,
     quiet: bool = False,
 ) -> Answer:
-    """What ``work`` returns, from a fork of this process, which has all that this one has loaded.
+    """Return the result of ``work`` from a fork of this process, which shares all that is loaded here.
 
     A pool of threads does not live on in a fork: where torch has computed in this process, ``work`` begins with
     ``torch.set_num_threads(1)``, or gomp waits at a barrier for threads that are not there.
