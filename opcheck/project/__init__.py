@@ -1,1 +1,1 @@
-"""Many models and targets: the gate, the sweep, changes between reports, programs for findings."""
+"""Work on many models and targets: the gate, the sweep, changes between reports, programs for findings."""

@@ -22,7 +22,7 @@ _Options = ParamSpec("_Options")
 
 
 class AuditOptions(CaptureOptions, frozen=True, kw_only=True):
-    """The keyword arguments of ``opcheck.audit``: the options of a capture, and of its target."""
+    """The keyword arguments of ``opcheck.audit``: the options of the capture and of the target."""
 
     torch: Annotated[str | None, TORCH] = None
     macos: Annotated[str | None, MACOS] = None
@@ -31,7 +31,7 @@ class AuditOptions(CaptureOptions, frozen=True, kw_only=True):
 
 
 class _Audit(Protocol[_Options]):
-    """``opcheck.audit``, as a type checker and ``help`` see it."""
+    """The signature of ``opcheck.audit`` for type checkers and ``help``."""
 
     def __call__(
         self,
@@ -45,7 +45,7 @@ class _Audit(Protocol[_Options]):
 def with_keywords(
     record: Callable[_Options, msgspec.Struct],
 ) -> Callable[[Callable[..., Report]], _Audit[_Options]]:
-    """Let the keyword arguments of a function be the options of a record, which are declared there alone."""
+    """Give a function the options of a record as keyword arguments, so that they are declared only once."""
 
     def decorate(function: Callable[..., Report]) -> _Audit[_Options]:
         assert isinstance(record, type)
@@ -114,7 +114,7 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
 
 
 def _checked(options: dict[str, Any]) -> AuditOptions:
-    """The options, each of which its check accepts.
+    """Check keyword arguments and return them as options.
 
     Raises:
         TypeError: there is no such option.

@@ -1,11 +1,11 @@
-"""Reports kept from one run to the next: found again only where all that they depend on is as it was.
+"""A cache of reports between runs: an entry is used only while all its dependencies are unchanged.
 
-The key of an entry is what is known beforehand: the request and its target, opcheck's own source
+The key of an entry covers what is known beforehand: the request and its target, opcheck's own source
 and op lists, Python, the installed distributions, the variables that native code reads.  In the
-entry stands what the capture was seen to read (worker/dependency_tracking.py).  An entry is found
+entry stands what the capture was observed to read (worker/dependency_tracking.py).  An entry is used
 only if all that is as it was, and if it is not damaged.  A report is not kept if its run did not
 come to its end, or if it depends on something that cannot be observed (another program, the
-network, a database).  Writing is whole or not at all, so that two runs at once do each other no
+network, a database).  Writes are atomic, so that two runs at once do each other no
 harm.
 """
 
@@ -41,19 +41,19 @@ from opcheck.worker.dependency_tracking import (
     unchanged,
 )
 
-#: A change of what is kept, or of how, is another version: older entries are not found.
+#: The version of the format: a change of it makes older entries invalid.
 _VERSION = "opcheck-cache/3"
 _OWN = Path(__file__).parents[1]
-#: What an entry begins with: the SHA-256 of the rest.
+#: The length of the SHA-256 of the rest, with which an entry begins.
 _CHECKSUM = 32
-#: The names of entries, and of what is not an entry yet.
+#: The names of entries and of temporary files.
 _OWN_NAME = re.compile(
     r"[0-9a-f]{8,64}\.msgpack|\.[0-9a-f]{8,64}\.msgpack\.[0-9a-f]{12}\.tmp|tmp\w{8}\.tmp"
 )
-#: Days after which an entry that nobody asked for goes.
+#: Days after which an unused entry is deleted.
 _KEPT = 30.0
 
-#: Variables that are read where Python does not see it: by torch's C++, by Python as it starts, by the loader.
+#: Variables that native code reads, which Python cannot observe: torch's C++, Python's start, the loader.
 _NATIVE_VARIABLES = (
     *("ATEN_", "DNNL_", "KMP_", "LANG", "LC_", "LD_", "MKL_", "OMP_", "ONEDNN_"),
     *("PYTHON", "PYTORCH_", "TORCH_"),
@@ -71,7 +71,7 @@ _ENTRY = msgspec.msgpack.Decoder(_Entry)
 
 
 def default_folder() -> Path:
-    """Where this platform keeps what can be made again, ``opcheck/project/gate`` below it."""
+    """Return ``opcheck/gate`` in the folder for caches of this platform."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
@@ -82,13 +82,13 @@ def default_folder() -> Path:
 
 
 class Cache:
-    """The entries of one folder; one that cannot be read or written is as good as empty."""
+    """The entries of one folder; a folder that cannot be read or written counts as empty."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def find(self, request: CaptureRequest) -> Report | None:
-        """The report of this request and its target, if all that it depends on is as it was."""
+        """Return the cached report of a request and its target if its dependencies are unchanged."""
         path = self._path(request)
         try:
             content = documents.read(path, follow=False)
@@ -105,7 +105,7 @@ class Cache:
         return entry.report
 
     def keep(self, request: CaptureRequest, report: Report, read: Dependencies) -> None:
-        """Keep a report, if it may be kept: it is whole, and what it depends on is known."""
+        """Store a report if it is complete and its dependencies are known."""
         if read.unknowable or not report.capture.complete:
             return
         path = self._path(request)
@@ -127,15 +127,15 @@ class Cache:
 
 
 def dependencies(notes: Path, request: CaptureRequest) -> Dependencies:
-    """What the children that wrote ``notes`` have read, with what the request itself names."""
+    """Return what the children that wrote ``notes`` have read, and the files that the request names."""
     named = [file.rpartition("=")[2] for file in request.input_files]
     archive = [request.model] if request.model.endswith(".pt2") else []
     return collect(notes, (*named, *request.checkpoints, *archive))
 
 
 def _key(request: CaptureRequest) -> str:
-    """Of all that is known before a capture."""
-    # How long a run that came to its end might have taken, and where its notes went, changes nothing.
+    """Return the digest of all that is known before a capture."""
+    # The time limit and the place of the notes do not change the result of a run that ended by itself.
     asked = msgspec.structs.replace(request, notes="", time_limit=0.0, memory_limit=0.0)
     given = variables(cpu_fallback=request.cpu_fallback)
     native = sorted(
@@ -164,7 +164,7 @@ def _process_parts() -> tuple[str, ...]:
 
 
 def _own_digest() -> str:
-    """Of opcheck's source and its data."""
+    """Return the digest of opcheck's source and its data."""
     data = data_directory()
     files = [path for root in (_OWN, data) for path in root.rglob("*") if _counts(path)]
     hasher = hashlib.sha256()
@@ -178,7 +178,7 @@ def _counts(path: Path) -> bool:
 
 
 def _installed_digest() -> str:
-    """Of the names and versions of the installed distributions, and of what else is put on the path."""
+    """Return the digest of the installed distributions with their versions, and of the path's .pth files."""
     paths = sysconfig.get_paths()
     folders = {paths["purelib"], paths["platlib"], *site.getsitepackages()}
     entries = []
@@ -197,7 +197,7 @@ def _checksum(body: bytes) -> bytes:
 
 
 def _forget_old(folder: Path) -> None:
-    """Remove what nobody has asked for in a month, and what an interrupted run has left."""
+    """Delete entries that were unused for a month, and the temporary files of interrupted runs."""
     before = time.time() - _KEPT * 86400
     for path in folder.iterdir():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Compiled variants -> what a target makes of them: externs judged, kernels linted, and which variant to use."""
+"""Judges compiled variants for a target: judges externs, lints kernels, and advises which variant to use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opcheck.lookup.plain_call import OperatorLookup
 
 #: The releases whose wheels have torch/_inductor/codegen/mps.py: absent in 2.6.0, there in 2.7.0.
 METAL_SINCE = Version(2, 7)
-#: announced as more than a prototype (release notes of 2.8)
+#: The release whose notes announce it as more than a prototype.
 METAL_READY = Version(2, 8)
 
 
@@ -53,7 +53,7 @@ def report(compiled: Compiled, target: Target, lists: OpLists, tool: str) -> Com
 
 
 def _on_target(tried: Tried, target: Target, defects: Sequence[Defect]) -> Tried:
-    """The variant with what the target's release, and Metal, make of it."""
+    """Return the variant with its outcome on the target's release and in Metal."""
     if not tried.variant.metal:
         return tried
     if target.torch < METAL_SINCE:
@@ -78,7 +78,7 @@ def _linted(graph: SideGraph) -> SideGraph:
 
 
 def _outcome(tried: Tried, target: Target, defects: Sequence[Defect]) -> str:
-    """The outcome with what the shader lint found, and without what the target has mended."""
+    """Return the outcome with the findings of the shader lint, and without failures fixed in the target."""
     if tried.outcome not in {"works", "fails", "one shape only"}:
         return tried.outcome
     if tried.failure is not None and tried.outcome == "fails":
@@ -90,7 +90,7 @@ def _outcome(tried: Tried, target: Target, defects: Sequence[Defect]) -> str:
     ]
     if standing:
         return "fails"
-    # Where Inductor itself raised there is no kernel of the graph to judge.
+    # If Inductor itself raised, the graph has no kernel to judge.
     if any(failure.kind != "shader" for failure in first):
         return "could not tell"
     if tried.failure is not None or [
@@ -101,7 +101,7 @@ def _outcome(tried: Tried, target: Target, defects: Sequence[Defect]) -> str:
 
 
 def _mended(failure: Failure, target: Target, defects: Sequence[Defect]) -> str:
-    """The release that mended what failed, where the target is not older."""
+    """Return the release that fixed the failure, if the target is not older."""
     for defect in defects:
         until = defect.torch.until
         if defect.when.explains(failure.message) and until is not None and target.torch >= until:
@@ -144,14 +144,14 @@ def _rows(tried: Sequence[Tried]) -> Iterator[Row]:
 
 
 def run_of(variant: Variant) -> str:
-    """``training`` or ``inference``."""
+    """Return ``training`` or ``inference``."""
     return "training" if variant.training else "inference"
 
 
 def _failures(
     tried: Sequence[Tried], target: Target, defects: Sequence[Defect]
 ) -> Iterator[FailureGroup]:
-    """Failures that say the same of the same place together."""
+    """Group failures with the same message at the same place."""
     groups: dict[tuple[str, ...], list[tuple[Tried, Failure]]] = {}
     for attempt in tried:
         for failure in failures_of(attempt):
@@ -176,7 +176,7 @@ def _failures(
 
 
 def failures_of(tried: Tried) -> Iterator[Failure]:
-    """Its own, and those of its graphs."""
+    """Yield the variant's own failure, and those of its graphs."""
     if tried.failure is not None:
         yield tried.failure
     for graph in (*tried.side, *tried.side_again):
@@ -188,7 +188,7 @@ def _called(variant: Variant) -> str:
 
 
 def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[JudgedExtern, ...]:
-    """Each operator that compiled code calls eagerly, once: extern does not mean supported."""
+    """Judge each operator that compiled code calls eagerly once: an extern need not be supported."""
     lookup = OperatorLookup(lists)
     groups: dict[tuple[str, tuple[str, ...], str, str], list[Extern]] = {}
     for attempt in tried:
@@ -221,7 +221,7 @@ def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[Jud
 
 
 def _advice(tried: Sequence[Tried], externs: Iterable[JudgedExtern], target: Target) -> str:
-    """Which backend, in which dtypes, and why not the others."""
+    """Return which backend to use, in which dtypes, and why not the others."""
     metal = [attempt for attempt in tried if attempt.variant.metal]
     works, not_works = _ways(metal)
     if metal and all(attempt.outcome == "nothing compiled" for attempt in metal):
@@ -250,7 +250,7 @@ def _advice(tried: Sequence[Tried], externs: Iterable[JudgedExtern], target: Tar
 
 
 def _ways(metal: Sequence[Tried]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The dtypes in which every variant works, and the others; with the way of running where the ways differ."""
+    """Return the dtypes in which every variant works, and the rest; with the mode where the modes differ."""
     ways: dict[str, dict[str, bool]] = {}
     for attempt in metal:
         works_by_way = ways.setdefault(attempt.variant.dtype, {})
@@ -266,7 +266,7 @@ def _ways(metal: Sequence[Tried]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _portable(tried: Sequence[Tried]) -> str:
-    """The first backend that makes no code of its own and worked wherever it was tried: it does the same on mps."""
+    """Return the first backend that generates no code and worked wherever it was tried: it does the same on mps."""
     for backend in PORTABLE:
         outcomes = {attempt.outcome for attempt in tried if attempt.variant.backend == backend}
         if "works" in outcomes and outcomes <= {"works", "one shape only"}:
@@ -275,7 +275,7 @@ def _portable(tried: Sequence[Tried]) -> str:
 
 
 def _why_not(metal: Sequence[Tried], target: Target) -> str:
-    """The first failure that stands on the target."""
+    """Return the first failure that the target has not fixed."""
     defects = load_defects()
     for attempt in metal:
         failures = [*failures_of(attempt)]

@@ -1,1 +1,1 @@
-"""Two reports or many, held against each other: what is new, what is gone, and which upgrade to take."""
+"""Compares two or more reports: what is new, what is fixed, and which upgrade to take."""

@@ -1,6 +1,6 @@
-"""Reports of one model over releases and macOS versions -> the smallest change that removes each finding.
+"""Finds the smallest change of torch or macOS that removes each finding, from reports of one model.
 
-Before: ``targets`` says what to audit.  After: ``advise`` reads the reports.  Nothing is judged here.
+``targets`` lists what to audit; ``advise`` then reads the reports.  This module judges nothing itself.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _COUNTED = ("error", "warning")
 
 
 class Cell(Record, frozen=True, kw_only=True):
-    """One release on one macOS version."""
+    """A torch release on a macOS version, with the counts of its report."""
 
     torch: str
     macos: str
     current: bool = False
-    #: empty: there is no such pair, and why
+    #: why the pair cannot exist; empty: it can
     headline: str = ""
     impossible: str = ""
     #: findings by severity; of the current target's, how many are gone; and what is new against it.
@@ -99,7 +99,7 @@ class Advice(Record, frozen=True, kw_only=True):
 def targets(
     current: Target, releases: Iterable[Version], lists: OpLists
 ) -> tuple[tuple[Target, ...], tuple[Cell, ...]]:
-    """The pairs to audit, the current one first, and the pairs that cannot be: releases by macOS versions."""
+    """Return the targets to audit, the current one first, and the pairs of releases and macOS that cannot exist."""
     possible = [current]
     impossible = []
     for line in sorted({*releases, current.torch}):
@@ -116,7 +116,7 @@ def targets(
 def advise(
     reports: Mapping[Target, Report], impossible: Sequence[Cell], current: Target, lists: OpLists
 ) -> Advice:
-    """Where to go from ``current``, which is one of the reports' targets."""
+    """Return the advice for ``current``, which is one of the reports' targets."""
     seen = {target: _Seen(report) for target, report in reports.items()}
     here = seen[current]
     report = reports[current]
@@ -138,7 +138,7 @@ def advise(
 
 
 class _Seen:
-    """A report as it is compared: its findings by their places in it."""
+    """The findings of a report, indexed for comparison with another."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -156,16 +156,16 @@ class _Seen:
         return severities.count("error"), severities.count("warning")
 
     def new(self, here: _Seen) -> list[int]:
-        """The findings of which no place is one of the current target's."""
+        """Return the findings that share no place with those of the current target."""
         return [index for index in self.counted if not self.names[index] & here.all_names]
 
     def entries(self, indices: Iterable[int]) -> tuple[Entry, ...]:
-        """These findings, place by place."""
+        """Return an entry for each place of these findings."""
         return entries_of(self.findings[index] for index in indices)
 
     def removes(self, index: int, here: _Seen) -> bool:
-        """Whether a finding of the current target is gone, and no new one has come to its lines."""
-        # Of a run that broke off nobody knows what would have been found.
+        """Return whether a finding of the current target is gone, and its lines have no new one."""
+        # The findings of a run that broke off are incomplete.
         if here.names[index] & self.all_names or not self.report.capture.complete:
             return False
         lines = _lines(here.findings[index])
@@ -173,7 +173,7 @@ class _Seen:
 
 
 def _lines(finding: Finding) -> set[tuple[str, str, str]]:
-    """Its places as fingerprints know them, whatever the rule and the operator."""
+    """Return the lines of a finding as fingerprints have them, without the rule and the operator."""
     return {
         (
             place.phase,
@@ -255,18 +255,18 @@ def _upgrade(target: Target, here: _Seen, there: _Seen, current: Target) -> Upgr
 
 
 def _badness(seen: _Seen) -> tuple[int, int, int]:
-    """What an upgrade is to lower: a run that broke off tells of no errors after that."""
+    """Return what an upgrade must lower; an incomplete run is worse, since later errors are unknown."""
     return (not seen.report.capture.complete, *seen.errors_and_warnings())
 
 
 def _newer(target: Target, current: Target) -> bool:
-    """Whether it is a step forward, and none back."""
+    """Return whether the target is newer in torch or macOS, and older in neither."""
     forward = target.torch >= current.torch and target.macos >= current.macos
     return forward and target != current
 
 
 def _order(target: Target, current: Target) -> tuple[bool, bool, Version, Version]:
-    """The smaller changes first: macOS alone, torch alone, both; each by its version."""
+    """Return a sort key that puts smaller changes first: macOS alone, torch alone, both; each by version."""
     torch_differs, macos_differs = target.torch != current.torch, target.macos != current.macos
     return (torch_differs and macos_differs, torch_differs, target.torch, target.macos)
 

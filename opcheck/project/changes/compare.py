@@ -1,4 +1,4 @@
-"""Two sides -> what is new, fixed and changed, by the fingerprints of the findings."""
+"""Compares two reports by the fingerprints of their findings: what is new, fixed and changed."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Entry(Record, frozen=True, kw_only=True):
     phase: str = ""
     #: calls from there
     count: int = 1
-    #: why nobody needs to look at it; empty: it counts.
+    #: why it is ignored; empty: it counts.
     ignored: str = ""
 
 
 class Side(Record, frozen=True, kw_only=True):
-    """A report as far as it is compared."""
+    """The part of a report that is compared."""
 
     #: how the user named it: a file, or a target
     name: str
@@ -57,7 +57,7 @@ class Side(Record, frozen=True, kw_only=True):
 
 
 class Difference(Record, frozen=True, kw_only=True):
-    """An entry of both sides that does not say the same."""
+    """An entry that is on both sides and differs."""
 
     before: Entry
     after: Entry
@@ -84,7 +84,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
 
 def side_of(report: Report, name: str) -> Side:
-    """A report, one that was just made or one that was read."""
+    """Make a side of a report, whether it was just made or read from a file."""
     return Side(
         name=name,
         model=report.model,
@@ -100,7 +100,7 @@ def side_of(report: Report, name: str) -> Side:
 
 
 def entries_of(findings: Iterable[Finding]) -> tuple[Entry, ...]:
-    """Each finding at each of its places, in their order, with its fingerprints."""
+    """Return an entry for each finding at each of its places, in their order, with its fingerprint."""
     return tuple(
         _entry(finding, place, fingerprint)
         for finding in findings
@@ -130,7 +130,7 @@ def _entry(finding: Finding, place: GroupLocation, fingerprint: str) -> Entry:
 
 
 def compare(before: Side, after: Side) -> Comparison:
-    """Everything that differs; in the order of the report after (fixed: before)."""
+    """Return everything that differs, in the order of the later report (fixed entries: of the earlier)."""
     was = {entry.fingerprint: entry for entry in before.entries}
     now = {entry.fingerprint: entry for entry in after.entries}
     both = [(was[name], entry) for name, entry in now.items() if name in was]
@@ -160,12 +160,12 @@ def compare(before: Side, after: Side) -> Comparison:
 
 
 def at_or_above(severity: Severity, level: str) -> bool:
-    """Whether a severity counts for ``--fail-on LEVEL``; nothing does for ``never``."""
+    """Return whether a severity counts for ``--fail-on LEVEL``; for ``never`` none does."""
     return level in SEVERITIES and SEVERITIES.index(severity) <= SEVERITIES.index(level)
 
 
 def worse(comparison: Comparison, level: str) -> bool:
-    """Whether something that nobody ignores is new at or above a level, or was below it or ignored before."""
+    """Return whether a finding that is not ignored newly reached the level, or was ignored before."""
     risen = (
         change.after
         for change in comparison.changed
@@ -184,7 +184,7 @@ def _changes(earlier: Entry, later: Entry) -> Iterator[str]:
         yield f"ignored: {earlier.ignored or 'no'} -> {later.ignored or 'no'}"
     if earlier.count != later.count:
         yield f"calls: {earlier.count:,} -> {later.count:,}"
-    # The release stands in most messages; of two releases it says nothing.
+    # Most messages name the release, which always differs between two releases.
     if without_quantities(earlier.message) != without_quantities(later.message):
         yield f"message: {later.message}"
 

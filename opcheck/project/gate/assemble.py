@@ -1,4 +1,4 @@
-"""Results of the jobs -> the gate's report: ignores, baseline and policies applied to each model on each target."""
+"""Makes the gate's report of the jobs' results: applies ignores, baseline and policies to each cell."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def report(
     whole: bool,
     baseline: Baseline | None = None,
 ) -> GateReport:
-    """The whole run; a model without a result was not audited any more.
+    """Make the report of the whole run; a model without a result was not audited any more.
 
     Args:
         plan: models and targets.
@@ -48,7 +48,7 @@ def report(
     ]
     left = tuple(model.name for model in plan.models if model.name not in results)
     notes = [*plan.left_out, *ignores.expired()]
-    # Of a run that saw not all, nobody knows that.
+    # A partial run cannot know which entries are unused.
     if whole and not left and all(cell.report is not None for cell in cells):
         notes += ignores.unused()
     if baseline and baseline.op_lists != op_lists:
@@ -110,7 +110,7 @@ def _cell(
         report=marked,
         judgement=judged(marked, policy, names),
         known=tuple(own for own in names if own in here),
-        # What a run that broke off did not come to is not fixed.
+        # A finding that an incomplete run did not reach is not fixed.
         fixed=tuple(entry for entry in known if entry.fingerprint not in here)
         if marked.capture.complete
         else (),

@@ -1,4 +1,4 @@
-"""Findings that are known already, in a file that is reviewed like code: the gate fails only on what is not in it.
+"""The baseline: known findings in a file that is reviewed like code; the gate fails only on others.
 
 The file is YAML, or JSON by its suffix: ``opcheck-baseline/1``.  A finding is known on the targets
 that stand beside it; on another one it is new.  Fingerprints (fingerprint.py) are what is compared,
@@ -32,7 +32,7 @@ _FIRST = "write the first one, and commit it: opcheck gate --baseline FILE --upd
 
 
 class Baseline(Record, frozen=True, kw_only=True):
-    """What is known, by model."""
+    """The known findings by model."""
 
     schema: str = SCHEMA
     tool: str = tool.TOOL
@@ -43,12 +43,12 @@ class Baseline(Record, frozen=True, kw_only=True):
     models: dict[str, tuple[Known, ...]] = {}
 
     def known_on(self, model: str, target: str) -> tuple[Known, ...]:
-        """What is known of a model on a target."""
+        """Return the known findings of a model on a target."""
         return tuple(known for known in self.models.get(model, ()) if target in known.targets)
 
 
 def read(path: Path) -> Baseline:
-    """A baseline from its file.
+    """Read a baseline from its file.
 
     Raises:
         UsageError: it cannot be read, is damaged, or is of another schema or of other fingerprints.
@@ -93,7 +93,7 @@ def _check(content: Any, path: Path) -> None:
 
 
 def write(path: Path, baseline: Baseline) -> None:
-    """Write the file, whole or not at all: the same findings give the same bytes.
+    """Write the file atomically; the same findings give the same bytes.
 
     Raises:
         UsageError: it cannot be written.
@@ -110,7 +110,7 @@ def write(path: Path, baseline: Baseline) -> None:
 def updated(
     before: Baseline | None, cells: Iterable[Cell], op_lists: str, *, whole: bool
 ) -> Baseline:
-    """The baseline that knows everything that speaks against these cells, and is not ignored.
+    """Return the baseline that holds every counted, not ignored finding of these cells.
 
     Of a cell whose report is missing or not whole, what was known stays; so does, where the run was not ``whole``, what
     is known of models and targets that were not in it.
@@ -136,7 +136,7 @@ def updated(
 
 
 def known_in(report: Report, names: Collection[str] | None = None) -> Iterator[Known]:
-    """What speaks against a report and is not ignored, or what of it has these fingerprints."""
+    """Return the counted, not ignored findings of a report, or those of them with these fingerprints."""
     wanted = speaks_of_calls(report) if names is None else names
     for finding in report.findings:
         for place, name in zip(finding.locations or (None,), finding.fingerprints, strict=True):
@@ -157,7 +157,7 @@ def known_in(report: Report, names: Collection[str] | None = None) -> Iterator[K
 
 
 def _stays(cell: Cell | None, *, whole: bool) -> bool:
-    """Whether what was known of a cell still is: None: it was not in the run."""
+    """Return whether the known findings of a cell are kept; None as a cell: it was not in the run."""
     return not whole if cell is None else not _is_whole(cell)
 
 
@@ -180,5 +180,5 @@ def _order(entry: Known) -> tuple[str, ...]:
 
 
 def _numbers(target: str) -> tuple[list[int], str]:
-    """Puts torch 2.9 before torch 2.10."""
+    """Return a sort key that puts torch 2.9 before torch 2.10."""
     return [int(number) for number in re.findall(r"\d{1,9}", target)], target

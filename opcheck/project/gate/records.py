@@ -1,4 +1,4 @@
-"""What a run of the gate came to: a cell for each model on each target."""
+"""The results of a run of the gate: a cell for each model on each target."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Cell(Record, frozen=True, kw_only=True):
 
     @property
     def headline(self) -> str:
-        """The report's; that of a model without one is that nobody can tell."""
+        """Return the report's headline; without a report, that the result is unknown."""
         return self.report.headline if self.report else "could not tell"
 
 
 class GateReport(Record, frozen=True, kw_only=True):
-    """All of them, model by model."""
+    """All cells of a run, model by model."""
 
     schema: str = "opcheck-gate/1"
     tool: str
@@ -66,7 +66,7 @@ class GateReport(Record, frozen=True, kw_only=True):
 
     @property
     def code(self) -> int:
-        """The exit code: 1 where one cell fails, else 3 where one could not be told, else 0."""
+        """Return the exit code: 1 if a cell fails, else 3 if a result is unknown, else 0."""
         codes = {cell.judgement.code for cell in self.cells} | (
             {COULD_NOT_TELL} if self.left else set()
         )

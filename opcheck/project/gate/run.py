@@ -1,4 +1,4 @@
-"""The jobs of a gate, several at a time, each in a process of its own; what is done stays done when one dies."""
+"""Runs the jobs of a gate in parallel processes; finished results survive when a process dies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(
     done: Callable[[int, Result], None],
     say: Callable[[int, str], None],
 ) -> None:
-    """Do all jobs; a job that dies is a result as well.
+    """Run all jobs; a job whose process dies gives a result, too.
 
     Args:
         jobs: what is to be done.
@@ -37,7 +37,7 @@ def run(
     Raises:
         KeyboardInterrupt: the user interrupted; what ``done`` was called with stands, and no process is left.
     """
-    # A process that is killed leaves its notes here.
+    # A killed process leaves its notes here, and the folder is removed.
     with tempfile.TemporaryDirectory(prefix="opcheck-") as scratch:
         jobs = [msgspec.structs.replace(job, scratch=scratch) for job in jobs]
         at_once = min(at_once, len(jobs))
@@ -46,7 +46,7 @@ def run(
             return
         for number, job in enumerate(jobs):
             result = work(job, lambda text, number=number: say(number, text))  # type: ignore[misc]
-            # As it would come from another process, or out of the cache.
+            # Equal to a result that comes from another process or from the cache.
             done(number, _RESULT.decode(msgspec.json.encode(result)))
 
 
@@ -88,7 +88,7 @@ def _run_at_once(
 
 
 class _Shared:
-    """What the threads share, each of which has a process of its own."""
+    """State that is shared by the threads, each of which has its own process."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.stopped = False
@@ -98,7 +98,7 @@ class _Shared:
             self._waiting.put(numbered)
 
     def work(self, worker: Worker[Job, Result]) -> None:
-        """In a thread: do one job after the other."""
+        """Run one job after the other, in a thread."""
         while not self.stopped:
             try:
                 number, job = self._waiting.get_nowait()
@@ -113,7 +113,7 @@ class _Shared:
 
 def _result(worker: Worker[Job, Result], job: Job, progress: Callable[[str], None]) -> Result:
     try:
-        # The captures that it asks for have limits of their own.
+        # Its captures have limits of their own.
         return worker.ask(job, math.inf, progress=progress)
     except OpcheckError as error:
         return Result(failed=failed(error))

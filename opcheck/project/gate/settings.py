@@ -1,4 +1,4 @@
-"""``[tool.opcheck]``'s tables for the gate: models, targets, and what is ignored.  Plain data in, records out."""
+"""Converts the gate's tables of ``[tool.opcheck]`` (models, targets, ignores) from plain data to records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from opcheck.model.options import Declared, options_of
 from opcheck.model.records import Record
 from opcheck.source.rules import BY_ID as SCAN_BY_ID
 
-#: The keys of ``[tool.opcheck]`` that hold tables; all others are flags.
+#: The keys of ``[tool.opcheck]`` that hold tables; the rest are flags.
 TABLES = ("models", "targets", "ignore")
 
 #: Where in a table msgspec found a wrong value.
@@ -37,7 +37,7 @@ class _Table(Record, frozen=True, kw_only=True):
     """A table some of whose keys are options; those that it does not set are UNSET."""
 
     def given(self, record: type[msgspec.Struct]) -> dict[str, Any]:
-        """The options of a record that the table sets, as they are used, by field."""
+        """Return the options of a record that the table sets, as they are used, by field."""
         return {
             source.field: source.checked(value, source.name)
             for source in options_of(record)
@@ -69,7 +69,7 @@ class Targets(_Table, frozen=True, kw_only=True):
 
 
 def table(kind: type[_Kind], *records: type[msgspec.Struct]) -> type[_Kind]:
-    """A kind of table that takes the options of these records, too, under the names of their flags.
+    """Make a kind of table that also takes the options of these records, under the names of their flags.
 
     Options that only ``opcheck audit`` has are left out.
     """
@@ -105,14 +105,14 @@ TargetsTable = table(Targets, Policy)
 
 
 class Planned(Record, frozen=True, kw_only=True):
-    """One target, and the table that it is of."""
+    """A target, and the table that lists it."""
 
     target: Target
     table: Targets
 
 
 class Settings(Record, frozen=True, kw_only=True):
-    """All three tables."""
+    """The records of all three tables."""
 
     models: tuple[Model, ...] = ()
     targets: tuple[Planned, ...] = ()
@@ -129,7 +129,7 @@ def settings(
     environment: str = "",
     targets: Targets | None = None,
 ) -> Settings:
-    """The records of the tables.
+    """Convert the tables to records.
 
     Args:
         tables: the content of ``[tool.opcheck]``; keys other than TABLES are not looked at.
@@ -169,7 +169,7 @@ def settings(
 
 
 def ignored(content: object, where: str) -> tuple[Entry, ...]:
-    """The entries of ``[[tool.opcheck.ignore]]``.
+    """Return the entries of ``[[tool.opcheck.ignore]]``.
 
     Raises:
         UsageError: as ``settings`` says; an entry without a reason.
@@ -188,7 +188,7 @@ def ignored(content: object, where: str) -> tuple[Entry, ...]:
 
 
 def policy(model: Model, planned: Planned, base: Policy, over: Policy | None = None) -> Policy:
-    """How a model on a target is judged: the base, then its target's table, then its own; ``over`` wins."""
+    """Return the policy for a model on a target: the base, then the target's table, then the model's; ``over`` wins."""
     combined = base
     for entry in (planned.table, model):
         given = entry.given(Policy)
@@ -205,7 +205,7 @@ def policy(model: Model, planned: Planned, base: Policy, over: Policy | None = N
 def chosen(
     plan: Settings, names: Sequence[str], where: str, *, on_every_target: bool = False
 ) -> Settings:
-    """The part of the settings that a run is for.
+    """Select the part of the settings that a run needs.
 
     Args:
         plan: all that is configured.
@@ -236,7 +236,7 @@ def chosen(
 
 
 def _unconfigured(name: str, known: Collection[str]) -> Model:
-    """The model that a name stands for which the configuration does not hold."""
+    """Return the model for a name that is not configured."""
     if ":" in name or name.endswith((".pt2", ".py")):
         return Model(name=name, model=name)
     near = difflib.get_close_matches(name, known, 1)
@@ -248,7 +248,7 @@ def _unconfigured(name: str, known: Collection[str]) -> Model:
 
 
 def targets_of(model: Model, planned: Iterable[Planned]) -> tuple[Planned, ...]:
-    """Those of the targets that the model is for."""
+    """Return the planned targets that apply to the model."""
     return tuple(each for each in planned if not model.targets or each.table.name in model.targets)
 
 
@@ -295,7 +295,7 @@ def _check(entry: _Table, place: str, *records: type[msgspec.Struct]) -> None:
 def _planned(
     tables: Iterable[Targets], where: str, lists: OpLists
 ) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
-    """Each target once, by the first table that comes to it."""
+    """Return each target once, by the first table that lists it."""
     plans: dict[Target, Planned] = {}
     left_out: dict[str, None] = {}
     for table in tables:
@@ -310,7 +310,7 @@ def _planned(
 def entries(
     content: object, place: str, *, short: str = "", named: bool = False
 ) -> list[dict[str, Any]]:
-    """A list of tables, whichever way it is written: one table, several, names with tables, texts.
+    """Normalise a list of tables, which may be written as one table, several, names with tables, or texts.
 
     Args:
         content: what the file holds.
@@ -350,7 +350,7 @@ def entries(
 def of_kind(
     kind: type[_Kind], tables: Iterable[dict[str, Any]], key: str, where: str
 ) -> tuple[_Kind, ...]:
-    """The tables as records of one kind, by the key that they stand below.
+    """Convert the tables below ``key`` to records of one kind.
 
     Raises:
         UsageError: an unknown key, one that is missing, a value of another kind.
@@ -385,7 +385,7 @@ def _record(kind: type[_Kind], entry: dict[str, Any], place: str) -> _Kind:
 
 
 def one_of(names: Iterable[str], known: Collection[str], place: str, what: str) -> None:
-    """See that all names are known.
+    """Check that all names are known.
 
     Raises:
         UsageError: one is not; the nearest is named.
@@ -407,7 +407,7 @@ def one_of(names: Iterable[str], known: Collection[str], place: str, what: str) 
 
 @contextlib.contextmanager
 def within(place: str) -> Iterator[None]:
-    """Put the place of a value before what an error says of its own."""
+    """Prefix the context of an error with the place of the value."""
     try:
         yield
     except OpcheckError as error:

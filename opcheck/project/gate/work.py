@@ -1,4 +1,4 @@
-"""One model on its targets: what is kept from an earlier run, and an audit of the rest."""
+"""Audits one model on its targets, except where an earlier run's report is cached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opcheck.project.gate.records import Failed
 
 
 class Job(Record, frozen=True, kw_only=True):
-    """What is asked for of one model."""
+    """The work for one model."""
 
     name: str
     #: its target is not looked at.
@@ -33,18 +33,18 @@ class Job(Record, frozen=True, kw_only=True):
 
 
 class Result(Record, frozen=True, kw_only=True):
-    """What it came to: a report for each target, or why there are none."""
+    """The result of a job: a report for each target, or the reason why there are none."""
 
     reports: tuple[Report, ...] = ()
     failed: Failed | None = None
-    #: how many of the reports are kept ones
+    #: how many of the reports come from the cache
     kept: int = 0
-    #: why the others could not be kept for the next run; empty: they were.
+    #: why the new reports could not be cached; empty: they were.
     not_kept: str = ""
 
 
 def kept(job: Job) -> Result | None:
-    """The result, if all reports of the job are kept ones."""
+    """Return the result if all reports of the job are cached."""
     if not job.cache:
         return None
     cache = Cache(Path(job.cache))
@@ -54,7 +54,7 @@ def kept(job: Job) -> Result | None:
 
 
 def work(job: Job, say: Callable[[str], None]) -> Result:
-    """The reports of a job; what goes wrong with the model is part of the result."""
+    """Return the reports of a job; a failure of the model is part of the result."""
     cache = Cache(Path(job.cache)) if job.cache else None
     asked = {target: job.request.on(target) for target in job.targets}
     reports = {target: cache.find(request) for target, request in asked.items()} if cache else {}
@@ -71,7 +71,7 @@ def work(job: Job, say: Callable[[str], None]) -> Result:
 
 
 def failed(error: OpcheckError) -> Failed:
-    """The three lines, in which no folder of this machine is named: reports are the same on all."""
+    """Return the three lines of an error without this machine's folder, so that reports are equal on all machines."""
     here = str(Path.cwd())
     what, where, hint = (
         text.replace(here, ".") for text in (error.message, error.context, error.hint)
@@ -82,7 +82,7 @@ def failed(error: OpcheckError) -> Failed:
 def _audited(
     job: Job, targets: list[Target], cache: Cache | None, say: Callable[[str], None]
 ) -> tuple[list[Report], str]:
-    """The reports, and why they could not be kept.
+    """Audit the model; return the reports, and why they could not be cached.
 
     Raises:
         OpcheckError: as the audit does.
