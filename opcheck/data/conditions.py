@@ -66,7 +66,7 @@ ATTRIBUTES: Mapping[str, Callable[[TensorSpec], Any]] = {
 
 
 def _bounded(values: Any) -> list[Any]:
-    """Return the elements of an iterable of at most _LIMIT elements."""
+    """Return the elements of an iterable; more than _LIMIT elements leave the condition undecided."""
     taken = list(islice(_iterable(values), _LIMIT + 1))
     if len(taken) > _LIMIT:
         raise _CannotTellError

@@ -85,8 +85,8 @@ def _spans(lines: Iterable[str], releases: Sequence[str]) -> tuple[HalfOpen, ...
 def with_release(old: Extracted, line: str, column: Mapping[str, Place]) -> Extracted:
     """Return the texts with those of a release added; they replace the release's earlier texts.
 
-    A text keeps its place in the newest release that holds it, whatever the order in which releases
-    are added.
+    The recorded place of a text is its place in the newest release that holds it, whatever the order
+    in which releases are added.
     """
     releases = tuple(by_version({*old.releases, line}))
     texts = {}

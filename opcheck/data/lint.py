@@ -1,4 +1,4 @@
-"""What must hold between the curated statements, the registrations and each other."""
+"""Check the curated statements against the registrations and against each other."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from opcheck.model.records import Record
 
 EXCEPTIONS = "exceptions.yaml"
 
-#: Two statements cannot both hold where one's kernel raises and the other's goes on.
+#: Two statements contradict each other where the kernel raises by the first and goes on by the second.
 _STOPS = {"aborts", "raises"}
 _GOES_ON = {"falls_back", "narrows", "wrong_result"}
 
 
 class Excepted(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A problem of the kind ``check`` that is right as it is, with the reason."""
+    """An accepted problem of the kind ``check``, with the reason for accepting it."""
 
     #: no_kernel, overlap, contradiction
     check: str
-    #: the statements; of no_kernel one, of the others the two.
+    #: the ids of the statements: a single id for no_kernel, two for the other checks.
     statements: tuple[str, ...]
-    #: the operator; empty: every one that the statements share.
+    #: the operator; empty: every operator that the statements share.
     op: str = ""
     reason: str
 
@@ -49,7 +49,7 @@ class Excusable(NamedTuple):
 
 
 def lint(directory: Path | None = None) -> int:
-    """Check the curated data below a directory; the number of statements.
+    """Check the curated data below a directory, and return the number of statements.
 
     Raises:
         OpListError: there are problems, all of which are named; or the registrations are damaged.
@@ -79,7 +79,7 @@ def _at(entry: Written, key: str, message: str) -> Problem:
 
 
 def _versions(entry: Written, lists: OpLists) -> Iterator[Problem]:
-    """Every release and macOS that a statement names exists."""
+    """Yield the problems of statements that name an unknown release or macOS version."""
     statement = entry.statement
     lines = {Version.parse(release.line) for release in lists.releases}
     for end in ("since", "until"):
@@ -106,10 +106,10 @@ def _line(text: str) -> Version | None:
 
 
 def _names(entry: Written, directory: Path) -> Iterator[Problem]:
-    """An argument that a statement asks for is in the schema of every operator that it names.
+    """Yield the problems of statements that name an argument that some operator's schema lacks.
 
-    The schemas are those that were compiled; an operator that the installed torch lacked then is
-    not checked.
+    The schemas come from the compiled index; an operator that the torch of that build lacked is not
+    checked.
     """
     statement = entry.statement
     in_condition = statement.parsed.names if statement.parsed else frozenset()
@@ -133,7 +133,7 @@ def _names_operator(ops: tuple[str, ...], op: str) -> bool:
 
 
 def _kernels(written: list[Written], lists: OpLists) -> Iterator[Excusable]:
-    """An operator named has a kernel in each release that the span covers."""
+    """Yield the problems of statements on operators without a kernel in a release of the span."""
     names = list(lists.names())
     for entry in written:
         statement = entry.statement
@@ -157,7 +157,7 @@ _KERNELS = {"error_stub", "missing_stub"}
 
 
 def _has_kernel(op: str, line: str, lists: OpLists) -> bool:
-    """Whether the Mac runs code of its own there: a kernel, one that only raises, a composite."""
+    """Return whether the Mac runs its own code for an operator: a kernel, an error stub, or a composite."""
     resolution = lists.resolve(op, line)
     if resolution.status in {"native", "composite"}:
         return True
@@ -167,7 +167,7 @@ def _has_kernel(op: str, line: str, lists: OpLists) -> bool:
 
 
 def _pairs(written: list[Written]) -> Iterator[Excusable]:
-    """No two statements say the same, or contradict each other, on one operator."""
+    """Yield the problems of two statements that repeat or contradict each other on an operator."""
     by_condition: dict[tuple[object, ...], list[Written]] = defaultdict(list)
     for entry in written:
         statement = entry.statement
@@ -227,7 +227,7 @@ def _common(first: Span, second: Span) -> str:
 
 
 def _excuse(excusable: list[Excusable], directory: Path) -> Iterator[Problem]:
-    """The problems that no exception excuses, and the exceptions that excuse none."""
+    """Yield the problems that no exception excuses, and the exceptions that excuse nothing."""
     excepted, document = read_entries(directory / EXCEPTIONS, "exceptions", Excepted)
     yield from document.problems
     used: set[int] = set()

@@ -1,4 +1,4 @@
-"""How much memory the GPU of a Mac may use, by the Mac's memory and its macOS."""
+"""The memory that the GPU of a Mac may use, by the Mac's memory and its macOS version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MIB = 1 << 20
 
 
 class WorkingSet(Record, frozen=True, kw_only=True):
-    """What Metal recommends not to exceed, on the macOS versions of a span."""
+    """The memory that Metal recommends as a maximum on a span of macOS versions."""
 
     macos: Span
     nbytes: int
@@ -28,13 +28,13 @@ class WorkingSet(Record, frozen=True, kw_only=True):
 
 
 class Mac(Record, frozen=True, kw_only=True):
-    """A size of Mac; ``memory`` in GB as Apple sells it, which are GiB."""
+    """A Mac of a given memory size; ``memory`` is in GB as Apple sells it, which means GiB."""
 
     memory: int
     working_sets: tuple[WorkingSet, ...]
 
     def on(self, macos: Version) -> WorkingSet:
-        """The figures for a macOS version; the lint sees to it that each has some."""
+        """Return the figures for a macOS version; the lint ensures that every version has them."""
         return next(figures for figures in self.working_sets if macos in figures.macos)
 
 

@@ -1,4 +1,4 @@
-"""Whether a curated statement holds for a call on a target: yes, no, or the call does not tell."""
+"""Decide whether a curated statement holds for a call on a target: yes, no, or undecided."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from opcheck.model.records import ENDLESS, OpCall, TensorSpec
 def holds(
     statement: Statement, call: OpCall, target: Target, arguments: Arguments | None = None
 ) -> bool | None:
-    """Whether the statement holds for the call; None: the call, or its record, does not tell.
+    """Return whether the statement holds for the call; None where the recorded call does not decide it.
 
-    Whether the statement names the call's operator is not asked.
+    The caller has checked that the statement names the call's operator.
 
     Args:
         statement: the statement.
-        call: the call; one without any tensors stands for calls of which nothing is known.
+        call: the call; a call without tensors stands for any call of its operator.
         target: the torch release and the macOS version.
         arguments: the arguments of the operator's schema, for their defaults.
     """
@@ -33,19 +33,19 @@ def holds(
     return known[1]
 
 
-#: by the identity of a statement: that, and what the call tells
+#: the id() of a statement -> the statement, and whether it holds for the call
 Answers = dict[int, tuple[Statement, bool | None]]
 
 
 class _Last:
-    """What the call that was asked about last tells: many targets ask about one call after another."""
+    """A cache of the last call's answers, because a call is judged on many targets in a row."""
 
     def __init__(self) -> None:
         self._last: tuple[OpCall | None, Answers] = (None, {})
 
     def answers(self, call: OpCall) -> Answers:
-        """Of this call; that of another is forgotten."""
-        # In one piece: other threads judge, too.
+        """Return the answers for this call, and drop those of any earlier call."""
+        # A single assignment keeps the pair consistent: other threads judge, too.
         last = self._last
         if last[0] is not call:
             last = self._last = (call, {})
@@ -56,7 +56,7 @@ _LAST = _Last()
 
 
 def _matches_call(statement: Statement, call: OpCall, arguments: Arguments | None) -> bool | None:
-    """What the call tells, on whatever target."""
+    """Return whether the statement holds for the call on any target; None: undecided."""
     parts = [_matches_dtype(statement, call), _matches_condition(statement, call, arguments or {})]
     if False in parts:
         return False
@@ -65,7 +65,7 @@ def _matches_call(statement: Statement, call: OpCall, arguments: Arguments | Non
 
 
 def asks_for_more_than_dtypes(statement: Statement) -> bool:
-    """Whether two calls with the same set of dtypes may differ in it."""
+    """Return whether the statement may hold for only some calls with the same dtypes."""
     return bool(statement.condition or statement.dtypes_of)
 
 
@@ -93,10 +93,10 @@ def _matches_condition(statement: Statement, call: OpCall, arguments: Arguments)
 
 
 def values(call: OpCall, names: Collection[str], arguments: Arguments) -> Mapping[str, Any]:
-    """What a condition may ask of a call, as far as the call tells it.
+    """Return the values of a condition's names, as far as the recorded call has them.
 
-    An argument that the call does not give has its default; ``result`` is the first tensor that
-    the call returns on MPS.
+    An argument that the call omits has its default; ``result`` is the first tensor that the call
+    returns on MPS.
     """
     given: dict[str, Any] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""Proposed statements -> the curated lists: what would change, what is wrong with it, and the change itself."""
+"""Merge proposed statements into the curated lists: review the change, lint it, and write it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HEADS = {
 
 
 class Merge(NamedTuple):
-    """What a proposal comes to."""
+    """The changes that a proposal makes to the lists."""
 
     #: file of the lists -> its whole new text
     changes: dict[str, str]
@@ -43,15 +43,15 @@ class Merge(NamedTuple):
 
 
 def review(proposal: Path, directory: Path) -> Merge:
-    """Read a proposal, and lint the lists as they would be with it.
+    """Read a proposal, and lint the lists with the proposal added.
 
     Args:
         proposal: a file of the form of op_lists/limitations.
         directory: the op lists.
 
     Raises:
-        UsageError: it cannot be read, or proposes nothing.
-        OpListError: a proposed statement is wrong, or contradicts what is there; every problem is named.
+        UsageError: the file cannot be read, or proposes nothing.
+        OpListError: a proposed statement is wrong or contradicts the lists; the error names every problem.
     """
     document = read(proposal, proposal.name)
     value = document.value
@@ -93,7 +93,7 @@ def apply(merge: Merge, directory: Path) -> None:
 
 
 def _joined(before: str, proposal: str, key: str) -> str:
-    """The entries as they are written, comments with them, after those that are there."""
+    """Append the proposed entries, with their comments, to the existing text."""
     lines = proposal.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"{key}:")) + 1
     end = next(
@@ -106,20 +106,20 @@ def _joined(before: str, proposal: str, key: str) -> str:
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
-    """With the two blanks before each dash that these files have."""
+    """Indent each entry by the two spaces that these files have before a dash."""
     if any(line.startswith("- ") for line in lines):
         return [f"  {line}" if line else line for line in lines]
     return list(lines)
 
 
 def _lint(directory: Path, name: str, text: str) -> str:
-    """The whole lint over a copy of the lists with the change in it; the compiled index of that copy."""
+    """Lint a copy of the lists that has the change, and return the compiled index of that copy."""
     with tempfile.TemporaryDirectory(prefix="opcheck-") as beside:
         copy = Path(beside, "op_lists")
         shutil.copytree(directory, copy)
         (copy / name).write_text(text, encoding="utf-8")
         before = read_index(copy)
-        # The arguments of operators do not follow from the YAML; those compiled last are still true.
+        # The YAML does not have the operators' arguments; those of the last compilation remain true.
         index = Index(
             schema=INDEX_SCHEMA,
             fingerprint=fingerprint(copy),

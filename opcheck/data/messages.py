@@ -24,11 +24,11 @@ _MENTION = (
 
 
 class _Text(NamedTuple):
-    """One wording, the releases that print it, and the operators that it is printed for."""
+    """A wording, the releases that print it, and the operators that it is printed for."""
 
     span: Span
     text: str
-    #: only for operators of this namespace; empty: for those that no other row of the span names.
+    #: the namespace of the operators; empty: every operator that no other row of the span names.
     namespace: str = ""
 
 
@@ -55,7 +55,7 @@ _NOT_IMPLEMENTED = (
 
 
 def not_implemented(op: str, torch: Version, commit: str) -> str:
-    """The NotImplementedError of an operator without a kernel, the variable not being set.
+    """Return the NotImplementedError of an operator without a kernel while the fallback variable is unset.
 
     Args:
         op: the overload that the Mac names.
@@ -72,7 +72,7 @@ def not_implemented(op: str, torch: Version, commit: str) -> str:
 
 
 def fallback_warning(op: str) -> str:
-    """The UserWarning of a fallback; every release words it so.
+    """Return the UserWarning of a fallback, which has the same wording in every release.
 
     A process prints it for its first fallback only, unless ``torch.set_warn_always(True)``.
     Python adds the place in MPSFallback.mm, which moves from release to release.
@@ -84,12 +84,12 @@ def fallback_warning(op: str) -> str:
 
 
 def no_cpu_kernel(op: str) -> str:
-    """The first sentence of the error when the fallback finds no CPU kernel either."""
+    """Return the first sentence of the error of a fallback to an operator without a CPU kernel."""
     return no_kernel_for(op, "CPU")
 
 
 def no_kernel_for(op: str, backend: str) -> str:
-    """The first sentence of the dispatcher's error for a backend without a kernel and without a fallback."""
+    """Return the first sentence of the dispatcher's error for a backend without a kernel or fallback."""
     return f"Could not run '{op}' with arguments from the '{backend}' backend."
 
 
@@ -101,7 +101,7 @@ _UNITS = (
 
 
 def out_of_memory(allowed: int, torch: Version) -> str:
-    """The RuntimeError of an allocation above the high watermark; ``...`` for what only the Mac knows.
+    """Return the RuntimeError of an allocation above the high watermark; ``...`` replaces figures that only the Mac has.
 
     Args:
         allowed: bytes that may be allocated in all.
@@ -116,7 +116,7 @@ def out_of_memory(allowed: int, torch: Version) -> str:
 
 
 def invalid_buffer_size(size: int, torch: Version) -> str:
-    """The RuntimeError of one tensor that is larger than Metal's largest buffer."""
+    """Return the RuntimeError of a tensor that is larger than Metal's largest buffer."""
     return f"Invalid buffer size: {_size(size, torch)}"
 
 
@@ -132,7 +132,7 @@ _LEAVE_OUT = f"leave it out where torch.cuda.is_available() is False; {_SCAN}"
 
 
 class _Lacking(NamedTuple):
-    """A text that torch gives where it was built without CUDA, as every macOS wheel is, and the way out."""
+    """An error text of a torch that was built without CUDA, as every macOS wheel is, and its remedy."""
 
     pattern: re.Pattern[str]
     hint: str
@@ -151,7 +151,7 @@ _LACKING = tuple(
         (r"Distributed package doesn't have NCCL", f'backend="gloo"; {_SCAN}'),
         (r"No module named 'torch\.hpu'|Torch not compiled with (?:CUDA|XPU|MTIA)", _CHOOSE),
         (
-            # Of mps it is the emulation that says so.
+            # The emulation itself raises this error for mps.
             r"PyTorch (?:was compiled without CUDA support|is not linked with support for (?!mps))",
             _CHOOSE,
         ),
@@ -173,7 +173,7 @@ _LACKING = tuple(
 
 
 def without_cuda(text: str) -> str:
-    """The way out of an error that torch gives because it was built without CUDA; empty for any other error."""
+    """Return the remedy for an error of a torch without CUDA; empty for any other error."""
     return next((row.hint for row in _LACKING if row.pattern.search(text)), "")
 
 
@@ -216,5 +216,5 @@ _REFUSED = tuple(
 
 
 def refused_on_mps(text: str) -> str:
-    """The way out of a refusal that names no operator and concerns the device; empty for any other error."""
+    """Return the remedy for an error that concerns the device and names no operator; empty for any other error."""
     return next((hint for pattern, hint in _REFUSED if pattern.search(text)), "")

@@ -1,7 +1,7 @@
-"""What PyTorch's own CI expects of MPS, operator by operator and dtype by dtype (2.8 and later).
+"""The results that PyTorch's own CI expects on MPS, by operator and dtype (2.8 and later).
 
-An expected failure supports a limitation.  A pass never alone proves that a call is native: it may
-have fallen back, and it speaks of the samples of PyTorch's operator database only.
+An expected failure supports a limitation.  A pass alone does not prove that a call is native: the
+call may have fallen back, and the CI runs only the samples of PyTorch's operator database.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from opcheck.data.tables import read_table
 DIRECTORY = "opinfo"
 SCHEMA = 1
 
-#: One letter a dtype, in the order in which the files write them.
+#: One letter per dtype, in the order in which the files write them.
 LETTERS: Mapping[str, str] = MappingProxyType(
     {
         "f": "float32",
@@ -44,20 +44,20 @@ PASSES: tuple[Pass, Pass] = ("forward", "gradient")
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """The CI's lists of one release with its operator database, and what its samples call."""
+    """The CI's lists of a release with its operator database, and the calls of its samples."""
 
     schema: int
     torch: str
-    #: the macOS that the rows speak of, where they do not name another.
+    #: the macOS version of the rows that name no version.
     macos: str
     samples: int
     #: every overload that a row refers to by its number.
     overloads: tuple[str, ...]
-    #: OpInfo (``name`` or ``name/variant``) -> pass -> what is told (op_lists/README.md)
+    #: OpInfo (``name`` or ``name/variant``) -> pass -> its row (op_lists/README.md)
     opinfos: dict[str, dict[str, dict[str, Any]]]
 
     def dtypes(self, opinfo: str, kind: Pass = "forward", macos: str = "") -> dict[str, State]:
-        """The dtypes that the CI runs an OpInfo with, and what it expects; empty for an unknown one."""
+        """Return the dtypes that the CI runs an OpInfo with, and the expected state; empty for an unknown OpInfo."""
         row = self.opinfos.get(opinfo, {}).get(kind, {})
         row = row.get(f"macos {macos}", row)
         states: dict[str, State] = {LETTERS[letter]: "pass" for letter in row.get("ran", "")}
@@ -66,27 +66,27 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         return states
 
     def calls(self, opinfo: str, kind: Pass = "forward") -> tuple[str, ...]:
-        """The overloads that its samples reach on the simulated Mac; of gradient, the additional ones."""
+        """Return the overloads that an OpInfo's samples reach on the simulated Mac; for gradient, the additional ones."""
         numbers = self.opinfos.get(opinfo, {}).get(kind, {}).get("calls", ())
         return tuple(self.overloads[number] for number in numbers)
 
     def failed(self, opinfo: str, kind: Pass = "forward") -> tuple[str, ...]:
-        """The dtypes with which some sample could not be run on the simulated Mac."""
+        """Return the dtypes with which some sample could not run on the simulated Mac."""
         letters = self.opinfos.get(opinfo, {}).get(kind, {}).get("failed", "")
         return tuple(LETTERS[letter] for letter in letters)
 
     def reaching(self, overload: str) -> tuple[str, ...]:
-        """The OpInfos whose samples reach an overload in forward."""
+        """Return the OpInfos whose samples reach an overload in forward."""
         return tuple(name for name in self.opinfos if overload in self.calls(name))
 
 
 def lines(directory: Path | None = None) -> tuple[str, ...]:
-    """The release lines that there is evidence for, in no order of releases."""
+    """Return the release lines that have evidence, in no particular order."""
     return tuple(sorted(path.stem for path in _directory(directory).glob("*.json")))
 
 
 def read(line: str, directory: Path | None = None) -> Evaluation | None:
-    """The evidence of a release line; None where there is none: before 2.8, the lists were in no wheel.
+    """Read the evidence of a release line; None before 2.8, because the wheels did not have the lists.
 
     Raises:
         OpListError: the file is damaged, or of another form.

@@ -18,11 +18,11 @@ FILE = "packages.yaml"
 
 
 class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A distribution that does not install on a Mac as it does beside CUDA."""
+    """A distribution that does not install on a Mac as it does on a CUDA machine."""
 
     #: names that it is imported by
     imports: tuple[str, ...]
-    #: what there is instead of a wheel, and since which version there is one.
+    #: the alternative to a wheel, and the first version that has a wheel.
     instead: str
     evidence: str
     #: when that was looked up
@@ -32,7 +32,7 @@ class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Packages(Record, frozen=True, kw_only=True):
-    """The file, by the names of distributions and by those of modules."""
+    """The content of the file, by distribution name and by module name."""
 
     by_name: Mapping[str, Package]
     by_import: Mapping[str, str]
@@ -40,7 +40,7 @@ class Packages(Record, frozen=True, kw_only=True):
 
 @functools.cache
 def packages(directory: Path | None = None) -> Packages:
-    """Read the file; once.
+    """Read the file, once per directory.
 
     Raises:
         OpListError: it is missing or damaged; all of its problems are named.

@@ -15,21 +15,21 @@ FILE = "python_names.json"
 
 
 class PythonNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """python_names.json, which scripts/extract_python_names.py writes."""
+    """The content of python_names.json, which scripts/extract_python_names.py writes."""
 
     schema: int
     #: the release lines whose wheels were read, in order
     releases: tuple[str, ...]
-    #: module -> name -> the releases from which on it is there (a text) and is not (null)
+    #: module -> name -> the release lines at which it appears (a text) and disappears (null)
     modules: dict[str, dict[str, tuple[Entry, ...]]]
 
     def has(self, line: str, module: str, name: str) -> bool:
-        """Whether the module of that release has the name, which must be one of these."""
+        """Return whether the module has the name in that release; the name must be in the file."""
         return line in expand(self.modules[module][name], self.releases)
 
 
 def python_names() -> PythonNames:
-    """The names, read once.
+    """Read the names, once.
 
     Raises:
         OpListError: the file is missing or damaged.

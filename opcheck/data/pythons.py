@@ -1,4 +1,4 @@
-"""For which Python versions a release of torch has a wheel for macOS: ``op_lists/pythons.yaml``."""
+"""The Python versions for which a torch release has a wheel for macOS: ``op_lists/pythons.yaml``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINE = re.compile(r"\d+\.\d+")
 
 
 class Wheels(Record, frozen=True, kw_only=True):
-    """Spans of torch release lines that have a wheel for macOS."""
+    """The spans of torch release lines that have a wheel for macOS."""
 
     #: for Apple silicon, by the version of Python
     by_python: Mapping[Version, Span]
@@ -27,7 +27,7 @@ class Wheels(Record, frozen=True, kw_only=True):
     intel: Span
 
     def pythons(self, torch: Version) -> tuple[Version, ...]:
-        """The Python versions for which a release has a wheel, the oldest first."""
+        """Return the Python versions for which a release has a wheel, the oldest first."""
         return tuple(sorted(version for version, span in self.by_python.items() if torch in span))
 
 

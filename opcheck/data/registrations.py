@@ -1,6 +1,6 @@
-"""Read the generated op lists: which kernel each torch release registers for MPS.
+"""Read the generated op lists: the kernels that each torch release registers for MPS.
 
-No torch, no lief: looking one operator up must start in a blink.
+The module imports neither torch nor lief, because an operator lookup must start at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Status = Literal["native", "fallback", "unsupported", "unknown", "composite"]
 Kind = Literal["always", "env", "internal"]
 
-#: The data files by what they answer for: dispatch keys, and the table of DispatchStubs.
+#: The data files by their subject: a dispatch key, or the table of DispatchStubs.
 FILES: Mapping[str, str] = MappingProxyType(
     {
         "MPS": "registrations/aten.json",
@@ -60,7 +60,7 @@ _REFERENCES = frozenset({"out", "wrapper"})
 _POLICIES = frozenset(
     {"lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote"}
 )
-#: The values that each file may hold; of "missing_stub:x", "out:x", "wrapper:x" the first word.
+#: The values that each file may hold; for "missing_stub:x", "out:x" and "wrapper:x" the first word.
 VALUES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "MPS": frozenset(_MEANING) | _REFERENCES,
@@ -73,22 +73,22 @@ VALUES: Mapping[str, frozenset[str]] = MappingProxyType(
 
 
 class Resolution(msgspec.Struct, frozen=True, kw_only=True):
-    """What the registrations alone say about an overload in a release."""
+    """The outcome of an overload in a release according to its registrations alone."""
 
     status: Status
     kind: Kind | None
-    #: the overloads followed, the asked one first, the deciding one last.
+    #: the overloads that were followed, from the given overload to the deciding one.
     chain: tuple[str, ...]
-    #: the value of the last one; None where it does not exist.
+    #: the value of the deciding overload; None where it does not exist.
     value: str | None
-    #: the release of the extension library that says so, such as ``torchvision 0.28.0``, and its
+    #: the release of the extension library that registers it, such as ``torchvision 0.28.0``, and its
     #: files; empty for an operator of torch.
     extension: str = ""
     where: str = ""
 
 
 class OpLists:
-    """The registrations of every known release; load() makes one."""
+    """The registrations of every known release; ``load`` reads them."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class OpLists:
         statements: Statements | None = None,
         extensions: Extensions | None = None,
     ) -> None:
-        """Keep what ``load`` has read and checked."""
+        """Store the data that ``load`` has read and checked."""
         #: the lists of torchvision and torchaudio, by their own versions.
         self.extensions = extensions or Extensions()
         #: the curated limitations and advisories that stand beside the registrations.
@@ -116,7 +116,7 @@ class OpLists:
         return self.sha256[:12]
 
     def release(self, line: str) -> Release:
-        """The release that answers for a line such as ``2.13``.
+        """Return the release that represents a line such as ``2.13``.
 
         Raises:
             OpListError: no list for that line.
@@ -131,11 +131,11 @@ class OpLists:
         )
 
     def history(self, op: str, key: str = "MPS") -> tuple[Entry, ...]:
-        """(line, value) wherever the value of an overload changes; empty if it never existed."""
+        """Return (line, value) wherever the value of an overload changes; empty if it never existed."""
         return self._histories[key].operators.get(op, ())
 
     def registration(self, op: str, line: str, key: str = "MPS") -> str | None:
-        """The value of an overload in a release; None where it does not exist.
+        """Return the value of an overload in a release; None where it does not exist.
 
         Raises:
             OpListError: no list for that line.
@@ -144,7 +144,7 @@ class OpLists:
         return expand(self.history(op, key), self._lines).get(line)
 
     def operators(self, line: str, key: str = "MPS") -> Mapping[str, str]:
-        """Every overload that has a value in a release, with it.
+        """Return every overload that has a value in a release, with the value.
 
         Raises:
             OpListError: no list for that line.
@@ -166,11 +166,11 @@ class OpLists:
         return column
 
     def names(self, key: str = "MPS") -> Iterable[str]:
-        """Every overload that some release has."""
+        """Return every overload that some release has."""
         return self._histories[key].operators.keys()
 
     def kernels(self, line: str) -> frozenset[str]:
-        """The overloads that a Mac registers something for: kernels, fallbacks, error stubs.
+        """Return the overloads with an MPS registration: a kernel, a fallback or an error stub.
 
         Raises:
             OpListError: no list for that line.
@@ -181,9 +181,9 @@ class OpLists:
         return self._kernels[line]
 
     def extension(self, namespace: str, torch_line: str) -> tuple[str, Mapping[str, str]] | None:
-        """The release of an extension library that goes with a torch line, and its operators.
+        """Return the release of an extension library that pairs with a torch line, and its operators.
 
-        None where the lists do not hold that release: then nothing is known.
+        The result is None where the lists do not hold that release.
 
         Raises:
             OpListError: the lists of the extensions are damaged.
@@ -213,7 +213,7 @@ class OpLists:
     def resolve(self, op: str, line: str) -> Resolution:
         """Follow ``out:`` and ``wrapper:`` to the overload that decides.
 
-        An operator of an extension library is looked up in its release that goes with the line.
+        An operator of an extension library is looked up in the library's release that pairs with the line.
 
         Raises:
             OpListError: no list for that line, or the references lead nowhere.
@@ -238,7 +238,7 @@ class OpLists:
 
 
 def data_directory() -> Path:
-    """The data that opcheck ships: inside an installed package, else at the checkout's top."""
+    """Return the directory of the shipped data: inside an installed package, else at the checkout's top."""
     package = Path(__file__).parents[1]
     installed = package / "op_lists"
     return installed if installed.is_dir() else package.parent / "op_lists"

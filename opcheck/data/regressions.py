@@ -1,4 +1,4 @@
-"""What a release took away: an operator that ran without a word, and no longer does."""
+"""Regressions of a release: operators that ran without the fallback variable and no longer do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opcheck.model.records import Record
 
 FILE = "regressions.yaml"
 
-#: How well each outcome serves a call, best first; a composite is as good as what it calls.
+#: The rank of each outcome, best first; a composite is as good as the operators that it calls.
 _ORDER = {
     ("native", None): 0,
     ("composite", None): 1,
@@ -27,7 +27,7 @@ _RAN = {0, 2}
 
 
 class Regression(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of regressions.yaml."""
+    """An entry of regressions.yaml."""
 
     op: str
     #: the first release line without it.
@@ -40,7 +40,7 @@ class Regression(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def listed(directory: Path) -> tuple[Regression, ...]:
-    """The entries of the list, in its order.
+    """Return the entries of the list, in the order of the file.
 
     Raises:
         OpListError: the list is damaged.
@@ -56,7 +56,7 @@ def listed(directory: Path) -> tuple[Regression, ...]:
 
 
 def lost(lists: OpLists) -> Iterator[tuple[str, str, str, str]]:
-    """(operator, release line, value before, value from there on) wherever an operator got worse.
+    """Yield (operator, release line, value before, value from then on) wherever an operator got worse.
 
     Only operators that ran without the variable can lose something.
     """
@@ -70,7 +70,7 @@ def lost(lists: OpLists) -> Iterator[tuple[str, str, str, str]]:
 
 
 def lint_regressions(lists: OpLists, directory: Path) -> Iterator[Problem]:
-    """What is lost and not listed, and what is listed and not lost."""
+    """Yield the regressions that the list lacks, and the listed regressions that do not exist."""
     entries, document = read_entries(directory / FILE, "regressions", Regression)
     yield from document.problems
     real = set(lost(lists))

@@ -1,4 +1,4 @@
-"""Read limitations/*.yaml and advisories/*.yaml, and say everything that is wrong with them."""
+"""Read limitations/*.yaml and advisories/*.yaml, and report every problem in them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from opcheck.data.conditions import ConditionError, parse
 from opcheck.data.statement_model import FIXED_BASES, ErrorText, Statement, StatementEvidence
 from opcheck.data.strict_yaml import Document, Path_, Problem, read
 
-#: What a statement is called, by the directory that holds its files.
+#: The sort of a statement, by the directory that holds its files.
 SORTS: dict[str, StatementSort] = {"limitations": "limitation", "advisories": "advisory"}
 SCHEMA = 1
-#: Beside the statements: what they were transcribed from, and what the lint lets pass.
+#: The files beside the statements: their transcribed sources, and the exceptions of the lint.
 NO_STATEMENTS = ("coverage", "exceptions")
 
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -31,7 +31,7 @@ _FIXED = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a statement stands."""
+    """The place of a statement: its file, line and key path."""
 
     file: str
     line: int
@@ -39,20 +39,20 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A statement as it was read, with its place."""
+    """A statement and the place that it was read from."""
 
     statement: Statement
     place: Place
 
 
 def yaml_files(directory: Path, sort: str) -> list[Path]:
-    """The files of one sort of statement, by name."""
+    """Return the files of a sort of statement, ordered by name."""
     paths = (directory / sort).glob("*.yaml")
     return sorted(path for path in paths if not path.name.startswith(NO_STATEMENTS))
 
 
 def read_statements(directory: Path) -> tuple[Statement, ...]:
-    """All statements below a directory.
+    """Read all statements below a directory.
 
     Raises:
         OpListError: there are problems; every one is named.
@@ -63,7 +63,7 @@ def read_statements(directory: Path) -> tuple[Statement, ...]:
 
 
 def refuse(problems: Iterable[Problem]) -> None:
-    """Raise for all problems at once, if there are any.
+    """Raise a single error for all problems, if there are any.
 
     Raises:
         OpListError: there are; one a line, in the order of the files.
@@ -79,7 +79,7 @@ def refuse(problems: Iterable[Problem]) -> None:
 
 
 def read_written(directory: Path) -> tuple[list[Written], list[Problem]]:
-    """The statements that can be read, with their places, and everything else that is wrong."""
+    """Return the statements that can be read, with their places, and the problems of the files."""
     written: list[Written] = []
     problems: list[Problem] = []
     for directory_name, sort in SORTS.items():
@@ -118,7 +118,7 @@ def _entries(document: Document, key: str) -> Iterator[tuple[int, Any]]:
 
 
 def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) -> Written | None:
-    """One statement; its problems go to the document."""
+    """Read a statement, and report its problems to the document."""
     before = len(document.problems)
     if not isinstance(node, dict):
         document.report(path, "a mapping is expected")
@@ -148,7 +148,7 @@ def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) 
 
 
 class _Field(msgspec.Struct, frozen=True):
-    """How one key of a statement is read."""
+    """The way in which a key of a statement is read."""
 
     read: Callable[[Any, Document, Path_], Any]
     required: bool = False

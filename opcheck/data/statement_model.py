@@ -1,4 +1,4 @@
-"""The frozen records of curated statements, and the values that their fields may have."""
+"""The frozen records of curated statements, and the values that their fields may take."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from opcheck.common.vocabulary import EFFECTS, Effect, StatementEvidenceKind, St
 from opcheck.data.conditions import Condition, parse
 from opcheck.model.records import Record, StatementFacts
 
-#: The effects that decide a verdict; the others are said beside it.
+#: The effects that decide a verdict; a report lists the other effects beside it.
 DECISIVE: tuple[Effect, ...] = ("aborts", "raises", "falls_back")
 
-#: How it is known in which release an advisory's fault was mended.
+#: The kinds of evidence for the release in which an advisory's fault was fixed.
 FIXED_BASES = ("binary", "pr", "issue", "date")
 
 
 class ErrorText(Record, frozen=True, kw_only=True):
-    """What the Mac prints; ``{...}`` stands where PyTorch inserts a value."""
+    """The text that the Mac prints; ``{...}`` replaces a value that PyTorch inserts."""
 
     #: the Python exception or warning.
     type: str
@@ -26,7 +26,7 @@ class ErrorText(Record, frozen=True, kw_only=True):
 
 
 class StatementEvidence(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a statement is believed."""
+    """The evidence for a statement."""
 
     kind: StatementEvidenceKind
     torch: str = ""
@@ -36,11 +36,11 @@ class StatementEvidence(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Argument(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One argument of an operator's schema."""
+    """An argument of an operator's schema."""
 
     #: a list of tensors.
     tensors: bool = False
-    #: it has a default, which is the value where a call does not give it.
+    #: it has a default, which is the value where a call omits the argument.
     optional: bool = False
     default: Any = None
 
@@ -49,7 +49,7 @@ Arguments = dict[str, Argument]
 
 
 class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One limitation or advisory: where all that it asks for holds, the effect follows."""
+    """A limitation or advisory: where all of its conditions hold, its effect follows."""
 
     #: kebab-case, stable, unique over all files.
     id: str
@@ -59,30 +59,30 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     effect: Effect
     torch: Span = Span()
     macos: Span = Span()
-    #: some tensor on MPS has one of these; empty: whatever the dtype.
+    #: some tensor on MPS has one of these dtypes; empty: any dtype.
     dtypes: tuple[str, ...] = ()
     #: the arguments whose dtypes count, ``result`` for the output; empty: every tensor's.
     dtypes_of: tuple[str, ...] = ()
     #: an expression over the arguments; see conditions.py.
     condition: str = ""
-    #: what must hold besides and no code can tell, in words: such a statement decides nothing.
+    #: a further condition in words, which code cannot evaluate: such a statement decides nothing.
     when: str = ""
     error: ErrorText | None = None
     summary: str = ""
     way_out: str = ""
-    #: of an advisory: the first release without the fault, and how that is known.
+    #: the first release without an advisory's fault, and the kind of evidence for it.
     fixed: str = ""
     fixed_basis: str = ""
     links: tuple[str, ...] = ()
     evidence: tuple[StatementEvidence, ...] = ()
 
     def spans(self, line: str) -> bool:
-        """Whether it speaks of that torch release line."""
+        """Return whether the statement covers a torch release line."""
         return _version(line) in self.torch
 
     @property
     def parsed(self) -> Condition | None:
-        """The condition, if it has one.
+        """The parsed condition; None for a statement without a condition.
 
         Raises:
             ConditionError: it is none; the reader of the files has refused such a statement.
@@ -91,12 +91,12 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def decides(self) -> bool:
-        """Whether it can decide a verdict, where it holds for certain."""
+        """Whether the statement decides a verdict where it certainly holds."""
         return self.effect in DECISIVE
 
     @property
     def rank(self) -> tuple[int, str]:
-        """Sorts the statement with the worst effect first, then by id."""
+        """The sort key that puts the worst effect first, then orders by id."""
         return (EFFECTS.index(self.effect), self.id)
 
 
@@ -106,7 +106,7 @@ def _version(line: str) -> Version:
 
 
 def about(statement: Statement) -> StatementFacts:
-    """What a report says of a statement that one of its calls meets."""
+    """Return the report's record of a statement that holds for one of its calls."""
     return StatementFacts(
         sort=statement.sort,
         effect=statement.effect,

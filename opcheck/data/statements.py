@@ -1,9 +1,9 @@
 """The curated statements: what a registered kernel refuses, narrows or gets wrong, with evidence.
 
-People edit ``op_lists/limitations/*.yaml`` and ``op_lists/advisories/*.yaml``; reading YAML takes
-longer than looking an operator up may, so ``op_lists/statements.json`` holds the same, compiled.
-Where its fingerprint is not that of the YAML beside it, the YAML is read instead: an edit counts
-at once, and ``scripts/compile_statements.py`` makes it fast again.
+People edit ``op_lists/limitations/*.yaml`` and ``op_lists/advisories/*.yaml``.  Reading YAML is too
+slow for an operator lookup, so ``op_lists/statements.json`` holds the same statements, compiled.
+Where its fingerprint differs from that of the YAML, the YAML is read instead: an edit takes effect
+at once, and ``scripts/compile_statements.py`` makes reading fast again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opcheck.data.statement_model import Arguments, Statement
 from opcheck.model.records import Record
 
 INDEX = "statements.json"
-#: Of the compiled form; another one is compiled anew.
+#: The schema number of the compiled form; an index with another number is not used.
 INDEX_SCHEMA = 1
 EVERY_OPERATOR = "*"
 
@@ -34,7 +34,7 @@ class Index(Record, frozen=True, kw_only=True):
     #: SHA-256 over the names and bytes of the YAML files that it was compiled from.
     fingerprint: str
     statements: tuple[Statement, ...]
-    #: by operator: its arguments by name, of the operators that a condition speaks of.
+    #: operator -> its arguments by name, for the operators that have a condition.
     arguments: dict[str, Arguments] = {}
 
 
@@ -47,7 +47,7 @@ class Statements:
         arguments: Mapping[str, Arguments] | None = None,
         fingerprint: str = "",
     ) -> None:
-        """Keep the statements, in the order of their ids."""
+        """Store the statements in the order of their ids."""
         self.all = tuple(sorted(statements, key=lambda statement: statement.id))
         self.by_id = {statement.id: statement for statement in self.all}
         self.arguments = arguments or {}
@@ -64,12 +64,12 @@ class Statements:
 
     @property
     def limitations(self) -> tuple[Statement, ...]:
-        """What kernels refuse, leave to the CPU or narrow."""
+        """The statements on what kernels refuse, leave to the CPU or narrow."""
         return tuple(statement for statement in self.all if statement.sort == "limitation")
 
     @property
     def advisories(self) -> tuple[Statement, ...]:
-        """Known silent wrong results and crashes."""
+        """The statements on known silent wrong results and crashes."""
         return tuple(statement for statement in self.all if statement.sort == "advisory")
 
     @property
@@ -78,11 +78,11 @@ class Statements:
         return self.fingerprint[:12]
 
     def for_op(self, op: str, line: str | None = None) -> tuple[Statement, ...]:
-        """The statements on an overload, those on every operator too, in the order of their ids.
+        """Return the statements on an overload, and those on every operator, in the order of their ids.
 
         Args:
             op: the overload as the dispatcher writes it.
-            line: only those whose span holds this release line, such as ``2.13``.
+            line: return only the statements whose span holds this release line, such as ``2.13``.
         """
         key = (op, line)
         if key not in self._by_query:
@@ -117,7 +117,7 @@ def forget() -> None:
 
 
 def fingerprint(directory: Path) -> str:
-    """SHA-256 over the names and the bytes of the YAML files.
+    """Return the SHA-256 over the names and the bytes of the YAML files.
 
     Raises:
         OpListError: one of them cannot be read.
@@ -143,13 +143,13 @@ def _load(directory: Path) -> Statements:
     now = fingerprint(directory)
     if index is not None and index.fingerprint == now:
         return Statements(index.statements, index.arguments, now)
-    # The arguments of operators do not follow from the YAML; those compiled last are still true.
+    # The YAML does not have the operators' arguments; those of the last compilation remain true.
     known = index.arguments if index is not None else {}
     return Statements(read_statements(directory), known, now)
 
 
 def read_index(directory: Path) -> Index | None:
-    """The compiled index below a directory; None where there is none of this form."""
+    """Read the compiled index below a directory; None where there is no index of this schema."""
     try:
         index = msgspec.json.decode((directory / INDEX).read_bytes(), type=Index)
     except (OSError, msgspec.DecodeError):
@@ -158,7 +158,7 @@ def read_index(directory: Path) -> Index | None:
 
 
 def dump_index(index: Index) -> str:
-    """The text of the compiled index: one statement, or one operator, a line."""
+    """Return the text of the compiled index: one statement or operator per line."""
     rows: list[Any] = [*sorted(index.statements, key=lambda statement: statement.id)]
     names = sorted(index.arguments)
     statements = ",\n".join(msgspec.json.encode(row).decode() for row in rows)

@@ -1,4 +1,4 @@
-"""YAML for files that people write: duplicate keys are refused, and every value knows its line."""
+"""Read YAML that people write: duplicate keys are errors, and every value keeps its line number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import OpListError
 
-#: Where a value stands in a file: the keys and indices that lead to it.
+#: The path of a value in a file: the keys and indices that lead to it.
 Path_ = tuple[str | int, ...]
 
 Kind = TypeVar("Kind")
@@ -23,7 +23,7 @@ _CONVERTED = {f"{_TAG}{kind}" for kind in ("str", "int", "float", "bool", "null"
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with a file; sorts by file, then by line."""
+    """A problem of a file; problems sort by file, then by line."""
 
     file: str
     line: int
@@ -37,7 +37,7 @@ class Problem(NamedTuple):
 
 
 class Document:
-    """What a file holds, the line of each value, and what is wrong with the YAML itself."""
+    """The value of a file, the line of each part of it, and the problems of the file."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -46,21 +46,21 @@ class Document:
         self._lines: dict[Path_, int] = {}
 
     def line(self, path: Path_) -> int:
-        """The line of the value at that path, or of the nearest one around it."""
+        """Return the line of the value at a path, or of the nearest enclosing value."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
 
     def report(self, path: Path_, message: str) -> None:
-        """Note a problem of the value at that path."""
+        """Add a problem of the value at a path."""
         words = ".".join(map(str, path))
         self.problems.append(Problem(self.file, self.line(path), words, message))
 
 
 def read(path: Path, name: str) -> Document:
-    """Read one file; ``name`` is how problems call it.
+    """Read a file; problems name it ``name``.
 
-    It raises nothing: a file that cannot be read has its problem in ``problems``, and no value.
+    The function never raises: a file that cannot be read has a problem in ``problems``, and no value.
     """
     document = Document(name)
     try:
@@ -79,12 +79,12 @@ def read(path: Path, name: str) -> Document:
 
 
 def read_as(path: Path, kind: type[Kind], check: Callable[[Document, Kind], None]) -> Kind:
-    """The file, decoded and checked.
+    """Read, decode and check a file.
 
     Args:
         path: the file.
         kind: the record that it holds.
-        check: reports to the document what is wrong with the meaning.
+        check: reports to the document the values that contradict each other.
 
     Raises:
         OpListError: the file is missing or damaged; all of its problems are named.
@@ -114,7 +114,7 @@ def _value(node: Any, path: Path_, document: Document) -> Any:
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, (*path, i), document) for i, item in enumerate(node.value)]
     if node.tag not in _CONVERTED:
-        # A date, a merge key, a binary: nothing that these files hold.
+        # The files hold no dates, merge keys or binary values.
         document.report(path, f"quote it: YAML reads {node.value} as {node.tag.removeprefix(_TAG)}")
         return node.value
     if node.tag == f"{_TAG}str":
@@ -152,7 +152,7 @@ def _mapping(node: yaml.MappingNode, path: Path_, document: Document) -> dict[st
 def read_entries(
     path: Path, key: str, kind: Callable[..., Any]
 ) -> tuple[list[tuple[int, Any]], Document]:
-    """The entries of a small list file, by their index; problems are left in the document.
+    """Read the entries of a small list file, by their index; the document keeps the problems.
 
     A file that does not exist has no entries.
     """

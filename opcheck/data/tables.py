@@ -1,4 +1,4 @@
-"""Reading a generated data file that is one JSON object with a schema number."""
+"""Read a generated data file that is a JSON object with a schema number."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from opcheck.common.errors import OpListError
 
 
 class HasSchema(Protocol):
-    """What every such file says of itself."""
+    """A data file with a schema number."""
 
     @property
     def schema(self) -> int:
-        """The number of its form."""
+        """The number of the file's schema."""
 
 
 Kind = TypeVar("Kind", bound=HasSchema)
 
 
 def read_table(path: Path, kind: type[Kind], schema: int, *, what: str, made_by: str) -> Kind:
-    """The file, decoded.
+    """Read and decode the file.
 
     Args:
         path: the file.

@@ -1,17 +1,17 @@
-"""Texts -> targets: one release and one macOS (``target``), ``torch=2.9,macos=14`` (``parse``), or ranges (``pairs``).
+"""Parse targets: one release and one macOS (``target``), ``torch=2.9,macos=14`` (``parse``), or ranges (``pairs``).
 
-A range may be written so, for torch and for macOS alike; a list of texts means all that any of them means:
+Ranges have the same syntax for torch and for macOS; a list of texts means the union of their versions:
 
 =====================  ==================================================================
-``2.13`` / ``15``      that version (of torch the release line: ``2.13.1`` is of 2.13)
-``>=2.9``              all known that compare so; ``>``, ``<``, ``<=``, ``==``, ``!=`` too
-``>=2.9,<2.12``        all conditions at once
-``last 3``             the newest three that are known
-``newest`` / ``all``   the newest one / every one
+``2.13`` / ``15``      that version (for torch the release line: ``2.13.1`` belongs to 2.13)
+``>=2.9``              all known versions in the range; also ``>``, ``<``, ``<=``, ``==``, ``!=``
+``>=2.9,<2.12``        all known versions that meet every condition
+``last 3``             the newest three known versions
+``newest`` / ``all``   the newest known version / every known version
 =====================  ==================================================================
 
-Known are the releases of the op lists, and the first version of each macOS that the lists speak of (versions.py); a
-single macOS version may be any minor one, as ``14.4``.
+The known versions are the releases of the op lists, and the first version of each macOS that the lists cover
+(versions.py); a single macOS version may be any minor version, such as ``14.4``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.model.options import Option
 from opcheck.model.records import Record
 
-#: What a range may be written as: one text, or several of which each adds.
+#: A range as a user writes it: a text, or several texts whose versions are joined.
 Texts = str | Sequence[str]
 
 NEWEST, ALL = "newest", "all"
@@ -58,21 +58,21 @@ FALLBACK = Option("PYTORCH_ENABLE_MPS_FALLBACK=1 is set.", negative="--no-fallba
 
 
 class TargetOptions(Record, frozen=True, kw_only=True):
-    """The Mac that a user names; None: the newest."""
+    """The target that a user names; None stands for the newest version."""
 
     torch: Annotated[str | None, TORCH] = None
     macos: Annotated[str | None, MACOS] = None
     fallback: Annotated[bool, FALLBACK] = False
 
     def target(self, lists: OpLists) -> Target:
-        """The target, as ``target`` finds it."""
+        """Return the target that ``target`` makes of the options."""
         return target(self.torch, self.macos, lists, fallback=self.fallback)
 
 
 def target(
     torch: str | None, macos: str | None, lists: OpLists, *, fallback: bool = False
 ) -> Target:
-    """The target that texts name; None or an empty text: the newest.
+    """Return the target that the texts name; None or an empty text stands for the newest version.
 
     Raises:
         UsageError: not a version.
@@ -88,7 +88,7 @@ def target(
 
 
 def parse(text: str, place: str, lists: OpLists) -> Target:
-    """``torch=2.9,macos=14``, with ``fallback=1`` where the variable is set; what is left out is the newest.
+    """Parse ``torch=2.9,macos=14``, with ``fallback=1`` for a set variable; an omitted part is the newest.
 
     Args:
         text: what the user wrote.
@@ -121,7 +121,7 @@ def parse(text: str, place: str, lists: OpLists) -> Target:
 
 
 def release_of(text: str | None, lists: OpLists, place: str = "--torch") -> Release:
-    """The release whose list answers for a version; the newest for None and for an empty text.
+    """Return the release that represents a version; the newest for None and for an empty text.
 
     Raises:
         OpcheckError: as ``target`` says; an error that knows no place gets this one.
@@ -134,7 +134,7 @@ def release_of(text: str | None, lists: OpLists, place: str = "--torch") -> Rele
 
 
 def release_note(text: str | None, release: Release) -> str:
-    """What a user who wrote another version than the release's is told; empty: nothing."""
+    """Return the note for a user whose version differs from the release's; empty where it does not."""
     if not text or text in {release.line, release.torch}:
         return ""
     note = f"the list of torch {release.torch} answers for {text}"
@@ -144,7 +144,7 @@ def release_note(text: str | None, release: Release) -> str:
 
 
 def macos_of(text: str | None, release: Release, place: str = "--macos") -> Version:
-    """The macOS version for a release; the newest known for None and for an empty text.
+    """Return the macOS version for a release; the newest known for None and for an empty text.
 
     Raises:
         OpcheckError: as ``target`` says; an error that knows no place gets this one.
@@ -155,14 +155,14 @@ def macos_of(text: str | None, release: Release, place: str = "--macos") -> Vers
 
 
 def macos_points(release: Release, bounds: Iterable[Version]) -> tuple[str, ...]:
-    """The macOS versions at which the release's answer can change, the oldest first."""
+    """Return the macOS versions at which the release's answer can change, the oldest first."""
     minimum = Version.parse(release.minimum_macos)
     versions = {minimum, *bounds} | {Version(major) for major in MACOS_MAJORS}
     return tuple(str(version) for version in sorted(versions) if version >= minimum)
 
 
 class Pairs(NamedTuple):
-    """The targets that ranges come to, and the pairs of them that no Mac can be."""
+    """The targets of ranges, and the pairs of versions that no Mac can have."""
 
     #: by release, then macOS, the oldest first; each once.
     targets: tuple[Target, ...]
@@ -173,7 +173,7 @@ class Pairs(NamedTuple):
 def targets(
     torch: Texts = NEWEST, macos: Texts = NEWEST, *, lists: OpLists, cpu_fallback: bool = False
 ) -> tuple[Target, ...]:
-    """Every target that the ranges come to, as ``pairs`` finds them.
+    """Return every target of the ranges; see ``pairs``.
 
     Raises:
         OpcheckError: as ``pairs`` does.
@@ -184,7 +184,7 @@ def targets(
 def pairs(
     torch: Texts = NEWEST, macos: Texts = NEWEST, *, lists: OpLists, cpu_fallback: bool = False
 ) -> Pairs:
-    """Each release with each macOS; a release on a macOS on which it does not start is left out, and said.
+    """Pair each release with each macOS; list the pairs that do not start as left out.
 
     Raises:
         UsageError: a text that is no range, or a range in which no known version lies.
@@ -213,7 +213,7 @@ def pairs(
 
 
 def releases(texts: Texts, lists: OpLists) -> tuple[Version, ...]:
-    """The release lines that the texts mean, the oldest first.
+    """Return the release lines that the texts name, the oldest first.
 
     Raises:
         OpcheckError: as ``pairs`` says.
@@ -223,13 +223,13 @@ def releases(texts: Texts, lists: OpLists) -> tuple[Version, ...]:
 
 
 def systems(texts: Texts) -> tuple[Version, ...]:
-    """The macOS versions that the texts mean, the oldest first.
+    """Return the macOS versions that the texts name, the oldest first.
 
     Raises:
         OpcheckError: as ``pairs`` says.
     """
     known = tuple(Version(major) for major in MACOS_MAJORS)
-    # Which release starts on it is not asked yet: version 0 starts on all.
+    # The release does not matter yet: version 0 starts on every macOS.
     return _meant(texts, "macOS", known, lambda text: parse_macos(text, Version(0), Version(0)))
 
 
@@ -247,7 +247,7 @@ def _meant(
 def _named(
     text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]
 ) -> set[Version]:
-    """What one text means; an error says which text it is about."""
+    """Return the versions that a text names; an error quotes the text."""
     try:
         return _versions(text.strip().lower(), what, known, single)
     except OpcheckError as error:
@@ -258,7 +258,7 @@ def _named(
 def _versions(
     text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]
 ) -> set[Version]:
-    """What one text means."""
+    """Return the versions that a text in lower case names."""
     text = text.removeprefix(what.lower()).strip()
     if text == ALL:
         return set(known)
@@ -277,7 +277,7 @@ def _versions(
 
 
 def _between(text: str, what: str, known: tuple[Version, ...]) -> set[Version]:
-    """The known versions that meet all conditions.  Their third numbers are not looked at: 2.9.1 is 2.9."""
+    """Return the known versions that meet all conditions, without regard to third numbers: 2.9.1 counts as 2.9."""
     conditions = [_CONDITION.fullmatch(part.strip()) for part in text.split(",")]
     if not all(conditions):
         raise UsageError(f"not a range of versions: {text!r}", hint=_FORMS)

@@ -1,4 +1,4 @@
-"""A span of versions as the files of the lists write it."""
+"""A span of versions in the form of the list files."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from opcheck.model.records import Record
 
 
 class WrittenSpan(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``{since: "2.9", until: null}``: from ``since`` up to, but without, ``until``; null leaves that end open."""
+    """``{since: "2.9", until: null}``: from ``since`` up to, but not including, ``until``; null leaves that end open."""
 
     since: str | None
     until: str | None
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """Those that are written."""
+        """The ends that are not null."""
         return tuple(end for end in (self.since, self.until) if end is not None)
 
     def span(self) -> Span:
-        """The span; its ends must be versions."""
+        """Return the span; its ends must be versions."""
         return Span(
             since=Version.parse(self.since) if self.since else None,
             until=Version.parse(self.until) if self.until else None,
