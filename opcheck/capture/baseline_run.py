@@ -63,6 +63,6 @@ def _ready(request: CaptureRequest, loaded: Loaded, inputs: Inputs) -> tuple[Any
         built = load(request.model, request.config, real=True)
         return built.model, inputs.args, inputs.kwargs
     args, kwargs = tree_map_only(
-        torch.Tensor, lambda one: one.to("meta"), (inputs.args, inputs.kwargs)
+        torch.Tensor, lambda tensor: tensor.to("meta"), (inputs.args, inputs.kwargs)
     )
     return model.to("meta"), args, kwargs

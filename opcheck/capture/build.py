@@ -216,13 +216,13 @@ def _on_meta(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any
 
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+    written: list[torch.Tensor] = []
     for position, argument in enumerate(schema_of(func).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             by_position = position < len(args) and not argument.kwarg_only
             value = args[position] if by_position else kwargs.get(argument.name)
-            found += tensors(value)
-    return found
+            written += tensors(value)
+    return written
 
 
 def _takes_device(func: Any) -> bool:

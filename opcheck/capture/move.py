@@ -105,7 +105,7 @@ class Mover:
         is_parameter = kind == "parameter"
         made = None
         if tensor.dtype not in PLAIN_DTYPES and self._births is not None:
-            made = self._births.of(tensor)
+            made = self._births.origin(tensor)
         move = parameter_to_mps if is_parameter else to_mps
         moved = move(tensor, keep=self._keep)
         # With the tensor, whose id must not be given to another while the table is in use.
@@ -138,7 +138,7 @@ class Mover:
     def births(self, numbers: Numbers) -> tuple[Birth, ...]:
         """How the tensors of these moves were made, as far as it was seen."""
         return tuple(
-            birth(move.made, numbers.of("moved", move.number), move.name)
+            birth(move.made, numbers.number("moved", move.number), move.name)
             for move in self.moves
             if move.made is not None
         )
@@ -155,12 +155,16 @@ def _move_call(move: Move, numbers: Numbers) -> OpCall:
             layout=move.layout,
         )
 
-    source = numbers.of("moved", move.number)
+    source = numbers.number("moved", move.number)
     return OpCall(
         op="aten::_to_copy",
         inputs=(spec(source, source, "cpu"),),
         outputs=(
-            spec(numbers.of("tensor", move.number), numbers.of("storage", move.storage), "mps"),
+            spec(
+                numbers.number("tensor", move.number),
+                numbers.number("storage", move.storage),
+                "mps",
+            ),
         ),
         arguments={"device": "mps:0"},
         module=move.name,

@@ -250,14 +250,14 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
 
     def flags(self) -> list[str]:
         """The flags of ``opcheck audit`` that ask for the same capture."""
-        found: list[str] = []
+        flags: list[str] = []
         for each in options_of(type(self)):
             option, value = each.option, getattr(self, each.field)
             if not isinstance(option, CaptureOption) or not option.reported:
                 continue
             if self.mode == option.mode if option.mode else value != each.default:
-                found += _flags(each, value)
-        return found
+                flags += _flags(each, value)
+        return flags
 
 
 def _flags(option: Declared, value: Any) -> list[str]:

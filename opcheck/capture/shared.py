@@ -94,9 +94,9 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
     while waiting:
         target = targets[waiting[0]]
         say(f"running as {target}", seconds=request.time_limit + _AFTER)
-        found = _captured(request, prepared, targets, waiting)
-        shared.append(found)
-        waiting = [n for n in waiting if n not in found.targets]
+        captured = _captured(request, prepared, targets, waiting)
+        shared.append(captured)
+        waiting = [n for n in waiting if n not in captured.targets]
     return Captures(shared=tuple(shared), left=tuple(n for n in order if n not in here))
 
 

@@ -185,7 +185,7 @@ class Loss(NamedTuple):
     """The number, and how the report names it."""
 
     value: torch.Tensor
-    said: str
+    text: str
 
 
 def loss_of(output: Any) -> Loss:
@@ -290,7 +290,7 @@ def parse_optimizer(text: str) -> Chosen:
             f"torch.optim has no optimizer {name!r}",
             context=context,
             hint=("did you mean " if len(near) < len(kinds) else "it has ")
-            + ", ".join(kinds[one].__name__ for one in near),
+            + ", ".join(kinds[match].__name__ for match in near),
         )
     known = [*inspect.signature(kind).parameters][1:]
     arguments = dict(_argument(part, context) for part in _COMMA.split(rest) if part.strip())
@@ -337,13 +337,15 @@ def _argument(text: str, context: str) -> tuple[str, Any]:
 # target registers, so the dispatcher here takes the same way.
 
 
-_SAID = re.compile(r"(?P<op>\w+::\w+): an autograd kernel was not registered.*?behavior\.")
+_NO_AUTOGRAD_KERNEL = re.compile(
+    r"(?P<op>\w+::\w+): an autograd kernel was not registered.*?behavior\."
+)
 
 
 @contextlib.contextmanager
 def lost_gradients_noted() -> Iterator[dict[str, str]]:
     """The warnings of the block, by operator; they are shown as before."""
-    found: dict[str, str] = {}
+    messages: dict[str, str] = {}
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "always", message=r"\w+::\w+: an autograd kernel was not registered"
@@ -351,29 +353,29 @@ def lost_gradients_noted() -> Iterator[dict[str, str]]:
         show = warnings.showwarning
 
         def listen(message: Any, *args: Any, **kwargs: Any) -> None:
-            match = _SAID.match(str(message))
+            match = _NO_AUTOGRAD_KERNEL.match(str(message))
             if match is None:
                 show(message, *args, **kwargs)
             else:
-                found.setdefault(match["op"], match[0])
+                messages.setdefault(match["op"], match[0])
 
         warnings.showwarning = listen
-        yield found
+        yield messages
 
 
-def lost_gradient_problems(found: dict[str, str], recorder: Recorder) -> tuple[Problem, ...]:
+def lost_gradient_problems(messages: dict[str, str], recorder: Recorder) -> tuple[Problem, ...]:
     """One for each line that called such an operator before backward."""
     lines: dict[tuple[str, SourceLocation | None], Problem] = {}
     for entry in recorder.calls:
         # The warning names no overload.
         op = entry.call.route.name
-        said = found.get(op.partition(".")[0])
-        if said is not None and entry.phase == "forward":
+        message = messages.get(op.partition(".")[0])
+        if message is not None and entry.phase == "forward":
             location, module = recorder.place(entry)
             lines.setdefault(
                 (op, location),
                 Problem(
-                    kind="gradient_lost", message=said, op=op, location=location, module=module
+                    kind="gradient_lost", message=message, op=op, location=location, module=module
                 ),
             )
     return tuple(lines.values())
@@ -409,7 +411,7 @@ class TrainStep:
                 output = model(*args, **kwargs)
                 with sites.modules.inside("loss"):
                     loss = loss_of(output)
-            self.loss = loss.said
+            self.loss = loss.text
             with sites.at("backward", ""):
                 torch.autograd.backward(scaler.scale(loss.value))
             return loss.value

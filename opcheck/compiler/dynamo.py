@@ -59,14 +59,16 @@ def breaks() -> tuple[GraphBreak, ...]:
     """Where the program left the graph."""
     counted: Counter[GraphBreak] = Counter()
     for reason in compilation.graph_breaks():
-        found = GraphBreak(
+        graph_break = GraphBreak(
             reason=reason.reason.splitlines()[0].strip(),
             id=_id(reason.reason),
             hints=tuple(match["hint"] for match in _HINT.finditer(reason.reason)),
             location=locate_in_stack(reason.user_stack),
         )
-        counted[found] += 1
-    return tuple(msgspec.structs.replace(found, count=count) for found, count in counted.items())
+        counted[graph_break] += 1
+    return tuple(
+        msgspec.structs.replace(graph_break, count=count) for graph_break, count in counted.items()
+    )
 
 
 def _id(text: str) -> str:

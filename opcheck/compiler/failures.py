@@ -38,7 +38,7 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
     op = "" if node is None else operator_name(node)
     location = None if node is None else line(node)
 
-    def of(kind: str, message: str, *, ours: bool = False) -> Failure:
+    def classified(kind: str, message: str, *, ours: bool = False) -> Failure:
         return Failure(
             kind=kind,
             message=message,
@@ -49,17 +49,17 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
         )
 
     if _OURS.search(text):
-        return of("harness", text, ours=True)
+        return classified("harness", text, ours=True)
     if dtype:
         name = dtype["dtype"] or dtype["plain"]
-        return of("dtype", f"Inductor's Metal backend has no {name}")
+        return classified("dtype", f"Inductor's Metal backend has no {name}")
     if isinstance(cause, NotImplementedError):
         named = traceback.extract_tb(cause.__traceback__)[-1].name
         lacking = _LACKING.search(text)
         named = lacking["name"] if lacking else named
         plain = lacking or not str(cause)
-        return of("operator", _DOES_NOT.format(named) if plain else text)
-    return of("inductor", text[:500])
+        return classified("operator", _DOES_NOT.format(named) if plain else text)
+    return classified("inductor", text[:500])
 
 
 def _first_of(dtype: re.Match[str], gm: torch.fx.GraphModule) -> torch.fx.Node | None:

@@ -18,13 +18,13 @@ def lint(graph: SideGraph) -> Iterator[Failure]:
     names = Counter(kernel.name for kernel in graph.kernels)
     for kernel in graph.kernels:
         line = next((node.location for node in kernel.nodes if node.location), None)
-        for message in _of(kernel):
+        for message in _exceeded_limits(kernel):
             yield Failure(kind="shader", message=message, op=kernel.name, location=line)
     for name, count in names.items():
         if count > 1:
             kernels = [kernel for kernel in graph.kernels if kernel.name == name]
             line = next(
-                (node.location for one in kernels for node in one.nodes if node.location), None
+                (node.location for alike in kernels for node in alike.nodes if node.location), None
             )
             yield Failure(
                 kind="shader",
@@ -34,7 +34,7 @@ def lint(graph: SideGraph) -> Iterator[Failure]:
             )
 
 
-def _of(kernel: Kernel) -> Iterator[str]:
+def _exceeded_limits(kernel: Kernel) -> Iterator[str]:
     if kernel.buffers > BUFFERS:
         yield (
             f"{kernel.name} takes {kernel.buffers} buffers; Metal binds {BUFFERS}: "

@@ -130,18 +130,20 @@ def difference(
         draws: the program draws random numbers, which are others in float64.
     """
     worst = None
-    for tensor, other, reference in zip(compiled, eager, exact, strict=False):
+    for tensor, baseline, reference in zip(compiled, eager, exact, strict=False):
         if not (reference.is_floating_point() or reference.is_complex()):
             continue
         if tensor.shape != reference.shape:
             continue
-        found = _of(tensor, other, reference, torch.finfo(dtype).eps, draws=draws)
-        if worst is None or not found.share <= worst.share:
-            worst = found
+        candidate = _tensor_difference(
+            tensor, baseline, reference, torch.finfo(dtype).eps, draws=draws
+        )
+        if worst is None or not candidate.share <= worst.share:
+            worst = candidate
     return worst
 
 
-def _of(
+def _tensor_difference(
     compiled: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, unit: float, *, draws: bool
 ) -> Difference:
     its = _distance(eager, exact)

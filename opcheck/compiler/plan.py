@@ -66,9 +66,9 @@ def _default(runs: Sequence[str], dtypes: Sequence[str]) -> Iterator[Variant]:
         for stage in _STAGES:
             plain = not (stage.fullgraph or stage.dynamic)
             if not training or (plain and stage.backend in _TRAINED) or "inference" not in runs:
-                yield _of(stage, dtypes[0], training=training)
+                yield _with_run(stage, dtypes[0], training=training)
         for dtype in dtypes:
-            yield _of(METAL, dtype, training=training)
+            yield _with_run(METAL, dtype, training=training)
 
 
 def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
@@ -81,7 +81,7 @@ def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
     ]
     metal = [Variant(backend="inductor", metal=True, dynamic=dynamic) for dynamic in (None, True)]
     return tuple(
-        _of(variant, dtype, training=run == "train")
+        _with_run(variant, dtype, training=run == "train")
         for run in runs
         for dtype in dtypes
         for variant in (*variants, *metal)
@@ -98,14 +98,14 @@ def named(
 ) -> tuple[Variant, ...]:
     """The backends that the user names, as they are."""
     return tuple(
-        _of(Variant(backend=backend), dtype, training=run == "train")
+        _with_run(Variant(backend=backend), dtype, training=run == "train")
         for run in runs
         for dtype in dtypes
         for backend in backends
     )
 
 
-def _of(variant: Variant, dtype: str, *, training: bool) -> Variant:
+def _with_run(variant: Variant, dtype: str, *, training: bool) -> Variant:
     return Variant(
         backend=variant.backend,
         fullgraph=variant.fullgraph,

@@ -80,7 +80,7 @@ def _compiled(
                 once(more._replace(module=module), training=variant.training)
         except Exception as error:  # noqa: BLE001 - as above
             again = dynamo.failure(error)
-    found = msgspec.structs.replace(
+    finished = msgspec.structs.replace(
         tried,
         graphs=graphs,
         breaks=dynamo.breaks(),
@@ -93,8 +93,8 @@ def _compiled(
     )
     if result is not None and exact is not None:
         dtype = getattr(torch, variant.dtype)
-        found = msgspec.structs.replace(
-            found,
+        finished = msgspec.structs.replace(
+            finished,
             outputs=difference(
                 result.outputs, eager.outputs, exact.outputs, dtype, draws=eager.draws
             ),
@@ -102,7 +102,9 @@ def _compiled(
                 result.gradients, eager.gradients, exact.gradients, dtype, draws=eager.draws
             ),
         )
-    return msgspec.structs.replace(found, outcome=_outcome(found, first_calls=failure is None))
+    return msgspec.structs.replace(
+        finished, outcome=_outcome(finished, first_calls=failure is None)
+    )
 
 
 def _outcome(tried: Tried, *, first_calls: bool) -> str:
@@ -114,8 +116,10 @@ def _outcome(tried: Tried, *, first_calls: bool) -> str:
         return "could not tell"
     if not tried.graphs:
         return "nothing compiled"
-    differences = [one for one in (tried.outputs, tried.gradients) if one is not None]
-    if not all(one.agrees for one in differences):
+    differences = [
+        difference for difference in (tried.outputs, tried.gradients) if difference is not None
+    ]
+    if not all(difference.agrees for difference in differences):
         return "differs"
     if tried.failure is not None or any(graph.failures for graph in tried.side_again):
         return "one shape only"

@@ -101,10 +101,10 @@ def arguments(text: str) -> tuple[Argument, ...]:
 
 
 def _operands(node: str) -> list[str | int]:
-    found: list[str | int] = []
+    operands: list[str | int] = []
     for string, reference, number, function in _OPERAND.findall(node):
-        found.append(int(reference or number) if reference or number else string or function)
-    return found
+        operands.append(int(reference or number) if reference or number else string or function)
+    return operands
 
 
 def _argument(node: str, nodes: dict[str, str]) -> Argument:
@@ -133,7 +133,7 @@ def _fields(node: str, nodes: dict[str, str]) -> tuple[Field, ...]:
     The node of a field that is a struct stands before these five.  A ``metal::array`` is a struct
     of one array, ``__elems``: the field takes its length and its type.
     """
-    operands, found, at = _operands(node), [], 0
+    operands, fields, at = _operands(node), [], 0
     while at < len(operands):
         nested: tuple[Field, ...] = ()
         if operands[at] == _FIELDS:
@@ -145,8 +145,8 @@ def _fields(node: str, nodes: dict[str, str]) -> tuple[Field, ...]:
             length, kind = nested[0].length, nested[0].type
         if operands[at : at + 1] == [_INDIRECT]:
             at += 2
-        found.append(Field(int(offset), int(size), int(length), str(kind), str(name)))
-    return tuple(found)
+        fields.append(Field(int(offset), int(size), int(length), str(kind), str(name)))
+    return tuple(fields)
 
 
 _METADATA = re.compile(

@@ -42,11 +42,11 @@ def entries(library: Library, pattern: str = "") -> tuple[Entry, ...]:
     Raises:
         UsageError: llvmlite is not installed.
     """
-    found = []
+    entries = []
     for name in names.matching(library.functions, pattern):
         named = names.parse(name)
         text = str(air.parse(library.functions[name].bitcode))
-        found.append(
+        entries.append(
             Entry(
                 name=name,
                 operation=named.operation,
@@ -55,7 +55,7 @@ def entries(library: Library, pattern: str = "") -> tuple[Entry, ...]:
                 arguments=air.arguments(text),
             )
         )
-    return tuple(found)
+    return tuple(entries)
 
 
 def changes(

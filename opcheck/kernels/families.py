@@ -76,14 +76,14 @@ def tasks(kernels: Iterable[str]) -> tuple[Task, ...]:
     operations: dict[str, list[str]] = defaultdict(list)
     for name in sorted(kernels):
         operations[names.parse(name).operation].append(name)
-    found = []
+    tasks = []
     for operation, members in operations.items():
         forms = [names.parse(name).form for name in members]
         by_family: dict[str, list[str]] = defaultdict(list)
         for name in members:
             by_family[family_of(name, forms)].append(name)
-        found += [
+        tasks += [
             Task(family=family, operation=operation, kernels=tuple(listed))
             for family, listed in by_family.items()
         ]
-    return tuple(found)
+    return tuple(tasks)

@@ -92,9 +92,9 @@ def _judged(kernel: Kernel, launches: Iterator[Launch]) -> Judged:
             got = bound[name].flatten()
             off = torch.as_tensor(slack, dtype=torch.float64).expand(value.shape).flatten()
             expected = Expected(_inputs(given, value.numel()), value.flatten(), off)
-            found = judging.judge(expected, got, _allowed(got.dtype))
-            compared, wrong = compared + found.compared, wrong + found.wrong
-            ulps, smallest = max(ulps, found.ulps), smallest or found.smallest
+            judged = judging.judge(expected, got, _allowed(got.dtype))
+            compared, wrong = compared + judged.compared, wrong + judged.wrong
+            ulps, smallest = max(ulps, judged.ulps), smallest or judged.smallest
     return Judged(compared=compared, wrong=wrong, ulps=ulps, smallest=smallest)
 
 
@@ -265,9 +265,11 @@ def _scans(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         if operation == "cumprod":
             given = torch.where(given == 0, torch.ones_like(given), given)
             given = given.sign() if not dtype.is_complex else given / given.abs().clamp(min=1e-3)
-        found = _SCANNED[operation](_wide(given), -1)
+        scanned = _SCANNED[operation](_wide(given), -1)
         value, places = (
-            (found.values, found.indices) if operation in {"cummax", "cummin"} else (found, None)
+            (scanned.values, scanned.indices)
+            if operation in {"cummax", "cummin"}
+            else (scanned, None)
         )
         slack: Tensor | float = 0.0
         if dtype.is_floating_point or dtype.is_complex:

@@ -70,12 +70,12 @@ def _by_element(
 ) -> str | None:
     """A vector function as one call per element."""
     count = int(vector[1])
-    of = VECTOR.fullmatch(result)
-    if not of:
+    element = VECTOR.fullmatch(result)
+    if not element:
         return None
     kinds = [m[2] if (m := VECTOR.fullmatch(kind)) else kind for kind in parameters]
     scalar_name = re.sub(r"\.v\d+(?=[a-z])", ".", name)
-    scalar = define(scalar_name, of[2], tuple(kinds))
+    scalar = define(scalar_name, element[2], tuple(kinds))
     if scalar is None:
         return None
     lines, value = [], "poison"
@@ -87,8 +87,8 @@ def _by_element(
                 continue
             lines.append(f"  %e{i}.{place} = extractelement {whole} %{place}, i32 {i}")
             arguments.append(f"{kind} %e{i}.{place}")
-        lines.append(f"  %r{i} = call {of[2]} @{scalar_name}({', '.join(arguments)})")
-        lines.append(f"  %v{i} = insertelement {result} {value}, {of[2]} %r{i}, i32 {i}")
+        lines.append(f"  %r{i} = call {element[2]} @{scalar_name}({', '.join(arguments)})")
+        lines.append(f"  %v{i} = insertelement {result} {value}, {element[2]} %r{i}, i32 {i}")
         value = f"%v{i}"
     head = ", ".join(f"{kind} %{place}" for place, kind in enumerate(parameters))
     body = "\n".join([*lines, f"  ret {result} {value}"])
@@ -636,11 +636,11 @@ _RULES = (
 
 def declarations(text: str) -> str:
     """The declarations of what definitions call, but for LLVM's own functions."""
-    found = []
+    declared = []
     for name in sorted({*_IN_DOUBLE}):
         if f"@{name}(" in text:
             parameters = "double, double" if name in {"pow", "atan2", "fmod"} else "double"
-            found.append(f"declare double @{name}({parameters})")
+            declared.append(f"declare double @{name}({parameters})")
     known = {
         "ldexp": "double @ldexp(double, i32)",
         "opcheck_barrier": "void @opcheck_barrier()",
@@ -649,16 +649,16 @@ def declarations(text: str) -> str:
         "opcheck_lane": "i32 @opcheck_lane()",
         "opcheck_matrix": "void @opcheck_matrix(ptr, ptr, ptr, ptr)",
     }
-    found += [f"declare {head}" for name, head in known.items() if f"@{name}(" in text]
+    declared += [f"declare {head}" for name, head in known.items() if f"@{name}(" in text]
     for name in sorted(
         set(re.findall(r"call (\S+(?: x \S+)?|<[^>]*>) @(llvm\.[\w.]+)\(([^\n]*)\)", text))
     ):
         result, function, arguments = name
         kinds = ", ".join(re.sub(r"\s+%?\S+$", "", part) for part in split(arguments))
-        found.append(f"declare {result} @{function}({kinds})")
+        declared.append(f"declare {result} @{function}({kinds})")
     if "@opcheck.odd(" in text:
-        found.append(_ODD)
-    return "\n".join(dict.fromkeys(found))
+        declared.append(_ODD)
+    return "\n".join(dict.fromkeys(declared))
 
 
 def split(arguments: str) -> list[str]:

@@ -41,10 +41,10 @@ class Expected(msgspec.Struct, frozen=True):
 
 def slack(value: Tensor, moved: tuple[Tensor, ...]) -> Tensor:
     """By how much a reference moves with its arguments; not a number counts as nothing."""
-    found = torch.zeros(value.shape, dtype=torch.float64)
-    for other in moved:
-        found = torch.maximum(found, torch.nan_to_num((other - value).abs(), 0.0, 0.0, 0.0))
-    return found
+    largest = torch.zeros(value.shape, dtype=torch.float64)
+    for neighbour in moved:
+        largest = torch.maximum(largest, torch.nan_to_num((neighbour - value).abs(), 0.0, 0.0, 0.0))
+    return largest
 
 
 def nudged(operand: Tensor) -> tuple[Tensor, Tensor]:

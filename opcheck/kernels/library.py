@@ -46,20 +46,20 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
             return _library(release, name, path.read_bytes())
     wheel = archive.obtain(release, cache)
     with opened(wheel, _HINT) as members:
-        found = metallib.sections(members.read(archive.LIBRARY))
-    chosen = section or next((name for name in SECTIONS if name in found), "")
-    if chosen not in found:
+        sections = metallib.sections(members.read(archive.LIBRARY))
+    chosen = section or next((name for name in SECTIONS if name in sections), "")
+    if chosen not in sections:
         raise OpListError(
             f"the wheel holds no compiled kernels{section and f' of {section}'}",
             context=wheel.name,
-            hint=f"it has {', '.join(sorted(found))}" if found else _HINT,
+            hint=f"it has {', '.join(sorted(sections))}" if sections else _HINT,
         )
     match = _NAME.match(wheel.name)
     release = match["release"] if match else release
     kept.mkdir(parents=True, exist_ok=True)
     with replaced(kept / f"{chosen}-{release}.metallib") as file:
-        file.write(found[chosen])
-    return _library(release, chosen, found[chosen])
+        file.write(sections[chosen])
+    return _library(release, chosen, sections[chosen])
 
 
 def _library(release: str, section: str, data: bytes) -> Library:

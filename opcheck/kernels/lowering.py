@@ -135,13 +135,13 @@ def _rewritten(text: str) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
 
 def _unique(definitions: list[str]) -> list[str]:
     """A vector function brings its scalar one, which may be there by itself."""
-    found: dict[str, str] = {}
+    unique: dict[str, str] = {}
     for text in definitions:
         for part in re.split(r"(?=^define )", text, flags=re.MULTILINE):
             if part:
                 head = re.search(r"@([\w.]+)\(", part)
-                found.setdefault(head[1] if head else part, part)
-    return list(found.values())
+                unique.setdefault(head[1] if head else part, part)
+    return list(unique.values())
 
 
 def kind(text: str) -> str:
@@ -158,22 +158,22 @@ def _guarded(text: str) -> tuple[str, str]:
     used: set[tuple[str, str]] = set()
 
     def call(match: re.Match[str]) -> str:
-        name, of = match["name"], match["kind"]
-        used.add((name, of))
-        operands = f"{of} {match['first']}, {of} {match['second']}"
-        return f"= call {of} @opcheck.{name}.{_label(of)}({operands})"
+        name, operand_type = match["name"], match["kind"]
+        used.add((name, operand_type))
+        operands = f"{operand_type} {match['first']}, {operand_type} {match['second']}"
+        return f"= call {operand_type} @opcheck.{name}.{_label(operand_type)}({operands})"
 
     text = _DIVISION.sub(call, text)
     return text, "".join(_division(name, kind) for name, kind in sorted(used))
 
 
-def _label(of: str) -> str:
-    return of.strip("<>").replace(" ", "")
+def _label(operand_type: str) -> str:
+    return operand_type.strip("<>").replace(" ", "")
 
 
-def _division(name: str, of: str) -> str:
-    vector = intrinsics.VECTOR.fullmatch(of)
-    bits, count = (vector[2], int(vector[1])) if vector else (of, 0)
+def _division(name: str, operand_type: str) -> str:
+    vector = intrinsics.VECTOR.fullmatch(operand_type)
+    bits, count = (vector[2], int(vector[1])) if vector else (operand_type, 0)
     flag = f"<{count} x i1>" if count else "i1"
 
     def splat(value: int) -> str:
@@ -182,17 +182,20 @@ def _division(name: str, of: str) -> str:
     signed = name.startswith("s")
     least = -(1 << (int(bits[1:]) - 1))
     lines = [
-        f"  %zero = icmp eq {of} %b, {splat(0)}",
-        f"  %minus = icmp eq {of} %b, {splat(-1)}",
-        f"  %least = icmp eq {of} %a, {splat(least)}",
+        f"  %zero = icmp eq {operand_type} %b, {splat(0)}",
+        f"  %minus = icmp eq {operand_type} %b, {splat(-1)}",
+        f"  %least = icmp eq {operand_type} %a, {splat(least)}",
         f"  %both = and {flag} %minus, %least",
         f"  %bad = or {flag} %zero, {'%both' if signed else '%zero'}",
-        f"  %safe = select {flag} %bad, {of} {splat(1)}, {of} %b",
-        f"  %q = {name} {of} %a, %safe",
-        f"  %r = select {flag} %zero, {of} {splat(0)}, {of} %q",
-        f"  ret {of} %r",
+        f"  %safe = select {flag} %bad, {operand_type} {splat(1)}, {operand_type} %b",
+        f"  %q = {name} {operand_type} %a, %safe",
+        f"  %r = select {flag} %zero, {operand_type} {splat(0)}, {operand_type} %q",
+        f"  ret {operand_type} %r",
     ]
-    head = f"define internal {of} @opcheck.{name}.{_label(of)}({of} %a, {of} %b) nounwind"
+    function = f"@opcheck.{name}.{_label(operand_type)}"
+    head = (
+        f"define internal {operand_type} {function}({operand_type} %a, {operand_type} %b) nounwind"
+    )
     return "\n".join([f"\n{head} {{", *lines, "}\n"])
 
 
@@ -208,7 +211,7 @@ def _body(text: str, name: str, arguments: tuple[Argument, ...]) -> str:
     for place, (argument, parameter) in enumerate(
         zip(arguments, _parameters(text, name), strict=True)
     ):
-        of = kind(parameter)
+        argument_type = kind(parameter)
         if argument.is_buffer:
             at = argument.location + (THREADGROUP_PLACE if argument.space == THREADGROUP else 0)
             lines += [
@@ -220,15 +223,15 @@ def _body(text: str, name: str, arguments: tuple[Argument, ...]) -> str:
         number = POSITIONS.get(argument.kind.removeprefix("air."))
         if number is None:
             raise ValueError(f"an argument of an unknown kind: {argument.kind}")
-        lines += _position(place, number, of)
-        passed.append(f"{of} %v{place}")
+        lines += _position(place, number, argument_type)
+        passed.append(f"{argument_type} %v{place}")
     body = "\n".join([*lines, f"  call void @{name}({', '.join(passed)})", "  ret void"])
     return f"\ndefine void @opcheck.body(ptr %buffers, ptr %numbers) {{\n{body}\n}}\n{_GRID}"
 
 
-def _position(place: int, number: int, of: str) -> list[str]:
-    vector = intrinsics.VECTOR.fullmatch(of)
-    bits, count = (vector[2], int(vector[1])) if vector else (of, 1)
+def _position(place: int, number: int, argument_type: str) -> list[str]:
+    vector = intrinsics.VECTOR.fullmatch(argument_type)
+    bits, count = (vector[2], int(vector[1])) if vector else (argument_type, 1)
     cast = "bitcast" if bits == "i32" else "trunc" if int(bits[1:]) < 32 else "zext"
     lines, value = [], "poison"
     for i in range(count):
@@ -239,9 +242,15 @@ def _position(place: int, number: int, of: str) -> list[str]:
         ]
         last = f"%v{place}" if i + 1 == count else f"%w{place}.{i}"
         if vector:
-            lines.append(f"  {last} = insertelement {of} {value}, {bits} %t{place}.{i}, i32 {i}")
+            lines.append(
+                f"  {last} = insertelement {argument_type} {value}, {bits} %t{place}.{i}, i32 {i}"
+            )
             value = last
-    return lines if vector else [*lines, f"  %v{place} = bitcast {of} %t{place}.0 to {of}"]
+    return (
+        lines
+        if vector
+        else [*lines, f"  %v{place} = bitcast {argument_type} %t{place}.0 to {argument_type}"]
+    )
 
 
 def _poison(text: str) -> str:

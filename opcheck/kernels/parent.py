@@ -91,19 +91,19 @@ def _all(
     runners = [_Runner(source, stopped) for _ in range(jobs)]
 
     def work(runner: _Runner) -> list[Outcome]:
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         with contextlib.closing(runner):
             while not stopped.is_set():
                 try:
                     task = waiting.get_nowait()
                 except queue.Empty:
-                    return found
-                found += runner.outcomes(task)
+                    return outcomes
+                outcomes += runner.outcomes(task)
                 with lock:
                     done[0] += len(task.kernels)
                     if progress:
                         progress(f"{done[0]:,} of {every:,} kernels: {task.operation}")
-        return found
+        return outcomes
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         try:

@@ -91,8 +91,8 @@ def packed(kind: str, fields: Sequence[air.Field], size: int, given: Sequence[fl
     buffer = bytearray(max(size, 8))
     places = [(field.offset, field.type) for field in fields] or [(0, kind)]
     filled = [*given, *[0] * len(places)]
-    for (offset, of), value in zip(places, filled, strict=False):
-        name = of.partition("<")[0]
+    for (offset, field_type), value in zip(places, filled, strict=False):
+        name = field_type.partition("<")[0]
         if name == "bfloat":
             raw = torch.tensor(value, dtype=torch.bfloat16).view(torch.int16).item()
             struct.pack_into("<h", buffer, offset, raw)
@@ -103,7 +103,7 @@ def packed(kind: str, fields: Sequence[air.Field], size: int, given: Sequence[fl
             number = value if code in "fe" else int(value) % 256 if code in "bB" else int(value)
             struct.pack_into(f"<{code.replace('b', 'B')}", buffer, offset, number)
         else:
-            raise Unfit(f"a parameter of type {of}")
+            raise Unfit(f"a parameter of type {field_type}")
     return torch.frombuffer(buffer, dtype=torch.uint8)
 
 
@@ -222,9 +222,9 @@ def expected(
     if (floating or value.dtype.is_floating_point) and not comparing and value.dtype != torch.bool:
         real = [o if o.is_complex() else o.double() for o in wide]
         moved = [
-            reference.evaluate(operation, (*real[:at], other, *real[at + 1 :]), parameters)
+            reference.evaluate(operation, (*real[:at], moved_operand, *real[at + 1 :]), parameters)
             for at in range(len(real))
-            for other in judging.nudged(real[at])
+            for moved_operand in judging.nudged(real[at])
         ]
         if operation != "nextafter":
             moves = judging.slack(value, tuple(moved))
@@ -293,11 +293,13 @@ class Driver:
                 raise Unfit("a real result of a complex function")
             if result is None:
                 got = _before_cast(got, selected.value, sources[0])
-            found = judging.judge(selected, got, reference.allowed(named.operation, got.dtype))
-            if found.wrong:
+            judgement = judging.judge(selected, got, reference.allowed(named.operation, got.dtype))
+            if judgement.wrong:
                 selected = self._as_the_cpu(selected, case, got.dtype)
-                found = judging.judge(selected, got, reference.allowed(named.operation, got.dtype))
-            judged.append(found)
+                judgement = judging.judge(
+                    selected, got, reference.allowed(named.operation, got.dtype)
+                )
+            judged.append(judgement)
         return _together(judged)
 
     def _as_the_cpu(self, wanted: Expected, case: Case, dtype: torch.dtype) -> Expected:
@@ -435,18 +437,18 @@ class Binding:
 
     def addresses(self) -> dict[str, int]:
         """The address of each buffer; the memory lives as long as this object."""
-        found = {}
+        buffers = {}
         for argument in self._kernel.buffers:
             name = argument.name
             if name in _OUTPUTS:
-                found[name] = address(self._out)
+                buffers[name] = address(self._out)
             elif name in self._operands:
-                found[name] = address(self._operands[name])
+                buffers[name] = address(self._operands[name])
             else:
                 made = self._made(argument)
                 self._kept.append(made)
-                found[name] = address(made)
-        return found
+                buffers[name] = address(made)
+        return buffers
 
     def _made(self, argument: air.Argument) -> Tensor:
         name = argument.name
@@ -456,8 +458,8 @@ class Binding:
             return numbers(*self._sizes[name == "outer_sizes" :], size=8)
         if name.endswith("_strides"):
             outer = name.endswith("_outer_strides")
-            of = name.removesuffix("_strides").removesuffix("_outer")
-            tensor = self._out if of in _OUTPUTS else self._operands[of]
+            operand = name.removesuffix("_strides").removesuffix("_outer")
+            tensor = self._out if operand in _OUTPUTS else self._operands[operand]
             strides = [s * tensor.element_size() for s in reversed(tensor.stride())]
             return numbers(*strides[outer:], size=8)
         if name == "broadcast_numel":

@@ -122,9 +122,9 @@ def function(operation: str) -> Function | None:
         return FUNCTIONS[operation]
     name = operation.removesuffix("_forward")
     for module in (torch, torch.special):
-        found = getattr(module, name, None)
-        if callable(found):
-            made: Function = found
+        candidate = getattr(module, name, None)
+        if callable(candidate):
+            made: Function = candidate
             return made
     return None
 
@@ -153,17 +153,17 @@ def excluded(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
         amount = rest[0].to(torch.int64)
         return (amount < 0) | (amount >= bits) | (first.to(torch.int64) < 0)
     if not first.dtype.is_floating_point and not first.dtype.is_complex and rest:
-        other = rest[0]
+        second = rest[0]
         if operation.startswith(("div", "fmod", "remainder")) and first.dtype != torch.bool:
             least = torch.iinfo(first.dtype).min
-            return (other == 0) | ((first == least) & (other == -1) if least else other == 0)
+            return (second == 0) | ((first == least) & (second == -1) if least else second == 0)
         if operation in {"gcd", "lcm"} and first.dtype != torch.bool:
-            a, b = first.double().abs(), other.double().abs()
+            a, b = first.double().abs(), second.double().abs()
             least = torch.iinfo(first.dtype).min
             over = a * b > torch.iinfo(first.dtype).max if operation == "lcm" else a < 0
-            return over | (first == least) & (least < 0) | (other == least) & (least < 0)
+            return over | (first == least) & (least < 0) | (second == least) & (least < 0)
         if operation == "pow":
-            return (other < 0) | (other > 64)
+            return (second < 0) | (second > 64)
     if operation.startswith(("chebyshev", "hermite", "laguerre", "shifted")):
         order = rest[0].double()
         return (
@@ -187,9 +187,9 @@ def evaluate(operation: str, operands: tuple[Tensor, ...], parameters: tuple[flo
     Raises:
         KeyError: there is no such function.
     """
-    found = function(operation)
-    if found is None:
+    computed = function(operation)
+    if computed is None:
         raise KeyError(operation)
     if operation.startswith("clamp") and operands[0].dtype == torch.bool:
         raise NotImplementedError("clamp of bool")
-    return found(*operands, *parameters)
+    return computed(*operands, *parameters)

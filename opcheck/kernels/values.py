@@ -38,7 +38,7 @@ def single(dtype: torch.dtype) -> Tensor:
         torch.randn(_RANDOM, generator=seeded, dtype=torch.float64) * scale
         for scale in (1e-4, 1e-2, 1.0, 10.0, 100.0)
     ]
-    found = torch.cat(
+    candidates = torch.cat(
         [
             _special(dtype).double(),
             torch.arange(-20, 20.01, 0.25, dtype=torch.float64),
@@ -48,18 +48,18 @@ def single(dtype: torch.dtype) -> Tensor:
             *drawn,
         ]
     ).to(dtype)
-    return _distinct(found)
+    return _distinct(candidates)
 
 
-def _distinct(found: Tensor) -> Tensor:
+def _distinct(values: Tensor) -> Tensor:
     """Each value once, zeros of both signs among them."""
     seen, kept = set(), []
-    for place, value in enumerate(found.tolist()):
+    for place, value in enumerate(values.tolist()):
         key = (value, math.copysign(1.0, value)) if value == value else None  # noqa: PLR0124
         if key not in seen:
             seen.add(key)
             kept.append(place)
-    return found[kept]
+    return values[kept]
 
 
 @functools.cache

@@ -19,9 +19,9 @@ from opcheck.worker.protocol import Say
 
 def answer(trial: Trial, _say: Say) -> Outcome:
     """Run a kernel, and judge its results."""
-    machine, found = _prepared(trial.source)
+    machine, released = _prepared(trial.source)
     start = time.process_time()
-    outcome = _drivers(trial.task).outcome(machine, found.functions[trial.kernel], trial.task)
+    outcome = _drivers(trial.task).outcome(machine, released.functions[trial.kernel], trial.task)
     seconds = round(time.process_time() - start, 4)
     return msgspec.structs.replace(outcome, seconds=seconds)
 
@@ -31,8 +31,8 @@ def _prepared(source: Source) -> tuple[Machine, Library]:
     torch.set_num_threads(1)
     # Half complex numbers are experimental on the CPU; they are only converted.
     warnings.filterwarnings("ignore", message="ComplexHalf")
-    found = library.read(source.release, Path(source.wheels), source.section)
-    return Machine(Path(source.cache)), found
+    released = library.read(source.release, Path(source.wheels), source.section)
+    return Machine(Path(source.cache)), released
 
 
 @functools.lru_cache(maxsize=1)

@@ -81,19 +81,19 @@ class Call(NamedTuple):
 
     def written(self) -> list[torch.Tensor]:
         """The tensors that the call writes to, in the order of the schema."""
-        found: list[torch.Tensor] = []
+        written: list[torch.Tensor] = []
         for position, argument in enumerate(schema_of(self.func).arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 value = self.kwargs.get(argument.name)
                 if position < len(self.args) and not argument.kwarg_only:
                     value = self.args[position]
-                found += tensors(value)
-        return found
+                written += tensors(value)
+        return written
 
     def made(self, result: Any) -> list[torch.Tensor]:
         """The tensors that the call made or wrote to, each once."""
-        found = {id(tensor): tensor for tensor in (*tensors(result), *self.written())}
-        return list(found.values())
+        by_identity = {id(tensor): tensor for tensor in (*tensors(result), *self.written())}
+        return list(by_identity.values())
 
     def changed(self, change: Callable[[Any], Any]) -> Self:
         """The call with each argument, and each item of a nested one, changed."""

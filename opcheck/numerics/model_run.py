@@ -82,7 +82,7 @@ class ModelRun:
         except NothingToTrainError as error:
             self.loss = f"none: {error}"
             return
-        self.loss = loss.said
+        self.loss = loss.text
         self.sites.phase = "backward"
         torch.autograd.backward(loss.value)
 

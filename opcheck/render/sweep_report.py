@@ -103,7 +103,7 @@ def _by_library(summary: Summary, target: str) -> Table:
         for library in summary.libraries()
         for mode in summary.modes
     }
-    rows = ((*key, str(of.total()), *_numbers(of)) for key, of in counts.items())
+    rows = ((*key, str(total.total()), *_numbers(total)) for key, total in counts.items())
     return Table(("library", "mode", "models", *_BEST_FIRST), tuple(rows))
 
 

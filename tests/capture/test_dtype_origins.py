@@ -16,7 +16,7 @@ def _made(make: Callable[[], torch.Tensor]) -> Made | None:
     births = Births()
     with births.while_loading():
         tensor = make()
-    return births.of(tensor)
+    return births.origin(tensor)
 
 
 ORIGINS: dict[str, tuple[str, Callable[[], Any]]] = {

@@ -223,11 +223,11 @@ def _place(spec: str) -> str:
 
 
 def _packages() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in PACKAGES:
         if name in sys.modules:
             try:
-                found[name] = importlib.metadata.version(name)
+                versions[name] = importlib.metadata.version(name)
             except importlib.metadata.PackageNotFoundError:
                 continue
-    return found
+    return versions

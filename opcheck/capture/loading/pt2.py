@@ -126,8 +126,8 @@ def _tensors(archive: Archive, folder: str, name: str, *, real: bool) -> dict[st
     """The weights or the constants of a program."""
     pickled = f"{folder}{name}.pt"
     if pickled in archive:  # 2.8
-        found = archive.tensors(pickled) if archive.size(pickled) else {}
-        return dict(found)
+        weights = archive.tensors(pickled) if archive.size(pickled) else {}
+        return dict(weights)
     kind = folder.rstrip("/").rpartition("/")[2]
     config = archive.json(f"{folder}{name}_{kind}_config.json")["config"]
     stored: dict[str, torch.Tensor] = {}

@@ -68,7 +68,7 @@ class Births:
             if tensor.dtype in _WATCHED:
                 self._by_storage[_storage(tensor)] = self._made(func, args, kwargs, tensor)
 
-    def of(self, tensor: torch.Tensor) -> Made | None:
+    def origin(self, tensor: torch.Tensor) -> Made | None:
         """How a tensor was made, if it was seen."""
         made = self._by_storage.get(_storage(tensor)) if tensor.dtype in _WATCHED else None
         return made if made is not None and made.dtype == _name(tensor.dtype) else None
@@ -108,7 +108,7 @@ class Births:
     def _made(self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor) -> Made:
         given = _on_cpu((args, kwargs))
         watched = [tensor for tensor in given if _same_trait(tensor.dtype, result.dtype)]
-        known = next((made for made in map(self.of, watched) if made is not None), None)
+        known = next((made for made in map(self.origin, watched) if made is not None), None)
         if known is not None:
             return known
         site, whole_module = self._site()
@@ -187,12 +187,12 @@ def _storage(tensor: torch.Tensor) -> int:
     )
 
 
-def _same_trait(one: torch.dtype, other: torch.dtype) -> bool:
+def _same_trait(first: torch.dtype, second: torch.dtype) -> bool:
     """Whether the second dtype follows from the first: both are double, both complex, or both the same."""
-    if one not in _WATCHED:
+    if first not in _WATCHED:
         return False
     doubles = {torch.float64, torch.complex128}
-    return one == other or {one, other} <= doubles or (one.is_complex and other.is_complex)
+    return first == second or {first, second} <= doubles or (first.is_complex and second.is_complex)
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -179,8 +179,8 @@ class _Builder:
         spec = ref.spec
         strided = spec.layout is torch.strided
         return TensorSpec(
-            tensor=self._numbers.of("tensor", ref.number),
-            storage=self._numbers.of("storage", ref.storage),
+            tensor=self._numbers.number("tensor", ref.number),
+            storage=self._numbers.number("storage", ref.storage),
             dtype=spec.dtype_name,
             shape=spec.shape,
             stride=spec.stride,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 #: different answers of one line that its problem names.
-_ANSWERS_TOLD = 3
+_ANSWERS_SHOWN = 3
 
 _TORCH = Path(torch.__file__).parent
 _OURS = str(Path(__file__).parents[2]) + os.sep
@@ -75,23 +75,23 @@ class Guessed:
         self.answers: dict[str, None] = {}
 
     @property
-    def said(self) -> str:
+    def answered(self) -> str:
         """The answers in words."""
-        first = list(self.answers)[:_ANSWERS_TOLD]
-        return ", then ".join(first) + (", ..." if len(self.answers) > _ANSWERS_TOLD else "")
+        first = list(self.answers)[:_ANSWERS_SHOWN]
+        return ", then ".join(first) + (", ..." if len(self.answers) > _ANSWERS_SHOWN else "")
 
     def problem(self) -> Problem:
         """What the report says of it."""
         return Problem(
             kind="value_check" if self.checks else "guess",
             message=f"{self.operator} asked for values that a run on shapes does not have: "
-            f"answered {self.said}"
+            f"answered {self.answered}"
             + (f" ({self.count:,} times)" if self.count > 1 else "")
             + ("" if self.checks else "; the way and the shapes from here rest on that guess"),
             location=self.location,
             module=self.module,
             op=self.operator,
-            answered=self.said,
+            answered=self.answered,
             count=self.count,
         )
 
@@ -210,7 +210,7 @@ class Recorder:
         if guess.count > MAX_GUESSES:
             message = (
                 f"{operator} asked for unknown values {guess.count:,} times at one line, "
-                f"and no answer ended that: {guess.said}"
+                f"and no answer ended that: {guess.answered}"
             )
             raise LoopsOnGuessError(message)
 
@@ -222,13 +222,13 @@ class Recorder:
         """The guesses, as problems of the trace."""
         by_line: dict[tuple[str, str, SourceLocation | None], Guessed] = {}
         for guess in self.guesses.values():
-            found = by_line.setdefault(
-                (guess.operator, guess.said, guess.location),
+            guessed = by_line.setdefault(
+                (guess.operator, guess.answered, guess.location),
                 Guessed(guess.operator, guess.location, guess.module, checks=guess.checks),
             )
-            found.count += guess.count
-            found.answers.update(guess.answers)
-        return tuple(found.problem() for found in by_line.values())
+            guessed.count += guess.count
+            guessed.answers.update(guess.answers)
+        return tuple(guessed.problem() for guessed in by_line.values())
 
     def uncalled(self, root: torch.nn.Module) -> tuple[str, ...]:
         """The modules that neither ran nor had a tensor of theirs used by another's code.

@@ -64,7 +64,7 @@ class Numbers:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], int] = {}
 
-    def of(self, kind: str, identity: int) -> int:
+    def number(self, kind: str, identity: int) -> int:
         """The number of this tensor, storage ...; a new one where it has none."""
         return self._known.setdefault((kind, identity), len(self._known) + 1)
 
@@ -110,7 +110,7 @@ class TensorLog:
             return known[1]
         self._count += 1
         self._on_cpu[id(tensor)] = (weakref.ref(tensor), -self._count)
-        made = None if self._births is None else self._births.of(tensor)
+        made = None if self._births is None else self._births.origin(tensor)
         if made is not None:
             self.made[-self._count] = made
         return -self._count
@@ -121,7 +121,7 @@ class TensorLog:
     def births(self, numbers: Numbers) -> Iterator[Birth]:
         """How tensors of the CPU that came to a call were made, where that is worth knowing."""
         for number, made in self.made.items():
-            yield birth(made, numbers.of("tensor", number))
+            yield birth(made, numbers.number("tensor", number))
 
 
 # -- lifetimes -------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def lifetimes(
     end = len(calls)
     return tuple(
         Lifetime(
-            storage=numbers.of("storage", storage),
+            storage=numbers.number("storage", storage),
             nbytes=sizes[storage],
             first=index,
             freed=before + freed[storage] if freed.get(storage, end) < end else None,

@@ -132,22 +132,25 @@ def _library(index: Any, kernels: Sequence[Kernel]) -> Iterator[Failure]:
     unit = index.parse(
         _FILE,
         args=[*_ARGUMENTS, "-isystem", str(INCLUDE), "-isystem", str(torch_headers())],
-        unsaved_files=[(_FILE, text.text), *((str(path), one) for path, one in headers().items())],
+        unsaved_files=[
+            (_FILE, text.text),
+            *((str(path), content) for path, content in headers().items()),
+        ],
     )
-    found: dict[Failure, None] = {}
+    failures: dict[Failure, None] = {}
     for diagnostic in unit.diagnostics:
         if diagnostic.severity < _ERROR:
             continue
         place = _place(diagnostic, kernels, text)
         message = diagnostic.spelling.replace(_DOUBLE, "no double")
         if place is not None:
-            found[_failure(message, place)] = None
-        elif not found:
+            failures[_failure(message, place)] = None
+        elif not failures:
             # In a header, and no kernel leads there: ours does not go with that of this torch.  (After an error that
             # a kernel leads to, it is a second one of the same instantiation, of which Clang gives no way.)
             header = getattr(diagnostic.location.file, "name", "")
-            found[Failure(kind="harness", message=f"{message} ({header})", ours=True)] = None
-    yield from found
+            failures[Failure(kind="harness", message=f"{message} ({header})", ours=True)] = None
+    yield from failures
 
 
 def _failure(message: str, place: _Place) -> Failure:

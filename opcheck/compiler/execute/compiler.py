@@ -135,5 +135,5 @@ def run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         first = _ERROR.search(done.stderr)
-        said = first["message"] if first else f"exited with code {done.returncode}"
-        raise CompilerError(f"{Path(command[0]).name}: {said}")
+        reason = first["message"] if first else f"exited with code {done.returncode}"
+        raise CompilerError(f"{Path(command[0]).name}: {reason}")

@@ -204,14 +204,14 @@ def _own(number: int, result: torch.Tensor, exact: torch.Tensor) -> bool:
     return number > 0 and empty and result.shape != exact.shape
 
 
-def _alike(result: torch.Tensor, other: torch.Tensor) -> bool:
+def _alike(result: torch.Tensor, counterpart: torch.Tensor) -> bool:
     """Whether the CPU comes to the same in this dtype, what is no number included."""
-    if result.shape != other.shape:
+    if result.shape != counterpart.shape:
         return False
     if not (result.is_floating_point() or result.is_complex()):
-        return torch.equal(result, other)
-    wide = other.to(torch.complex128 if other.is_complex() else torch.float64)
-    same = torch.equal(torch.isfinite(result), torch.isfinite(other))
+        return torch.equal(result, counterpart)
+    wide = counterpart.to(torch.complex128 if counterpart.is_complex() else torch.float64)
+    same = torch.equal(torch.isfinite(result), torch.isfinite(counterpart))
     return same and measure(result, wide).error <= 1
 
 

@@ -106,8 +106,8 @@ def _equal(source: torch.Tensor, dim: int, result: torch.Tensor, exact: torch.Te
     length = source.shape[dim]
     if result.numel() and (int(result.min()) < 0 or int(result.max()) >= length):
         return False
-    tensor, other = source.gather(dim, result), source.gather(dim, exact)
-    return bool(((tensor == other) | ((tensor != tensor) & (other != other))).all())  # noqa: PLR0124 - not a number
+    tensor, expected = source.gather(dim, result), source.gather(dim, exact)
+    return bool(((tensor == expected) | ((tensor != tensor) & (expected != expected))).all())  # noqa: PLR0124 - not a number
 
 
 def _repeats(indices: torch.Tensor, dim: int) -> bool:

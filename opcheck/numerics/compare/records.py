@@ -157,15 +157,13 @@ class Comparison(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def headline(found: Comparison) -> str:
+def headline(comparison: Comparison) -> str:
     """The answer in one line."""
-    if found.wrong:
-        mismatch = found.wrong[0]
-        return f"{mismatch.op} is the first operator that goes wrong on {found.machine.device}"
-    if not found.complete:
-        return (
-            f"no operator was seen to go wrong before the run broke off on {found.machine.device}"
-        )
-    if not found.outcomes.get("agrees", 0) + found.outcomes.get("loose", 0):
+    if comparison.wrong:
+        mismatch = comparison.wrong[0]
+        return f"{mismatch.op} is the first operator that goes wrong on {comparison.machine.device}"
+    if not comparison.complete:
+        return f"no operator was seen to go wrong before the run broke off on {comparison.machine.device}"
+    if not comparison.outcomes.get("agrees", 0) + comparison.outcomes.get("loose", 0):
         return "nothing could be compared"
-    return f"no operator goes wrong on {found.machine.device}"
+    return f"no operator goes wrong on {comparison.machine.device}"

@@ -69,7 +69,7 @@ class Shadows:
         self._beside: dict[int, _Beside] = {}
         self._asked = 0
 
-    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+    def view(self, tensor: torch.Tensor) -> torch.Tensor:
         """What the tensor would hold in a float64 run: a view, so that a write reaches the table.
 
         Memory that no call has written to yet holds the same in both runs.
@@ -91,7 +91,7 @@ class Shadows:
 
     def keep(self, tensor: torch.Tensor, exact: torch.Tensor) -> None:
         """From now on the tensor would hold ``exact`` in a float64 run."""
-        self.of(tensor).copy_(exact)
+        self.view(tensor).copy_(exact)
 
     def forget(self, tensor: torch.Tensor) -> None:
         """What a float64 run would hold is not known: it is taken to be what this run holds."""
@@ -227,11 +227,11 @@ class ShadowMode(Float64Mode):
             if not followed(value):
                 copies = writes and isinstance(value, torch.Tensor)
                 return value.clone() if copies else value
-            return shadows.of(value).to(_NARROW.get(value.dtype, value.dtype), copy=True)
+            return shadows.view(value).to(_NARROW.get(value.dtype, value.dtype), copy=True)
 
         return _Before(
             reads,
-            [shadows.of(read).clone() if writes else shadows.of(read) for read in reads],
+            [shadows.view(read).clone() if writes else shadows.view(read) for read in reads],
             max(map(shadows.error, reads), default=0.0),
             call.changed(rounded),
             self._exact(call) if writes else None,
@@ -275,7 +275,7 @@ class ShadowMode(Float64Mode):
         shadows = self._shadows
         if call.func is aten.native_dropout.default and before.reads:
             source, probability = call.args[:2]
-            shadows.keep(result[0], shadows.of(source) * result[1] / (1 - probability))
+            shadows.keep(result[0], shadows.view(source) * result[1] / (1 - probability))
             shadows.note(result[0], shadows.error(source))
             return
         for tensor in filter(followed, call.made(result)):
@@ -287,7 +287,7 @@ class ShadowMode(Float64Mode):
 
         def widen(value: Any) -> Any:
             if followed(value):
-                return self._shadows.of(value)
+                return self._shadows.view(value)
             return value.clone() if writes and isinstance(value, torch.Tensor) else widened(value)
 
         try:

@@ -69,7 +69,7 @@ class _Elements:
     """How many elements of how many an event is of."""
 
     kind: PrecisionEventKind = "flips"
-    elements = of = 0
+    elements = total = 0
 
 
 class PrecisionTally:
@@ -107,7 +107,7 @@ class PrecisionTally:
             event = self._events.add(seen.op, seen.here, index, kind).value
             event.kind = kind
             event.elements += count
-            event.of += elements
+            event.total += elements
 
     def lines(self, limit: int) -> Iterator[PrecisionLine]:
         """The lines whose calls lose most by themselves, the worst first."""
@@ -123,7 +123,7 @@ class PrecisionTally:
                 op=key.op,
                 place=place(key.site, key.module, key.phase),
                 elements=row.value.elements,
-                of=row.value.of,
+                of=row.value.total,
                 first=row.first,
             )
 

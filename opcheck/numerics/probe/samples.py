@@ -73,9 +73,9 @@ def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterato
     for phase in setup.phases:
         for dtype in setup.dtypes:
             number = getattr(torch, dtype)
-            for one in chosen:
-                if number in _declared(ops[one], device, gradient=phase == "gradient"):
-                    yield Task(opinfo=one, dtype=dtype, phase=phase)
+            for op in chosen:
+                if number in _declared(ops[op], device, gradient=phase == "gradient"):
+                    yield Task(opinfo=op, dtype=dtype, phase=phase)
 
 
 def samples_of(op: Any, task: Task, limit: int) -> list[Sample]:
@@ -87,7 +87,8 @@ def samples_of(op: Any, task: Task, limit: int) -> list[Sample]:
         "cpu", getattr(torch, task.dtype), requires_grad=task.phase == "gradient"
     )
     return [
-        Sample((one.input, *one.args), dict(one.kwargs)) for one in itertools.islice(made, limit)
+        Sample((sample.input, *sample.args), dict(sample.kwargs))
+        for sample in itertools.islice(made, limit)
     ]
 
 

@@ -19,11 +19,14 @@ _NOTE = (
 def document(run: Run) -> Document:
     """The counts by family, the wrong ones by operation with the smallest input, and why not run."""
     counts = Counter(outcome.verdict for outcome in run.outcomes)
-    told = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS)
+    verdicts = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS)
     blocks: list[Any] = [
         Heading(f"Metal kernels of torch {run.torch} ({run.section}), run on a CPU", 1),
         Lines(
-            (f"{plural(len(run.outcomes), 'kernel')}: {told}; {run.seconds:,.0f} seconds", _NOTE)
+            (
+                f"{plural(len(run.outcomes), 'kernel')}: {verdicts}; {run.seconds:,.0f} seconds",
+                _NOTE,
+            )
         ),
         Heading("By family"),
         Table(
@@ -52,10 +55,10 @@ def document(run: Run) -> Document:
 
 
 def _grouped(outcomes: Iterable[Outcome], key: str) -> list[tuple[str, list[Outcome]]]:
-    found: dict[str, list[Outcome]] = defaultdict(list)
+    groups: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
-        found[getattr(outcome, key)].append(outcome)
-    return sorted(found.items())
+        groups[getattr(outcome, key)].append(outcome)
+    return sorted(groups.items())
 
 
 def _family(name: str, group: Sequence[Outcome]) -> tuple[str, ...]:
@@ -99,7 +102,7 @@ COLUMNS = (
 
 def rows(run: Run) -> dict[str, list[Any]]:
     """One row a kernel, by column: what a Parquet file holds."""
-    found: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for outcome in run.outcomes:
         sample = outcome.smallest
         values = {
@@ -112,5 +115,5 @@ def rows(run: Run) -> dict[str, list[Any]]:
             "gross": bool(sample and sample.gross),
         }
         for name in COLUMNS:
-            found[name].append(values[name] if name in values else getattr(outcome, name))
-    return found
+            columns[name].append(values[name] if name in values else getattr(outcome, name))
+    return columns

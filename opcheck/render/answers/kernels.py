@@ -16,11 +16,11 @@ _MOST = 40
 _ORDER = {name: place for place, name in enumerate(DTYPES)}
 
 
-def operations(library: Library, found: Sequence[str]) -> str:
+def operations(library: Library, kernels: Sequence[str]) -> str:
     """The operations of the kernels with these names: how many, and for which dtypes."""
     counts: dict[str, int] = defaultdict(int)
     dtypes: dict[str, set[str]] = defaultdict(set)
-    for name in found:
+    for name in kernels:
         named = names.parse(name)
         counts[named.operation] += 1
         dtypes[named.operation] |= {dtype for dtype in named.dtypes if dtype in _ORDER}
@@ -30,7 +30,7 @@ def operations(library: Library, found: Sequence[str]) -> str:
         f"{' '.join(sorted(dtypes[operation], key=_ORDER.__getitem__))}".rstrip()
         for operation in sorted(counts)
     ]
-    return "\n".join([_head(library, len(found)), "", *lines])
+    return "\n".join([_head(library, len(kernels)), "", *lines])
 
 
 def listed(library: Library, entries: Sequence[Entry], *, in_full: bool) -> str:
@@ -57,8 +57,8 @@ def _line(entry: Entry, width: int) -> str:
 
 def _head(library: Library, shown: int) -> str:
     every = len(library.functions)
-    of = f"{shown:,} of " if shown != every else ""
-    return f"torch {library.torch}, {library.section}: {of}{plural(every, 'kernel')}"
+    share = f"{shown:,} of " if shown != every else ""
+    return f"torch {library.torch}, {library.section}: {share}{plural(every, 'kernel')}"
 
 
 def _argument(argument: Argument) -> str:
@@ -79,15 +79,15 @@ def changed(old: Library, new: Library, changes: Changes) -> str:
         f"{changes.same:,} of the same code",
     ]
     for title in ("new", "gone", "changed"):
-        found: tuple[str, ...] = getattr(changes, title)
-        if not found:
+        kernels: tuple[str, ...] = getattr(changes, title)
+        if not kernels:
             continue
         lines += ["", title]
-        if len(found) <= _MOST:
-            lines += [f"  {name}" for name in found]
+        if len(kernels) <= _MOST:
+            lines += [f"  {name}" for name in kernels]
             continue
         counts: dict[str, int] = defaultdict(int)
-        for name in found:
+        for name in kernels:
             counts[names.parse(name).operation] += 1
         lines += [f"  {name}: {plural(count, 'kernel')}" for name, count in sorted(counts.items())]
     return "\n".join(lines)

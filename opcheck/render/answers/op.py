@@ -54,8 +54,8 @@ def document(answer: Answer) -> Iterator[Block]:
 def _head(answer: Answer, main: OverloadAnswer) -> Iterator[str]:
     target = answer.target
     dtype = f", {target['dtype']}" if target["dtype"] else ""
-    of = "" if main.name == answer.op else f"{main.name}, "
-    yield f"On torch {target['torch']}, macOS {target['macos']}{dtype}: {of}{answer.because}."
+    overload = "" if main.name == answer.op else f"{main.name}, "
+    yield f"On torch {target['torch']}, macOS {target['macos']}{dtype}: {overload}{answer.because}."
     if answer.status == "native":
         yield f"Native since torch {wording.since(main.since)}."
     elif answer.first_native:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: What is wrong with the device.
 BAD = ("wrong", "raises", "crashes", "too long")
 #: What is listed one by one.
-_TOLD = (*BAD, "falls back")
+_LISTED = (*BAD, "falls back")
 #: characters of a text, and entries of a list, in a page for people
 _TEXT, _MOST = 240, 60
 _JUDGED = (
@@ -54,7 +54,7 @@ def document(evidence: Evidence) -> Iterator[Block]:
         ("dtype", "phase", *names),
         tuple((*row, *(str(table[(*row, name)]) for name in names)) for row in rows),
     )
-    for name in _TOLD:
+    for name in _LISTED:
         outcomes = [result for result in evidence.results if result.outcome == name]
         if outcomes:
             yield Heading(f"{name.capitalize()}: {OUTCOMES[name]}")  # type: ignore[index]  # one of them

@@ -94,7 +94,7 @@ def systems(group: Sequence[Cell]) -> list[str]:
     if len(group) == 1:
         return ["any"]
     starts = [cell.macos for cell in group]
-    middle = [f"{text} to {other}" for text, other in pairwise(starts[1:])]
+    middle = [f"{text} to {until}" for text, until in pairwise(starts[1:])]
     return [f"before {starts[1]}", *middle, f"{starts[-1]}+"]
 
 

@@ -34,11 +34,11 @@ def build(
         OpListError: the lists are damaged.
     """
     folder.check(output)
-    found = pages(
+    site_pages = pages(
         OperatorLookup(lists or load()),
         sweep.read(swept) if swept else None,
         only=only,
         progress=progress,
     )
-    folder.write(output, render.files(found, progress))
-    return found
+    folder.write(output, render.files(site_pages, progress))
+    return site_pages

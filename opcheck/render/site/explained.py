@@ -32,14 +32,14 @@ def statements(
     sort: Literal["limitation", "advisory"], lists: OpLists, operators: Iterable[Operator]
 ) -> Statements:
     """The page of all limitations, or of all advisories, the worst effect first."""
-    told: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for operator in operators:
         for about in (*operator.limitations, *operator.advisories):
-            told.setdefault(about.note.id, []).append(operator.name)
+            names.setdefault(about.note.id, []).append(operator.name)
     return Statements(
         sort=sort,
         statements=tuple(
-            Statement(note=note, operators=tuple(told.get(note.id, ())))
+            Statement(note=note, operators=tuple(names.get(note.id, ())))
             for note in notes(lists.statements.by_id.values(), sort)
         ),
     )

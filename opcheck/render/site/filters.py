@@ -75,8 +75,8 @@ def _markdown() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False})
 
 
-def _namespaces(found: Iterable[Listed]) -> list[tuple[str, list[Listed]]]:
-    groups = groupby(found, key=lambda one: one.name.partition("::")[0])
+def _namespaces(listed: Iterable[Listed]) -> list[tuple[str, list[Listed]]]:
+    groups = groupby(listed, key=lambda operator: operator.name.partition("::")[0])
     return [(namespace, list(group)) for namespace, group in groups]
 
 

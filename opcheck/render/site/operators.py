@@ -27,7 +27,7 @@ from opcheck.render.answers.wording import runs
 from opcheck.render.site.records import About, Change, Lost, Macos, Operator, Overload, Standing
 
 #: Cells by release line, where the release has the overload.
-_Found = dict[str, tuple[Cell, ...]]
+_CellsByLine = dict[str, tuple[Cell, ...]]
 
 
 def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[Operator]:
@@ -63,13 +63,13 @@ def _python(lookup: OperatorLookup) -> Mapping[str, tuple[str, ...]]:
 
     Only those that are called much as it is: what a function does with several others is no name of theirs.
     """
-    found: dict[str, list[str]] = {}
+    functions_of: dict[str, list[str]] = {}
     for function, called in composites.apis().items():
         with contextlib.suppress(UsageError):
             base = resolve(f"torch.{function}", lookup.lists).main.partition(".")[0]
             if len(called) == 1 or function.rpartition(".")[2] in base:
-                found.setdefault(base, []).append(f"torch.{function}")
-    return {base: tuple(sorted(functions)) for base, functions in found.items()}
+                functions_of.setdefault(base, []).append(f"torch.{function}")
+    return {base: tuple(sorted(functions)) for base, functions in functions_of.items()}
 
 
 def _operator(
@@ -79,22 +79,22 @@ def _operator(
     python: tuple[str, ...],
     lost: Iterable[Lost],
 ) -> Operator:
-    found = {op: _cells(op, lookup) for op in members}
+    by_op = {op: _cells(op, lookup) for op in members}
     newest = lookup.lists.releases[-1].line
-    first = usual([op for op in members if newest in found[op]] or members)
-    ordered = sorted(members, key=lambda op: (op != first, newest not in found[op], op))
+    first = usual([op for op in members if newest in by_op[op]] or members)
+    ordered = sorted(members, key=lambda op: (op != first, newest not in by_op[op], op))
     tables: dict[object, tuple[Standing, ...]] = {}
     overloads = []
     for op in ordered:
-        rows = tuple(_standings(op, found[op], lookup))
+        rows = tuple(_standings(op, by_op[op], lookup))
         # Why may differ in words: each overload has its own beside its name.
         alike = msgspec.json.encode([msgspec.structs.replace(row, because="") for row in rows])
         tables.setdefault(alike, rows)
-        overloads.append(_overload(op, found[op], lookup, list(tables).index(alike)))
+        overloads.append(_overload(op, by_op[op], lookup, list(tables).index(alike)))
     main = overloads[0]
     line = main.torch
-    verdict = lookup.verdict(first, target(line, _newest(lookup)), _last(found[first], line).dtype)
-    limitations, advisories = (_about(sort, ordered, found, lookup) for sort in _SORTS)
+    verdict = lookup.verdict(first, target(line, _newest(lookup)), _last(by_op[first], line).dtype)
+    limitations, advisories = (_about(sort, ordered, by_op, lookup) for sort in _SORTS)
     links = dict.fromkeys(
         link for limitation in (*limitations, *advisories) for link in limitation.note.links
     )
@@ -137,43 +137,45 @@ def _newest(lookup: OperatorLookup) -> str:
     return str(macos_of(None, lookup.lists.releases[-1]))
 
 
-def _cells(op: str, lookup: OperatorLookup) -> _Found:
+def _cells(op: str, lookup: OperatorLookup) -> _CellsByLine:
     """By release; releases between which nothing differs for the overload are asked once."""
     known: dict[object, tuple[Cell, ...]] = {}
-    found: _Found = {}
+    by_line: _CellsByLine = {}
     for release in lookup.lists.releases:
         line = release.line
         if lookup.operators.resolution(op, line).value is not None:
             facts = (lookup.operators.facts(op, line), release.minimum_macos)
             if facts not in known:
                 known[facts] = cells(op, (release,), lookup)
-            found[line] = tuple(msgspec.structs.replace(c, torch=line) for c in known[facts])
-    return found
+            by_line[line] = tuple(msgspec.structs.replace(c, torch=line) for c in known[facts])
+    return by_line
 
 
-def _last(found: _Found, line: str) -> Cell:
+def _last(by_line: _CellsByLine, line: str) -> Cell:
     """On the newest macOS."""
-    return found[line][-1]
+    return by_line[line][-1]
 
 
-def _standings(op: str, found: _Found, lookup: OperatorLookup) -> Iterator[Standing]:
-    for exists, releases in groupby(lookup.lists.releases, key=lambda one: one.line in found):
+def _standings(op: str, by_line: _CellsByLine, lookup: OperatorLookup) -> Iterator[Standing]:
+    for exists, releases in groupby(
+        lookup.lists.releases, key=lambda release: release.line in by_line
+    ):
         if exists:
             yield from _without_gap(
-                op, found, {release.line: release for release in releases}, lookup
+                op, by_line, {release.line: release for release in releases}, lookup
             )
 
 
 def _without_gap(
-    op: str, found: _Found, releases: Mapping[str, Release], lookup: OperatorLookup
+    op: str, by_line: _CellsByLine, releases: Mapping[str, Release], lookup: OperatorLookup
 ) -> Iterator[Standing]:
-    for lines, group in runs(cell for line in releases for cell in found[line]):
+    for lines, group in runs(cell for line in releases for cell in by_line[line]):
         last = releases[lines[-1]]
         for place, cell in enumerate(group):
             until = group[place + 1].macos if place + 1 < len(group) else None
             own = State(status=cell.status, kind=cell.kind)
             # The last release of a span may start on a newer macOS than the first.
-            system = found[last.line][place].macos
+            system = by_line[last.line][place].macos
             because = lookup.verdict(op, target(last.line, system), cell.dtype).because
             yield Standing(
                 torch=(lines[0], lines[-1]),
@@ -185,12 +187,12 @@ def _without_gap(
             )
 
 
-def _overload(op: str, found: _Found, lookup: OperatorLookup, table: int) -> Overload:
+def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int) -> Overload:
     states = {
-        line: State(status=group[-1].status, kind=group[-1].kind) for line, group in found.items()
+        line: State(status=group[-1].status, kind=group[-1].kind) for line, group in by_line.items()
     }
-    line = list(found)[-1]
-    cell = _last(found, line)
+    line = list(by_line)[-1]
+    cell = _last(by_line, line)
     verdict = lookup.verdict(op, target(line, _newest(lookup)), cell.dtype)
     release = lookup.lists.release(line)
     return Overload(
@@ -209,12 +211,15 @@ def _overload(op: str, found: _Found, lookup: OperatorLookup, table: int) -> Ove
 
 
 def _about(
-    sort: StatementSort, ordered: Iterable[str], found: Mapping[str, _Found], lookup: OperatorLookup
+    sort: StatementSort,
+    ordered: Iterable[str],
+    by_op: Mapping[str, _CellsByLine],
+    lookup: OperatorLookup,
 ) -> tuple[About, ...]:
     """The statements on some overload in some release, the worst effect first."""
     speaking: dict[str, list[str]] = {}
     for op in ordered:
-        ids = {statement.id for line in found[op] for statement in lookup.operators.about(op, line)}
+        ids = {statement.id for line in by_op[op] for statement in lookup.operators.about(op, line)}
         for name in ids:
             speaking.setdefault(name, []).append(op)
     statements = [lookup.lists.statements.by_id[name] for name in speaking]

@@ -50,22 +50,22 @@ def pages(
         OpListError: the lists are damaged.
     """
     say = progress or (lambda _: None)
-    found = []
+    op_pages = []
     for operator in operators(lookup, only):
         say(f"operator {operator.name}")
-        found.append(_with_models(operator, sweep) if sweep else operator)
+        op_pages.append(_with_models(operator, sweep) if sweep else operator)
     say("releases")
     lines = tuple(releases(lookup, sweep))
     system = str(macos_of(None, lookup.lists.releases[-1]))
     rules = tuple(explained.rules())
     models = tuple(sweep.models()) if sweep else ()
     statements = [
-        explained.statements(sort, lookup.lists, found) for sort in get_args(StatementSort)
+        explained.statements(sort, lookup.lists, op_pages) for sort in get_args(StatementSort)
     ]
     return (
-        _home(lookup, found, lines, len(models)),
-        _listed(found, lines[-1], system),
-        *found,
+        _home(lookup, op_pages, lines, len(models)),
+        _listed(op_pages, lines[-1], system),
+        *op_pages,
         _releases(lines, system),
         *lines,
         *statements,
@@ -84,16 +84,16 @@ def _with_models(operator: Operator, sweep: Sweep) -> Operator:
 
 
 def _home(
-    lookup: OperatorLookup, found: Collection[Operator], lines: tuple[Release, ...], models: int
+    lookup: OperatorLookup, op_pages: Collection[Operator], lines: tuple[Release, ...], models: int
 ) -> Home:
     newest = lines[-1]
-    states = Counter(operator.state for operator in found if operator.torch == newest.torch)
+    states = Counter(operator.state for operator in op_pages if operator.torch == newest.torch)
     return Home(
         tool=TOOL,
         op_lists=lookup.lists.digest,
         torch=newest.torch,
         macos=newest.macos,
-        operators=len(found),
+        operators=len(op_pages),
         models=models,
         counts={line.torch: line.counts for line in lines},
         states={state: states[state] for state in STATES},
@@ -120,7 +120,7 @@ def _releases(lines: tuple[Release, ...], system: str) -> Releases:
     return Releases(macos=system, releases=tuple(listed))
 
 
-def _listed(found: Collection[Operator], newest: Release, system: str) -> Operators:
+def _listed(op_pages: Collection[Operator], newest: Release, system: str) -> Operators:
     return Operators(
         torch=newest.torch,
         macos=system,
@@ -133,6 +133,6 @@ def _listed(found: Collection[Operator], newest: Release, system: str) -> Operat
                 overloads=len(operator.overloads),
                 notes=len(operator.limitations) + len(operator.advisories),
             )
-            for operator in found
+            for operator in op_pages
         ),
     )

@@ -110,7 +110,7 @@ def _word(state: State | None) -> str | None:
 
 
 def _references(statements: Iterable[Statement]) -> tuple[StatementRef, ...]:
-    ordered = sorted(statements, key=lambda one: one.rank)
+    ordered = sorted(statements, key=lambda statement: statement.rank)
     return tuple(
         StatementRef(id=statement.id, sort=statement.sort, summary=statement.summary)
         for statement in ordered

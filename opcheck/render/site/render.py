@@ -54,7 +54,7 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
     home = next(page for page in pages if isinstance(page, Home))
     templates = html.environment().overlay()
     folder = package("opcheck.render") / "template" / "site"
-    found = {
+    files = {
         ".nojekyll": "",  # GitHub Pages would leave files out whose names begin with _
         "style.css": (folder / "style.css").read_text(encoding="utf-8"),
         "search.js": (folder / "search.js").read_text(encoding="utf-8"),
@@ -68,9 +68,9 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
         if progress is not None:
             progress(path)
         templates.filters = {**html.environment().filters, **filters(path, own)}
-        found[f"{path}.html"] = _html(templates, page, path, home, own)
-        found[f"{path}.json"] = f"{msgspec.json.encode(page).decode()}\n"
-    return found
+        files[f"{path}.html"] = _html(templates, page, path, home, own)
+        files[f"{path}.json"] = f"{msgspec.json.encode(page).decode()}\n"
+    return files
 
 
 def schema() -> str:

@@ -59,7 +59,9 @@ class Sweep:
     def models(self) -> Iterator[Model]:
         """A page for every model, by library and name."""
         first = {row["model"]: row for row in self._rows["outcomes"]}
-        for name in sorted(first, key=lambda one: (first[one]["library"], one.casefold(), one)):
+        for name in sorted(
+            first, key=lambda model: (first[model]["library"], model.casefold(), model)
+        ):
             yield self._model(name, first[name])
 
     def listed(self, models: Iterable[Model]) -> Models:
@@ -93,7 +95,7 @@ class Sweep:
             if _state(row) in STOPS
         }
         counts = Counter(op for op, _ in stopped)
-        return tuple(sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:most])
+        return tuple(sorted(counts.items(), key=lambda count: (-count[1], count[0]))[:most])
 
     def newest_line(self) -> str:
         """The newest torch release of the sweep."""
@@ -121,11 +123,11 @@ class Sweep:
 
     def users(self, overloads: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """By mode, the models that call one of these overloads."""
-        found: dict[str, set[str]] = {}
+        models: dict[str, set[str]] = {}
         for op in overloads:
             for row in self._uses.get(op, ()):
-                found.setdefault(row["mode"], set()).add(row["model"])
-        return {mode: tuple(sorted(found[mode])) for mode in sorted(found)}
+                models.setdefault(row["mode"], set()).add(row["model"])
+        return {mode: tuple(sorted(models[mode])) for mode in sorted(models)}
 
     def _model(self, name: str, about: Row) -> Model:
         outcomes = self._by_model["outcomes"][name]
@@ -197,8 +199,8 @@ def read(folder: Path) -> Sweep:
         except (OSError, ValueError, ArrowException) as error:
             raise _no_sweep(f"cannot read a table of the sweep: {error}", path) from error
         if missing or about.get("format", FORMAT) != FORMAT:
-            said = f"has no column {missing[0]}" if missing else "is of another version"
-            raise _no_sweep(f"a table of the sweep {said}", path)
+            mismatch = f"has no column {missing[0]}" if missing else "is of another version"
+            raise _no_sweep(f"a table of the sweep {mismatch}", path)
         tables[name] = table.to_pylist()
     return Sweep(tables, about)
 
@@ -221,17 +223,17 @@ def _state(row: Row) -> str:
 
 def _targets(targets: Iterable[At]) -> dict[str, tuple[str, ...]]:
     """By release line, the macOS versions, both in their order."""
-    found: dict[str, list[str]] = {}
+    systems_of: dict[str, list[str]] = {}
     for target in sorted(set(targets)):
-        found.setdefault(str(target.torch), []).append(str(target.macos))
-    return {line: tuple(systems) for line, systems in found.items()}
+        systems_of.setdefault(str(target.torch), []).append(str(target.macos))
+    return {line: tuple(systems) for line, systems in systems_of.items()}
 
 
 def _grouped(rows: Iterable[dict[str, Any]], key: str) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault(row[key], []).append(row)
-    return found
+        groups.setdefault(row[key], []).append(row)
+    return groups
 
 
 def _by_model(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -239,10 +241,10 @@ def _by_model(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]
 
 
 def _keyed(rows: Iterable[Row], key: Callable[[Row], _Key]) -> dict[_Key, list[Row]]:
-    found: dict[_Key, list[Row]] = {}
+    groups: dict[_Key, list[Row]] = {}
     for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return found
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def _outcomes(rows: Iterable[Row]) -> Iterator[Outcome]:
@@ -253,7 +255,8 @@ def _outcomes(rows: Iterable[Row]) -> Iterator[Outcome]:
         return (row["mode"], row["fallback"], row["headline"], row["complete"], row["calls"], worse)
 
     for (mode, fallback, headline, complete, calls, worse), group in sorted(
-        _keyed(rows, key).items(), key=lambda one: (*one[0][:2], min(map(_at, one[1])), one[0])
+        _keyed(rows, key).items(),
+        key=lambda entry: (*entry[0][:2], min(map(_at, entry[1])), entry[0]),
     ):
         yield Outcome(
             mode=mode,

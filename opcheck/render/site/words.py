@@ -64,10 +64,10 @@ def dtype_changes(changes: Mapping[str, tuple[str, str]]) -> str:
     )
 
 
-def targets(found: Mapping[str, Sequence[str]], every: Sequence[str]) -> str:
+def targets(systems_of: Mapping[str, Sequence[str]], every: Sequence[str]) -> str:
     """``torch 2.8 to 2.13 on macOS 14.0, 15.0``: neighbours in ``every`` with the same macOS are one."""
     parts = []
-    for systems, group in groupby(every, key=lambda line: tuple(found.get(line, ()))):
+    for systems, group in groupby(every, key=lambda line: tuple(systems_of.get(line, ()))):
         if systems:
             parts.append(f"torch {lines(list(group))} on macOS {', '.join(systems)}")
     return "; ".join(parts)
