@@ -23,7 +23,7 @@ RUNS = "runs"
 
 
 def plain(request: CaptureRequest, *, build_only: bool = False) -> str:
-    """``runs``, or what building or running the model raises, and on which line.
+    """Return ``runs``, or the error that building or running the model raises, and its line.
 
     Args:
         request: the model, its configuration, inputs and mode; the target plays no part.

@@ -134,7 +134,7 @@ class OnMps(TorchFunctionMode):
 
 
 def is_marked(value: Any) -> bool:
-    """Whether a constructor put this on the device ``mps``."""
+    """Return whether a constructor put this on the device ``mps``."""
     return isinstance(value, torch.Tensor) and getattr(value, "_made_on_mps", False)
 
 
@@ -160,7 +160,7 @@ def building() -> Iterator[Building]:
 
 
 def fill_meta(value: Any) -> Any:
-    """The same nest of containers with its meta tensors replaced by real ones on the CPU.
+    """Return the same nest of containers with its meta tensors replaced by real ones on the CPU.
 
     For inputs that a user's factory made inside ``building``: floats are drawn from a fixed seed,
     everything else is zero.
@@ -175,7 +175,7 @@ def fill_meta(value: Any) -> Any:
 
 
 def values(shape: tuple[int, ...], dtype: torch.dtype, high: int = 1) -> torch.Tensor:
-    """A CPU tensor of ``shape``: floats in [-1, 1), integers in [0, high), the same in each run."""
+    """Return a CPU tensor of ``shape``: floats in [-1, 1), integers in [0, high), the same in each run."""
     generator = torch.Generator().manual_seed(math.prod(shape))
     if dtype.is_complex:
         real = torch.rand((*shape, 2), generator=generator) * 2 - 1
@@ -188,7 +188,7 @@ def values(shape: tuple[int, ...], dtype: torch.dtype, high: int = 1) -> torch.T
 
 
 def _elsewhere(given: list[torch.Tensor], device: Any) -> bool:
-    """Whether a call involves a device that is neither the CPU nor meta."""
+    """Return whether a call involves a device that is neither the CPU nor meta."""
     names = {tensor.device.type for tensor in given}
     if device is not None:
         names.add(torch.device(device).type)

@@ -76,7 +76,7 @@ _PASSAGES = frozenset(
 
 
 def kind_of(error: BaseException) -> str:
-    """A kind of ``Problem``: of RAISED_ON_A_MAC, or ``opcheck_limit``; empty: the program's own error."""
+    """Return a kind of ``Problem``: of RAISED_ON_A_MAC, or ``opcheck_limit``; empty: the program's own error."""
     if isinstance(error, ImportError) and missing_package(error):
         return "needs_package"
     if messages.without_cuda(str(error)) and not isinstance(error, OpcheckError):
@@ -89,7 +89,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def problem_of(error: BaseException, kind: str, location: SourceLocation | None) -> Problem:
-    """The problem that an exception of one of these kinds is."""
+    """Return the problem that an exception of one of these kinds is."""
     text = f"{type(error).__name__}: {one_line(error)}"
     if kind == "needs_cuda":
         message = f"the program asks for a device that no Mac has: {text}"
@@ -112,7 +112,7 @@ def problem_of(error: BaseException, kind: str, location: SourceLocation | None)
 
 
 def missing_package(error: ImportError) -> str:
-    """The distribution without a macOS wheel that an import lacks; empty where it lacks another."""
+    """Return the distribution without a macOS wheel that an import lacks; empty where it lacks another."""
     by_import, by_name = packages().by_import, packages().by_name
     lacking = (error.name or "").partition(".")[0]
     text = str(error)
@@ -124,7 +124,7 @@ def missing_package(error: ImportError) -> str:
 
 
 def name_of_a_later_release(error: BaseException) -> str:
-    """The name that the target's torch lacks and the installed one has; empty where something else is missing."""
+    """Return the name that the target's torch lacks and the installed one has; empty: something else is missing."""
     absent = isinstance(error, (AttributeError, ImportError)) and _ABSENT_NAME.search(str(error))
     if not absent:
         return ""
@@ -134,7 +134,7 @@ def name_of_a_later_release(error: BaseException) -> str:
 
 
 def is_limit(error: BaseException) -> bool:
-    """Whether opcheck ended the program where a Mac would have gone on, or where nobody knows."""
+    """Return whether opcheck ended the program where a Mac would have gone on, or where nobody knows."""
     if isinstance(error, (NotSimulatedError, OutsideError, DataDependentError)):
         return True
     if _BETRAYALS.search(str(error)):
@@ -160,13 +160,13 @@ def _frames(trace: TracebackType | None) -> list[TracebackType]:
 
 
 def _is_deliberate(trace: TracebackType) -> bool:
-    """Whether a ``raise`` stands there: of ours, those in the simulation say what a Mac says."""
+    """Return whether a ``raise`` stands there: of ours, those in the simulation say what a Mac says."""
     code = trace.tb_frame.f_code.co_code
     return dis.opname[code[trace.tb_lasti]] in {"RAISE_VARARGS", "RERAISE"}
 
 
 def _is_the_programs(error: BaseException, trace: TracebackType) -> bool:
-    """Whether C++ refused there what the program gave it."""
+    """Return whether C++ refused there what the program gave it."""
     # ImportError: what watches the program's imports passes them on.
     if isinstance(error, (RuntimeError, ValueError, IndexError, ImportError)):
         return True
@@ -175,7 +175,7 @@ def _is_the_programs(error: BaseException, trace: TracebackType) -> bool:
 
 
 def _is_asked_by_opcheck(frames: list[TracebackType]) -> bool:
-    """Whether opcheck, and not the program, called the function of torch's that raised: a meta kernel, say."""
+    """Return whether opcheck, and not the program, called the function of torch's that raised: a meta kernel, say."""
     for trace in reversed(frames):
         file = trace.tb_frame.f_code.co_filename
         if file.startswith(_OPCHECK):
@@ -199,7 +199,7 @@ _PLACEHOLDER = re.compile(r"\\\{\w+\\\}")
 
 
 def refused_operator(error: BaseException) -> str:
-    """The operator whose C++ raised, called by name; empty where Python raised."""
+    """Return the operator whose C++ raised, called by name; empty where Python raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -212,7 +212,7 @@ def refused_operator(error: BaseException) -> str:
 def refused_call(
     problem: Problem, phase: Phase, target: Target, statements: Iterable[Statement]
 ) -> OpCall | None:
-    """The call that raised, if a Mac is known to raise the same; None where nothing says so."""
+    """Return the call that raised, if a Mac is known to raise the same; None where nothing says so."""
     if not problem.op or problem.kind not in ("model_raised", "training_raised"):
         return None
     raised = problem.message.partition(" raised ")[2]

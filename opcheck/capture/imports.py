@@ -18,7 +18,7 @@ _FLAG = "__dynamo_disable"
 
 @contextmanager
 def without_compiler() -> Iterator[None]:
-    """Inside, a meta kernel that is written in Python runs without importing torch._dynamo.
+    """Let meta kernels written in Python run inside the block without importing torch._dynamo.
 
     torch wraps most of them in ``_disable_dynamo``, whose first call imports the compiler: a second
     and more, of which a program that compiles nothing has no use.  A program that does compile
@@ -39,7 +39,7 @@ def without_compiler() -> Iterator[None]:
 
 @functools.cache
 def _wrapped() -> tuple[Callable[..., Any], ...]:
-    """The functions that torch has wrapped in ``_disable_dynamo`` so far."""
+    """Return the functions that torch has wrapped in ``_disable_dynamo`` so far."""
     code = getattr(disable_dynamo(_wrapped), "__code__", None)
     if code is None or "fn" not in code.co_freevars:
         return ()

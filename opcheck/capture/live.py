@@ -34,7 +34,7 @@ _AFTER = 150.0
 
 
 def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any) -> Trace:
-    """The trace of a module, or of a function of tensors, on the simulated Mac.
+    """Return the trace of a module, or of a function of tensors, on the simulated Mac.
 
     It runs in a fork of this process: neither the model, its tensors and modes, nor the random state, nor torch is
     changed here, and a run that dies ends the fork.  Where there is no fork (Windows) a deep copy runs in this process.

@@ -48,12 +48,12 @@ def refuse_fixed(model: torch.nn.Module, name: str) -> None:
 
 
 def fixed(model: torch.nn.Module) -> str:
-    """The first kind of program in the model that was fixed before: one of request.FIXED, or empty."""
+    """Return the first kind of program in the model that was fixed before: one of request.FIXED, or empty."""
     return next(filter(None, map(_kind, model.modules())), "")
 
 
 def is_exported(module: torch.nn.Module) -> bool:
-    """Whether ``ExportedProgram.module()`` made it.
+    """Return whether ``ExportedProgram.module()`` made it.
 
     Its ``train`` raises NotImplementedError (torch/export/exported_program.py, 2.8 to 2.15).
     """
@@ -71,7 +71,7 @@ def _kind(module: torch.nn.Module) -> str:
 
 
 def _is_frozen(module: torch.nn.Module) -> bool:
-    """Whether torch.jit.freeze took the mode out of it."""
+    """Return whether torch.jit.freeze took the mode out of it."""
     return isinstance(module, torch.jit.ScriptModule) and not hasattr(module, "training")
 
 

@@ -132,11 +132,11 @@ class Mover:
         return moved
 
     def calls(self, numbers: Numbers) -> tuple[OpCall, ...]:
-        """The moves that need a verdict, as calls; ``numbers`` are those of the graph that follows."""
+        """Return the moves that need a verdict, as calls; ``numbers`` are those of the graph that follows."""
         return tuple(_move_call(move, numbers) for move in self.moves)
 
     def births(self, numbers: Numbers) -> tuple[Birth, ...]:
-        """How the tensors of these moves were made, as far as it was seen."""
+        """Return how the tensors of these moves were made, as far as it was seen."""
         return tuple(
             birth(move.made, numbers.number("moved", move.number), move.name)
             for move in self.moves

@@ -46,12 +46,12 @@ _ENVIRONMENT = {
 
 
 def environment(*, cpu_fallback: bool = False) -> dict[str, str]:
-    """The variables that a capture is made with, and that a trace names."""
+    """Return the variables that a capture is made with, and that a trace names."""
     return {**_ENVIRONMENT, "PYTORCH_ENABLE_MPS_FALLBACK": "1" if cpu_fallback else "0"}
 
 
 def variables(*, cpu_fallback: bool = False, device: str = "cpu") -> dict[str, str]:
-    """The variables that a child is given beside those of this process.
+    """Return the variables that a child is given beside those of this process.
 
     Args:
         cpu_fallback: what PYTORCH_ENABLE_MPS_FALLBACK says.
@@ -109,7 +109,7 @@ def capture_many(
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
 ) -> tuple[Trace | OpcheckError, ...]:
-    """What ``capture`` gives for each target in turn, with one run for all on which it is the same.
+    """Return what ``capture`` gives for each target in turn, with one run for all on which it is the same.
 
     Args:
         request: the model and its inputs; its own target is not looked at.
@@ -154,7 +154,7 @@ def capture_many(
 def of_each(
     shared: Shared, targets: Sequence[Target]
 ) -> Iterator[tuple[int, Trace | OpcheckError]]:
-    """The trace of each target that a capture serves, with its place in ``targets``; or why there is none."""
+    """Yield the trace of each target that a capture serves, with its place in ``targets``; or why there is none."""
     if shared.trace is None:
         failure = shared.failure or Failure(error="CaptureError", message="there is no trace")
         yield from ((n, error_of(failure)) for n in shared.targets)
@@ -184,7 +184,7 @@ def ask(
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
 ) -> Answer:
-    """What ``function`` returns in a child process for a request about a model.
+    """Return what ``function`` returns in a child process for a request about a model.
 
     Args:
         function: ``MODULE:FUNCTION``, called with the request and a ``Say``.

@@ -57,7 +57,7 @@ Setting = Scalar | list[object] | dict[str, object]
 
 
 def setting(text: str) -> tuple[str, Setting]:
-    """``NAME=VALUE`` as a name and what YAML reads in the value.
+    """Split ``NAME=VALUE`` into a name and the value as YAML reads it.
 
     Raises:
         UsageError: no name, or no YAML.
@@ -81,7 +81,7 @@ def setting(text: str) -> tuple[str, Setting]:
 
 
 def _precisions(dtypes: Sequence[str]) -> tuple[str, ...]:
-    """The dtypes by their canonical names, each once, in their order."""
+    """Return the dtypes by their canonical names, each once, in their order."""
     names = [parse_dtype(dtype) for dtype in dtypes]
     for name in names:
         if name not in PRECISIONS:
@@ -126,7 +126,7 @@ class CaptureOption(Option, frozen=True):
 
 
 def seconds(text: str, default: float) -> CaptureOption:
-    """``--timeout SECONDS`` with this help: more than none, and at most ``MOST_SECONDS``."""
+    """Define ``--timeout SECONDS`` with this help: positive, and at most ``MOST_SECONDS``."""
 
     def check(value: float) -> float:
         if 0 < value <= MOST_SECONDS:
@@ -142,7 +142,7 @@ def seconds(text: str, default: float) -> CaptureOption:
 
 
 class CaptureOptions(Record, frozen=True, kw_only=True):
-    """How a model is run and recorded, as a user sets it."""
+    """The settings of running and recording a model, as a user gives them."""
 
     inputs: Annotated[
         tuple[str, ...],
@@ -249,7 +249,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     ] = 0.0
 
     def flags(self) -> list[str]:
-        """The flags of ``opcheck audit`` that ask for the same capture."""
+        """Return the flags of ``opcheck audit`` that ask for the same capture."""
         flags: list[str] = []
         for each in options_of(type(self)):
             option, value = each.option, getattr(self, each.field)
@@ -261,7 +261,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
 
 
 def _flags(option: Declared, value: Any) -> list[str]:
-    """The flags that set an option to a value."""
+    """Return the flags that set an option to a value."""
     flag = f"--{option.name}"
     if isinstance(value, bool):
         return [flag if value else option.option.negative]
@@ -296,7 +296,7 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
         )
 
     def on(self, target: Target) -> CaptureRequest:
-        """The same request for another Mac."""
+        """Return the same request for another Mac."""
         return msgspec.structs.replace(
             self,
             torch=str(target.torch),
@@ -306,7 +306,7 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
 
 
 def request_of(model: str, target: Target, options: CaptureOptions) -> CaptureRequest:
-    """The request for a model on a Mac.
+    """Return the request for a model on a Mac.
 
     Raises:
         UsageError: options that do not go together.

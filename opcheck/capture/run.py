@@ -108,7 +108,7 @@ class Prepared(NamedTuple):
 
 
 def answer(request: CaptureRequest, say: Say) -> Done:
-    """What ``run`` comes to, for the parent of this process."""
+    """Return the outcome of ``run`` to the parent of this process."""
     captured = run(request, say)
     return Done(trace=captured.trace, code=captured.code)
 
@@ -134,7 +134,7 @@ def run(request: CaptureRequest, say: Say) -> Captured:
 def trace_of_constructor(
     request: CaptureRequest, target: Target, error: ModelLoadError
 ) -> Trace | None:
-    """What a model comes to whose import or constructor ends on a Mac, too; None: it ends here alone."""
+    """Return the trace of a model whose import or constructor ends on a Mac, too; None: it ends only here."""
     cause = error.__cause__
     kind = endings.kind_of(cause) if cause is not None else ""
     if cause is None or kind not in RAISED_ON_A_MAC:
@@ -250,7 +250,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
 
 @contextlib.contextmanager
 def uncompiled(problems: list[Problem]) -> Iterator[None]:
-    """For the length of the block, ``torch.compile`` compiles nothing: each operator call is seen.
+    """Make ``torch.compile`` compile nothing inside the block, so that each operator call is seen.
 
     Args:
         problems: gets one entry where the program uses it.
@@ -281,7 +281,7 @@ class AsModule(torch.nn.Module):
 
 
 def _seed() -> None:
-    """What a program draws (layers that training drops, masks of spectrograms) is the same in each run."""
+    """Seed the generators: what a program draws (dropped layers, masks of spectrograms) is the same in each run."""
     random.seed(0)
     torch.manual_seed(0)
     if "numpy" in sys.modules:
@@ -289,7 +289,7 @@ def _seed() -> None:
 
 
 def called_with(loaded: Loaded, request: CaptureRequest) -> Inputs:
-    """What the model is called with: labels too, to train it.
+    """Return what the model is called with: labels too, to train it.
 
     Raises:
         InputError: the inputs do not parse, or none could be derived.
@@ -370,7 +370,7 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
 
 
 def differences(absent: Sequence[str], target: Target) -> tuple[str, ...]:
-    """How the installed torch differs from the target; ``absent`` are the operators that it lacks."""
+    """Return how the installed torch differs from the target; ``absent`` are the operators that it lacks."""
     installed = Version.parse(torch.__version__)
     if installed == target.torch:
         return python_visible_target.notes()

@@ -35,7 +35,7 @@ _AFTER = 150.0
 
 
 def answer(request: ManyTargets, say: Say) -> Captures:
-    """What ``captures`` comes to, for the parent of this process."""
+    """Return the outcome of ``captures`` to the parent of this process."""
     return captures(request.capture, request.targets, say)
 
 
@@ -103,7 +103,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
 def _captured(
     request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
 ) -> Shared:
-    """The capture for the first of those that wait, and for all of them that it serves."""
+    """Return the capture for the first of those that wait, and for all of them that it serves."""
 
     def work() -> Shared:
         return _run(request, prepared, targets, waiting)

@@ -39,7 +39,7 @@ Given = dict[str, Any]
 
 
 def with_labels(loaded: Loaded, inputs: Inputs) -> Inputs:
-    """The inputs and, where the model computes a loss of its own from labels, these.
+    """Return the inputs and, where the model computes a loss of its own from labels, these.
 
     A model whose kind is not known here gets none: its loss is made from what it returns (``loss_of``).
     """
@@ -189,7 +189,7 @@ class Loss(NamedTuple):
 
 
 def loss_of(output: Any) -> Loss:
-    """The loss in or of a model's output.
+    """Return the loss of a model's output.
 
     In this order: its ``loss``; the sum of a dict of numbers, as torchvision's detection models return in training;
     the single number that it is; the mean square of every floating tensor in it that has a graph.
@@ -231,7 +231,7 @@ def _mean_square(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Every tensor in the output, however it is nested."""
+    """Yield every tensor in the output, however it is nested."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -259,18 +259,18 @@ class Chosen(NamedTuple):
     arguments: dict[str, Any]
 
     def __str__(self) -> str:
-        """``SGD(momentum=0.9)``."""
+        """Return ``SGD(momentum=0.9)``."""
         given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
         return f"{self.kind.__name__}({given})" if given else self.kind.__name__
 
     @property
     def needs_closure(self) -> bool:
-        """Whether a step evaluates the model itself, as LBFGS does."""
+        """True if a step evaluates the model itself, as LBFGS does."""
         closure = inspect.signature(self.kind.step).parameters.get("closure")
         return closure is not None and closure.default is closure.empty
 
     def made_for(self, parameters: Iterable[torch.Tensor]) -> torch.optim.Optimizer:
-        """The optimizer of these parameters; what its constructor raises passes."""
+        """Return the optimizer of these parameters; what its constructor raises passes."""
         return self.kind(parameters, **self.arguments)
 
 
@@ -344,7 +344,7 @@ _NO_AUTOGRAD_KERNEL = re.compile(
 
 @contextlib.contextmanager
 def lost_gradients_noted() -> Iterator[dict[str, str]]:
-    """The warnings of the block, by operator; they are shown as before."""
+    """Collect the block's warnings of lost gradients by operator; others are shown as before."""
     messages: dict[str, str] = {}
     with warnings.catch_warnings():
         warnings.filterwarnings(
@@ -364,7 +364,7 @@ def lost_gradients_noted() -> Iterator[dict[str, str]]:
 
 
 def lost_gradient_problems(messages: dict[str, str], recorder: Recorder) -> tuple[Problem, ...]:
-    """One for each line that called such an operator before backward."""
+    """Return a problem for each line that called such an operator before backward."""
     lines: dict[tuple[str, SourceLocation | None], Problem] = {}
     for entry in recorder.calls:
         # The warning names no overload.
@@ -393,7 +393,7 @@ class TrainStep:
         self.loss = ""
 
     def __call__(self, model: torch.nn.Module, args: Any, kwargs: Any, sites: CallSites) -> None:
-        """The first step of a training loop.
+        """Take the first step of a training loop.
 
         Raises:
             NothingToTrainError: no parameter requires a gradient, or the loss depends on none.
@@ -426,7 +426,7 @@ class TrainStep:
 
 
 def autocast(dtype: str) -> AbstractContextManager[Any]:
-    """``torch.autocast("mps", dtype)``; nothing where no dtype is given."""
+    """Return ``torch.autocast("mps", dtype)``, or a null context where no dtype is given."""
     if not dtype:
         return contextlib.nullcontext()
     return torch.autocast("mps", dtype=getattr(torch, dtype))
@@ -435,7 +435,7 @@ def autocast(dtype: str) -> AbstractContextManager[Any]:
 def _closure_step(
     optimizer: torch.optim.Optimizer, evaluate: Callable[[], torch.Tensor], sites: CallSites
 ) -> None:
-    """A step of an optimizer that evaluates the model itself, as often as it likes."""
+    """Make a step of an optimizer that evaluates the model itself, as often as it needs to."""
 
     def closure() -> torch.Tensor:
         with sites.at("forward", ""):

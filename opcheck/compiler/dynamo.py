@@ -24,23 +24,23 @@ _KINDS = {"InvalidBackend": "backend", "Unsupported": "graph_break", "UserError"
 
 
 def forget() -> None:
-    """Start counting anew; nothing that was compiled is used again."""
+    """Reset the counters, and discard everything compiled so far."""
     compilation.reset_dynamo()
 
 
 def graphs() -> int:
-    """How many graphs were compiled."""
+    """Return how many graphs were compiled."""
     return int(compilation.counters()["stats"]["unique_graphs"])
 
 
 def skipped() -> int:
-    """How many frames Dynamo looked at and did not compile."""
+    """Return how many frames Dynamo looked at and did not compile."""
     frames = compilation.counters()["frames"]
     return max(0, int(frames["total"]) - int(frames["ok"]))
 
 
 def recompiles() -> tuple[Recompile, ...]:
-    """The guards that no longer held."""
+    """Return the guards that no longer held."""
     metrics = compilation.compilation_metrics()
     counted = Counter(_guard(metric) for metric in metrics)
     counted.pop("", None)
@@ -56,7 +56,7 @@ def _guard(metric: Any) -> str:
 
 
 def breaks() -> tuple[GraphBreak, ...]:
-    """Where the program left the graph."""
+    """Return where the program left the graph."""
     counted: Counter[GraphBreak] = Counter()
     for reason in compilation.graph_breaks():
         graph_break = GraphBreak(
@@ -77,7 +77,7 @@ def _id(text: str) -> str:
 
 
 def failure(error: BaseException, kind: str = "compile") -> Failure:
-    """What was raised, by its first line; where it has none, by where it was raised."""
+    """Return what was raised, by its first line; where it has none, by where it was raised."""
     text = str(error)
     name = type(error).__name__
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")

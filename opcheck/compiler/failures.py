@@ -28,7 +28,7 @@ _DOES_NOT = "Inductor's Metal backend does not implement {}"
 
 
 def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
-    """What Inductor raised for this graph: its kind, the operator that it stopped at, the user's line."""
+    """Return what Inductor raised for this graph: its kind, the operator that it stopped at, the user's line."""
     cause = error
     while getattr(cause, "inner_exception", None) is not None:
         cause = cause.inner_exception  # type: ignore[attr-defined]  # torch._inductor.exc.InductorError
@@ -63,7 +63,7 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
 
 
 def _first_of(dtype: re.Match[str], gm: torch.fx.GraphModule) -> torch.fx.Node | None:
-    """Where the dtype comes into the graph: what is lowered with it may be fused with what follows."""
+    """Return where the dtype comes into the graph: what is lowered with it may be fused with what follows."""
     number = getattr(torch, dtype["dtype"] or dtype["plain"], None)
     for node in gm.graph.nodes:
         if node.op == "call_function" and getattr(node.meta.get("val"), "dtype", None) == number:
@@ -72,7 +72,7 @@ def _first_of(dtype: re.Match[str], gm: torch.fx.GraphModule) -> torch.fx.Node |
 
 
 def _blamed(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Node | None:
-    """The node of the graph that was being lowered or generated, as the frames of the error tell."""
+    """Return the node of the graph that was being lowered or generated, as the frames of the error tell."""
     by_name = {node.name: node for node in gm.graph.nodes}
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for frame in reversed(frames):
@@ -90,12 +90,12 @@ def _blamed(error: BaseException, gm: torch.fx.GraphModule) -> torch.fx.Node | N
 
 
 def operator_name(node: torch.fx.Node) -> str:
-    """The dispatcher's spelling of what a node calls."""
+    """Return the dispatcher's spelling of what a node calls."""
     return node.target.name() if hasattr(node.target, "name") else str(node.target)
 
 
 def module(node: torch.fx.Node) -> str:
-    """Path of the innermost module that called what a node comes from; of the forward, for one of backward."""
+    """Return the path of the innermost module that called a node's origin; for a backward node, that of its forward."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     paths = [path for path, _ in stack.values()]
     # L['self'].encoder.layers.0: the variable that holds the outermost one says nothing (torch/_dynamo/source.py).
@@ -108,5 +108,5 @@ _STEP = re.compile(r"\w+")
 
 
 def line(node: torch.fx.Node) -> SourceLocation | None:
-    """The user's line that the node comes from."""
+    """Return the user's line that the node comes from."""
     return locate_in_text(node.stack_trace)

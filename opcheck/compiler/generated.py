@@ -21,7 +21,7 @@ _SIZES = {
 
 
 def kernel_of(name: str, source: str, schedule: Any, kernel: Any) -> Kernel:
-    """What MetalScheduling.define_kernel is called with."""
+    """Return what MetalScheduling.define_kernel is called with."""
     body = source.partition("compile_mps_shader('''")[2].rpartition("''')")[0]
     lines = [line for line in body.splitlines() if not line.lstrip().startswith("#include")]
     text = "\n".join(lines).replace("kernel void generated_kernel(", f"kernel void {name}(")
@@ -36,7 +36,7 @@ def kernel_of(name: str, source: str, schedule: Any, kernel: Any) -> Kernel:
 
 
 def _buffers(source: str) -> int:
-    """How many buffers the kernel's arguments are."""
+    """Return how many buffers the kernel's arguments are."""
     return len(_BUFFER.findall(source.partition("kernel void")[2].partition(") {")[0]))
 
 
@@ -50,7 +50,7 @@ def _threadgroup_size(match: re.Match[str]) -> int:
 
 
 def _fused(schedule: Any) -> tuple[FusedNode, ...]:
-    """The nodes of the graph that went into a kernel, in the order of the graph."""
+    """Return the nodes of the graph that went into a kernel, in the order of the graph."""
     nodes: dict[str, torch.fx.Node] = {}
     for entry in schedule:
         origins = getattr(getattr(entry, "node", None), "origins", ())
@@ -65,7 +65,7 @@ def _fused_node(node: torch.fx.Node) -> FusedNode:
 
 
 def extern_of(kernel: Any) -> Extern:
-    """An ExternKernel of Inductor's: the operator that it calls."""
+    """Record the operator that an ExternKernel of Inductor's calls."""
     overload = getattr(kernel, "op_overload", None)
     origins = [node for node in getattr(kernel, "origins", ()) if node.op == "call_function"]
     origin = max(origins, default=None)
@@ -90,7 +90,7 @@ def _has_dtype(kernel: Any) -> bool:
 
 
 def flex_kernel(node: Any) -> Kernel:
-    """A MetalFlexAttentionNode: its shader is of a template."""
+    """Record a MetalFlexAttentionNode, whose shader a template generates."""
     source = str(node.shader_source)
     return Kernel(
         name="metal_flex_attention",

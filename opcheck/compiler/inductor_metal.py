@@ -59,7 +59,7 @@ class SideCompiler:
         self._run_metal = run_metal
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
-        """What torch.compile calls with each graph of Dynamo's."""
+        """Return what torch.compile calls with each graph of Dynamo's."""
         return compilation.compile_graph(gm, example_inputs, self._inner)
 
     def _inner(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
@@ -125,14 +125,14 @@ def _kept(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Seen:
-    """What one side compilation generates."""
+    """The results of one side compilation."""
 
     def __init__(self) -> None:
         self.kernels: list[Kernel] = []
         self.externs: list[Extern] = []
 
     def grouped(self) -> tuple[Extern, ...]:
-        """The externs of one operator, dtype and line together."""
+        """Return the externs of one operator, dtype and line together."""
         counts = Counter(self.externs)
         return tuple(
             msgspec.structs.replace(extern, count=count) for extern, count in counts.items()
@@ -141,7 +141,7 @@ class _Seen:
 
 @contextlib.contextmanager
 def _metal(seen: _Seen) -> Iterator[None]:
-    """For the length of the block, Metal sources are taken, not compiled."""
+    """Collect Metal sources inside the block instead of compiling them."""
     kernel_step, extern_step = compilation.define_kernel(), compilation.extern_comment()
     define, comment = kernel_step.value(), extern_step.value()
 
@@ -210,7 +210,7 @@ _DEVICE_TYPES, _MPS, _META = 20, 13, 14
 
 @contextlib.contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """Inductor logs what it raises; it is in the record."""
+    """Silence Inductor's log of the errors it raises: the record has them."""
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
@@ -231,5 +231,5 @@ class _Library:
         self.source = source
 
     def __getattr__(self, name: str) -> Any:
-        """A function of the library."""
+        """Return a function of the library."""
         return name

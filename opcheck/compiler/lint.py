@@ -14,7 +14,7 @@ THREADGROUP = 32 * 1024
 
 
 def lint(graph: SideGraph) -> Iterator[Failure]:
-    """What a Mac would refuse of this graph's kernels."""
+    """Yield what a Mac would refuse of this graph's kernels."""
     names = Counter(kernel.name for kernel in graph.kernels)
     for kernel in graph.kernels:
         line = next((node.location for node in kernel.nodes if node.location), None)

@@ -28,7 +28,7 @@ _OF_EAGER = (512.0, 0.1)
 
 
 class Program(NamedTuple):
-    """What is compiled: a module and the arguments of one call."""
+    """A program to compile: a module and the arguments of one call."""
 
     module: torch.nn.Module
     args: tuple[Any, ...]
@@ -45,7 +45,7 @@ class Results(NamedTuple):
 
 
 def placed(program: Program, dtype: torch.dtype, device: str) -> Program:
-    """A copy of the program in this dtype; complex numbers stay complex."""
+    """Return a copy of the program in this dtype; complex numbers stay complex."""
 
     def place(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_complex():
@@ -60,7 +60,7 @@ def placed(program: Program, dtype: torch.dtype, device: str) -> Program:
 
 
 def larger(program: Program) -> Program | None:
-    """The same with one more in the first dimension, where all inputs share it: what a recompile is found by."""
+    """Return the same with one more in the first dimension, where all inputs share it: what a recompile is found by."""
     batched = [leaf for leaf in tensors((program.args, program.kwargs)) if _has_batch(leaf)]
     if not batched or len({tensor.shape[0] for tensor in batched}) != 1:
         return None
@@ -77,7 +77,7 @@ def _has_batch(value: Any) -> bool:
 
 
 def once(program: Program, *, training: bool) -> Results:
-    """Forward and, in training, backward of the mean square of what comes out."""
+    """Run forward and, in training, backward of the mean square of the outputs."""
     torch.manual_seed(0)
     set_training(program.module, type(program.module).__name__, training=training)
     program.module.zero_grad(set_to_none=True)
@@ -94,7 +94,7 @@ def once(program: Program, *, training: bool) -> Results:
 
 
 def _generators(program: Program) -> list[torch.Tensor]:
-    """The states of the default generators that the program may draw from."""
+    """Return the states of the default generators that the program may draw from."""
     given = (*program.module.parameters(), *tensors((program.args, program.kwargs)))
     kinds = {tensor.device.type for tensor in given} - {"cpu"}
     return [
@@ -104,7 +104,7 @@ def _generators(program: Program) -> list[torch.Tensor]:
 
 
 def _plain(result: Any) -> Any:
-    """The output of a library's own class as a container that can be walked."""
+    """Return the output of a library's own class as a container that can be walked."""
     return dict(result) if hasattr(result, "keys") and not isinstance(result, dict) else result
 
 
@@ -120,7 +120,7 @@ def difference(
     *,
     draws: bool = False,
 ) -> Difference | None:
-    """The largest over the tensors; None where there is none to compare.
+    """Return the largest over the tensors; None where there is none to compare.
 
     Args:
         compiled: what the compiled program came to.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def on_mps(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """A copy of the graph whose tensors are on mps: its device arguments, its metadata, its constants."""
+    """Return a copy of the graph whose tensors are on mps: its device arguments, its metadata, its constants."""
     # Not copy.deepcopy of the module: a constant may be a fake tensor, whose storage cannot be copied.
     moved = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
     for node in moved.graph.nodes:
@@ -55,7 +55,7 @@ def _device_on_mps(value: Any) -> Any:
 
 
 def fake_on_mps(value: Any) -> Any:
-    """The fake tensor with the same metadata on mps."""
+    """Return the fake tensor with the same metadata on mps."""
     if not isinstance(value, FakeTensor) or value.fake_device.type != "cpu":
         return value
     with value.fake_mode:
@@ -65,7 +65,7 @@ def fake_on_mps(value: Any) -> Any:
 
 
 def placeholder_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
-    """What the graph's placeholders stand for, else what it was called with."""
+    """Return what the graph's placeholders stand for, else what it was called with."""
     nodes = gm.graph.find_nodes(op="placeholder")
     # Constants that were lifted come last, and have their metadata alone.
     given = itertools.chain(example_inputs, itertools.repeat(None))
@@ -73,7 +73,7 @@ def placeholder_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) 
 
 
 def _attention(node: torch.fx.Node) -> None:
-    """The CPU's own attention as what MPS runs in its place without grad (native/transformers/attention.cpp)."""
+    """Replace the CPU's attention by the one that MPS runs without grad (native/transformers/attention.cpp)."""
     query, key, value, *rest = node.args
     dropout, causal = (*rest, 0.0, False)[:2]
     mask, scale = node.kwargs.get("attn_mask"), node.kwargs.get("scale")

@@ -37,7 +37,7 @@ METAL = Variant(backend="inductor", metal=True)
 
 
 class Plan(Record, frozen=True, kw_only=True):
-    """What the child process is to try, and what one variant may take."""
+    """The variants that the child process tries, and the limits of each."""
 
     variants: tuple[Variant, ...]
     #: where the program runs: cpu, or cuda where there is one
@@ -56,7 +56,7 @@ class CompileRequest(Record, frozen=True, kw_only=True):
 
 
 def default(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
-    """The usual ones: the stages in the first dtype, Inductor for Metal in every one."""
+    """Return the usual ones: the stages in the first dtype, Inductor for Metal in every one."""
     return tuple(_default(runs, dtypes))
 
 
@@ -72,7 +72,7 @@ def _default(runs: Sequence[str], dtypes: Sequence[str]) -> Iterator[Variant]:
 
 
 def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
-    """Every backend with every setting, in every dtype."""
+    """Return every backend with every setting, in every dtype."""
     variants = [
         Variant(backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
         for backend in BACKENDS
@@ -89,14 +89,14 @@ def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
 
 
 def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
-    """Those for Metal with their kernels run on the CPU."""
+    """Return the variants, with the kernels of the Metal ones run on the CPU."""
     return tuple(msgspec.structs.replace(variant, run_metal=variant.metal) for variant in variants)
 
 
 def named(
     backends: Sequence[str], runs: Sequence[str], dtypes: Sequence[str]
 ) -> tuple[Variant, ...]:
-    """The backends that the user names, as they are."""
+    """Return the backends that the user names, as they are."""
     return tuple(
         _with_run(Variant(backend=backend), dtype, training=run == "train")
         for run in runs

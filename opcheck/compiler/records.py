@@ -6,7 +6,7 @@ from opcheck.model.records import Record, SourceLocation
 
 
 class Failure(Record, frozen=True, kw_only=True):
-    """Why something did not compile, run or agree."""
+    """A reason why something did not compile, run or agree."""
 
     #: dtype, operator, shader, graph_break, recompile, model, timeout, harness ...
     kind: str
@@ -83,7 +83,7 @@ class Variant(Record, frozen=True, kw_only=True):
     run_metal: bool = False
 
     def __str__(self) -> str:
-        """``inductor fullgraph dynamic mode=reduce-overhead``; dtype and mode of running apart."""
+        """Return ``inductor fullgraph dynamic mode=reduce-overhead``, without dtype and mode of running."""
         parts = [
             "inductor for Metal" if self.metal else self.backend,
             "fullgraph" if self.fullgraph else "",
@@ -95,7 +95,7 @@ class Variant(Record, frozen=True, kw_only=True):
 
 
 class GraphBreak(Record, frozen=True, kw_only=True):
-    """Where a program left the graph."""
+    """A place where the program left the graph."""
 
     reason: str
     #: PyTorch's own number for the kind of break: ``GB0124``
@@ -113,7 +113,7 @@ class Recompile(Record, frozen=True, kw_only=True):
 
 
 class Difference(Record, frozen=True, kw_only=True):
-    """How far the compiled program is from the eager one, and what is allowed."""
+    """The distance of the compiled program from the eager one, and the allowed distance."""
 
     #: root mean square over that of the reference: compiled against float64, eager against float64; compiled against
     #: eager and 0, where the program draws random numbers
@@ -123,17 +123,17 @@ class Difference(Record, frozen=True, kw_only=True):
 
     @property
     def share(self) -> float:
-        """Of what is allowed; NaN where the result is."""
+        """The distance as a share of the allowed one; NaN where the result is NaN."""
         return self.compiled / self.allowed
 
     @property
     def agrees(self) -> bool:
-        """Whether it is within what is allowed; NaN is not."""
+        """True if the distance is at most the allowed one; False for NaN."""
         return self.compiled <= self.allowed
 
 
 class Tried(Record, frozen=True, kw_only=True):
-    """What one variant came to."""
+    """The outcome of one variant."""
 
     variant: Variant
     #: works, one shape only, differs, nothing compiled, fails, too long, died, could not tell, no such backend

@@ -31,7 +31,7 @@ LIMIT = 4 << 30
 
 
 def answer(request: CompileRequest, say: Say) -> Compiled:
-    """What ``run`` comes to, for the parent of this process."""
+    """Return the outcome of ``run`` to the parent of this process."""
     return run(request.capture, request.plan, say)
 
 
@@ -80,7 +80,7 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
 def _without_training(
     plan: Plan, model: torch.nn.Module, name: str
 ) -> tuple[Plan, tuple[str, ...]]:
-    """The plan without its training steps for a program that has none, and what is left out.
+    """Return the plan without its training steps for a program that has none, and what is left out.
 
     Raises:
         ModelLoadError: nothing but training is asked for.
@@ -100,7 +100,7 @@ def _module(model: Callable[..., Any]) -> torch.nn.Module:
 
 
 def _refused(variant: Variant, known: Sequence[str], lacking: str) -> Tried | None:
-    """What needs no trying: a backend that this torch has not, and Metal where a private name is gone."""
+    """Return what needs no trying: a backend that this torch has not, and Metal where a private name is gone."""
     release = str(torch.__version__).partition("+")[0]
     if variant.metal and lacking:
         failure = Failure(

@@ -108,7 +108,7 @@ def _compiled(
 
 
 def _outcome(tried: Tried, *, first_calls: bool) -> str:
-    """One word for what a variant came to; ``first_calls`` says that they raised nothing."""
+    """Return the outcome of a variant in one word; ``first_calls``: the first calls raised nothing."""
     failures = [failure for graph in tried.side for failure in graph.failures]
     if not first_calls or any(not failure.ours for failure in failures):
         return "fails"
@@ -148,7 +148,7 @@ def _runs(program: Program, variant: Variant) -> bool:
 
 
 def _exactly(program: Program, variant: Variant, device: str) -> Results | None:
-    """The run in float64; none where the program does not run in it."""
+    """Return the run in float64; none where the program does not run in it."""
     try:
         return once(placed(program, torch.float64, device), training=variant.training)
     except Exception:  # noqa: BLE001 - user code; what is missing is the comparison alone

@@ -52,12 +52,12 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_buffer(self) -> bool:
-        """Whether the host binds memory to it."""
+        """True if the host binds memory to the argument."""
         return self.kind in _BUFFERS
 
 
 def parse(bitcode: bytes) -> Any:
-    """The module of a kernel's bitcode, by LLVM.
+    """Parse a kernel's bitcode with LLVM.
 
     Raises:
         UsageError: llvmlite is not installed.
@@ -67,7 +67,7 @@ def parse(bitcode: bytes) -> Any:
 
 
 def binding() -> Any:
-    """The module ``llvmlite.binding``.
+    """Return the module ``llvmlite.binding``.
 
     Raises:
         UsageError: llvmlite is not installed.
@@ -84,7 +84,7 @@ def binding() -> Any:
 
 
 def arguments(text: str) -> tuple[Argument, ...]:
-    """The arguments of a module's kernel, in the order of its parameters.
+    """Return the arguments of a module's kernel, in the order of its parameters.
 
     Args:
         text: the module in LLVM's assembly.
@@ -128,7 +128,7 @@ def _argument(node: str, nodes: dict[str, str]) -> Argument:
 
 
 def _fields(node: str, nodes: dict[str, str]) -> tuple[Field, ...]:
-    """The fields of a struct's node: offset, size, array length, type, name of each.
+    """Return the fields of a struct's node: offset, size, array length, type, name of each.
 
     The node of a field that is a struct stands before these five.  A ``metal::array`` is a struct
     of one array, ``__elems``: the field takes its length and its type.
@@ -156,7 +156,7 @@ _NUMBERED = re.compile(r" #\d+")
 
 
 def code_digest(text: str) -> str:
-    """A digest of what a module computes: of its text without metadata and attribute numbers."""
+    """Return a digest of what a module computes: of its text without metadata and attribute numbers."""
     code = _NUMBERED.sub("", _METADATA.sub("", text))
     lines = (line for line in code.splitlines() if line and not line.startswith("attributes"))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

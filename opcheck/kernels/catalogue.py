@@ -37,7 +37,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entries(library: Library, pattern: str = "") -> tuple[Entry, ...]:
-    """The kernels whose names a pattern matches, with their arguments.
+    """Return the kernels whose names a pattern matches, with their arguments.
 
     Raises:
         UsageError: llvmlite is not installed.
@@ -65,7 +65,7 @@ def changes(
     progress: Callable[[str], None] | None = None,
     cache: Path | None = None,
 ) -> Changes:
-    """What differs between two libraries: code is compared without metadata.
+    """Return what differs between two libraries: code is compared without metadata.
 
     Args:
         old: the earlier library.
@@ -97,7 +97,7 @@ def changes(
 def _digests(
     library: Library, wanted: Sequence[str], progress: Callable[[str], None] | None, cache: Path
 ) -> dict[str, str]:
-    """The digest of each kernel's code, by name; kept by the bitcode's own digest."""
+    """Return the digest of each kernel's code, by name; kept by the bitcode's own digest."""
     path = cache / f"code-{library.section}-{library.torch}.json"
     kept = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.is_file() else {}
     missing = [name for name in wanted if _key(library.functions[name]) not in kept]

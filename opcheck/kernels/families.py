@@ -53,7 +53,7 @@ NAMES = (*POINTWISE, *dict.fromkeys(family for _, family in _PATTERNS), "other")
 
 
 def family_of(name: str, forms: Iterable[str]) -> str:
-    """The family of a kernel.
+    """Return the family of a kernel.
 
     Args:
         name: its name.
@@ -72,7 +72,7 @@ def family_of(name: str, forms: Iterable[str]) -> str:
 
 
 def tasks(kernels: Iterable[str]) -> tuple[Task, ...]:
-    """The kernels of a release by operation."""
+    """Return the kernels of a release by operation."""
     operations: dict[str, list[str]] = defaultdict(list)
     for name in sorted(kernels):
         operations[names.parse(name).operation].append(name)

@@ -20,7 +20,7 @@ _FLAGS = ("-std=gnu++20", "-O2", "-w", "-fPIC", "-shared")
 
 
 def cxx() -> str:
-    """The path of a C++ compiler: of CXX, else the first that is found.
+    """Return the path of a C++ compiler: of CXX, else the first that is found.
 
     Raises:
         UsageError: there is none, or this is no POSIX system.
@@ -41,7 +41,7 @@ def cxx() -> str:
 
 @functools.cache
 def library(folder: Path) -> Path:
-    """The compiled fibers, kept in a folder by the content of their source.
+    """Return the compiled fibers, kept in a folder by the content of their source.
 
     Raises:
         UsageError: as ``cxx``, or the compiler refuses them.

@@ -55,7 +55,7 @@ def _family(pattern: str) -> Callable[[Family], Family]:
 
 
 def is_driven(name: str) -> bool:
-    """Whether a function here calls kernels of this name."""
+    """Return whether a function here calls kernels of this name."""
     return any(pattern.fullmatch(name) for pattern, _ in _FAMILIES)
 
 
@@ -103,12 +103,12 @@ def _allowed(dtype: torch.dtype) -> float:
 
 
 def _inputs(given: Tensor, count: int) -> tuple[Tensor, ...]:
-    """The place of a result, for the record, with the first value of what was given."""
+    """Return the index of each result and the first value of its input, for the record."""
     return (torch.arange(count), given.flatten()[:1].expand(count))
 
 
 def _struct(kernel: Kernel, name: str, **given: Any) -> Tensor:
-    """A struct argument in memory, by the names of its fields; what is not given is zero.
+    """Return a struct argument in memory, by the names of its fields; what is not given is zero.
 
     Raises:
         Unfit: the kernel has no such argument, or it lacks a field.
@@ -140,7 +140,7 @@ def _dtype(word: str) -> torch.dtype:
 
 
 def _random(shape: Sequence[int], dtype: torch.dtype, salt: int = 0) -> Tensor:
-    """Values that are no limit of anything: what is reduced must not overflow."""
+    """Return moderate random values, so that a reduction of them does not overflow."""
     generator = values.generator(salt)
     if dtype.is_complex:
         real = torch.float32 if dtype == torch.complex64 else torch.float16
@@ -188,7 +188,7 @@ _REDUCED: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _reduction_slack(operation: str, given: Tensor, value: Tensor) -> Tensor:
-    """What another order of summation may change."""
+    """Return what another order of summation may change."""
     if value.dtype in {torch.int64, torch.bool} or operation in {"max", "min"}:
         return torch.zeros(value.shape, dtype=torch.float64)
     wide = given.abs().double()
@@ -361,7 +361,7 @@ def _rms_norm(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
 
 
 def _half_step(dtype: torch.dtype) -> float:
-    """What rounding an intermediate value to the dtype may change."""
+    """Return what rounding an intermediate value to the dtype may change."""
     return torch.finfo(dtype).eps
 
 
@@ -415,7 +415,7 @@ def _search(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
 
 
 def _scattered(operation: str, given: Tensor, index: Tensor, source: Tensor) -> Tensor:
-    """What scattering along the last dimension gives.
+    """Return what scattering along the last dimension gives.
 
     Raises:
         Unfit: nothing to compare with.
@@ -552,7 +552,7 @@ def _pooling(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
 
 
 def _terms(given: Tensor, count: int) -> float:
-    """What summing so many of the values in another order may change."""
+    """Return what summing so many of the values in another order may change."""
     return float(given.abs().amax()) * count * _EPS
 
 

@@ -44,7 +44,7 @@ _IN_DOUBLE = frozenset(
 
 
 def define(name: str, result: str, parameters: tuple[str, ...]) -> str | None:
-    """The definition of an AIR function; None where this module knows none.
+    """Return the definition of an AIR function; None where this module knows none.
 
     Args:
         name: such as ``air.fma.f32``, without ``@``.
@@ -68,7 +68,7 @@ def define(name: str, result: str, parameters: tuple[str, ...]) -> str | None:
 def _by_element(
     name: str, vector: re.Match[str], result: str, parameters: tuple[str, ...]
 ) -> str | None:
-    """A vector function as one call per element."""
+    """Define a vector function by one call per element."""
     count = int(vector[1])
     element = VECTOR.fullmatch(result)
     if not element:
@@ -280,7 +280,7 @@ def _dot(base: str, _suffixes: list[str], result: str, parameters: tuple[str, ..
 def _convert(
     base: str, suffixes: list[str], result: str, parameters: tuple[str, ...]
 ) -> str | None:
-    """``air.convert.f.f32.s.i32``: to a float of 32 bits, from a signed integer of 32."""
+    """Define a conversion: ``air.convert.f.f32.s.i32`` converts a signed 32-bit integer to a 32-bit float."""
     if base != "convert" or len(suffixes) < 4 or result.startswith("<"):
         return None
     to, source, kind = suffixes[0], suffixes[2], parameters[0]
@@ -331,7 +331,7 @@ def _barriers(
 def _atomics(
     base: str, suffixes: list[str], result: str, parameters: tuple[str, ...]
 ) -> str | None:
-    """One thread of the system runs all threads of the kernel: plain loads and stores do."""
+    """Define atomics as plain loads and stores: one thread of the system runs all threads of the kernel."""
     if base != "atomic" or suffixes[0] not in {"global", "local"}:
         return None
     action = suffixes[1]
@@ -369,7 +369,7 @@ def _atomics(
 
 
 def _slot(kind: str) -> int:
-    """Bytes of a value that lanes exchange: a vector of three takes the place of four."""
+    """Return the bytes of a value that lanes exchange: a vector of three takes the place of four."""
     vector = VECTOR.fullmatch(kind)
     if vector is None:
         return _BYTES[kind]
@@ -430,7 +430,7 @@ def _combine(name: str, kind: str, sign: str) -> str:
 
 
 def _simd(base: str, suffixes: list[str], _result: str, parameters: tuple[str, ...]) -> str | None:
-    """What the lanes of a simdgroup do together: all of it by one exchange of values."""
+    """Define what the lanes of a simdgroup do together, by one exchange of values."""
     if not base.startswith("simd_"):
         return None
     sign = suffixes[0] if len(suffixes) > 1 else ""
@@ -635,7 +635,7 @@ _RULES = (
 
 
 def declarations(text: str) -> str:
-    """The declarations of what definitions call, but for LLVM's own functions."""
+    """Return the declarations of what definitions call, but for LLVM's own functions."""
     declared = []
     for name in sorted({*_IN_DOUBLE}):
         if f"@{name}(" in text:
@@ -662,7 +662,7 @@ def declarations(text: str) -> str:
 
 
 def split(arguments: str) -> list[str]:
-    """The arguments of a call: a comma within a vector's type separates none."""
+    """Split the arguments of a call; a comma within a vector's type is no separator."""
     parts, depth, start = [], 0, 0
     for at, character in enumerate(arguments):
         depth += (character in "<(") - (character in ">)")

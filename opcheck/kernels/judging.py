@@ -40,7 +40,7 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 def slack(value: Tensor, moved: tuple[Tensor, ...]) -> Tensor:
-    """By how much a reference moves with its arguments; not a number counts as nothing."""
+    """Return by how much a reference moves with its arguments; NaN counts as 0."""
     largest = torch.zeros(value.shape, dtype=torch.float64)
     for neighbour in moved:
         largest = torch.maximum(largest, torch.nan_to_num((neighbour - value).abs(), 0.0, 0.0, 0.0))
@@ -48,13 +48,13 @@ def slack(value: Tensor, moved: tuple[Tensor, ...]) -> Tensor:
 
 
 def nudged(operand: Tensor) -> tuple[Tensor, Tensor]:
-    """An operand in double a little larger and a little smaller."""
+    """Return an operand in double a little larger and a little smaller."""
     by = _MOVED * 2.0**-24
     return operand * (1 + by), operand * (1 - by)
 
 
 def is_denormal(operand: Tensor) -> Tensor:
-    """Where an operand is smaller than every normal number, and not zero: Metal may flush those."""
+    """Return where an operand is smaller than every normal number, and not zero: Metal may flush those."""
     if not operand.dtype.is_floating_point:
         return torch.zeros(operand.shape, dtype=torch.bool)
     return (operand != 0) & (operand.abs() < torch.finfo(operand.dtype).smallest_normal)
@@ -92,7 +92,7 @@ def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
 
 
 def _wrapped(value: Tensor, dtype: torch.dtype) -> Tensor:
-    """Integers as their type holds them; a float reference is whole where it is one."""
+    """Return integers as their type holds them; a float reference is whole where it is an integer."""
     if dtype == torch.bool:
         return value.to(torch.bool)
     if value.dtype.is_floating_point:
@@ -101,7 +101,7 @@ def _wrapped(value: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _unit(value: Tensor, dtype: torch.dtype) -> Tensor:
-    """The distance between neighbours of a dtype at a value, in double."""
+    """Return the distance between neighbours of a dtype at a value, in double."""
     info = torch.finfo(dtype)
     least = torch.frexp(torch.tensor(info.smallest_normal, dtype=torch.float64)).exponent
     exponent = torch.maximum(torch.frexp(value.abs()).exponent, least)
@@ -111,7 +111,7 @@ def _unit(value: Tensor, dtype: torch.dtype) -> Tensor:
 def _floats(
     value: Tensor, moves: Tensor | None, got: Tensor, allowed: float
 ) -> tuple[Tensor, Tensor]:
-    """Which results are wrong, and the units by which each differs."""
+    """Return which results are wrong, and the units by which each differs."""
     info = torch.finfo(got.dtype)
     value = value.to(torch.float64)
     result = got.to(torch.float64)
@@ -135,7 +135,7 @@ def _floats(
 
 
 def _complex(expected: Expected, got: Tensor, allowed: float) -> tuple[Tensor, Tensor]:
-    """A complex result may be off by so much of its modulus, each part by that of a float."""
+    """Judge complex results: each may be off by so much of its modulus, each part by as much as a float."""
     part = _PARTS[got.dtype]
     value = expected.value.to(torch.complex128)
     result = got.to(torch.complex128)
@@ -153,7 +153,7 @@ def _complex(expected: Expected, got: Tensor, allowed: float) -> tuple[Tensor, T
 
 
 def _smallest(expected: Expected, got: Tensor, bad: Tensor) -> Sample:
-    """The wrong result of the simplest inputs, of those that are furthest off by class."""
+    """Return the wrong result of the simplest inputs, of those that are furthest off by class."""
     places = bad.nonzero().flatten()
     off = _relative(expected.value[places], got[places])
     gross = off >= _GROSS
@@ -175,7 +175,7 @@ def _smallest(expected: Expected, got: Tensor, bad: Tensor) -> Sample:
 
 
 def _relative(value: Tensor, got: Tensor) -> Tensor:
-    """The relative error of results; 1 where one of the two is no finite number."""
+    """Return the relative error of results; 1 where one of the two is no finite number."""
     wide = torch.complex128 if got.is_complex() or value.is_complex() else torch.float64
     value, got = value.to(wide), got.to(wide)
     error = (got - value).abs() / value.abs()
@@ -183,7 +183,7 @@ def _relative(value: Tensor, got: Tensor) -> Tensor:
 
 
 def _weight(value: Tensor) -> tuple[float, float]:
-    """How far from simple: ordinary before special, of few digits before many, small ones first."""
+    """Return how complicated inputs are: ordinary before special, few digits before many, small ones first."""
     number = value.item()
     parts = (number.real, number.imag) if isinstance(number, complex) else (number,)
     total = 0.0
@@ -199,7 +199,7 @@ def _weight(value: Tensor) -> tuple[float, float]:
 
 
 def text(value: Tensor) -> str:
-    """A number as it is written, with as many digits as its dtype has."""
+    """Return a number as it is written, with as many digits as its dtype has."""
     if value.dtype.is_complex:
         number = value.to(torch.complex128).item()
         return f"{_float(number.real)}{'-' if str(number.imag).startswith('-') else '+'}{_float(abs(number.imag))}j"

@@ -28,7 +28,7 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(release: str, cache: Path | None = None, section: str = "") -> Library:
-    """The library of a release such as 2.15.0, or of a wheel's path; a wheel is downloaded once.
+    """Return the library of a release such as 2.15.0, or of a wheel's path; a wheel is downloaded once.
 
     Args:
         release: the release, or the path of a macOS arm64 wheel of torch.

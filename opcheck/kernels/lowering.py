@@ -110,7 +110,7 @@ def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
 
 
 def _rewritten(text: str) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
-    """The lines of the module's code, and the functions that it declares: result, parameters."""
+    """Return the lines of the module's code, and the functions that it declares: result, parameters."""
     lines, declared = [], {}
     for line in text.splitlines():
         if not line or line.startswith(_DROPPED):
@@ -134,7 +134,7 @@ def _rewritten(text: str) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
 
 
 def _unique(definitions: list[str]) -> list[str]:
-    """A vector function brings its scalar one, which may be there by itself."""
+    """Return each definition once: a vector function brings its scalar one, which may be there by itself."""
     unique: dict[str, str] = {}
     for text in definitions:
         for part in re.split(r"(?=^define )", text, flags=re.MULTILINE):
@@ -145,7 +145,7 @@ def _unique(definitions: list[str]) -> list[str]:
 
 
 def kind(text: str) -> str:
-    """A type without the attributes around it."""
+    """Return a parameter's type without the attributes around it."""
     vector = re.search(r"<\d+ x [a-z0-9]+>", text)
     if vector:
         return vector[0]
@@ -154,7 +154,7 @@ def kind(text: str) -> str:
 
 
 def _guarded(text: str) -> tuple[str, str]:
-    """Every division as a call of a function that does not trap on 0, or on the least by -1."""
+    """Replace every division by a call of a function that does not trap on 0, or on the least by -1."""
     used: set[tuple[str, str]] = set()
 
     def call(match: re.Match[str]) -> str:

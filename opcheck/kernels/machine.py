@@ -92,7 +92,7 @@ class Machine:
         )
 
     def _key(self) -> str:
-        """What an object depends on, beside its bitcode."""
+        """Return what an object depends on, beside its bitcode."""
         folder = Path(__file__).parent
         sources = [
             (folder / f"{name}.py").read_bytes()

@@ -64,5 +64,5 @@ def parse(name: str) -> Named:
 
 
 def matching(names: Iterable[str], pattern: str) -> list[str]:
-    """The names that a pattern with ``*`` and ``?`` matches, sorted; all without a pattern."""
+    """Return the names that a pattern with ``*`` and ``?`` matches, sorted; all without a pattern."""
     return sorted(name for name in names if not pattern or fnmatch.fnmatchcase(name, pattern))

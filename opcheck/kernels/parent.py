@@ -142,7 +142,7 @@ class _Runner:
         self.close = self._worker.end
 
     def outcomes(self, task: Task) -> Iterator[Outcome]:
-        """The outcomes of a task; a kernel at which the process ends is one that is not run."""
+        """Yield the outcomes of a task; a kernel at which the process ends is one that is not run."""
         alone = msgspec.structs.replace(task, kernels=())
         looped = ""
         for name in task.kernels:

@@ -78,12 +78,12 @@ class Unfit(ValueError):  # noqa: N818  (it is a reason, not a mistake)
 
 
 def address(tensor: Tensor) -> int:
-    """Where a tensor's memory begins; never nothing, also for an empty one."""
+    """Return where a tensor's memory begins; never nothing, also for an empty one."""
     return tensor.data_ptr() or torch.zeros(1).data_ptr() or 1
 
 
 def packed(kind: str, fields: Sequence[air.Field], size: int, given: Sequence[float]) -> Tensor:
-    """A scalar or a struct of them in memory.
+    """Return a scalar or a struct of them in memory.
 
     Raises:
         Unfit: a type that this module does not know.
@@ -108,7 +108,7 @@ def packed(kind: str, fields: Sequence[air.Field], size: int, given: Sequence[fl
 
 
 def numbers(*given: int, size: int = 4) -> Tensor:
-    """Integers of four or eight bytes in memory."""
+    """Pack integers of four or eight bytes into memory."""
     return torch.tensor(given, dtype=torch.int32 if size == 4 else torch.int64)
 
 
@@ -149,7 +149,7 @@ class Case:
         self.operands = tuple(operand[:odd].clone() for operand in operands)
 
     def scalar_parts(self, *, first: bool) -> Iterator[Tensor]:
-        """Which pairs have one value of the first operand, or of the second, a few times."""
+        """Yield which pairs have one value of the first operand, or of the second, a few times."""
         rows, columns = self.extents
         for place in dict.fromkeys((0, columns // 3, columns // 2, max(columns - 2, 0))):
             if first:
@@ -159,7 +159,7 @@ class Case:
             yield part[part < len(self.operands[0])]
 
     def broadcast_part(self, *, first: bool) -> tuple[Tensor, int]:
-        """The pairs in the order in which one operand repeats, and after how many it does."""
+        """Return the pairs in the order in which one operand repeats, and after how many it does."""
         rows, columns = self.extents
         if first:
             grid = torch.arange(rows)[None] * columns + torch.arange(columns)[:, None]
@@ -179,7 +179,7 @@ class Case:
 
 
 def defined(operation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """The values of two operands without those of which no pair is defined: kernels loop on some."""
+    """Return the values of two operands that appear in some defined pair: some kernels loop on the rest."""
     pairs = (first.repeat_interleave(len(second)), second.repeat(len(first)))
     out = reference.excluded(operation, pairs)
     if out is None or bool(out.all()):
@@ -189,7 +189,7 @@ def defined(operation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tens
 
 
 def harmless(operation: str, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The operands with ones where nothing is defined."""
+    """Return the operands with ones where nothing is defined."""
     out = reference.excluded(operation, operands)
     if out is None:
         return operands
@@ -199,7 +199,7 @@ def harmless(operation: str, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]
 def expected(
     operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]
 ) -> Expected:
-    """The reference of an operation, and by how much it may be off."""
+    """Return the reference of an operation, and by how much it may be off."""
     out = reference.excluded(operation, operands)
     if any(operand.dtype.is_floating_point for operand in operands):
         denormal = torch.stack([judging.is_denormal(operand) for operand in operands]).any(0)
@@ -234,7 +234,7 @@ def expected(
 def dtypes_of(
     named: names.Named, kernel: Kernel
 ) -> tuple[torch.dtype | None, tuple[torch.dtype, ...]]:
-    """The dtypes of the result and of the operands; None: the host chooses that of the result.
+    """Return the dtypes of the result and of the operands; None: the host chooses that of the result.
 
     Raises:
         Unfit: a dtype that torch has not, or none in the name.
@@ -260,7 +260,7 @@ class Driver:
         self._cases: dict[Any, Case] = {}
 
     def case(self, operation: str, dtypes: tuple[torch.dtype, ...]) -> Case:
-        """The values of an operation for these dtypes."""
+        """Return the values of an operation for these dtypes."""
         key = operation, dtypes
         if key not in self._cases:
             parameters = reference.PARAMETERS.get(operation, ())
@@ -303,7 +303,7 @@ class Driver:
         return _together(judged)
 
     def _as_the_cpu(self, wanted: Expected, case: Case, dtype: torch.dtype) -> Expected:
-        """With what the CPU gives in the kernel's own precision, which is right as well."""
+        """Add the CPU's result in the kernel's own precision, which is right as well."""
         if not dtype.is_floating_point or any(o.is_complex() for o in wanted.inputs):
             return wanted
         try:
@@ -317,7 +317,7 @@ class Driver:
     def _calls(
         self, named: names.Named, kernel: Kernel, case: Case, result: torch.dtype | None
     ) -> Iterator[Call]:
-        """What the kernel is called with, so that all values are tried."""
+        """Yield what the kernel is called with, so that all values are tried."""
         dtype = result or _cast_to(case)
         roles = [argument.name for argument in kernel.buffers if argument.name in _OPERANDS]
         every = case.operands
@@ -342,7 +342,7 @@ class Driver:
 
 
 def _cast_to(case: Case) -> torch.dtype:
-    """The dtype that the host asks of a kernel that casts its result."""
+    """Return the dtype to which the host lets a kernel cast its result."""
     first, value = case.operands[0].dtype, case.expected.value.dtype
     if first.is_complex:
         return torch.complex64
@@ -361,7 +361,7 @@ def _selected(whole: Expected, part: Tensor) -> Expected:
 
 
 def _before_cast(got: Tensor, value: Tensor, source: torch.dtype) -> Tensor:
-    """What a functor gave before it was cast: a functor of half gives half."""
+    """Return what a functor gave before it was cast: a functor of half gives half."""
     if got.dtype == torch.uint8 or source == torch.complex64:
         return got
     if source == torch.complex32 and not value.is_complex():
@@ -380,7 +380,7 @@ def _together(judged: Sequence[Judged]) -> Judged:
 
 
 def _laid(operand: Tensor, *, inner: bool) -> Tensor:
-    """The values in memory that is neither contiguous nor at its beginning; the same order."""
+    """Return the values in memory that is neither contiguous nor at its beginning; the same order."""
     count = operand.numel() // _BLOCK
     step = 1 if inner else 2
     room = torch.zeros(count * (_BLOCK * step + 6) + 5, dtype=operand.dtype)
@@ -417,7 +417,7 @@ def run(named: names.Named, kernel: Kernel, call: Call, parameters: tuple[float,
 
 
 class Binding:
-    """What is bound to each of a pointwise kernel's buffers, by its name."""
+    """The values bound to the buffers of a pointwise kernel, by buffer name."""
 
     def __init__(
         self,
@@ -436,7 +436,7 @@ class Binding:
         self._kept: list[Tensor] = []
 
     def addresses(self) -> dict[str, int]:
-        """The address of each buffer; the memory lives as long as this object."""
+        """Return the address of each buffer; the memory lives as long as this object."""
         buffers = {}
         for argument in self._kernel.buffers:
             name = argument.name
@@ -470,7 +470,7 @@ class Binding:
         return numbers(*words, *[0] * (4 - len(words)))
 
     def _words(self) -> dict[str, list[int]]:
-        """The arguments that are a few 32-bit numbers."""
+        """Return the arguments that are a few 32-bit numbers."""
         operands = [self._operands[role] for role in self._roles]
         sizes = [operand.element_size() for operand in operands]
         types = [SCALAR_TYPES[operand.dtype] for operand in operands]
@@ -491,7 +491,7 @@ class Binding:
         }
 
     def grid(self) -> tuple[int, ...]:
-        """The extents of the grid: as many as the thread's position has."""
+        """Return the extents of the grid: as many as the thread's position has."""
         position = next((a for a in self._kernel.arguments if not a.is_buffer), None)
         if position is None:
             raise Unfit("the kernel asks for no position")

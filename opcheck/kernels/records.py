@@ -22,7 +22,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What running one kernel found."""
+    """The outcome of running one kernel."""
 
     kernel: str
     family: str
@@ -61,7 +61,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a child process finds the kernels: the library, and where wheels and code are kept."""
+    """The place of the kernels for a child process: the library, and the folders of wheels and compiled code."""
 
     release: str
     section: str

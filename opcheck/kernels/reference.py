@@ -117,7 +117,7 @@ _USUAL, _LOOSE, _SHORT = 16.0, 512.0, 3.0
 
 
 def function(operation: str) -> Function | None:
-    """What an operation computes; None where this table and torch know none of that name."""
+    """Return what an operation computes; None where this table and torch know none of that name."""
     if operation in FUNCTIONS:
         return FUNCTIONS[operation]
     name = operation.removesuffix("_forward")
@@ -130,7 +130,7 @@ def function(operation: str) -> Function | None:
 
 
 def allowed(operation: str, dtype: torch.dtype) -> float:
-    """The units in the last place by which a result may differ before it is wrong."""
+    """Return the units in the last place by which a result may differ before it is wrong."""
     if dtype in (torch.float16, torch.bfloat16, torch.complex32):
         return min(_ULPS.get(operation, _SHORT) + 1, _SHORT)
     if dtype == torch.complex64:
@@ -139,14 +139,14 @@ def allowed(operation: str, dtype: torch.dtype) -> float:
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which an operation on values of this one is exact, or nearly so."""
+    """Return the dtype in which an operation on values of this one is exact, or nearly so."""
     if dtype.is_complex:
         return torch.complex128
     return torch.float64 if dtype.is_floating_point else torch.int64
 
 
 def excluded(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
-    """Where the operands' result is not defined, by Metal or by PyTorch; None: nowhere."""
+    """Return where the operands' result is not defined, by Metal or by PyTorch; None: nowhere."""
     first, *rest = operands
     if "shift" in operation and not operation.startswith("shifted"):
         bits = {torch.bool: 1}.get(first.dtype) or torch.iinfo(first.dtype).bits
@@ -177,7 +177,7 @@ def excluded(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def evaluate(operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]) -> Tensor:
-    """The result in double, or in exact integers.
+    """Return the result in double, or in exact integers.
 
     Args:
         operation: of the kernel's name.

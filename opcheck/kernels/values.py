@@ -16,7 +16,7 @@ _RANDOM = 400
 
 
 def generator(salt: int) -> torch.Generator:
-    """A generator that is the same every time; the salt tells its uses apart."""
+    """Return a generator that is the same every time; the salt tells its uses apart."""
     made = torch.Generator()
     made.manual_seed(SEED + salt)
     return made
@@ -24,7 +24,7 @@ def generator(salt: int) -> torch.Generator:
 
 @functools.cache
 def single(dtype: torch.dtype) -> Tensor:
-    """The values for functions of one argument."""
+    """Return the values for functions of one argument."""
     if dtype in COMPLEX:
         return _complex(dtype, _PARTS)
     if dtype not in FLOATS:
@@ -52,7 +52,7 @@ def single(dtype: torch.dtype) -> Tensor:
 
 
 def _distinct(values: Tensor) -> Tensor:
-    """Each value once, zeros of both signs among them."""
+    """Return each value once, zeros of both signs among them."""
     seen, kept = set(), []
     for place, value in enumerate(values.tolist()):
         key = (value, math.copysign(1.0, value)) if value == value else None  # noqa: PLR0124
@@ -64,7 +64,7 @@ def _distinct(values: Tensor) -> Tensor:
 
 @functools.cache
 def _special(dtype: torch.dtype) -> Tensor:
-    """Where floating point is delicate; without duplicates."""
+    """Return the values at which floating point is delicate, without duplicates."""
     info = torch.finfo(dtype)
     eps = info.eps
     numbers = [0.0, 1.0, 0.5, 2.0, 1.5, 2.5, 3.0, 7.0, 0.1, 0.3, 10.0, 33.0, 100.0, 1.0 + eps]
@@ -92,7 +92,7 @@ def _complex(dtype: torch.dtype, parts: tuple[float, ...]) -> Tensor:
 
 @functools.cache
 def _integers(dtype: torch.dtype) -> Tensor:
-    """The limits of a type of integers, and what lies beyond the whole numbers of floats."""
+    """Return the limits of an integer type, and integers that floats cannot represent."""
     if dtype == torch.bool:
         return torch.tensor([False, True])
     info = torch.iinfo(dtype)
@@ -121,7 +121,7 @@ def _random_integers(dtype: torch.dtype, salt: int) -> Tensor:
 
 @functools.cache
 def few(dtype: torch.dtype) -> Tensor:
-    """The values whose pairs are tried."""
+    """Return the values whose pairs are tried."""
     if dtype in COMPLEX:
         return _complex(dtype, _FEW_PARTS)[: 4 * len(_FEW_PARTS) ** 2]
     return _special(dtype) if dtype in FLOATS else _integers(dtype)
@@ -129,7 +129,7 @@ def few(dtype: torch.dtype) -> Tensor:
 
 @functools.cache
 def drawn(dtype: torch.dtype, salt: int) -> Tensor:
-    """Random values, `2 * _RANDOM` of them, for functions of several arguments."""
+    """Return random values, `2 * _RANDOM` of them, for functions of several arguments."""
     if dtype == torch.bool:
         return torch.randint(0, 2, (2 * _RANDOM,), generator=generator(salt)).bool()
     if dtype in COMPLEX:

@@ -37,5 +37,5 @@ def _prepared(source: Source) -> tuple[Machine, Library]:
 
 @functools.lru_cache(maxsize=1)
 def _drivers(_task: Task) -> drive.Drivers:
-    """The drivers of a task, whose kernels share values and references."""
+    """Return the drivers of a task, whose kernels share values and references."""
     return drive.Drivers()

@@ -15,7 +15,7 @@ _VANISHES = 1e-11
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """``float32``."""
+    """Return the name of a dtype as in ``float32``."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -34,7 +34,7 @@ class Measured(NamedTuple):
 
 
 def has_tolerance(dtype: torch.dtype) -> bool:
-    """Whether results of a dtype can be compared: discrete ones, and floating ones that have a tolerance."""
+    """Return whether results of a dtype can be compared: discrete ones, and floating ones that have a tolerance."""
     floating = dtype.is_floating_point or dtype.is_complex
     return not floating or dtype_name(dtype) in TOLERANCES
 
@@ -42,7 +42,7 @@ def has_tolerance(dtype: torch.dtype) -> bool:
 def measure(
     result: torch.Tensor, exact: torch.Tensor, size: torch.Tensor | None = None
 ) -> Measured:
-    """The distance of a result on the CPU from the exact one.
+    """Return the distance of a result on the CPU from the exact one.
 
     Args:
         result: in its own dtype.
@@ -82,7 +82,7 @@ def _discrete(result: torch.Tensor, exact: torch.Tensor) -> Measured:
 
 
 def _broken(wide: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> Measured | None:
-    """Where one of the two has a number and the other has none."""
+    """Return where one of the two has a number and the other has none."""
     differs = torch.isnan(wide) != torch.isnan(exact)
     if differs.any():
         return _worst(differs, wide, exact, "nan")
@@ -95,7 +95,7 @@ def _broken(wide: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> Meas
 
 
 def _worst(error: torch.Tensor, result: torch.Tensor, exact: torch.Tensor, kind: Fault) -> Measured:
-    """The element of the largest error; where ``error`` is a truth value, the first that is broken."""
+    """Return the element of the largest error; where ``error`` is a truth value, the first that is broken."""
     index = int(error.double().flatten().argmax())
     element = torch.unravel_index(torch.tensor(index), error.shape)
     return Measured(
@@ -113,7 +113,7 @@ def _number(values: torch.Tensor, index: int) -> str:
 
 
 def _smallest(dtype: torch.dtype) -> float:
-    """What may be flushed to zero: numbers below the smallest normal one; of float16, only what it cannot write."""
+    """Return the bound below which numbers may be flushed to zero: the smallest normal one; in float16 the smallest."""
     info = torch.finfo(dtype)
     half = info.bits == 16 and info.max < 1e5
     return float(info.smallest_normal * info.eps if half else info.smallest_normal)
@@ -134,7 +134,7 @@ class Distance(NamedTuple):
 
 
 def distance(result: torch.Tensor, exact: torch.Tensor) -> Distance:
-    """The distance of a result from the exact one; what is not finite in both is left out."""
+    """Return the distance of a result from the exact one; what is not finite in both is left out."""
     wide = result.to(exact.dtype)
     difference, size = _norm(wide - exact), _norm(exact)
     if math.isfinite(difference) and size < 1e30:
@@ -154,7 +154,7 @@ def distance(result: torch.Tensor, exact: torch.Tensor) -> Distance:
 
 
 def vanishes(exact: torch.Tensor, inputs: Iterable[torch.Tensor], *, products: bool) -> bool:
-    """Whether the exact result is zero up to float64's own rounding: no dtype has a digit of it right.
+    """Return whether the exact result is zero up to float64's own rounding: no dtype has a digit of it right.
 
     ``products``: the result is a sum of products of its inputs, not of the inputs themselves.
     """

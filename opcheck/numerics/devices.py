@@ -16,7 +16,7 @@ _KNOWN = ("cuda", "mps", "xpu", "mtia", "hpu", "npu")
 
 
 def require(name: str) -> torch.device:
-    """The device of that name.
+    """Return the device of that name.
 
     Raises:
         UsageError: torch knows no such name, or this machine has no such device.
@@ -41,19 +41,19 @@ def require(name: str) -> torch.device:
 
 
 def available() -> tuple[str, ...]:
-    """The types of devices that can be used here, the CPU first."""
+    """Return the types of devices that can be used here, the CPU first."""
     others = {*_KNOWN, private_backend_name()}
     return ("cpu", *sorted(name for name in others if _is_there(name)))
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait for what was asked of the device."""
+    """Wait until the device has finished its queue."""
     if device.type != "cpu":
         getattr(torch, device.type).synchronize()
 
 
 def machine(device: torch.device) -> Machine:
-    """This machine with that device."""
+    """Return the record of this machine with that device."""
     system, version = platform.system(), platform.release()
     if system == "Darwin":
         system, version = "macOS", platform.mac_ver()[0]
@@ -78,7 +78,7 @@ def _is_there(name: str) -> bool:
 
 
 def _works(device: torch.device) -> bool:
-    """Whether a tensor can be made there: "meta" can, and computes nothing."""
+    """Return whether a tensor can be made there: "meta" can, and computes nothing."""
     if device.type == "meta" or not (device.type == "cpu" or _is_there(device.type)):
         return False
     try:

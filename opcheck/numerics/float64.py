@@ -47,19 +47,19 @@ _NOT_RANDOM = ("_scaled_dot_product", "_efficient_attention", "_flash_attention"
 
 
 def is_random(func: Any) -> bool:
-    """Whether the result of an operator depends on the generator."""
+    """Return whether the result of an operator depends on the generator."""
     return torch.Tag.nondeterministic_seeded in func.tags and not func.__name__.startswith(
         _NOT_RANDOM
     )
 
 
 def moves_nothing(func: Any) -> bool:
-    """Whether an operator only turns a tensor into a view of itself, or takes a number out of one."""
+    """Return whether an operator only turns a tensor into a view of itself, or takes a number out of one."""
     return func is aten._local_scalar_dense.default or torch.Tag.inplace_view in func.tags
 
 
 def widened(value: Any) -> Any:
-    """A dtype as its wide one; anything else as it is."""
+    """Return a dtype as its wide one; anything else as it is."""
     return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
 
@@ -71,7 +71,7 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments by their names in the schema, defaults included."""
+        """Return the arguments by their names in the schema, defaults included."""
         declared = schema_of(self.func).arguments
         values = {
             entry.name: entry.default_value for entry in declared if entry.has_default_value()
@@ -80,7 +80,7 @@ class Call(NamedTuple):
         return {**values, **dict(zip(names, self.args, strict=False)), **self.kwargs}
 
     def written(self) -> list[torch.Tensor]:
-        """The tensors that the call writes to, in the order of the schema."""
+        """Return the tensors that the call writes to, in the order of the schema."""
         written: list[torch.Tensor] = []
         for position, argument in enumerate(schema_of(self.func).arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
@@ -91,17 +91,17 @@ class Call(NamedTuple):
         return written
 
     def made(self, result: Any) -> list[torch.Tensor]:
-        """The tensors that the call made or wrote to, each once."""
+        """Return the tensors that the call made or wrote to, each once."""
         by_identity = {id(tensor): tensor for tensor in (*tensors(result), *self.written())}
         return list(by_identity.values())
 
     def changed(self, change: Callable[[Any], Any]) -> Self:
-        """The call with each argument, and each item of a nested one, changed."""
+        """Return the call with each argument, and each item of a nested one, changed."""
         args, kwargs = tree_map(change, (self.args, self.kwargs))
         return self._replace(args=args, kwargs=kwargs)
 
     def for_wide_results(self, like: torch.Tensor | None) -> Self:
-        """The call that asks for float64 where it chooses the dtype itself and made a floating ``like``."""
+        """Return the call with float64 requested, if it chooses the dtype itself and made a floating ``like``."""
         wide = WIDE.get(like.dtype) if like is not None else None
         names = [argument.name for argument in schema_of(self.func).arguments]
         if wide is None or "dtype" not in names or self.kwargs.get("dtype"):
@@ -111,7 +111,7 @@ class Call(NamedTuple):
         return self._replace(kwargs={**self.kwargs, "dtype": wide})
 
     def run(self, kernel: Callable[..., Any] | None = None) -> list[torch.Tensor]:
-        """What the call makes; ``kernel`` computes it in the operator's place.
+        """Return what the call makes; ``kernel`` computes it in the operator's place.
 
         Raises:
             Exception: whatever the kernel raises.
@@ -141,19 +141,19 @@ class Float64Mode(DispatchMode):
         return result
 
     def prepare(self, call: Call) -> Call:
-        """The call as the run makes it."""
+        """Return the call as the run makes it."""
         return call
 
     def passes(self, call: Call) -> bool:
-        """Whether there is nothing to compare."""
+        """Return whether there is nothing to compare."""
         raise NotImplementedError
 
     def before(self, call: Call) -> Any:
-        """What ``after`` needs of the time before the call, which may write to its arguments."""
+        """Return what ``after`` needs of the time before the call, which may write to its arguments."""
         raise NotImplementedError
 
     def compute(self, call: Call) -> Any:
-        """The result of the call in the run."""
+        """Return the result of the call in the run."""
         return call.func(*call.args, **call.kwargs)
 
     def after(self, call: Call, before: Any, result: Any) -> None:

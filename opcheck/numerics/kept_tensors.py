@@ -27,26 +27,26 @@ class KeptTensor:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the tensor."""
+        """The dtype of the tensor."""
         return self.memory.dtype
 
     def tensor(self) -> torch.Tensor:
-        """The tensor on the CPU: of its own layout, with memory of its own."""
+        """Return the tensor on the CPU: of its own layout, with memory of its own."""
         return self.view_of(self.memory.clone())
 
     def view_of(self, memory: torch.Tensor) -> torch.Tensor:
-        """A view of other memory as the tensor was one of its own."""
+        """Return a view of other memory as the tensor was one of its own."""
         view = memory.as_strided(self.size, self.stride)
         view = negative_view(view) if self.neg else view
         return view.conj() if self.conj else view
 
     def with_memory(self, change: Callable[[torch.Tensor], torch.Tensor]) -> KeptTensor:
-        """The tensor with changed memory."""
+        """Return the tensor with changed memory."""
         return dataclasses.replace(self, memory=change(self.memory))
 
 
 def keep(tensor: torch.Tensor) -> KeptTensor:
-    """A copy of a strided tensor on the CPU."""
+    """Return a copy of a strided tensor on the CPU."""
     plain = tensor.detach()
     conj, neg = plain.is_conj(), plain.is_neg()
     plain = plain.conj() if conj else plain
@@ -61,22 +61,22 @@ def keep(tensor: torch.Tensor) -> KeptTensor:
 
 
 def can_keep(tensor: torch.Tensor) -> bool:
-    """Whether a tensor can be kept."""
+    """Return whether a tensor can be kept."""
     return tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested
 
 
 def keep_all(nest: Any) -> Any:
-    """The nest of arguments with its tensors kept."""
+    """Return the nest of arguments with its tensors kept."""
     return tree_map_only(torch.Tensor, keep, nest)
 
 
 def restore(nest: Any) -> Any:
-    """The nest of arguments with a tensor for each kept one."""
+    """Return the nest of arguments with a tensor for each kept one."""
     return tree_map_only(KeptTensor, KeptTensor.tensor, nest)
 
 
 def place(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """The tensor on another device, with the strides and the offset that it has."""
+    """Return the tensor on another device, with the strides and the offset that it has."""
     if not can_keep(tensor):
         return tensor.to(device)
     kept = keep(tensor)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def built(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
-    """The model in the mode that the request names, and what it is called with: labels too, to train it.
+    """Return the model in the mode that the request names, and what it is called with: labels too, to train it.
 
     Raises:
         ModelLoadError: the model cannot be imported or built.
@@ -46,7 +46,7 @@ def built(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
 
 
 class ModelRun:
-    """Where the calls of the run are made, and what a training step takes backward."""
+    """The places of the run's calls, and the loss from which a training step goes backward."""
 
     def __init__(self) -> None:
         self.sites = CallSites()
@@ -90,7 +90,7 @@ class ModelRun:
 def describe_break(
     error: BaseException, title: str, *, op: str = "", calls: int, doing: str, hint: str
 ) -> str:
-    """Where and why a run broke off, for a report of the calls before.
+    """Return where and why a run broke off, for a report of the calls before.
 
     Args:
         error: what the user's code raised.

@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 
 class Key(NamedTuple):
-    """What equal calls have in common."""
+    """The properties that equal calls have in common."""
 
     op: str
     site: Site
@@ -42,7 +42,7 @@ class Row(Generic[Value]):
 
     @property
     def place(self) -> GroupLocation:
-        """Where the calls were made: the module by its name where it is one alone."""
+        """The place of the calls; the module has a name only if there is one alone."""
         module = next(iter(self.modules)) if len(self.modules) == 1 else self.key.module
         return place(self.key.site, module, self.key.phase, self.modules.total())
 
@@ -69,17 +69,17 @@ class Tally(Generic[Value]):
 
 
 def place(site: Site, module: str, phase: Phase, count: int = 1) -> GroupLocation:
-    """The record of where calls were made."""
+    """Return the record of where calls were made."""
     return GroupLocation.at(locate(site), module=module, phase=phase, count=count)
 
 
 def digits(number: float) -> RelativeError:
-    """Two digits, because the others depend on the machine; a word where JSON has no number."""
+    """Round to two digits, because the others depend on the machine; return a word where JSON has no number."""
     if math.isfinite(number):
         return float(f"{number:.1e}")
     return "nan" if math.isnan(number) else "inf"
 
 
 def finite_digits(number: float) -> float | None:
-    """Two digits; None for infinite, for which JSON has no word."""
+    """Round to two digits; return None for infinity, which JSON lacks."""
     return float(f"{number:.1e}") if math.isfinite(number) else None

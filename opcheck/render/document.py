@@ -35,7 +35,7 @@ Words = str | Span | tuple[str | Span, ...]
 
 
 class Title(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report is about: the answer, of what, on which target, and the numbers behind it."""
+    """The subject of a report, the answer, the target, and the numbers behind the answer."""
 
     answer: Span
     subject: str

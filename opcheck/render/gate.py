@@ -50,7 +50,7 @@ def summary_lines(gate: GateReport) -> Iterator[str]:
 
 
 def outcome(gate: GateReport) -> str:
-    """``failed: 2 of 18 fail, 1 could not be told, 15 pass``."""
+    """Return ``failed: 2 of 18 fail, 1 could not be told, 15 pass``."""
     counts = {code: sum(cell.judgement.code == code for cell in gate.cells) for code in _CODES}
     texts = [
         f"{counts[code]} {word}"

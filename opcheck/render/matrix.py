@@ -100,7 +100,7 @@ def _cells(row: Row) -> Iterator[str]:
 
 
 def _systems(row: Row) -> str:
-    """``13.0 unsupported, 14.0 native``: from which macOS on what; empty where all are alike."""
+    """Return ``13.0 unsupported, 14.0 native``: the status from each macOS on; empty where all are alike."""
     return ", ".join(f"{macos} {state}" for macos, state in row.systems.items())
 
 

@@ -39,7 +39,7 @@ def _data(coverage: Coverage, torch: str) -> dict[str, Any]:
     notes = {name: number for number, name in enumerate(coverage.notes)}
 
     def run(entry: Run) -> list[Any]:
-        """[release, states, default dtype, reason, systems, notes]; [release]: it is removed."""
+        """Return [release, states, default dtype, reason, systems, notes]; [release] where the overload is removed."""
         place = lines.index(entry.torch)
         if not entry.exists:
             return [place]

@@ -16,7 +16,7 @@ def headline(report: Report) -> str:
 
 
 def totals(report: Report) -> str:
-    """``12 calls of 3 operators: 11 native, 1 unknown``; no percentage without its denominator."""
+    """Return ``12 calls of 3 operators: 11 native, 1 unknown``; no percentage without its denominator."""
     numbers = report.totals
     shares = [
         f"{numbers[f'{status}_{kind}' if kind else status]:,} {row.label}"
@@ -126,7 +126,7 @@ _NOWHERE = {
 
 
 def place(entry: GroupLocation) -> str:
-    """``file:line in function (module)``, with how often where that is more than once.
+    """Return ``file:line in function (module)``, with the count where it is more than one.
 
     A call of backward has the line of the forward call that it belongs to, and says so.
     """

@@ -43,7 +43,7 @@ class Trail(Generic[Place]):
             self._places.append(place)
 
     def of_running_node(self) -> Place:
-        """Where the forward call of the node that runs now was made."""
+        """Return where the forward call of the node that runs now was made."""
         node = running_node()
         if node is not None:
             # A call that makes two nodes (an in-place operator saves a clone) was noted for the later one.

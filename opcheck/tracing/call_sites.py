@@ -41,7 +41,7 @@ class CallSites:
         self._graphs: dict[CodeType, torch.fx.GraphModule] = {}
 
     def here(self) -> tuple[Site, str, Phase]:
-        """Line, module and phase of the call that is being made."""
+        """Return line, module and phase of the current call."""
         site = self._frames.innermost(sys._getframe(1))
         in_engine = site is not None and site[0] is ENGINE
         if site is None and running_node() is not None:
@@ -54,7 +54,7 @@ class CallSites:
 
     @contextlib.contextmanager
     def at(self, phase: Phase, name: str) -> Iterator[None]:
-        """For the length of the block, calls are of this phase and, where no module runs, of this name.
+        """Give the calls inside the block this phase and, where no module runs, this name.
 
         An exception leaves the phase in which it was raised.
         """
@@ -65,7 +65,7 @@ class CallSites:
 
     @contextlib.contextmanager
     def followed(self, root: torch.nn.Module) -> Iterator[None]:
-        """For the length of the block, know which module of ``root`` is running."""
+        """Record which module of ``root`` is running inside the block."""
         self._graphs = {
             type(module).forward.__code__: module
             for module in root.modules()
@@ -76,7 +76,7 @@ class CallSites:
             yield
 
     def locate(self, site: Site, module: str) -> tuple[SourceLocation | None, str]:
-        """The record of a call's line and its module; in a graph that is run again, those of its node."""
+        """Return the record of a call's line and its module; in a graph that is run again, those of its node."""
         graph = self._graphs.get(site[0]) if site else None
         if graph is None or site is None:
             return locate(site), module

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def eager_compile(
     left_out: Callable[[str], None], check_backend: Callable[[object], None] | None = None
 ) -> Callable[..., Any]:
-    """A function to replace ``torch.compile`` with: it returns what it is given.
+    """Return a function to replace ``torch.compile`` with: it returns what it is given.
 
     Args:
         left_out: called with the name ``torch.compile`` at each use.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Thread(threading.local):
-    """What one thread does."""
+    """The state of one thread."""
 
     def __init__(self) -> None:
         #: modules, and names that stand in for one, outermost first
@@ -42,7 +42,7 @@ class ModuleStack:
         )
 
     def name(self) -> str:
-        """The innermost module: its path, or its class where it has none; empty where no module runs."""
+        """Return the innermost module: its path, or its class where it has none; empty where no module runs."""
         stack = self._thread.stack
         if not stack:
             return ""
@@ -61,7 +61,7 @@ class ModuleStack:
 
     @contextlib.contextmanager
     def inside(self, name: str) -> Iterator[None]:
-        """For the length of the block, calls that no module makes belong to this name."""
+        """Give calls inside the block that no module makes this name."""
         stack = self._thread.stack
         stack.append(name)
         try:
@@ -71,7 +71,7 @@ class ModuleStack:
 
     @contextlib.contextmanager
     def followed(self, root: torch.nn.Module | None = None) -> Iterator[None]:
-        """For the length of the block, know which module is being called.
+        """Record which module is being called inside the block.
 
         Args:
             root: modules go by their paths below it; None: by those below the outermost one that is called.
@@ -100,7 +100,7 @@ class ProgramStack(ModuleStack):
     """The modules of a program that calls backward and its optimizers itself: knows the phase, too."""
 
     def where(self) -> tuple[str, Phase]:
-        """The innermost module, and the phase."""
+        """Return the innermost module, and the phase."""
         name = self.name()
         if running_node() is not None:
             return name, "backward"
@@ -111,7 +111,7 @@ class ProgramStack(ModuleStack):
 
     @contextlib.contextmanager
     def followed(self, root: torch.nn.Module | None = None) -> Iterator[None]:
-        """For the length of the block, know which module is being called, and whether an optimizer steps."""
+        """Record which module is being called inside the block, and whether an optimizer steps."""
 
         def begin(*_: Any) -> None:
             self._thread.in_optimizer = True

@@ -44,7 +44,7 @@ _SITE = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "pla
 
 
 def is_user_code(filename: str) -> bool:
-    """Whether a file is neither torch's, nor opcheck's, nor the standard library's."""
+    """Return whether a file is neither torch's, nor opcheck's, nor the standard library's."""
     return not (
         filename.startswith((_TORCH, _OPCHECK, "<"))
         or (filename.startswith(_STDLIB) and not filename.startswith(_SITE))
@@ -52,12 +52,12 @@ def is_user_code(filename: str) -> bool:
 
 
 def is_own_code(filename: str) -> bool:
-    """Whether a file is the program's own: user code that is not installed."""
+    """Return whether a file is the program's own: user code that is not installed."""
     return is_user_code(filename) and not filename.startswith(_SITE)
 
 
 def display_path(filename: str) -> str:
-    """A path that is the same on every machine: relative to site-packages or to the working directory."""
+    """Return a path that is the same on every machine: relative to site-packages or to the working directory."""
     for root in (*_SITE, str(Path.cwd()) + os.sep):
         if filename.startswith(root):
             return Path(filename[len(root) :]).as_posix()
@@ -89,7 +89,7 @@ class UserFrames:
         self._is_user.update(dict.fromkeys(codes, True))
 
     def innermost(self, frame: FrameType | None) -> Site:
-        """The innermost line of the user's, from this frame outwards."""
+        """Return the innermost line of the user's, from this frame outwards."""
         known, caller = self._is_user, self._caller
         while frame is not None:
             code = frame.f_code
@@ -104,7 +104,7 @@ class UserFrames:
         return None
 
     def inside(self, frame: FrameType | None) -> Iterator[CodeType]:
-        """The code of the frames that stand between this one and the user's line, this one included."""
+        """Yield the code of the frames that stand between this one and the user's line, this one included."""
         site = self.innermost(frame)
         while frame is not None and (site is None or frame.f_code is not site[0]):
             yield frame.f_code
@@ -112,7 +112,7 @@ class UserFrames:
 
 
 def raising_site(error: BaseException) -> Site:
-    """The innermost line of the user's code, or of a library that is not torch, that an exception came through."""
+    """Return the innermost line, of user code or of a library other than torch, that an exception came through."""
     site: Site = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         if is_user_code(frame.f_code.co_filename):
@@ -124,7 +124,7 @@ def raising_site(error: BaseException) -> Site:
 
 
 def locate(site: Site) -> SourceLocation | None:
-    """The record of a line that runs, with the statement around it."""
+    """Return the record of a line that runs, with the statement around it."""
     if site is None:
         return None
     code, line = site
@@ -138,12 +138,12 @@ def locate(site: Site) -> SourceLocation | None:
 
 
 def locate_raise(error: BaseException) -> SourceLocation | None:
-    """The record of the line that an exception came through (``raising_site``), as a traceback writes it."""
+    """Return the record of the line that an exception came through (``raising_site``), as a traceback writes it."""
     return locate_in_stack(traceback.extract_tb(error.__traceback__))
 
 
 def locate_in_stack(stack: Iterable[traceback.FrameSummary]) -> SourceLocation | None:
-    """The record of the innermost line of user code in a stack, the outermost frame of which comes first."""
+    """Return the record of the innermost line of user code in a stack that lists its outermost frame first."""
     for frame in reversed([*stack]):
         if is_user_code(frame.filename):
             return SourceLocation(
@@ -156,7 +156,7 @@ def locate_in_stack(stack: Iterable[traceback.FrameSummary]) -> SourceLocation |
 
 
 def locate_in_text(stack_trace: str | None) -> SourceLocation | None:
-    """The record of the innermost line of user code in a stack trace as torch.fx keeps it.
+    """Return the record of the innermost line of user code in a stack trace as torch.fx keeps it.
 
     A program that was exported on another machine has that machine's paths, and the text of the line as it was.  A
     file may name any path, so the record holds nothing of such a file that the stack trace does not hold.
@@ -178,7 +178,7 @@ def locate_in_text(stack_trace: str | None) -> SourceLocation | None:
 
 
 def describe_raise(error: BaseException) -> str:
-    """``file.py:12 in __init__: self.head = Head(width)``, the innermost line that the user wrote.
+    """Return ``file.py:12 in __init__: self.head = Head(width)`` for the innermost line of user code.
 
     Where no line is the user's own, the innermost line of a library; empty where there is none.
     """
@@ -198,13 +198,13 @@ def describe_raise(error: BaseException) -> str:
 
 
 def _statement(filename: str, line: int) -> str:
-    """Of the user's own code alone: installed code is not reformatted, and takes long to parse."""
+    """Return the statement in the user's own code: installed code is not reformatted, and takes long to parse."""
     return "" if filename.startswith(_SITE) else statement(filename, line)
 
 
 @functools.lru_cache(maxsize=4096)
 def statement(filename: str, line: int) -> str:
-    """The innermost statement around a line, on one line, without comments; of a block only its head.
+    """Return the innermost statement around a line, on one line, without comments; of a block only its head.
 
     It reads the same however the code is formatted, so a fingerprint can hold it.  Empty: the file cannot be parsed,
     or no statement is there.

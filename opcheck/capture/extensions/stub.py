@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def folder(package: str) -> Path | None:
-    """Where a package is installed, which is not imported for it; None where it is not."""
+    """Return where a package is installed, which is not imported for it; None where it is not."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -22,7 +22,7 @@ def folder(package: str) -> Path | None:
 
 
 def loads(extension: Path) -> bool:
-    """Whether this machine can load a shared library."""
+    """Return whether this machine can load a shared library."""
     try:
         ctypes.CDLL(str(extension))
     except OSError:

@@ -84,7 +84,7 @@ def prepare_torchvision() -> bool:
 
 
 def _extension() -> Path | None:
-    """The compiled part of the installed torchvision; None where there is none."""
+    """Return the compiled part of the installed torchvision; None where there is none."""
     package = extension_stub.folder("torchvision")
     if package is None:
         return None

@@ -39,7 +39,7 @@ _SHAPES: dict[type[nn.Module], Callable[[Any], tuple[int, ...]]] = {
 
 
 def derive(model: Callable[..., Any], family: str) -> Derived:
-    """Arguments to call the model with, and a note for the reader of the report.
+    """Derive arguments to call the model with, and a note for the reader of the report.
 
     Args:
         model: the model.
@@ -60,7 +60,7 @@ def derive(model: Callable[..., Any], family: str) -> Derived:
 
 
 def normalizes_batches(model: Callable[..., Any]) -> bool:
-    """Whether a layer of it normalizes by the statistics of the batch."""
+    """Return whether a layer of it normalizes by the statistics of the batch."""
     if not isinstance(model, nn.Module):
         return False
     # Also timm's and torchvision's layers of their own, which derive from these.
@@ -68,7 +68,7 @@ def normalizes_batches(model: Callable[..., Any]) -> bool:
 
 
 def twice(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A batch of two, if each argument is one of one; else the arguments as they are."""
+    """Return a batch of two, if each argument is one of one; else the arguments as they are."""
     if not all(map(_is_batch_of_one, (*args, *kwargs.values()))):
         return args, kwargs
     return tuple(map(_doubled, args)), {name: _doubled(value) for name, value in kwargs.items()}
@@ -85,7 +85,7 @@ def _doubled(value: Any) -> Any:
 
 
 def highest_index(model: Callable[..., Any], name: str = "") -> int:
-    """One more than the largest integer that every model input of that name may hold."""
+    """Return one more than the largest integer that every model input of that name may hold."""
     if not isinstance(model, nn.Module):
         return 1
     if "type_ids" in name or "mask" in name:

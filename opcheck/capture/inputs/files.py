@@ -17,7 +17,7 @@ GRAMMAR = "write FILE or NAME=FILE, with a suffix of "
 
 
 def read(texts: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments in these files: ``FILE``, or ``NAME=FILE`` for the argument of that name.
+    """Return the arguments in these files: ``FILE``, or ``NAME=FILE`` for the argument of that name.
 
     A file of one tensor is one argument, one of named tensors gives each to the argument of its name, a list of
     tensors goes by position.

@@ -35,7 +35,7 @@ class InputSpec:
     dtype: str
 
     def __str__(self) -> str:
-        """``name=1x128:int64``; ``parse_input`` reads it back."""
+        """Return ``name=1x128:int64``, which ``parse_input`` reads back."""
         prefix = f"{self.name}=" if self.name else ""
         return f"{prefix}{'x'.join(map(str, self.shape)) or 'scalar'}:{self.dtype}"
 
@@ -60,7 +60,7 @@ def inputs_for(
     files: Sequence[str] = (),
     train: bool = False,
 ) -> Inputs:
-    """The inputs of the model: given ones, else those that came with it, else derived ones.
+    """Return the inputs of the model: given ones, else those that came with it, else derived ones.
 
     Args:
         loaded: the model, as ``load`` returned it.
@@ -124,7 +124,7 @@ def parse_input(text: str) -> InputSpec:
 
 
 def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
-    """Each tensor among the arguments as text; one inside a container with the path to it."""
+    """Yield each tensor among the arguments as text; one inside a container with the path to it."""
     for value in args:
         yield from _describe("", value)
     for name, value in kwargs.items():
@@ -178,7 +178,7 @@ def _written(specs: Sequence[InputSpec], model: Callable[..., Any]) -> Arguments
 
 
 def _parameters(model: Callable[..., Any]) -> list[str]:
-    """The names that a call accepts; empty where it accepts any."""
+    """Return the names that a call accepts; empty where it accepts any."""
     call = model.forward if isinstance(model, nn.Module) else model
     try:
         parameters = inspect.signature(call).parameters.values()

@@ -52,15 +52,15 @@ class Archive:
             raise damaged(name, "two of its members have one name")
 
     def __contains__(self, member: str) -> bool:
-        """Whether there is such a member."""
+        """Return whether there is such a member."""
         return member in self._members
 
     def below(self, folder: str) -> list[str]:
-        """The names of the members in a folder, ``models/``."""
+        """Return the names of the members in a folder, ``models/``."""
         return [member for member in self._members if member.startswith(folder)]
 
     def size(self, member: str) -> int:
-        """Bytes of the member.
+        """Return the size of the member in bytes.
 
         Raises:
             ModelLoadError: there is none of that name.
@@ -68,7 +68,7 @@ class Archive:
         return self._info(member).file_size
 
     def read(self, member: str) -> bytes:
-        """The content of the member.
+        """Return the content of the member.
 
         Raises:
             ModelLoadError: there is none of that name, or it is damaged.
@@ -80,7 +80,7 @@ class Archive:
             raise damaged(self.name, f"{member} cannot be read: {one_line(error)}") from error
 
     def text(self, member: str) -> str:
-        """A member that is text.
+        """Return a member that is text.
 
         Raises:
             ModelLoadError: there is none of that name, it is damaged, or it is larger than any of its kind.
@@ -90,7 +90,7 @@ class Archive:
         return self.read(member).decode(errors="replace")
 
     def json(self, member: str) -> Any:
-        """A member that is JSON.
+        """Return a member that is JSON.
 
         Raises:
             ModelLoadError: as ``text``, or it is no JSON.
@@ -101,7 +101,7 @@ class Archive:
             raise damaged(self.name, f"{member} is no JSON: {one_line(error)}") from error
 
     def tensors(self, member: str) -> Any:
-        """What ``torch.save`` wrote into a member: tensors, numbers, texts and containers of them.
+        """Return what ``torch.save`` wrote into a member: tensors, numbers, texts and containers of them.
 
         Raises:
             ModelLoadError: it is damaged, or holds anything else: nothing that a pickle names is called.
@@ -148,12 +148,12 @@ class Archive:
 
 
 def _is_inner(members: list[zipfile.ZipInfo]) -> bool:
-    """Whether it is the directory of an archive inside of the file, as it is found at the end of half a file."""
+    """Return whether it is the directory of an archive inside of the file, as it is found at the end of half a file."""
     return bool(members) and min(info.header_offset for info in members) > 0
 
 
 def damaged(name: str, why: str) -> ModelLoadError:
-    """The error of a file that is not what PyTorch writes."""
+    """Return the error of a file that is not what PyTorch writes."""
     return ModelLoadError(
         f"{name} cannot be read: {why}",
         context=f"torch {torch.__version__}",
@@ -162,7 +162,7 @@ def damaged(name: str, why: str) -> ModelLoadError:
 
 
 def refused(name: str, why: str, hint: str) -> ModelLoadError:
-    """The error of a file that holds what would have to be run."""
+    """Return the error of a file that holds what would have to be run."""
     return ModelLoadError(
         f"{name} is not read: {why}",
         context="opcheck reads the tensors and the graph of an archive, and runs no code of it",
@@ -171,7 +171,7 @@ def refused(name: str, why: str, hint: str) -> ModelLoadError:
 
 
 def kind_of(path: Path) -> str:
-    """What a file is by its content, as a noun; empty: nothing that is known here."""
+    """Return what a file is by its content, as a noun; empty: nothing that is known here."""
     with path.open("rb") as file:
         start = file.read(16)
     if start.startswith(b"PK"):
@@ -211,7 +211,7 @@ _STARTS = {
 
 
 def _named(content: bytes) -> str:
-    """The Python objects that a pickle names and that are no tensors."""
+    """Return the Python objects that a pickle names and that are no tensors."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(content))
     except Exception:  # noqa: BLE001 - a damaged pickle
@@ -220,7 +220,7 @@ def _named(content: bytes) -> str:
 
 
 def _fake_tensor(meta: bytes, is_parameter: bool) -> torch.Tensor:  # noqa: FBT001  (torch calls it)
-    """A tensor without values (torch/_export/serde/serialize.py, ``_reduce_fake_tensor``)."""
+    """Return a tensor without values (torch/_export/serde/serialize.py, ``_reduce_fake_tensor``)."""
     described = json.loads(meta)
 
     tensor = torch.empty_strided(

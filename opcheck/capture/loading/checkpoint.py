@@ -30,7 +30,7 @@ _HEADER_LIMIT = 100 << 20
 
 
 def births(file: str) -> tuple[Birth, ...]:
-    """A birth for each tensor in the file whose dtype MPS may refuse, in the file's order.
+    """Return a birth for each tensor in the file whose dtype MPS may refuse, in the file's order.
 
     Args:
         file: written by torch.save (a state dict, or what holds one), or a .safetensors file.

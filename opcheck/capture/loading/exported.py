@@ -26,7 +26,7 @@ _HOST = frozenset({"cpu", "meta"})
 
 
 def as_module(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
-    """The program as a module, whose constants are buffers, so that they move with it.
+    """Return the program as a module, whose constants are buffers, so that they move with it.
 
     ``move_to_device_pass`` moves them too (torch/export/passes/__init__.py); ``Module.to`` leaves them behind.
     """
@@ -42,7 +42,7 @@ def as_module(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
 
 
 def arguments(program: torch.export.ExportedProgram) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the program is called with: its example inputs, or tensors of the shapes that it was exported for."""
+    """Return what the program is called with: its example inputs, or tensors of the shapes that it was exported for."""
     if program.example_inputs is not None:
         return program.example_inputs
     nodes = {node.name: node for node in program.graph.nodes}
@@ -64,7 +64,7 @@ def _value(val: Any) -> Any:
 
 
 def _size(size: Any) -> Any:
-    """A symbolic size as it was when the program was exported; two where that is not known."""
+    """Return a symbolic size as it was when the program was exported; two where that is not known."""
     node = getattr(size, "node", None)
     if node is None:
         return size
@@ -119,7 +119,7 @@ def check_inputs(
 
 
 def _expected(model: Any) -> str:
-    """The inputs that the program was exported with, as --input has them."""
+    """Return the inputs that the program was exported with, as --input has them."""
     values = [node.meta.get("val") for node in model.graph.nodes if node.op == "placeholder"]
     written = [
         f"{'x'.join(map(str, value.shape)) or 'scalar'}:{str(value.dtype).removeprefix('torch.')}"
@@ -130,7 +130,7 @@ def _expected(model: Any) -> str:
 
 
 def _graphs(module: torch.nn.Module) -> Iterator[torch.fx.GraphModule]:
-    """The graph of a program, and those of its higher-order operators."""
+    """Yield the graph of a program, and those of its higher-order operators."""
     yield from (part for part in module.modules() if isinstance(part, torch.fx.GraphModule))
 
 

@@ -52,7 +52,7 @@ def find(name: str, spec: str) -> ModuleType:
 def build(
     prefix: str, library: ModuleType, name: str, config: Config, dtype: torch.dtype | None
 ) -> nn.Module:
-    """The model from its configuration, its floating parameters cast to ``dtype``.
+    """Return the model from its configuration, its floating parameters cast to ``dtype``.
 
     Raises:
         ModelLoadError: the library has no such model, or its configuration no such key.
@@ -67,7 +67,7 @@ def build(
 
 
 def family(model: Any) -> str:
-    """The library whose conventions the model's forward follows; ``export`` or ``user`` if none."""
+    """Return the library whose conventions the model's forward follows; ``export`` or ``user`` if none."""
     if isinstance(model, torch.fx.GraphModule):
         return "export"
     # A subclass in the user's own file still has the library's forward.

@@ -72,7 +72,7 @@ class Loaded:
 def load(
     spec: str, config: Mapping[str, Any] | None = None, *, dtype: str = "", real: bool = False
 ) -> Loaded:
-    """The model that ``spec`` names, its large weights on the meta device.
+    """Return the model that ``spec`` names, its large weights on the meta device.
 
     Args:
         spec: ``package.module:attribute``, ``file.py:attribute``, ``file.pt2``,
@@ -117,7 +117,7 @@ def load(
 def as_loaded(
     model: Callable[..., Any], inputs: Arguments | None, *, accelerated: bool = False
 ) -> Loaded:
-    """A model that is there already, with the arguments that it is called with, if they are known."""
+    """Return a model that is there already, with the arguments that it is called with, if they are known."""
     return Loaded(
         model=model,
         inputs=fill_meta(inputs),
@@ -177,7 +177,7 @@ def _hint(error: Exception) -> str:
 
 
 def _exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool]:
-    """The module of a program in a file, its inputs, and whether it was on an accelerator."""
+    """Return the module of a program in a file, its inputs, and whether it was on an accelerator."""
     if not is_file(Path(spec)):
         raise ModelLoadError(
             f"there is no file {spec}", context=_place(spec), hint="torch.export.save() writes one"
@@ -206,7 +206,7 @@ _HINTS = {
 
 
 def _no_model(spec: str) -> ModelLoadError:
-    """The error for a name of no form that is known; a file is read for what it is, and nothing of it is run."""
+    """Return the error for a name of an unknown form; a file is named by its content, and none of it runs."""
     path = Path(spec)
     kind = archive.kind_of(path) if is_file(path) else ""
     if not kind:

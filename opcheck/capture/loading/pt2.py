@@ -39,11 +39,11 @@ _OTHER_KIND = "name the model as file.py:attribute, or save it by torch.export.s
 
 
 class UnsafeError(ValueError):
-    """What the graph of a program holds and no export writes."""
+    """The graph of a program holds a value that no export writes."""
 
 
 def read(file: str, *, real: bool) -> tuple[torch.export.ExportedProgram, bool]:
-    """The program in a file, and whether its tensors were on an accelerator.
+    """Return the program in a file, and whether its tensors were on an accelerator.
 
     Args:
         file: its path.
@@ -82,7 +82,7 @@ Content = tuple[dict[str, Any], dict[str, Any], dict[str, Any], Any]
 
 
 def _new(archive: Archive, *, real: bool) -> Content:
-    """The format of 2.8 and newer."""
+    """Read the format of 2.8 and newer."""
     if archive.below(_COMPILED):
         raise refused(
             archive.name,
@@ -103,7 +103,7 @@ def _new(archive: Archive, *, real: bool) -> Content:
 
 
 def _old(archive: Archive, *, real: bool) -> Content:
-    """The format up to 2.7."""
+    """Read the format up to 2.7."""
     del real
     state = archive.tensors("serialized_state_dict.pt")
     constants = archive.tensors("serialized_constants.pt")
@@ -113,7 +113,7 @@ def _old(archive: Archive, *, real: bool) -> Content:
 
 
 def _only_model(archive: Archive) -> str:
-    """The program of that name that torch.export.load takes, or the only one."""
+    """Return the program of that name that torch.export.load takes, or the only one."""
     names = [member.removeprefix(_MODELS) for member in archive.below(_MODELS)]
     names = [name.removesuffix(".json") for name in names if name.endswith(".json")]
     if "model" in names or len(names) == 1:
@@ -123,7 +123,7 @@ def _only_model(archive: Archive) -> str:
 
 
 def _tensors(archive: Archive, folder: str, name: str, *, real: bool) -> dict[str, Any]:
-    """The weights or the constants of a program."""
+    """Return the weights or the constants of a program."""
     pickled = f"{folder}{name}.pt"
     if pickled in archive:  # 2.8
         weights = archive.tensors(pickled) if archive.size(pickled) else {}
@@ -174,7 +174,7 @@ def _storage(
     *,
     real: bool,
 ) -> torch.Tensor:
-    """The bytes that tensors share: those of the member, or none that are known."""
+    """Return the bytes that tensors share: those of the member, or none that are known."""
     nbytes = archive.size(member)
     if nbytes == 0:  # of a program that was exported with fake tensors
         last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
@@ -270,7 +270,7 @@ def _check(key: str, value: Any, kinds: set[str]) -> Any:
 
 
 def _to_cpu(meta: dict[str, Any], kinds: set[str]) -> None:
-    """A tensor that was on an accelerator is read here on the CPU, as one that moves to mps."""
+    """Read on the CPU a tensor that was on an accelerator, as one that moves to mps."""
     device = meta.get("device")
     if isinstance(device, dict) and device.get("type") != "meta":
         kinds.add(str(device.get("type")))
@@ -278,13 +278,13 @@ def _to_cpu(meta: dict[str, Any], kinds: set[str]) -> None:
 
 
 def _plain(text: str) -> None:
-    """Names of parameters and modules are written into code between quotes (torch/fx/graph.py)."""
+    """Check a name of a parameter or a module, which torch writes into code between quotes (torch/fx/graph.py)."""
     if not _QUOTED.fullmatch(text):
         _unsafe("the name", text)
 
 
 def _identifier(value: Any) -> Any:
-    """Names of values are written into code as they are."""
+    """Check a name of a value, which torch writes into code as it is."""
     if value is not None and not (isinstance(value, str) and (value.isidentifier() or not value)):
         _unsafe("the name", value)
     return value
@@ -306,7 +306,7 @@ _PATHS = frozenset({"file", "filename", "path", "uri", "url"})
 
 
 def _operator(value: Any) -> Any:
-    """A registered operator, or arithmetic of sizes; torch would call any function below ``torch``."""
+    """Return a registered operator, or arithmetic of sizes; torch would call any function below ``torch``."""
     if not isinstance(value, str):
         _unsafe("the operator", value)
     match = _OPERATOR.fullmatch(value)
@@ -339,7 +339,7 @@ def _arithmetic() -> set[str]:
 
 
 def _is_predispatch(value: str) -> bool:
-    """Functions that torch.vmap and torch.func.grad leave in a graph (2.9 and newer)."""
+    """Return whether it is a function that torch.vmap and torch.func.grad leave in a graph (2.9 and newer)."""
     match = _PREDISPATCH.fullmatch(value)
     return match is not None and export.is_predispatch_function(match[1])
 
@@ -363,7 +363,7 @@ _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{0,40})?(?:e[-+]?\d{1,3})?", re.ASCII)
 
 
 def _expression(value: Any) -> Any:
-    """Sizes, which sympy reads by ``eval``."""
+    """Check the expression of a size, which sympy reads by ``eval``."""
     try:
         known = isinstance(value, str) and _is_size(ast.parse(value[:10_000], mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -402,7 +402,7 @@ def _is_call(call: ast.Call) -> bool:
 
 
 def _text(part: ast.expr) -> str:
-    """The text that a part is; empty if it is none."""
+    """Return the text that a part is; empty if it is none."""
     return part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else ""
 
 
@@ -411,7 +411,7 @@ def _is_text(part: ast.expr, pattern: re.Pattern[str]) -> bool:
 
 
 def _integer(part: ast.expr) -> int:
-    """The number in ``Integer(2)``."""
+    """Return the number in ``Integer(2)``."""
     if isinstance(part, ast.Call) and part.args:
         part = part.args[0]
     is_number = isinstance(part, ast.Constant) and type(part.value) is int
@@ -432,7 +432,7 @@ _CONTAINERS = frozenset(
 
 
 def _inputs(value: Any) -> Any:
-    """The tree of the arguments: builtin containers, whose names become parameters of a function."""
+    """Return the tree of the arguments: builtin containers, whose names become parameters of a function."""
     protocol, tree = _tree(value)
     _nodes(tree, _refuse_container)
     _, kwargs = tree["children_spec"]
@@ -442,7 +442,7 @@ def _inputs(value: Any) -> Any:
 
 
 def _outputs(value: Any) -> Any:
-    """The tree of the results: a library's own class becomes a tuple, since nothing here looks at it."""
+    """Return the tree of the results: a library's own class becomes a tuple, since nothing here looks at it."""
     protocol, tree = _tree(value)
     _nodes(tree, _make_tuple)
     return json.dumps([protocol, tree])

@@ -14,7 +14,7 @@ from opcheck.tracing.torch_private.modules import inline_calls, method_names
 
 
 def on_mps(model: torch.nn.Module, name: str) -> torch.nn.Module:
-    """The model, its TorchScript parts copied so that ``x.device`` in them is ``mps``.
+    """Return the model, its TorchScript parts copied so that ``x.device`` in them is ``mps``.
 
     The copy is one that did not run yet: its graph is compiled when it is first called.
 

@@ -25,7 +25,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def load(spec: str, config: dict[str, Any]) -> tuple[Callable[..., Any], Arguments | None]:
-    """The model that the attribute is or makes, and the inputs where it makes them, too.
+    """Return the model that the attribute is or makes, and the inputs where it makes them, too.
 
     Raises:
         ModelLoadError: no such module, file or attribute, or the attribute is no model.
@@ -144,7 +144,7 @@ def _kind(value: Any, made: Any) -> str:
 
 
 def _is_the_model(value: Any, config: Mapping[str, Any]) -> bool:
-    """A plain function with arguments that nothing provides is a function of tensors."""
+    """Return whether a function is the model: it takes arguments that nothing provides, so they are tensors."""
     if isinstance(value, type) or config:
         return False
     try:
@@ -159,7 +159,7 @@ def _is_the_model(value: Any, config: Mapping[str, Any]) -> bool:
 
 
 def _arguments(inputs: Any) -> Arguments:
-    """What comes beside a module: one tensor, a tuple of arguments, names, or both."""
+    """Return what comes beside a module: one tensor, a tuple of arguments, names, or both."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, (tuple, list)):
@@ -170,7 +170,7 @@ def _arguments(inputs: Any) -> Arguments:
 
 
 def _candidates(value: Any) -> list[str]:
-    """The names that the file defines itself: what it imports is not meant."""
+    """Return the names that the file defines itself: what it imports is not meant."""
     file = getattr(value, "__file__", None)
     if file is None or not file.endswith(".py"):
         return [name for name in dir(value) if not name.startswith("_")]

@@ -150,7 +150,7 @@ class Scope:
         return eval(value, {"__builtins__": {}}, names)  # noqa: S307
 
     def has(self, name: str) -> bool:
-        """Whether a recipe makes the argument."""
+        """Return whether a recipe makes the argument."""
         try:
             self.recipes.value(name, self.model_names)
         except KeyError:
@@ -166,7 +166,7 @@ class Scope:
 
     @recipe_function
     def takes(self, *names: str) -> bool:
-        """Whether forward takes one of these arguments."""
+        """Return whether forward takes one of these arguments."""
         return not self.parameters.keys().isdisjoint(names)
 
     @recipe_function

@@ -45,7 +45,7 @@ _MODULE = "torch/nn/modules/module.py"
 
 
 class Made(NamedTuple):
-    """How a tensor came to its dtype."""
+    """The way in which a tensor came to its dtype."""
 
     how: str
     api: str
@@ -69,19 +69,19 @@ class Births:
                 self._by_storage[_storage(tensor)] = self._made(func, args, kwargs, tensor)
 
     def origin(self, tensor: torch.Tensor) -> Made | None:
-        """How a tensor was made, if it was seen."""
+        """Return how a tensor was made, if it was seen."""
         made = self._by_storage.get(_storage(tensor)) if tensor.dtype in _WATCHED else None
         return made if made is not None and made.dtype == _name(tensor.dtype) else None
 
     @contextlib.contextmanager
     def while_loading(self) -> Iterator[None]:
-        """For the length of the block, note what is made."""
+        """Record the tensors made inside the block."""
         with self.while_running(), _Watch(self):
             yield
 
     @contextlib.contextmanager
     def while_running(self) -> Iterator[None]:
-        """For the length of the block, note what no torch function mode sees."""
+        """Record the tensors that no torch function mode sees inside the block."""
         before = {name: getattr(torch, name) for name in (*_UNSEEN, "set_default_dtype")}
 
         def seen(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -122,7 +122,7 @@ class Births:
         return Made(how, api, dtype, location)
 
     def _site(self) -> tuple[Site, str]:
-        """The innermost line of the user's, and the Module method that it called, if it did."""
+        """Return the innermost line of the user's, and the Module method that it called, if it did."""
         frame = sys._getframe(2)
         methods = [
             code.co_name
@@ -140,7 +140,7 @@ class _Watch(TorchFunctionMode):
         self._births = births
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """See one API call."""
+        """Record one API call."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         self._births.note(func, args, kwargs, result)
@@ -148,7 +148,7 @@ class _Watch(TorchFunctionMode):
 
 
 def birth(made: Made, tensor: int, name: str = "") -> Birth:
-    """The record of it."""
+    """Return the record of it."""
     return Birth(
         tensor=tensor,
         dtype=made.dtype,
@@ -188,7 +188,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _same_trait(first: torch.dtype, second: torch.dtype) -> bool:
-    """Whether the second dtype follows from the first: both are double, both complex, or both the same."""
+    """Return whether the second dtype follows from the first: both are double, both complex, or both the same."""
     if first not in _WATCHED:
         return False
     doubles = {torch.float64, torch.complex128}

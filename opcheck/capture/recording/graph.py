@@ -39,7 +39,7 @@ def to_graph(
     place: Place | None = None,
     numbers: Numbers | None = None,
 ) -> fx.Graph:
-    """The graph of the recorded calls.
+    """Return the graph of the recorded calls.
 
     Args:
         calls: as a Recorder keeps them.
@@ -56,17 +56,17 @@ def to_graph(
 
 
 def op_call(call: RecordedCall) -> OpCall:
-    """The record of one call by itself: without its place, and its tensors numbered from one."""
+    """Return the record of one call by itself: without its place, and its tensors numbered from one."""
     return _Builder({}, lambda _: (None, ""), Numbers()).record(call)
 
 
 def op_calls(graph: fx.Graph) -> tuple[OpCall, ...]:
-    """The records of a graph's calls, in order."""
+    """Return the records of a graph's calls, in order."""
     return tuple(node.meta["op_call"] for node in graph.nodes if "op_call" in node.meta)
 
 
 def code(graph: fx.Graph) -> str:
-    """The graph as Python code, each call behind a comment with its line and module."""
+    """Return the graph as Python code, each call behind a comment with its line and module."""
     lines = []
     for node in graph.nodes:
         call: OpCall | None = node.meta.get("op_call")
@@ -99,7 +99,7 @@ class _Builder:
         self._known_roles: dict[tuple[Any, ...], tuple[_Role, ...]] = {}
 
     def add(self, entry: TraceEntry) -> None:
-        """One more call."""
+        """Add one call."""
         call = entry.call
         inputs = iter([self._node(ref) for ref in call.inputs])
         args, kwargs = _arguments(call.key, inputs)
@@ -147,7 +147,7 @@ class _Builder:
         module: str = "",
         phase: Phase = "forward",
     ) -> OpCall:
-        """The record of one call."""
+        """Return the record of one call."""
         route = call.route
         return OpCall(
             op=route.name,
@@ -163,7 +163,7 @@ class _Builder:
         )
 
     def _roles(self, call: RecordedCall) -> tuple[_Role, ...]:
-        """For each input tensor, its argument and whether the call writes to it, by the schema."""
+        """Return for each input tensor its argument and whether the call writes to it, by the schema."""
         roles = self._known_roles.get(call.key)
         if roles is None:
             written = {call.route.arguments[index] for index in call.route.writes}
@@ -241,5 +241,5 @@ def _scalars(key: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _written(value: Any) -> Any:
-    """A word for what is no number in JSON (model.ENDLESS)."""
+    """Return a word for what is no number in JSON (model.ENDLESS)."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

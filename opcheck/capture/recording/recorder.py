@@ -81,7 +81,7 @@ class Guessed:
         return ", then ".join(first) + (", ..." if len(self.answers) > _ANSWERS_SHOWN else "")
 
     def problem(self) -> Problem:
-        """What the report says of it."""
+        """Return what the report says of it."""
         return Problem(
             kind="value_check" if self.checks else "guess",
             message=f"{self.operator} asked for values that a run on shapes does not have: "
@@ -97,7 +97,7 @@ class Guessed:
 
 
 def asker() -> Asker:
-    """Who asks for a value now: the innermost line that is not passed through on the way."""
+    """Return the code that needs a value now: the innermost line that is not passed through on the way."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -109,7 +109,7 @@ def asker() -> Asker:
 
 
 def only_checks(asked: Asker, operator: str) -> bool:
-    """Whether a line asks for values only to raise if they are bad: an assertion, or an if that raises."""
+    """Return whether a line needs values only to raise if they are bad: an assertion, or an if that raises."""
     file, line = asked
     in_cpp = _CHECKS_IN_CPP.get(operator)
     if in_cpp is not None and in_cpp in linecache.getline(file, line):
@@ -189,7 +189,7 @@ class Recorder:
         self.calls.append(TraceEntry(self.tensors.keep(call), *self.sites.here()))
 
     def asked(self, operator: str) -> int:
-        """How often this line, in this module, has asked for unknown values by ``operator``."""
+        """Return how often this line, in this module, has asked for unknown values by ``operator``."""
         guess = self.guesses.get((operator, *self.sites.here()[:2]))
         return guess.count if guess else 0
 
@@ -215,11 +215,11 @@ class Recorder:
             raise LoopsOnGuessError(message)
 
     def place(self, entry: TraceEntry) -> tuple[SourceLocation | None, str]:
-        """The line and the module of a call; in a graph that is run again, those of its node."""
+        """Return the line and the module of a call; in a graph that is run again, those of its node."""
         return self.sites.locate(entry.site, entry.module)
 
     def problems(self) -> tuple[Problem, ...]:
-        """The guesses, as problems of the trace."""
+        """Return the guesses, as problems of the trace."""
         by_line: dict[tuple[str, str, SourceLocation | None], Guessed] = {}
         for guess in self.guesses.values():
             guessed = by_line.setdefault(
@@ -231,7 +231,7 @@ class Recorder:
         return tuple(guessed.problem() for guessed in by_line.values())
 
     def uncalled(self, root: torch.nn.Module) -> tuple[str, ...]:
-        """The modules that neither ran nor had a tensor of theirs used by another's code.
+        """Return the modules that neither ran nor had a tensor of theirs used by another's code.
 
         Modules that do nothing outside of training (dropout, identity) are not worth a word.
         """

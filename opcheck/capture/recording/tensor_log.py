@@ -65,7 +65,7 @@ class Numbers:
         self._known: dict[tuple[str, int], int] = {}
 
     def number(self, kind: str, identity: int) -> int:
-        """The number of this tensor, storage ...; a new one where it has none."""
+        """Return the number of this tensor, storage ...; a new one where it has none."""
         return self._known.setdefault((kind, identity), len(self._known) + 1)
 
 
@@ -83,7 +83,7 @@ class TensorLog:
         self.made: dict[int, Made] = {}
 
     def keep(self, call: Call) -> RecordedCall:
-        """The call without its tensors."""
+        """Return the call without its tensors."""
         return RecordedCall(
             call.route,
             call.key,
@@ -94,7 +94,7 @@ class TensorLog:
         )
 
     def ref(self, tensor: torch.Tensor) -> Ref:
-        """The name of a tensor; its memory is watched from here on."""
+        """Return the name of a tensor; its memory is watched from here on."""
         if is_on_mps(tensor):
             known = tensor._mps
             memory = known.memory
@@ -119,7 +119,7 @@ class TensorLog:
         self.freed[storage] = len(self._calls)
 
     def births(self, numbers: Numbers) -> Iterator[Birth]:
-        """How tensors of the CPU that came to a call were made, where that is worth knowing."""
+        """Yield how tensors of the CPU that came to a call were made, where that is worth knowing."""
         for number, made in self.made.items():
             yield birth(made, numbers.number("tensor", number))
 
@@ -143,7 +143,7 @@ def lifetimes(
     numbers: Numbers,
     before: int = 0,
 ) -> tuple[Lifetime, ...]:
-    """One record for each storage on MPS, in the order in which they were taken.
+    """Return a record for each storage on MPS, in the order of their allocation.
 
     Args:
         calls: as a Recorder keeps them.
@@ -188,7 +188,7 @@ def _on_mps(entry: TraceEntry) -> Iterator[Ref]:
 
 
 def _extent(spec: TensorMeta) -> int:
-    """Bytes from the beginning of the storage to the end of the tensor."""
+    """Return the bytes from the beginning of the storage to the end of the tensor."""
     if not spec.stride and spec.shape:
         return 0  # a layout without strides; none is simulated so far
     if 0 in spec.shape:

@@ -48,7 +48,7 @@ class _Place(NamedTuple):
 
 
 def checked(compiled: Compiled) -> Compiled:
-    """The same with what Clang finds wrong in the kernels among the failures of their graphs.
+    """Return the same with what Clang finds wrong in the kernels among the failures of their graphs.
 
     Raises:
         UsageError: libclang is not installed, or torch has no Metal headers.
@@ -75,7 +75,7 @@ def _checked(index: Any, tried: Tried) -> Tried:
 
 
 def check(graph: SideGraph) -> tuple[Failure, ...]:
-    """What Clang finds wrong in the kernels of one graph, which Metal compiles as one library.
+    """Return what Clang finds wrong in the kernels of one graph, which Metal compiles as one library.
 
     Raises:
         UsageError: libclang is not installed, or torch has no Metal headers.
@@ -118,7 +118,7 @@ def _no_libclang(error: Exception) -> UsageError:
 
 
 def _check(index: Any, kernels: Sequence[Kernel]) -> Iterator[Failure]:
-    """As Metal gets them: those of templates, which bring their headers, apart from the others."""
+    """Yield the failures of kernels from templates, which bring their own headers, and of the others."""
     for kernel in kernels:
         if "#include" in kernel.source:
             yield from _library(index, (kernel,))
@@ -163,7 +163,7 @@ def _failure(message: str, place: _Place) -> Failure:
 
 
 def _place(diagnostic: Any, kernels: Sequence[Kernel], text: Library) -> _Place | None:
-    """The line of a kernel: of the error itself, else of what made Clang look into a header."""
+    """Return the line of a kernel: of the error itself, else of what made Clang look into a header."""
     for child in (diagnostic, *diagnostic.children):
         file, line = child.location.file, child.location.line
         if file is None or file.name != _FILE or line < text.starts[0]:
@@ -175,7 +175,7 @@ def _place(diagnostic: Any, kernels: Sequence[Kernel], text: Library) -> _Place 
 
 
 def _blamed(place: _Place) -> SourceLocation | None:
-    """The user's line of the node whose operator the kernel's line names; else of the kernel's first node."""
+    """Return the user's line of the node whose operator the kernel's line names; else of the kernel's first node."""
     nodes = [node for node in place.kernel.nodes if node.location]
     words = {*_WORD.findall(place.text)}
     named = [node for node in nodes if words & {*_WORD.findall(node.op)} - {"aten", "prims"}]

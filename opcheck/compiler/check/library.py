@@ -30,7 +30,7 @@ class Library(NamedTuple):
 
 
 def library(kernels: Sequence[Kernel]) -> Library:
-    """All kernels of a graph below the headers that any of them asks for."""
+    """Return all kernels of a graph below the headers that any of them asks for."""
     wanted = sorted({header for kernel in kernels for header in kernel.headers})
     parts = [f"#include <c10/metal/{header}.h>\n" for header in wanted]
     line = len(parts) + 1
@@ -44,7 +44,7 @@ def library(kernels: Sequence[Kernel]) -> Library:
 
 
 def in_single(text: str) -> str:
-    """The text with 1.0 as 1.0f: Metal has no double.
+    """Return the text with 1.0 as 1.0f: Metal has no double.
 
     Compilers have options for it; Clang's does not reach into templates.
     """
@@ -53,14 +53,14 @@ def in_single(text: str) -> str:
 
 @functools.cache
 def headers() -> dict[Path, str]:
-    """The Metal headers of torch itself, by their path, in single precision."""
+    """Return the Metal headers of torch itself, by their path, in single precision."""
     folder = torch_headers()
     files = sorted((folder / "c10" / "metal").glob("*.h")) if folder else ()
     return {file: in_single(file.read_text(encoding="utf-8")) for file in files}
 
 
 def torch_headers() -> Path | None:
-    """Where the installed torch has c10/metal; found without importing it."""
+    """Return where the installed torch has c10/metal; found without importing it."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None

@@ -36,7 +36,7 @@ class CompilerError(RuntimeError):
 
 @functools.cache
 def compiler() -> tuple[str, ...]:
-    """The command that compiles kernels on this machine: of CXX, else the first that is found.
+    """Return the command that compiles kernels on this machine: of CXX, else the first that is found.
 
     Raises:
         UsageError: there is none, torch has no Metal headers, or this is no POSIX system.
@@ -53,14 +53,14 @@ def compiler() -> tuple[str, ...]:
 
 
 def _folder(scratch: str = "") -> Path:
-    """The folder of this process and its forks, made when it is first asked for."""
+    """Return the folder of this process and its forks, made when it is first asked for."""
     if not _FOLDER:
         _FOLDER.append(_filled(scratch))
     return _FOLDER[0]
 
 
 def _filled(scratch: str) -> Path:
-    """What is compiled once for a process and its forks: the threads, and the headers that every kernel includes."""
+    """Compile, once for a process and its forks, the threads and the headers that every kernel includes."""
     folder = Path(scratch or tempfile.mkdtemp(prefix="opcheck-kernels-"))
     if not scratch:
         # Not called in forks: they end at once.

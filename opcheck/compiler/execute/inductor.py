@@ -53,7 +53,7 @@ def prepare() -> None:
 
 @contextlib.contextmanager
 def on_cpu() -> Iterator[None]:
-    """For the length of the block, what Inductor compiles for mps can be called with tensors of the CPU."""
+    """Make what Inductor compiles for mps inside the block callable with CPU tensors."""
     step = compilation.load_wrapper()
     load = step.value()
 
@@ -75,7 +75,7 @@ def _rewritten(wrapper: str) -> str:
 
 
 def strided(value: Any, size: Sequence[int], stride: Sequence[int], *_: Any) -> Any:
-    """The tensor in the strides that Inductor expects of mps."""
+    """Return the tensor in the strides that Inductor expects of mps."""
     if not isinstance(value, torch.Tensor) or value.stride() == tuple(stride):
         return value
     return torch.empty_strided(size, stride, dtype=value.dtype).copy_(value)

@@ -32,7 +32,7 @@ class KernelError(RuntimeError):
 
 
 def compile_kernels(kernels: Sequence[tuple[str, str, list[str]]]) -> dict[str, Function]:
-    """What ``compile_mps_shaders`` of torch/_inductor/runtime/runtime_utils.py gives, on the CPU.
+    """Return what ``compile_mps_shaders`` of torch/_inductor/runtime/runtime_utils.py gives, on the CPU.
 
     Raises:
         CompilerError: the compiler refuses the kernels.
@@ -98,7 +98,7 @@ class Function:
 
 
 def refused(source: str) -> NoReturn:
-    """Stands for ``compile_mps_shader``, which templates call with a library of their own.
+    """Refuse the kernel of a template: replaces ``compile_mps_shader``, which templates call.
 
     Raises:
         CompilerError: always.
@@ -108,7 +108,7 @@ def refused(source: str) -> NoReturn:
 
 
 def _argument(value: Any) -> tuple[int, Any]:
-    """Where the kernel reads or writes it, and what must live as long."""
+    """Return where the kernel reads or writes it, and what must live as long."""
     if isinstance(value, torch.Tensor):
         # A number in double is bound as float (aten/src/ATen/native/mps/OperationUtils.mm, mtl_setArg).
         tensor = value.float() if value.dtype == torch.float64 and not value.dim() else value

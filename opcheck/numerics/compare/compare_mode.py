@@ -76,14 +76,14 @@ class CompareMode(Float64Mode):
         self._views = views
 
     def passes(self, call: Call) -> bool:
-        """Whether the call only looks at its tensors in another way."""
+        """Return whether the call only looks at its tensors in another way."""
         func = call.func
         is_view = moves_nothing(func) or (func.is_view and not (self._views and _alone(func)))
         self.views += is_view
         return is_view
 
     def before(self, call: Call) -> Call | str:
-        """The call with its tensors kept, or why it cannot be compared."""
+        """Return the call with its tensors kept, or why it cannot be compared."""
         if call.func.overloadpacket in BLANK:
             return IS_BLANK
         if is_random(call.func):
@@ -108,7 +108,7 @@ class CompareMode(Float64Mode):
 
 
 def _alone(func: Any) -> bool:
-    """Whether a view can be made of a copy: not where it counts from the storage's start, or reads other bits."""
+    """Return whether a view can be taken of a copy: as_strided and view.dtype read the storage itself."""
     return func.overloadpacket is not aten.as_strided and func is not aten.view.dtype
 
 
@@ -130,7 +130,7 @@ class _Judge:
         self._in_its_dtype: list[torch.Tensor] | None = None
 
     def judge(self, made: list[torch.Tensor]) -> Judged:
-        """The worst of the results."""
+        """Return the worst of the results."""
         call = self._call
         try:
             exact = reference.in_float64(call, next(iter(made), None))
@@ -148,7 +148,7 @@ class _Judge:
         return max(reversed(judged), key=_rank)
 
     def _weigh(self, number: int, result: torch.Tensor, exact: torch.Tensor) -> Judged:
-        """What one result comes to."""
+        """Judge one result."""
         measured = self._measured(result, exact)
         judged = Judged(self._call, "agrees", "", measured, None, number, result.dtype)
         if measured.error <= 1:
@@ -187,25 +187,25 @@ class _Judge:
         return measured
 
     def _second_opinion(self) -> list[torch.Tensor]:
-        """What the CPU makes of it in the same dtype; where the run is on the CPU, that is the run."""
+        """Return what the CPU makes of it in the same dtype; where the run is on the CPU, that is the run."""
         if self._in_its_dtype is None:
             self._in_its_dtype = [] if self._on_cpu else reference.in_its_dtype(self._call) or []
         return self._in_its_dtype
 
 
 def _read(tensor: torch.Tensor) -> torch.Tensor:
-    """The result on the CPU, by its memory: how a device copies what is strided or conjugated is not judged here."""
+    """Copy a result to the CPU by its memory: the device's copies of strided or conjugated tensors are not judged."""
     return keep(tensor).tensor().resolve_conj().resolve_neg()
 
 
 def _own(number: int, result: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Whether a result that is not the first is what a kernel keeps for its backward, and only one of the two does."""
+    """Return whether a later result is a buffer for backward that only one of the two kernels fills."""
     empty = not (result.numel() and exact.numel())
     return number > 0 and empty and result.shape != exact.shape
 
 
 def _alike(result: torch.Tensor, counterpart: torch.Tensor) -> bool:
-    """Whether the CPU comes to the same in this dtype, what is no number included."""
+    """Return whether the CPU's result in this dtype is the same; NaN equals NaN."""
     if result.shape != counterpart.shape:
         return False
     if not (result.is_floating_point() or result.is_complex()):

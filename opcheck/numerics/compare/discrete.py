@@ -46,7 +46,7 @@ DETERMINED = {
 
 
 def determined(func: Any, count: int) -> Sequence[int]:
-    """The positions of the results that have one right answer, of the first so many."""
+    """Return the positions of the results that have one right answer, of the first so many."""
     positions = DETERMINED.get(func.overloadpacket)
     return (
         range(count)
@@ -56,7 +56,7 @@ def determined(func: Any, count: int) -> Sequence[int]:
 
 
 def same_choice(call: Call, result: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Whether two whole-number results choose equal elements: the operator leaves open which of them it is.
+    """Return whether two whole-number results choose equal elements: the operator leaves open which of them it is.
 
     Args:
         call: its arguments on the CPU, the first of them in its own dtype.
@@ -87,7 +87,7 @@ def same_choice(call: Call, result: torch.Tensor, exact: torch.Tensor) -> bool:
 
 
 def outside(call: Call, result: torch.Tensor) -> torch.Tensor | None:
-    """Where a floating number was made a whole one that cannot hold it: C++ leaves open what comes; None: nowhere."""
+    """Return where a floating number was converted to an integer that cannot hold it, which C++ leaves undefined."""
     func, args = call.func, call.args
     if func.overloadpacket not in {aten._to_copy, aten.copy_} or not args:
         return None

@@ -35,7 +35,7 @@ def compare(
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
 ) -> Comparison:
-    """The model of ``request`` on the plan's device, call by call beside float64 on the CPU.
+    """Return the model of ``request`` on the plan's device, call by call beside float64 on the CPU.
 
     Args:
         request: the model and its inputs; its target says nothing here.
@@ -69,7 +69,7 @@ def compare(
 
 
 def _tried(written: Reproducer, request: CaptureRequest, plan: Plan) -> Reproducer:
-    """The reproducer, after it was run alone."""
+    """Return the reproducer, after it was run alone."""
     given = variables(cpu_fallback=request.cpu_fallback, device=plan.device)
     done = run(
         [sys.executable, str(Path(written.path) / "repro.py")],

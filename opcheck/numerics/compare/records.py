@@ -38,7 +38,7 @@ Fault = Literal["value", "nan", "infinite", "whole number", "index", "shape"]
 
 
 class Plan(Record, frozen=True, kw_only=True):
-    """What the child process is to do beside loading the model."""
+    """The tasks of the child process beside loading the model."""
 
     #: as torch.device reads it
     device: str
@@ -90,7 +90,7 @@ class Operator(Record, frozen=True, kw_only=True):
 
 
 class Time(Record, frozen=True, kw_only=True):
-    """What the calls of one operator take; seconds, each the median of the repetitions, times its calls."""
+    """The times of an operator's calls in seconds: each the median of the repetitions, times its calls."""
 
     op: str
     calls: int
@@ -158,7 +158,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
 
 def headline(comparison: Comparison) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     if comparison.wrong:
         mismatch = comparison.wrong[0]
         return f"{mismatch.op} is the first operator that goes wrong on {comparison.machine.device}"

@@ -26,7 +26,7 @@ Given = Mapping[str, Any]
 
 
 def kernel_for(func: Any) -> Callable[..., Any]:
-    """What makes the operator's results on the CPU: the operator itself, or a formula of this module."""
+    """Return what makes the operator's results on the CPU: the operator itself, or a formula of this module."""
     formula = FORMULAS.get(func.name())
     if formula is None:
         own: Callable[..., Any] = func
@@ -35,7 +35,7 @@ def kernel_for(func: Any) -> Callable[..., Any]:
 
 
 def _weights(given: Given) -> torch.Tensor:
-    """How much each query takes of each value (torch/nn/functional.py, scaled_dot_product_attention)."""
+    """Return how much each query takes of each value (torch/nn/functional.py, scaled_dot_product_attention)."""
     if given["dropout_p"]:
         raise NotImplementedError("its dropout draws other numbers than the CPU's")
     query, key = given["query"], _shared(given, "key")
@@ -56,7 +56,7 @@ def _scale(given: Given) -> float:
 
 
 def _shared(given: Given, name: str) -> torch.Tensor:
-    """Heads that several heads of the query share, once for each."""
+    """Repeat the heads that several heads of the query share, once for each."""
     tensor: torch.Tensor = given[name]
     return tensor.repeat_interleave(given["query"].shape[-3] // tensor.shape[-3], -3)
 
@@ -66,7 +66,7 @@ def _attention(given: Given) -> tuple[torch.Tensor]:
 
 
 def _attention_backward(given: Given) -> tuple[torch.Tensor, ...]:
-    """The derivative of the formula above; below a dispatch mode there is no autograd to take it."""
+    """Return the derivative of the formula above; below a dispatch mode there is no autograd to take it."""
     query, key, value = given["query"], given["key"], given["value"]
     if key.shape[-3] != query.shape[-3]:
         raise NotImplementedError("several heads share one")
@@ -105,7 +105,7 @@ def _linear_backward(given: Given) -> tuple[torch.Tensor, ...]:
 
 
 def _log_sigmoid_backward(given: Given) -> tuple[torch.Tensor]:
-    """Without the buffer, which the forward of the CPU alone fills (native/Activation.cpp)."""
+    """Compute without the buffer, which only the CPU's forward fills (native/Activation.cpp)."""
     return (given["grad_output"] * torch.sigmoid(-given["self"]),)
 
 
@@ -140,7 +140,7 @@ _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
 def in_float64(call: Call, like: torch.Tensor | None = None) -> list[torch.Tensor]:
-    """What a call makes in float64 of the same numbers.
+    """Return what a call makes in float64 of the same numbers.
 
     Args:
         call: with its tensors kept.
@@ -153,7 +153,7 @@ def in_float64(call: Call, like: torch.Tensor | None = None) -> list[torch.Tenso
 
 
 def in_its_dtype(call: Call) -> list[torch.Tensor] | None:
-    """What the CPU makes in the same dtype; where it has no kernel for that, in float32, rounded; None: not at all."""
+    """Return the CPU's result in the same dtype, rounded from float32 where it has no kernel; None: there is none."""
     try:
         return _on_cpu(call, lambda dtype: dtype)
     except Exception:  # noqa: BLE001 - the CPU lacks the dtype
@@ -170,7 +170,7 @@ def in_its_dtype(call: Call) -> list[torch.Tensor] | None:
 
 
 def sizes(call: Call) -> list[torch.Tensor] | None:
-    """What was summed for each element, without its sign; None: the call makes no sums."""
+    """Return what was summed for each element, without its sign; None: the call makes no sums."""
     name = call.func.name()
     if name.startswith(_OF_ALL):
         exact = in_float64(call)
@@ -191,7 +191,7 @@ def sizes(call: Call) -> list[torch.Tensor] | None:
 
 
 def _of_gradient(call: Call) -> list[torch.Tensor] | None:
-    """The largest gradient that comes in: what goes out is made of differences of its like."""
+    """Return the largest incoming gradient: the outgoing ones are differences of such values."""
     gradients = [
         value
         for name, value in call.arguments().items()
@@ -204,7 +204,7 @@ def _of_gradient(call: Call) -> list[torch.Tensor] | None:
 
 
 def _on_cpu(call: Call, change: Callable[[torch.dtype], torch.dtype]) -> list[torch.Tensor]:
-    """What the CPU makes of a call with its dtypes changed."""
+    """Return what the CPU makes of a call with its dtypes changed."""
 
     def moved(value: Any) -> Any:
         if isinstance(value, KeptTensor):

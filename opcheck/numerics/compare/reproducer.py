@@ -159,7 +159,7 @@ def _script(judged: Judged, machine: Machine, tensors: dict[str, torch.Tensor]) 
 
 
 def _text(value: Any, tensors: dict[str, torch.Tensor]) -> str:
-    """A value as the Python that makes it."""
+    """Return a value as the Python that makes it."""
     if isinstance(value, KeptTensor):
         name = f"input{len(tensors)}"
         tensors[name] = value.memory
@@ -181,7 +181,7 @@ def _text(value: Any, tensors: dict[str, torch.Tensor]) -> str:
 
 
 def _written(judged: Judged) -> Iterator[str]:
-    """The arguments that the operator writes to, as the script names them."""
+    """Yield the arguments that the operator writes to, as the script names them."""
     func, args, kwargs = judged.call
     for position, argument in enumerate(dispatch.schema_of(func).arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
@@ -193,7 +193,7 @@ def _written(judged: Judged) -> Iterator[str]:
 
 
 def _reference(judged: Judged, tensors: dict[str, torch.Tensor]) -> str:
-    """What the script compares with: the operator on the CPU, or, where the CPU has none, what its formula gave."""
+    """Return the script's reference: the operator on the CPU, or the formula's values where the CPU has no kernel."""
     if judged.op not in FORMULAS:
         return 'run("cpu", True)'
     tensors["exact"] = in_float64(judged.call)[judged.output]

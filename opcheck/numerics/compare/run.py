@@ -40,12 +40,12 @@ _RANDOM = "random numbers of two devices differ: calls that draw them were not c
 
 
 def answer(request: CompareRequest, say: Say) -> Comparison:
-    """What ``compare`` comes to, for the parent of this process."""
+    """Return the outcome of ``compare`` to the parent of this process."""
     return compare(request.capture, request.plan, say)
 
 
 def compare(request: CaptureRequest, plan: Plan, say: Say) -> Comparison:
-    """The model of the request on the device of the plan.
+    """Return the model of the request on the device of the plan.
 
     Raises:
         UsageError: there is no such device.
@@ -88,7 +88,7 @@ def compare(request: CaptureRequest, plan: Plan, say: Say) -> Comparison:
 
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
-    """Without the short cuts that a device may take by default: cuDNN's convolutions in TF32."""
+    """Switch off the short cuts that a device may take by default: cuDNN's convolutions in TF32."""
     products, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     names = (
         "allow_tf32",

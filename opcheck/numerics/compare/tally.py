@@ -34,7 +34,7 @@ class _Operator:
 
 
 class CompareTally:
-    """What all calls came to."""
+    """The outcomes of all calls."""
 
     def __init__(self, sites: CallSites) -> None:
         self.calls = 0
@@ -66,7 +66,7 @@ class CompareTally:
                 worst.inputs = specs(judged.call.args, judged.call.kwargs)
 
     def wrong(self) -> Iterator[Wrong]:
-        """The wrong calls, in the order of their first ones."""
+        """Yield the wrong calls, in the order of their first ones."""
         for row in self._wrong:
             judged = row.value.judged
             assert judged is not None
@@ -88,7 +88,7 @@ class CompareTally:
             )
 
     def operators(self) -> Iterator[Operator]:
-        """In the order of their names."""
+        """Return the operators in the order of their names."""
         for op, operator in sorted(self._operators.items()):
             compared = operator.outcomes["agrees"] + operator.outcomes["loose"]
             yield Operator(
@@ -101,7 +101,7 @@ class CompareTally:
 
 
 def specs(*kept: Any) -> tuple[str, ...]:
-    """The kept tensors among arguments, as ``2x3:float32``."""
+    """Return the kept tensors among arguments, as ``2x3:float32``."""
     return tuple(
         f"{'x'.join(map(str, leaf.size)) or 'scalar'}:{dtype_name(leaf.dtype)}"
         + ("" if _is_contiguous(leaf) else f" strides {leaf.stride}")

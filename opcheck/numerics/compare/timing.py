@@ -36,7 +36,7 @@ class Clock:
         self._kinds[key] = (calls + 1, device, cpu)
 
     def records(self) -> Iterator[Time]:
-        """By operator, what lost most first."""
+        """Return the times by operator, the one that lost most first."""
         ops = dict.fromkeys(op for op, _ in self._kinds)
         rows = []
         for op in ops:
@@ -66,7 +66,7 @@ class Clock:
             return device, None
 
     def _median(self, call: Callable[..., Any], given: Any, device: torch.device) -> float:
-        """Seconds of one call.  A call that writes does so again and again: what is in its tensors costs nothing."""
+        """Return the seconds of one call.  A call that writes is repeated: the values in its tensors cost no time."""
         args, kwargs = given
         seconds = []
         for number in range(_WARM + self._times):

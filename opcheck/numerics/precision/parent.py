@@ -22,7 +22,7 @@ def compare(
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
 ) -> tuple[Precision, ...]:
-    """The model of ``request`` on this machine's CPU in each dtype of ``request.precision``.
+    """Return the model of ``request`` on this machine's CPU in each dtype of ``request.precision``.
 
     Args:
         request: the model and its inputs.
@@ -58,6 +58,6 @@ def compare(
 
 
 def bytes_needed(request: CaptureRequest, trace: Trace) -> int:
-    """The least that the runs take: parameters and, where a backward is run, their gradients."""
+    """Return the least that the runs take: parameters and, where a backward is run, their gradients."""
     each = _BYTES + (_BYTES_OF_GRADIENT if request.mode == "train" else 0)
     return trace.parameters * each

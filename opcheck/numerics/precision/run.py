@@ -44,7 +44,7 @@ _CPU = "computed by this machine's CPU: a Mac's kernels sum in another order, an
 
 
 def compare(request: CaptureRequest, say: Say) -> tuple[Precision, ...]:
-    """The model in each dtype of ``request.precision``, call by call beside float64.
+    """Return the model in each dtype of ``request.precision``, call by call beside float64.
 
     Raises:
         ModelLoadError: the model cannot be imported or built.
@@ -72,7 +72,7 @@ class _Module:
 
 
 class _Modules:
-    """What goes into each module of a model and comes out of it."""
+    """The inputs and outputs of each module of a model."""
 
     def __init__(self, root: nn.Module, shadows: Shadows) -> None:
         self._names = {id(module): name for name, module in root.named_modules()}
@@ -89,7 +89,7 @@ class _Modules:
             handle.remove()
 
     def records(self, tally: PrecisionTally) -> Iterator[PrecisionModule]:
-        """The modules in the order in which they were done first."""
+        """Yield the modules in the order in which they were done first."""
         for name, module in self._entries.items():
             yield PrecisionModule(
                 name=name,
@@ -178,7 +178,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _cast(self) -> Iterator[None]:
-        """The model in the run's dtype; float64 keeps the numbers that it was built with."""
+        """Return the model in the run's dtype; float64 keeps the values that it was built with."""
         before: list[tuple[dict[str, Any], str, torch.Tensor]] = []
         moved: dict[int, torch.Tensor] = {}
         for module in self.model.modules():
@@ -229,7 +229,7 @@ class _Run:
 
 @contextlib.contextmanager
 def _plain_kernels() -> Iterator[None]:
-    """Without oneDNN: it computes a whole LSTM in one call, and in no float64."""
+    """Disable oneDNN, which computes a whole LSTM in one call, and not in float64."""
     with torch.backends.mkldnn.flags(enabled=False):
         yield
 

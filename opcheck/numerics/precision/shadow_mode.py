@@ -44,12 +44,12 @@ _SWEEP = 64
 
 
 def memory(tensor: torch.Tensor) -> int:
-    """Which memory is behind a tensor, while that exists."""
+    """Return which memory is behind a tensor, while that exists."""
     return storage_address(tensor.untyped_storage())
 
 
 class _Beside:
-    """What is kept for one piece of memory."""
+    """The float64 values and errors kept for one piece of memory."""
 
     __slots__ = ("error", "numbers", "part", "weak")
 
@@ -70,7 +70,7 @@ class Shadows:
         self._asked = 0
 
     def view(self, tensor: torch.Tensor) -> torch.Tensor:
-        """What the tensor would hold in a float64 run: a view, so that a write reaches the table.
+        """Return what the tensor would hold in a float64 run: a view, so that a write reaches the table.
 
         Memory that no call has written to yet holds the same in both runs.
         """
@@ -82,7 +82,7 @@ class Shadows:
         return negative_view(view) if tensor.is_neg() else view
 
     def error(self, tensor: torch.Tensor) -> float:
-        """The relative error that was last seen in this memory."""
+        """Return the relative error that was last seen in this memory."""
         return self._entry(tensor).error
 
     def note(self, tensor: torch.Tensor, error: float) -> None:
@@ -90,11 +90,11 @@ class Shadows:
         self._entry(tensor).error = error
 
     def keep(self, tensor: torch.Tensor, exact: torch.Tensor) -> None:
-        """From now on the tensor would hold ``exact`` in a float64 run."""
+        """Record that the tensor would hold ``exact`` in a float64 run from now on."""
         self.view(tensor).copy_(exact)
 
     def forget(self, tensor: torch.Tensor) -> None:
-        """What a float64 run would hold is not known: it is taken to be what this run holds."""
+        """Assume that a float64 run would hold what this run holds, since its value is unknown."""
         self._beside.pop(memory(tensor), None)
 
     def _entry(self, tensor: torch.Tensor) -> _Beside:
@@ -115,7 +115,7 @@ class Shadows:
 
 
 def followed(value: Any) -> bool:
-    """Whether this is a tensor with a float64 value of its own."""
+    """Return whether this is a tensor with a float64 value of its own."""
     return (
         isinstance(value, torch.Tensor)
         and value.dtype in WIDE
@@ -132,7 +132,7 @@ def followed(value: Any) -> bool:
 
 
 def _cumsum(self: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """One after the other in the tensor's own dtype."""
+    """Sum the elements one after the other in the tensor's own dtype."""
     return _one_by_one(np.add.accumulate, self, dim, dtype)
 
 
@@ -171,7 +171,7 @@ _NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
 class _Before(NamedTuple):
-    """What is known of a call before it writes to its arguments."""
+    """The state of a call before it writes to its arguments."""
 
     #: the followed tensors among its arguments, and float64's values of them
     reads: list[torch.Tensor]
@@ -198,7 +198,7 @@ class ShadowMode(Float64Mode):
         self._tally = tally
 
     def prepare(self, call: Call) -> Call:
-        """The call without float64, where it writes to none of its arguments."""
+        """Return the call without float64, where it writes to none of its arguments."""
         if call.func.is_view or call.written():
             return call
 
@@ -212,11 +212,11 @@ class ShadowMode(Float64Mode):
         return call.changed(narrow)
 
     def passes(self, call: Call) -> bool:
-        """Whether the call makes no number: views and writes of such find float64's values by their memory."""
+        """Return whether the call makes no number: views and writes of such find float64's values by their memory."""
         return call.func.is_view or call.func.overloadpacket in BLANK or moves_nothing(call.func)
 
     def before(self, call: Call) -> _Before:
-        """Float64's values of what the call reads."""
+        """Return the float64 values of what the call reads."""
         shadows = self._shadows
         writes = bool(call.written())
         reads = [tensor for tensor in tensors((call.args, call.kwargs)) if followed(tensor)]
@@ -238,7 +238,7 @@ class ShadowMode(Float64Mode):
         )
 
     def compute(self, call: Call) -> Any:
-        """The result of the call in the run's dtype."""
+        """Return the result of the call in the run's dtype."""
         return super().compute(call) if is_random(call.func) else _computed(call)
 
     def after(self, call: Call, before: _Before, result: Any) -> None:
@@ -282,7 +282,7 @@ class ShadowMode(Float64Mode):
             shadows.forget(tensor)
 
     def _exact(self, call: Call, like: torch.Tensor | None = None) -> list[torch.Tensor] | None:
-        """What the call makes of float64's values, or makes them; None: no kernel does."""
+        """Return what the call makes of float64's values, or makes them; None: no kernel does."""
         writes = bool(call.written())
 
         def widen(value: Any) -> Any:
@@ -324,7 +324,7 @@ class ShadowMode(Float64Mode):
 
 
 def _computed(call: Call) -> Any:
-    """The result of the call in the run's dtype, without a double inside."""
+    """Return the result of the call in the run's dtype, without a double inside."""
     kernel: Callable[..., Any] = WITHOUT_DOUBLE.get(call.func, call.func)
     if kernel is not call.func and not all(map(followed, tensors(call.args))):
         kernel = call.func
@@ -348,7 +348,7 @@ def _cast_to(dtype: torch.dtype) -> Callable[[Any], Any]:
 
 
 def _flips(result: torch.Tensor, exact: torch.Tensor) -> int:
-    """How many elements of a discrete result come out otherwise; all where even their number does."""
+    """Return how many elements of a discrete result come out otherwise; all where even their number does."""
     if result.shape != exact.shape:
         return max(result.numel(), 1)
     return int((result != exact).sum())

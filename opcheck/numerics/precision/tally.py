@@ -66,14 +66,14 @@ class _Errors:
 
 
 class _Elements:
-    """How many elements of how many an event is of."""
+    """The count of elements that an event concerns, and of all elements."""
 
     kind: PrecisionEventKind = "flips"
     elements = total = 0
 
 
 class PrecisionTally:
-    """What all calls lose."""
+    """The losses of all calls."""
 
     def __init__(self, dtype: str) -> None:
         self.limit = LIMITS[dtype]
@@ -110,12 +110,12 @@ class PrecisionTally:
             event.total += elements
 
     def lines(self, limit: int) -> Iterator[PrecisionLine]:
-        """The lines whose calls lose most by themselves, the worst first."""
+        """Yield the lines whose calls lose most by themselves, the worst first."""
         for row in sorted(self._lines, key=lambda row: (-row.value.local, row.first))[:limit]:
             yield _line(row.key.op, row.place, row.first, row.value)
 
     def events(self) -> Iterator[PrecisionEvent]:
-        """What happened that float64 does not do, in order."""
+        """Yield what happened that float64 does not do, in order."""
         for row in self._events:
             key = row.key
             yield PrecisionEvent(

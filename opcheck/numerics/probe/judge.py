@@ -34,7 +34,7 @@ _TEXT = 2000
 
 
 class _Seen:
-    """What the calls of one sample came to."""
+    """The outcomes of the calls of one sample."""
 
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}
@@ -56,7 +56,7 @@ class _Seen:
 
 
 def probe(op: Any, task: Task, device: torch.device, limit: int) -> Result:
-    """The result of one OpInfo: its first samples, each call compared with float64."""
+    """Return the result of one OpInfo: its first samples, each call compared with float64."""
     start = functools.partial(Result, opinfo=task.opinfo, dtype=task.dtype, phase=task.phase)
     try:
         samples = samples_of(op, task, limit)
@@ -88,7 +88,7 @@ def probe(op: Any, task: Task, device: torch.device, limit: int) -> Result:
 def _try(
     op: Any, task: Task, sample: Sample, device: torch.device, start: Callable[..., Result]
 ) -> Result | None:
-    """The result of one sample; None where the CPU does not run it."""
+    """Return the result of one sample; None where the CPU does not run it."""
     seen = _Seen()
     mode = CompareMode(device, seen.add, views=True)
     raised: Exception | None = None

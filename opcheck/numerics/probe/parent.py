@@ -56,7 +56,7 @@ class Prober:
         self.end()
 
     def start(self) -> Ready:
-        """Start the process; what there is to do.
+        """Start the process, and return its tasks.
 
         Raises:
             OpcheckError: as the process says, or it ended.
@@ -102,7 +102,7 @@ class Prober:
         )
 
     def _cpu_crashes(self, task: Task) -> bool:
-        """Whether a run with no device ends the process, too: then it is not the device's doing."""
+        """Return whether a run with no device ends the process, too: then it is not the device's doing."""
         setup = msgspec.structs.replace(self._setup, device="cpu")
         with Prober(setup, self._settings, self._function) as prober:
             return prober.run(task).outcome == "crashes"
@@ -124,7 +124,7 @@ def probe(
     keep: Callable[[Evidence], None] | None = None,
     function: str = FUNCTION,
 ) -> Evidence:
-    """What the device does with PyTorch's operator database.
+    """Return what the device does with PyTorch's operator database.
 
     Args:
         setup: the device, and which operators and dtypes.
@@ -190,7 +190,7 @@ class _Run:
         self._probers: list[Prober] = []
 
     def evidence(self, *, complete: bool) -> Evidence:
-        """What there is so far."""
+        """Return what there is so far."""
         return Evidence(
             tool=TOOL,
             made=self._made,
@@ -206,7 +206,7 @@ class _Run:
         progress: Callable[[str], None] | None,
         keep: Callable[[Evidence], None] | None,
     ) -> None:
-        """Work, and say how far all are."""
+        """Work, and report the progress of all workers."""
         last = time.monotonic()
         for task in iter(self._next, None):
             if progress is not None:
@@ -217,7 +217,7 @@ class _Run:
                 last = time.monotonic()
 
     def stop(self) -> None:
-        """Begin no task any more, and end those that run."""
+        """Begin no further task, and end those that run."""
         self._stopped = True
         for prober in tuple(self._probers):
             prober.end()
@@ -244,7 +244,7 @@ class _Run:
 
 
 def _refuse_other(before: Evidence | None, machine: Machine, settings: Settings) -> None:
-    """Results of two machines never stand in one file."""
+    """Refuse to add results to the file of another machine."""
     if before is None:
         return
     own = {**msgspec.to_builtins(machine), **msgspec.to_builtins(settings)}

@@ -41,7 +41,7 @@ class Task(Record, frozen=True, kw_only=True, order=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """As that of its result."""
+        """The key, equal to that of its result."""
         return self.opinfo, self.dtype, self.phase
 
 

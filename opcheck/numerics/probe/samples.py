@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Sample(NamedTuple):
-    """What one call of an OpInfo is made with."""
+    """The arguments of one call of an OpInfo."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
 
 def database() -> dict[str, Any]:
-    """The OpInfos of the installed torch by their names.
+    """Return the OpInfos of the installed torch by their names.
 
     Raises:
         CaptureError: what the database needs beside torch is not installed.
@@ -46,12 +46,12 @@ def database() -> dict[str, Any]:
 
 
 def name(op: Any) -> str:
-    """``name`` or ``name/variant``."""
+    """Return ``name`` or ``name/variant``."""
     return f"{op.name}/{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
 def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterator[Task]:
-    """What there is to do, by dtype, then by name: the first of them are of every kind.
+    """Yield what there is to do, by dtype, then by name: the first of them are of every kind.
 
     An OpInfo is run with the dtypes that it declares for the CPU or for the device; of another it has no samples.
 
@@ -79,7 +79,7 @@ def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterato
 
 
 def samples_of(op: Any, task: Task, limit: int) -> list[Sample]:
-    """The first samples, on the CPU."""
+    """Return the first samples, on the CPU."""
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - the generator that OpInfo draws from
     torch.manual_seed(0)
@@ -93,7 +93,7 @@ def samples_of(op: Any, task: Task, limit: int) -> list[Sample]:
 
 
 def on_device(op: Any, sample: Sample, device: torch.device) -> Sample:
-    """The sample on the device: its tensors with their strides, and what names a device."""
+    """Return the sample on the device: its tensors with their strides, and what names a device."""
     # test/test_mps.py: tensor_split takes its indices from the CPU alone.
     stays = sample.args[1:2] if op.name == "tensor_split" else ()
 

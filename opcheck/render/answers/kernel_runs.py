@@ -17,7 +17,7 @@ _NOTE = (
 
 
 def document(run: Run) -> Document:
-    """The counts by family, the wrong ones by operation with the smallest input, and why not run."""
+    """Return the counts by family, the wrong ones by operation with the smallest input, and why not run."""
     counts = Counter(outcome.verdict for outcome in run.outcomes)
     verdicts = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS)
     blocks: list[Any] = [
@@ -69,7 +69,7 @@ def _family(name: str, group: Sequence[Outcome]) -> tuple[str, ...]:
 
 
 def _wrong(outcomes: Sequence[Outcome]) -> Iterable[tuple[str, ...]]:
-    """One row an operation and dtype of its operands: the first kernel's smallest input."""
+    """Make a row for each operation and operand dtype: the first kernel's smallest input."""
     by_source: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         source = outcome.dtypes[1] if len(outcome.dtypes) > 1 else " ".join(outcome.dtypes)
@@ -101,7 +101,7 @@ COLUMNS = (
 
 
 def rows(run: Run) -> dict[str, list[Any]]:
-    """One row a kernel, by column: what a Parquet file holds."""
+    """Make the columns of a Parquet file, one row a kernel."""
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for outcome in run.outcomes:
         sample = outcome.smallest

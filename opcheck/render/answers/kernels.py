@@ -17,7 +17,7 @@ _ORDER = {name: place for place, name in enumerate(DTYPES)}
 
 
 def operations(library: Library, kernels: Sequence[str]) -> str:
-    """The operations of the kernels with these names: how many, and for which dtypes."""
+    """Return the operations of the kernels with these names: how many, and for which dtypes."""
     counts: dict[str, int] = defaultdict(int)
     dtypes: dict[str, set[str]] = defaultdict(set)
     for name in kernels:
@@ -34,7 +34,7 @@ def operations(library: Library, kernels: Sequence[str]) -> str:
 
 
 def listed(library: Library, entries: Sequence[Entry], *, in_full: bool) -> str:
-    """Each kernel: with its arguments, or with their names alone on its line."""
+    """Return each kernel: with its arguments, or with their names alone on its line."""
     lines = [_head(library, len(entries))]
     if not in_full:
         width = max(len(entry.name) for entry in entries)
@@ -72,7 +72,7 @@ def _argument(argument: Argument) -> str:
 
 
 def changed(old: Library, new: Library, changes: Changes) -> str:
-    """What differs, by operation."""
+    """Return what differs, by operation."""
     lines = [
         f"torch {old.torch} -> {new.torch}, {new.section}",
         f"{len(changes.new):,} new, {len(changes.gone):,} gone, {len(changes.changed):,} changed",

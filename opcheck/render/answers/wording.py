@@ -27,7 +27,7 @@ SHORT = LABELS | {
 
 
 def label(status: Status, kind: FallbackKind | None) -> str:
-    """``native``, ``CPU fallback, with the variable`` ..."""
+    """Return the words for a status: ``native``, ``CPU fallback, with the variable`` ..."""
     return OUTCOMES[status, kind].label
 
 
@@ -59,7 +59,7 @@ def since(line: str) -> str:
 
 
 def releases(lines: Sequence[str]) -> str:
-    """``2.3`` or ``2.3-2.8``."""
+    """Return ``2.3`` or ``2.3-2.8``."""
     return lines[0] if len(lines) == 1 else f"{lines[0]}-{lines[-1]}"
 
 

@@ -33,7 +33,7 @@ _SINGLE: dict[type, str] = {
 
 
 def page_of(page: Page) -> str:
-    """The path of a page without its suffix, as ``op/aten/nonzero``."""
+    """Return the path of a page without its suffix, as ``op/aten/nonzero``."""
     if isinstance(page, Operator):
         return operator(page.name)
     if isinstance(page, Release):
@@ -48,28 +48,28 @@ def page_of(page: Page) -> str:
 
 
 def operator(name: str) -> str:
-    """Of an operator or an overload: ``aten::add.Tensor`` is on the page of ``aten::add``."""
+    """Return the address of an operator or an overload: ``aten::add.Tensor`` is on the page of ``aten::add``."""
     namespace, _, base = name.partition(".")[0].partition("::")
     return f"op/{namespace}/{base}"
 
 
 def release(line: str) -> str:
-    """Of a release line."""
+    """Return the address of a release line."""
     return f"release/{line}"
 
 
 def rule(name: str) -> str:
-    """Of a finding or a remedy."""
+    """Return the address of a finding or a remedy."""
     return f"rule/{name}"
 
 
 def statement(name: str, sort: str) -> str:
-    """Of a limitation or an advisory: a place on the page of all."""
+    """Return the address of a limitation or an advisory, which is a place on the page of all."""
     return f"{'limitations' if sort == 'limitation' else 'advisories'}.html#{name}"
 
 
 def model(name: str) -> str:
-    """Of a model, however it is called: what no file's name can hold becomes a dash and a digest."""
+    """Return the address of a model: characters that no file name can hold become a dash and a digest."""
     prefix, _, rest = name.partition(":")
     parts = [prefix, rest] if rest else [prefix]
     return "/".join(("model", *map(_file_name, parts)))
@@ -83,5 +83,5 @@ def _file_name(text: str) -> str:
 
 
 def to_top(path: str) -> str:
-    """What leads from a page to the site's top: ``../../``, empty at the top."""
+    """Return what leads from a page to the site's top: ``../../``, empty at the top."""
     return "../" * (len(PurePosixPath(path).parts) - 1)

@@ -13,7 +13,7 @@ from opcheck.render.site.records import Operator, Rule, Statement, Statements
 
 
 def rules() -> Iterator[Rule]:
-    """A page for every finding and remedy, as ``opcheck explain`` has it and in its order."""
+    """Yield a page for every finding and remedy, as ``opcheck explain`` has it and in its order."""
     for title, rules_of_verb in groups().items():
         for rule in rules_of_verb:
             yield Rule(
@@ -31,7 +31,7 @@ def rules() -> Iterator[Rule]:
 def statements(
     sort: Literal["limitation", "advisory"], lists: OpLists, operators: Iterable[Operator]
 ) -> Statements:
-    """The page of all limitations, or of all advisories, the worst effect first."""
+    """Return the page of all limitations, or of all advisories, the worst effect first."""
     names: dict[str, list[str]] = {}
     for operator in operators:
         for about in (*operator.limitations, *operator.advisories):

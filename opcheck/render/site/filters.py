@@ -20,7 +20,7 @@ _ISSUE = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+
 
 
 def filters(path: str, pages: Collection[str]) -> dict[str, Callable[..., Any]]:
-    """The filters for one page.
+    """Return the filters for one page.
 
     Args:
         path: of the page that is written.
@@ -38,7 +38,7 @@ def filters(path: str, pages: Collection[str]) -> dict[str, Callable[..., Any]]:
         return link(addresses.operator(name), name)
 
     def linked(text: str) -> Markup:
-        """The operators that a text names become links."""
+        """Turn the names of operators in a text into links."""
         parts, end = [], 0
         for match in _OP.finditer(text):
             parts += [escape(text[end : match.start()]), op(match[0])]
@@ -62,7 +62,7 @@ def filters(path: str, pages: Collection[str]) -> dict[str, Callable[..., Any]]:
 
 
 def _address(text: str) -> Markup:
-    """A link to an address, an issue by its number; any other text as it is."""
+    """Return a link to an address, an issue by its number; any other text as it is."""
     if not text.startswith("https://"):
         return Markup("<code>{}</code>").format(text)
     issue = _ISSUE.fullmatch(text)

@@ -25,7 +25,7 @@ class _Files(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(output: Path) -> None:
-    """Whether a site may be written there: a folder that is not there yet, empty, or an earlier site.
+    """Check that a site may be written there: the folder is missing, empty, or an earlier site.
 
     Raises:
         UsageError: it may not.
@@ -103,7 +103,7 @@ def _exchange(new: Path, place: Path, earlier: Path) -> None:
 
 @contextlib.contextmanager
 def _removed(folder: Path) -> Iterator[None]:
-    """However it ends, also by Ctrl-C, nothing half-written stays."""
+    """Remove half-written files however the block ends, also by Ctrl-C."""
     try:
         yield
     finally:

@@ -31,7 +31,7 @@ _CellsByLine = dict[str, tuple[Cell, ...]]
 
 
 def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[Operator]:
-    """A page for every operator of torch and of the extension libraries, in the order of their names.
+    """Yield a page for every operator of torch and of the extension libraries, in the order of their names.
 
     Args:
         lookup: what judges plain calls.
@@ -59,7 +59,7 @@ def _overloads(lookup: OperatorLookup) -> list[str]:
 
 
 def _python(lookup: OperatorLookup) -> Mapping[str, tuple[str, ...]]:
-    """The functions of Python that ``opcheck op`` answers by an operator, by its name.
+    """Return the functions of Python that ``opcheck op`` answers by an operator, by its name.
 
     Only those that are called much as it is: what a function does with several others is no name of theirs.
     """
@@ -138,7 +138,7 @@ def _newest(lookup: OperatorLookup) -> str:
 
 
 def _cells(op: str, lookup: OperatorLookup) -> _CellsByLine:
-    """By release; releases between which nothing differs for the overload are asked once."""
+    """Return the cells by release; releases between which the overload is the same are looked up once."""
     known: dict[object, tuple[Cell, ...]] = {}
     by_line: _CellsByLine = {}
     for release in lookup.lists.releases:
@@ -152,7 +152,7 @@ def _cells(op: str, lookup: OperatorLookup) -> _CellsByLine:
 
 
 def _last(by_line: _CellsByLine, line: str) -> Cell:
-    """On the newest macOS."""
+    """Return the cell on the newest macOS."""
     return by_line[line][-1]
 
 
@@ -216,7 +216,7 @@ def _about(
     by_op: Mapping[str, _CellsByLine],
     lookup: OperatorLookup,
 ) -> tuple[About, ...]:
-    """The statements on some overload in some release, the worst effect first."""
+    """Return the statements on some overload in some release, the worst effect first."""
     speaking: dict[str, list[str]] = {}
     for op in ordered:
         ids = {statement.id for line in by_op[op] for statement in lookup.operators.about(op, line)}

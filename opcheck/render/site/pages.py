@@ -38,7 +38,7 @@ def pages(
     only: Collection[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Page, ...]:
-    """Every page, in a fixed order: the front page first.
+    """Return every page, in a fixed order: the front page first.
 
     Args:
         lookup: what judges plain calls.

@@ -21,7 +21,7 @@ from opcheck.render.site.sweep import Sweep
 
 
 def releases(lookup: OperatorLookup, sweep: Sweep | None = None) -> Iterator[Release]:
-    """A page for every release of the lists, the oldest first; compared on the newest macOS.
+    """Yield a page for every release of the lists, the oldest first; compared on the newest macOS.
 
     Raises:
         OpListError: the lists are damaged.

@@ -42,7 +42,7 @@ _NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (
 
 
 def files(pages: Collection[Page], progress: Callable[[str], None] | None = None) -> dict[str, str]:
-    """The texts of all files of the site, by their paths.
+    """Return the texts of all files of the site, by their paths.
 
     Args:
         pages: the front page first.
@@ -74,7 +74,7 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
 
 
 def schema() -> str:
-    """The JSON schema of what stands beside the pages: a record for each sort of page."""
+    """Return the JSON schema of what stands beside the pages: a record for each sort of page."""
     kinds = get_args(Page)
     references, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for kind in kinds:
@@ -117,7 +117,7 @@ def _navigation(page: Page, path: str, own: Collection[str]) -> Iterable[tuple[s
 
 
 def _about(page: Page) -> tuple[str, str]:
-    """Title and description."""
+    """Return the title and the description of a page."""
     if isinstance(page, Operator):
         return f"{page.name} on MPS", f"What PyTorch's releases do with {page.name} on Apple's GPU"
     if isinstance(page, Release):

@@ -15,7 +15,7 @@ KINDS = ("operator", "model", "release", "rule", "remedy")
 
 
 def index(pages: Iterable[Page]) -> str:
-    """A script, since a page that is opened as a file may not fetch one: ``opcheckIndex(...)``.
+    """Return the index as a script, ``opcheckIndex(...)``: a page that is opened as a file cannot fetch JSON.
 
     Each entry is [kind, name, address, what stands beside it, other names].
     """

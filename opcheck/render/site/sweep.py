@@ -36,12 +36,12 @@ class At(NamedTuple):
     macos: Version
 
     def __str__(self) -> str:
-        """As the tables name it."""
+        """Return the target as the tables name it."""
         return f"{self.torch}/{self.macos}"
 
 
 class Sweep:
-    """What a sweep found, read whole."""
+    """The results of a sweep, read whole."""
 
     def __init__(
         self, tables: Mapping[str, list[dict[str, Any]]], about: Mapping[str, Any]
@@ -57,7 +57,7 @@ class Sweep:
         self._uses = _grouped(tables["uses"], "op")
 
     def models(self) -> Iterator[Model]:
-        """A page for every model, by library and name."""
+        """Yield a page for every model, by library and name."""
         first = {row["model"]: row for row in self._rows["outcomes"]}
         for name in sorted(
             first, key=lambda model: (first[model]["library"], model.casefold(), model)
@@ -65,7 +65,7 @@ class Sweep:
             yield self._model(name, first[name])
 
     def listed(self, models: Iterable[Model]) -> Models:
-        """The page of all models."""
+        """Return the page of all models."""
         lines, systems = self._axes()
         return Models(
             torch=lines,
@@ -80,12 +80,12 @@ class Sweep:
         )
 
     def headlines(self, line: str) -> dict[str, int]:
-        """Models and modes by headline, on the release's newest macOS of the sweep."""
+        """Count models and modes by headline, on the release's newest macOS of the sweep."""
         rows = self._newest(line, "outcomes")
         return dict(sorted(Counter(row["headline"] for row in rows).items()))
 
     def stops(self, line: str, most: int = 10) -> tuple[tuple[str, int], ...]:
-        """The operators that stop most models on the release's newest macOS, and how many they stop.
+        """Return the operators that stop most models on the release's newest macOS, and how many they stop.
 
         A model is stopped by a call that raises without the fallback variable.
         """
@@ -98,11 +98,11 @@ class Sweep:
         return tuple(sorted(counts.items(), key=lambda count: (-count[1], count[0]))[:most])
 
     def newest_line(self) -> str:
-        """The newest torch release of the sweep."""
+        """Return the newest torch release of the sweep."""
         return str(self.targets[-1].torch) if self.targets else ""
 
     def not_native(self, overloads: Iterable[str]) -> tuple[ModelOf, ...]:
-        """The models for which a call of these overloads is not native somewhere, the worst first."""
+        """Return the models for which a call of these overloads is not native somewhere, the worst first."""
         rows = [row for op in overloads for row in self._by_op.get(op, ())]
         operators = [
             ModelOf(
@@ -122,7 +122,7 @@ class Sweep:
         return tuple(operators)
 
     def users(self, overloads: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """By mode, the models that call one of these overloads."""
+        """Return by mode the models that call one of these overloads."""
         models: dict[str, set[str]] = {}
         for op in overloads:
             for row in self._uses.get(op, ()):
@@ -173,7 +173,7 @@ class Sweep:
 
 
 def read(folder: Path) -> Sweep:
-    """The tables of a sweep's folder.
+    """Return the tables of a sweep's folder.
 
     Raises:
         UsageError: pyarrow is missing; it is no folder of a sweep, or that of another version.
@@ -222,7 +222,7 @@ def _state(row: Row) -> str:
 
 
 def _targets(targets: Iterable[At]) -> dict[str, tuple[str, ...]]:
-    """By release line, the macOS versions, both in their order."""
+    """Return the macOS versions by release line, both in their order."""
     systems_of: dict[str, list[str]] = {}
     for target in sorted(set(targets)):
         systems_of.setdefault(str(target.torch), []).append(str(target.macos))
@@ -248,7 +248,7 @@ def _keyed(rows: Iterable[Row], key: Callable[[Row], _Key]) -> dict[_Key, list[R
 
 
 def _outcomes(rows: Iterable[Row]) -> Iterator[Outcome]:
-    """Targets that fare alike are one outcome."""
+    """Yield the outcomes: targets with equal results make one."""
 
     def key(row: Row) -> tuple[Any, ...]:
         worse = tuple((state, row[state]) for state in STATES[1:] if row[state])
@@ -270,7 +270,7 @@ def _outcomes(rows: Iterable[Row]) -> Iterator[Outcome]:
 
 
 def _not_native(rows: Iterable[Row]) -> Iterator[NotNative]:
-    """The worst state first."""
+    """Yield the operators that are not native for a model, the worst state first."""
 
     def key(row: Row) -> tuple[int, str, str, bool, int]:
         place = -STATES.index(_state(row))

@@ -34,30 +34,30 @@ _HEADLINES = {
 
 
 def headline_state(headline: str) -> str:
-    """The state whose sign a headline takes."""
+    """Return the state whose sign a headline takes."""
     return _HEADLINES.get(headline, "unknown")
 
 
 def lines(span: Sequence[str]) -> str:
-    """``2.3`` or ``2.3 to 2.8``."""
+    """Return ``2.3`` or ``2.3 to 2.8``."""
     first, last = span[0], span[-1]
     return first if first == last else f"{first} to {last}"
 
 
 def macos(span: Macos) -> str:
-    """``any``, ``before 14.0``, ``14.0 to 15.0``, ``14.0+``."""
+    """Return ``any``, ``before 14.0``, ``14.0 to 15.0`` or ``14.0+``."""
     if span.since is None:
         return "any" if span.until is None else f"before {span.until}"
     return f"{span.since}+" if span.until is None else f"{span.since}, before {span.until}"
 
 
 def dtypes(states: Mapping[str, str]) -> str:
-    """``refused: float64; CPU always: bool``."""
+    """Return ``refused: float64; CPU always: bool``."""
     return wording.grouped({name: wording.SHORT[state] for name, state in states.items()})
 
 
 def dtype_changes(changes: Mapping[str, tuple[str, str]]) -> str:
-    """``refused, now native: bfloat16``."""
+    """Return ``refused, now native: bfloat16``."""
     words = wording.SHORT
     return wording.grouped(
         {n: f"{words[was]}, now {words[now]}" for n, (was, now) in changes.items()}
@@ -65,7 +65,7 @@ def dtype_changes(changes: Mapping[str, tuple[str, str]]) -> str:
 
 
 def targets(systems_of: Mapping[str, Sequence[str]], every: Sequence[str]) -> str:
-    """``torch 2.8 to 2.13 on macOS 14.0, 15.0``: neighbours in ``every`` with the same macOS are one."""
+    """Return ``torch 2.8 to 2.13 on macOS 14.0, 15.0``: neighbours in ``every`` with the same macOS are merged."""
     parts = []
     for systems, group in groupby(every, key=lambda line: tuple(systems_of.get(line, ()))):
         if systems:
@@ -74,7 +74,7 @@ def targets(systems_of: Mapping[str, Sequence[str]], every: Sequence[str]) -> st
 
 
 def strip(page: Operator, every: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-    """The main overload on the newest macOS: release lines, state, and how many releases that is."""
+    """Yield the main overload on the newest macOS: release lines, state, and how many releases that is."""
     states = dict.fromkeys(every, "absent")
     for row in page.tables[page.overloads[0].table]:
         if row.macos.until is None:
@@ -86,7 +86,7 @@ def strip(page: Operator, every: Sequence[str]) -> Iterator[tuple[str, str, int]
 
 
 def kinds(outcomes: Iterable[Outcome]) -> list[tuple[str, bool]]:
-    """The modes of a model, each without the fallback variable first."""
+    """Return the modes of a model, each without the fallback variable first."""
     return sorted({(outcome.mode, outcome.fallback) for outcome in outcomes})
 
 
@@ -95,7 +95,7 @@ def grid(
     mode: str,
     fallback: bool,  # noqa: FBT001  (of the table's row)
 ) -> Iterator[tuple[str, list[Outcome | None]]]:
-    """A row a release: the outcome on each macOS of the sweep; None: not asked."""
+    """Yield a row a release: the outcome on each macOS of the sweep; None: not asked."""
     outcomes = {
         (line, system): outcome
         for outcome in page.outcomes
@@ -108,6 +108,6 @@ def grid(
 
 
 def sentence(reason: str) -> str:
-    """With a capital, unless it begins with an operator's name, and a stop."""
+    """Capitalize a text, unless it begins with an operator's name, and end it with a full stop."""
     first = reason.partition(" ")[0]
     return f"{reason if '::' in first else reason[:1].upper() + reason[1:]}."

@@ -70,12 +70,12 @@ class Place(NamedTuple):
     name: str
 
     def value(self) -> Any:
-        """The attribute's value at this moment."""
+        """Return the attribute's value at this moment."""
         return getattr(self.owner, self.name)
 
 
 def place(owner: Any, name: str) -> Place:
-    """The attribute of the owner.
+    """Return the attribute of the owner.
 
     Raises:
         AttributeError: there is none of that name.
@@ -85,7 +85,7 @@ def place(owner: Any, name: str) -> Place:
 
 
 def lazily(path: str, feature: str) -> Any:
-    """The object at ``package.module:attribute``, imported now.
+    """Return the object at ``package.module:attribute``, imported now.
 
     Raises:
         UnsupportedTorchError: there is no such module or attribute.

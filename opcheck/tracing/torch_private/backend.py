@@ -39,7 +39,7 @@ with required("moving tensors to a device that the machine does not have"):
     """The functions of torch that take ``device=``. Required."""
 
     def default_device() -> Any:
-        """What ``torch.set_default_device`` set, or None. Required."""
+        """Return what ``torch.set_default_device`` set, or None. Required."""
         return _device.CURRENT_DEVICE
 
     default_device()

@@ -35,25 +35,25 @@ def reset_dynamo() -> None:
 
 
 def counters() -> Mapping[str, Mapping[str, int]]:
-    """What Dynamo counts, in two levels. Required."""
+    """Return what Dynamo counts, in two levels. Required."""
     counted: Mapping[str, Mapping[str, int]] = lazily("torch._dynamo.utils:counters", _COUNTING)
     return counted
 
 
 def graph_breaks() -> Iterable[Any]:
-    """Why Dynamo left a graph: records with ``reason`` and ``user_stack``. Required."""
+    """Return why Dynamo left a graph: records with ``reason`` and ``user_stack``. Required."""
     reasons: Iterable[Any] = lazily("torch._dynamo.utils:graph_break_reasons", _COUNTING)
     return reasons
 
 
 def compilation_metrics() -> Iterable[Any]:
-    """A record for each compilation, with ``recompile_reason``. Required."""
+    """Return a record for each compilation, with ``recompile_reason``. Required."""
     metrics: Iterable[Any] = lazily("torch._dynamo.utils:get_compilation_metrics", _COUNTING)()
     return metrics
 
 
 def backends(**options: Any) -> list[str]:
-    """The names of the backends of torch.compile. Required.
+    """Return the names of the backends of torch.compile. Required.
 
     Args:
         options: ``exclude_tags=()`` lists the backends for debugging, too.
@@ -63,7 +63,7 @@ def backends(**options: Any) -> list[str]:
 
 
 def backend(name: str) -> Any:
-    """The backend of this name; raises what torch.compile raises where there is none. Required."""
+    """Return the backend of this name; raises what torch.compile raises where there is none. Required."""
     return lazily("torch._dynamo:lookup_backend", _COUNTING)(name)
 
 
@@ -82,7 +82,7 @@ _METAL = {
 
 
 def missing_for_metal() -> str:
-    """The first name that is needed to compile for Metal and that this release lacks, or empty.
+    """Return the first name that is needed to compile for Metal and that this release lacks, or empty.
 
     Required to check what Inductor generates for Metal; nothing is compiled for Metal where it
     names one.
@@ -103,7 +103,7 @@ def _exists(path: str) -> bool:
 
 
 def inductor_config(changes: Mapping[str, Any]) -> AbstractContextManager[Any]:
-    """A context in which Inductor has other settings. Required."""
+    """Return a context in which Inductor has other settings. Required."""
     context: AbstractContextManager[Any] = lazily("torch._inductor.config:patch", _GENERATING)(
         changes
     )
@@ -121,17 +121,17 @@ def compile_inner(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> A
 
 
 def boxed(function: Callable[..., Any]) -> Any:
-    """The function as one that takes its arguments as a list. Required."""
+    """Return the function as one that takes its arguments as a list. Required."""
     return lazily(_METAL["boxed"], _GENERATING)(function)
 
 
 def define_kernel() -> Place:
-    """The step that names a kernel's source, to replace it. Required."""
+    """Return the step that names a kernel's source, to replace it. Required."""
     return Place(lazily(_METAL["scheduling"], _GENERATING), "define_kernel")
 
 
 def defined_kernels() -> Mapping[str, Any]:
-    """The names of the kernels of the graph that is being compiled, by their source. Required."""
+    """Return the names of the kernels of the graph that is being compiled, by their source. Required."""
     kernels: Mapping[str, Any] = lazily(
         "torch._inductor.virtualized:V.graph.wrapper_code.src_to_kernel", _GENERATING
     )
@@ -139,17 +139,17 @@ def defined_kernels() -> Mapping[str, Any]:
 
 
 def extern_comment() -> Place:
-    """The step that writes a comment before each call between kernels, to replace it. Required."""
+    """Return the step that writes a comment before each call between kernels, to replace it. Required."""
     return Place(lazily(_METAL["extern"], _GENERATING), "codegen_comment")
 
 
 def compile_shader() -> Place:
-    """The step that hands one kernel to Metal, to replace it. Required."""
+    """Return the step that hands one kernel to Metal, to replace it. Required."""
     return Place(lazily("torch._inductor.runtime:runtime_utils", _GENERATING), "compile_mps_shader")
 
 
 def compile_shaders() -> Place | None:
-    """The step that hands all kernels to Metal, to replace it; 2.13 and 2.15 have it, 2.9 lacks it.
+    """Return the step that hands all kernels to Metal, to replace it; 2.13 and 2.15 have it, 2.9 lacks it.
 
     Optional: where it is missing, kernels cannot be run on the CPU (``--run-metal``).
     """
@@ -159,14 +159,14 @@ def compile_shaders() -> Place | None:
 
 
 def load_wrapper() -> Place:
-    """The step that loads the Python code around the kernels, to replace it. Required."""
+    """Return the step that loads the Python code around the kernels, to replace it. Required."""
     lowering = lazily("torch._inductor.graph:GraphLowering", _RUNNING)
     with required(_RUNNING):
         return place(lowering, "_compile_to_module_lines")
 
 
 def flex_attention_shader() -> Place | None:
-    """The step that writes flex_attention's shader, which ``define_kernel`` does not see.
+    """Return the step that writes flex_attention's shader, which ``define_kernel`` does not see.
 
     Optional: it came with 2.13; without it, no kernel of flex_attention is checked.
     """
@@ -178,7 +178,7 @@ def flex_attention_shader() -> Place | None:
 
 
 def result_strides() -> list[Any] | None:
-    """The strides that the inner compiler promised AOTAutograd for the results of this graph.
+    """Return the strides that the inner compiler promised AOTAutograd for the results of this graph.
 
     Optional: outside of AOTAutograd there are none.
     """

@@ -138,7 +138,7 @@ with required("dispatching operators as a Mac does"):
     _set_key_excluded = torch._C._SetExcludeDispatchKeyGuard
 
     def include_key(key: DispatchKey) -> AbstractContextManager[None]:
-        """A context in which a key that a guard excluded is not skipped. Required."""
+        """Return a context in which a key that a guard excluded is not skipped. Required."""
         return _set_key_excluded(key, False)  # noqa: FBT003 - torch takes it by position
 
     function_hooks_enabled = torch._C._is_torch_function_enabled

@@ -34,14 +34,14 @@ with required("exporting a program"):
 
 
 def dtypes_by_number() -> Mapping[int, torch.dtype]:
-    """The dtypes by the numbers that a ``.pt2`` file has for them. Required to read one."""
+    """Return the dtypes by the numbers that a ``.pt2`` file has for them. Required to read one."""
     path = f"{_SERIALIZER}:_SERIALIZE_TO_TORCH_DTYPE"
     numbers: Mapping[int, torch.dtype] = lazily(path, _READING)
     return numbers
 
 
 def functions_of_sizes() -> Collection[Any]:
-    """The Python functions that compute with sizes in a graph. Required to read a ``.pt2`` file."""
+    """Return the Python functions that compute with sizes in a graph. Required to read a ``.pt2`` file."""
     functions: Collection[Any] = lazily(f"{_SERIALIZER}:_SYM_OPS", _READING)
     return functions
 
@@ -49,7 +49,7 @@ def functions_of_sizes() -> Collection[Any]:
 def deserialized(
     document: dict[str, Any], state: dict[str, Any], constants: dict[str, Any], inputs: Any
 ) -> torch.export.ExportedProgram:
-    """The program of a JSON document. Required to read a ``.pt2`` file.
+    """Return the program of a JSON document. Required to read a ``.pt2`` file.
 
     Args:
         document: the content of the file's graph, which the caller has made safe.
@@ -67,7 +67,7 @@ def deserialized(
 
 
 def is_predispatch_function(name: str) -> bool:
-    """Whether ``torch._functorch.predispatch`` has a function of this name.
+    """Return whether ``torch._functorch.predispatch`` has a function of this name.
 
     ``torch.vmap`` and ``torch.func.grad`` leave them in a graph (2.9 and newer). Optional: 2.8 has
     none.

@@ -58,7 +58,7 @@ with required("following modules"):
 
 
 def lines_of(graph: torch.fx.GraphModule) -> dict[int, int] | None:
-    """The numbers of a graph's nodes by the lines of its code, counted from its ``def``.
+    """Return the numbers of a graph's nodes by the lines of its code, counted from its ``def``.
 
     Source: torch/fx/graph.py, ``_lineno_map``.
 
@@ -69,7 +69,7 @@ def lines_of(graph: torch.fx.GraphModule) -> dict[int, int] | None:
 
 
 def uncompiled(model: Any) -> Any:
-    """What ``torch.compile`` wrapped, or the model itself where nothing wrapped it.
+    """Return what ``torch.compile`` wrapped, or the model itself where nothing wrapped it.
 
     Optional: a wrapper that does not tell what it holds is followed as it is.
     """
@@ -77,12 +77,12 @@ def uncompiled(model: Any) -> Any:
 
 
 def method_names(script: torch.jit.ScriptModule) -> list[str]:
-    """The methods that a TorchScript module has. Required."""
+    """Return the methods that a TorchScript module has. Required."""
     with required("reading TorchScript"):
         return [*script._c._method_names()]
 
 
 def is_scripting() -> bool:
-    """Whether TorchScript is on, as it is without ``PYTORCH_JIT=0``. Required."""
+    """Return whether TorchScript is on, as it is without ``PYTORCH_JIT=0``. Required."""
     with required("reading TorchScript"):
         return bool(torch.jit._state._enabled)

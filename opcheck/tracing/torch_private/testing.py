@@ -8,7 +8,7 @@ from typing import Any
 
 
 def operator_database() -> Iterable[Any]:
-    """All ``OpInfo`` records.
+    """Return all ``OpInfo`` records.
 
     The import takes seconds and needs expecttest and scipy.
 
