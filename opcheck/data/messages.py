@@ -101,7 +101,7 @@ _UNITS = (
 
 
 def out_of_memory(allowed: int, torch: Version) -> str:
-    """Return the RuntimeError of an allocation above the high watermark; ``...`` replaces figures that only the Mac has.
+    """Return the RuntimeError of an allocation above the high watermark; ``...`` replaces unknown figures.
 
     Args:
         allowed: bytes that may be allocated in all.

@@ -66,7 +66,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         return states
 
     def calls(self, opinfo: str, kind: Pass = "forward") -> tuple[str, ...]:
-        """Return the overloads that an OpInfo's samples reach on the simulated Mac; for gradient, the additional ones."""
+        """Return the overloads that an OpInfo's samples reach on the simulated Mac; gradient has only additions."""
         numbers = self.opinfos.get(opinfo, {}).get(kind, {}).get("calls", ())
         return tuple(self.overloads[number] for number in numbers)
 

@@ -7,7 +7,7 @@ from opcheck.model.records import Record
 
 
 class WrittenSpan(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``{since: "2.9", until: null}``: from ``since`` up to, but not including, ``until``; null leaves that end open."""
+    """``{since: "2.9", until: null}``: from ``since`` up to, but excluding, ``until``; null leaves an end open."""
 
     since: str | None
     until: str | None

@@ -1,4 +1,4 @@
-"""The wheel file: where it comes from, what it says about itself, what is taken out of it."""
+"""The wheel file: its download, its metadata, and the files that are unpacked from it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LIBRARY = "torch/lib/libtorch_cpu.dylib"
 _TORCHGEN = "torchgen/"
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
-#: Only the tag's platform matters: the dispatcher's registrations are the same for every Python.
+#: Only the platform of the tag matters: the dispatcher's registrations are the same for every Python.
 _PLATFORMS = ("macosx_14_0_arm64", "macosx_11_0_arm64")
 #: Newest first; 1.13.1 was built for 3.10 at most.
 _PYTHONS = ("311", "310")
@@ -41,7 +41,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     built: date
 
     def python_sources(self) -> dict[str, str]:
-        """The text of every Python file of the ``torch`` package, by its path in the wheel."""
+        """Return the text of every Python file of the ``torch`` package, by its path in the wheel."""
         with opened(self.path, _HINT) as wheel:
             return {
                 name: wheel.read(name).decode("utf-8", "replace")
@@ -64,13 +64,13 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_cache() -> Path:
-    """Where downloaded wheels are kept: ``OPCHECK_CACHE``, else below the user's cache."""
+    """Return the folder of downloaded wheels: ``OPCHECK_CACHE``, else a folder of the user's cache."""
     named = os.environ.get("OPCHECK_CACHE")
     return Path(named) if named else Path.home() / ".cache" / "opcheck" / "wheels"
 
 
 def obtain(source: str, cache: Path, package: str = "torch") -> Path:
-    """The wheel at a path, or of a package's release: from the cache, else by ``pip download``.
+    """Return the wheel at a path, or a release's wheel from the cache or by ``pip download``.
 
     Raises:
         UsageError: neither a release nor an existing wheel.
@@ -102,7 +102,7 @@ def obtain(source: str, cache: Path, package: str = "torch") -> Path:
 
 
 def _cached(release: str, cache: Path, package: str) -> Path | None:
-    # Sorted: with several builds of a release the choice must not hang on the folder's order.
+    # Sorted: the choice among several builds of a release must not depend on the folder's order.
     return max(sorted(cache.glob(f"{package}-{release}-*_arm64.whl")), default=None)
 
 
@@ -116,7 +116,7 @@ def _download(release: str, cache: Path, python: str, package: str) -> str:
 
 
 def read_archive(path: Path) -> Archive:
-    """Check that the file is a macOS arm64 wheel of torch, and read what it says about itself.
+    """Check that the file is a macOS arm64 wheel of torch, and read its metadata.
 
     Raises:
         OpListError: it is not, or it is damaged.
@@ -152,12 +152,12 @@ def read_archive(path: Path) -> Archive:
 
 
 def is_apple_silicon(platform: str) -> bool:
-    """Whether a wheel's platform tag is that of macOS on Apple silicon."""
+    """Return whether a wheel's platform tag stands for macOS on Apple silicon."""
     return platform.startswith("macosx_") and platform.endswith("_arm64")
 
 
 def assignments(text: str) -> Iterator[tuple[str, str]]:
-    """The names that a Python file gives constant strings."""
+    """Return the names that a Python file assigns constant strings to, with the strings."""
     for node in ast.parse(text).body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))):

@@ -1,4 +1,4 @@
-"""Which operators the C++ body of each composite calls: its branches are not told apart."""
+"""The operators that the C++ body of each composite calls, over all of its branches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from opcheck.data.wheels.image import Image
 
-#: in the order in which the dispatcher asks them (c10/core/DispatchKeySet.cpp, OperatorEntry.cpp).
+#: in the order in which the dispatcher tries them (c10/core/DispatchKeySet.cpp, OperatorEntry.cpp).
 KEYS = (
     "CompositeExplicitAutogradNonFunctional",
     "CompositeExplicitAutograd",
@@ -27,7 +27,7 @@ _OPERATOR = re.compile(r"__ZN2at4_ops(?P<length>\d+)(?P<rest>\w+)")
 _ENTRY = "wrap_kernel_functor_unboxed_"
 #: a function of ATen, also a static one, a lambda, a method of Tensor; what the compiler splits off.
 _FOLLOWED = re.compile(r"__ZZ?NK?R?2at|_?OUTLINED_FUNCTION")
-#: they call operators for reasons of their own, the same in every body, or only on other devices.
+#: their calls are the same in every body, or happen only on other devices.
 _LEFT = re.compile(
     r"TensorIterator|DispatchStub|2at3cpu|2at4meta|2at8internal|2at7Context|2at7tracer|2at4impl|Functionalization"
 )
@@ -36,11 +36,11 @@ _DEPTH = 6
 
 
 def bodies(image: Image, operators: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """What each composite of a library calls, by overload; sorted.
+    """Return the operators that each composite of a library calls, sorted, by overload.
 
     Args:
         image: ``libtorch_cpu.dylib``.
-        operators: the overloads to know by name, such as ``aten::add.Tensor``.
+        operators: the overloads to recognise, such as ``aten::add.Tensor``.
 
     Raises:
         OpListError: the registrations of the library cannot be read.
@@ -101,13 +101,13 @@ def _operator(symbols: tuple[str, ...]) -> str | None:
 
 
 def _is_part(symbol: str) -> bool:
-    # Of the mangled name only the function's own: its arguments' types follow the first "E".
+    # Only the function's own name counts: the types of its arguments follow the first "E".
     own = symbol.partition("E")[0]
     return bool(_FOLLOWED.match(symbol)) and not _LEFT.search(own)
 
 
 def _targets(code: bytes, start: int) -> Iterator[int]:
-    """Where ``bl`` and ``b`` go, outside of the function (Arm A64: imm26 in words)."""
+    """Yield the targets of ``bl`` and ``b`` outside of the function (Arm A64: imm26 in words)."""
     words = np.frombuffer(code[: len(code) & ~3], dtype="<u4")
     kept = np.nonzero((words & np.uint32(0x7C000000)) == np.uint32(0x14000000))[0]
     offsets = (words[kept] & np.uint32(0x3FFFFFF)).astype(np.int64)

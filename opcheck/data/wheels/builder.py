@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BuildSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a build did."""
+    """The result of a build."""
 
     release: Release
     #: the data files whose bytes changed, relative to the op lists' directory.
@@ -38,9 +38,9 @@ def build(source: str, op_lists_dir: Path, cache: Path) -> BuildSummary:
         cache: where downloaded wheels are kept.
 
     Raises:
-        UsageError: ``source`` is neither.
-        OpListError: no such wheel, a damaged one, one that breaks an invariant of the reader, or
-            op lists that are damaged already.
+        UsageError: ``source`` is neither a release nor a wheel.
+        OpListError: the wheel is missing, damaged or breaks an invariant of the reader, or the
+            op lists are already damaged.
     """
     facts = read_release(obtain(source, cache))
     texts = merged(facts, op_lists_dir)
@@ -56,7 +56,7 @@ def build(source: str, op_lists_dir: Path, cache: Path) -> BuildSummary:
 
 
 def merged(facts: ReleaseFacts, op_lists_dir: Path) -> dict[str, str]:
-    """The text of each data file with the release in it.
+    """Return the text of each data file with the release added.
 
     Raises:
         OpListError: the op lists there are damaged.
@@ -82,7 +82,7 @@ def _known(op_lists_dir: Path) -> Sequence[Release]:
     path = op_lists_dir / "releases.yaml"
     if path.is_file():
         return read_releases(path)[0]
-    # Without the releases a history says nothing: its values hold "until the next known release".
+    # A history needs the list of releases: its values hold "until the next known release".
     orphan = next((f for f in FILES.values() if (op_lists_dir / f).is_file()), None)
     if orphan:
         raise OpListError(

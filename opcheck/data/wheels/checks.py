@@ -1,9 +1,9 @@
 """The texts that MPS sources print: check messages, warnings, macOS gates.
 
-A ``TORCH_CHECK`` or ``TORCH_WARN`` hands over its source file, function, line and message
-(c10/util/Exception.h), so a function that materialises the address of a path below ``mps/`` and
-that of a message prints that message.  Only constants are read, nothing is executed; a text that
-C++ puts together out of parts comes as these parts.
+A ``TORCH_CHECK`` or ``TORCH_WARN`` passes on its source file, function, line and message
+(c10/util/Exception.h), so a function that materialises the addresses of a path below ``mps/`` and
+of a message prints that message.  The reader executes nothing and reads constants only; a text that
+C++ joins from parts is listed as these parts.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 #: A source path, as __FILE__ gives it.
 _SOURCE = re.compile(r"[^\s:]*/[^\s:/]+\.(?:mm|m|cpp|cc|h|hpp)")
 _MPS_SOURCE = re.compile(r"/mps/|MPS")
-#: From where on a path is that of PyTorch's tree, whatever the build machine's folder was.
+#: The start of a path in PyTorch's tree, whatever the build machine's folder was.
 _TREE = re.compile(r"(?:aten/src/|c10/|torch/(?:csrc|include)/).*")
-#: What speaks of MPS wherever it stands: the compiler may keep a message apart from its path.
+#: A text that mentions MPS counts anywhere: the compiler may keep a message apart from its path.
 _SPEAKS = re.compile(r"\bMPS|_mps\b|\bmps\b|\bMetal\b|mac ?OS ?X?[_ ]?\d|macOS", re.IGNORECASE)
 _TWO_WORDS = re.compile(r"[A-Za-z]{2,}.* .*[A-Za-z]{2,}|[A-Za-z]{2,} [A-Za-z]|[A-Za-z]{4,} ")
-#: Parts of a message too short to look like one.
+#: Parts of a message that are too short to look like a message.
 _PREFIX = re.compile(r"MPS[:,]? |(?:on|in|by|for|to) (?:the )?MPS[.:]? ?")
-#: No message: Metal and Objective-C source, signatures (__PRETTY_FUNCTION__), schemas, asserts.
+#: Strings that are not messages: Metal and Objective-C source, signatures (__PRETTY_FUNCTION__), schemas, asserts.
 _NO_MESSAGE = re.compile(
     r"#include|kernel void|using namespace|\w+::\w+\(.*\) \[|^aten::|\) -> |\n.*\n.*\n"
     r"|INTERNAL ASSERT FAILED|^virtual |^static |^(?:void|auto|bool|at::\w+|Tensor) [\w:]+\("
     r"|^(?:std|c10|at)::|[\w>&*] (?:at|c10|torch|std)::[\w:]+.*\(|^\s*//|;\n| -D[A-Z]"
 )
-#: How many instructions an ADRP may stand before the ADD that completes it.
+#: The largest distance, in instructions, of an ADRP from the ADD that completes it.
 _REACH = 512
-#: And the arguments of one call stand at most that far apart.
+#: The largest distance between the arguments of a call.
 _NEAR = 12
 
 
 class Text(NamedTuple):
-    """A text, and where the library prints it; None where that cannot be told."""
+    """A text, and the place where the library prints it; None where the place is unknown."""
 
     text: str
     file: str | None
@@ -52,18 +52,18 @@ class Text(NamedTuple):
 
 
 class References(NamedTuple):
-    """Every address that the code materialises in some range: where, and what."""
+    """The addresses in a range that the code materialises: the instruction and the address of each."""
 
     at: NDArray[np.int64]
     target: NDArray[np.int64]
 
 
 def references(words: NDArray[np.uint32], start: int, low: int, high: int) -> References:
-    """The ADR, and the pairs of ADRP and ADD, whose value lies in ``low <= value < high``.
+    """Return the ADRs, and the pairs of ADRP and ADD, whose value lies in ``low <= value < high``.
 
-    The ADRP that an ADD completes is the last one into its register; whether something else has
-    overwritten it between the two is not looked at, so a target may be wrong: what is no start of
-    a string is dropped later.
+    An ADD is paired with the last ADRP into its register.  The search ignores other writes to that
+    register between the two, so a target may be wrong: the caller drops a target that does not
+    begin a string.
     """
     place: NDArray[np.int64] = np.arange(len(words), dtype=np.int64)
     pc = start + 4 * place
@@ -97,7 +97,7 @@ def _offset(words: NDArray[np.uint32]) -> NDArray[np.int64]:
 
 
 def is_message(text: str) -> bool:
-    """Whether a string looks like words for a person."""
+    """Return whether a string looks like a message for a person."""
     words = len(text) >= 8 and _TWO_WORDS.search(text) is not None
     return (
         (words or _PREFIX.fullmatch(text) is not None)
@@ -108,11 +108,11 @@ def is_message(text: str) -> bool:
 
 
 def texts(image: Image, claimed: Iterable[str] = ()) -> tuple[Text, ...]:
-    """The texts that MPS sources print, those that speak of MPS or macOS, and those claimed.
+    """Return the texts that MPS sources print, those that mention MPS or macOS, and the claimed texts.
 
     Args:
         image: libtorch_cpu.dylib.
-        claimed: pieces of texts; a string that holds one, or is a part of one, is listed, too.
+        claimed: pieces of texts; a string that contains a piece, or is part of one, is listed, too.
     """
     by_text: dict[str, Text] = {}
     strings = dict(_strings(image))
@@ -134,8 +134,8 @@ def texts(image: Image, claimed: Iterable[str] = ()) -> tuple[Text, ...]:
 
 
 def _key(text: Text) -> tuple[bool, str, str, bool, int]:
-    # Of several places the one that says most, and among these the first: it must not hang on
-    # where the linker put them.
+    # The most precise place wins, then the first in alphabetical order, so that the choice does not
+    # depend on the linker's order.
     return (
         text.file is None,
         text.file or "",
@@ -146,7 +146,7 @@ def _key(text: Text) -> tuple[bool, str, str, bool, int]:
 
 
 def _strings(image: Image) -> Iterator[tuple[int, str]]:
-    """Each C string of the library, by the address of its start."""
+    """Yield each C string of the library with the address of its start."""
     for section in image.sections:
         if section.segment == "__TEXT" and section.name == "__cstring":
             at = section.address
@@ -157,7 +157,7 @@ def _strings(image: Image) -> Iterator[tuple[int, str]]:
 
 
 def _printed(image: Image, strings: dict[int, str]) -> Iterator[Text]:
-    """The messages of functions that name an MPS source."""
+    """Yield the messages of functions that name an MPS source."""
     if not strings:
         return
     code = image.bytes_of(image.text)
@@ -182,7 +182,7 @@ def _printed(image: Image, strings: dict[int, str]) -> Iterator[Text]:
         if function < 0 or not any(_MPS_SOURCE.search(path) for _, path in named):
             continue
         symbol = image.names_at(int(starts[function]))[0]
-        # The linker shares code between functions under a name that says nothing.
+        # The linker shares code between functions under a meaningless name.
         name = None if "OUTLINED_FUNCTION" in symbol else plain(symbol)
         for at, target in pairs:
             if target in messages:
@@ -194,11 +194,11 @@ def _printed(image: Image, strings: dict[int, str]) -> Iterator[Text]:
 def _place(
     words: NDArray[np.uint32], at: int, named: list[tuple[int, str]]
 ) -> tuple[str, int | None]:
-    """The path that goes with the message there, and the line number next to it.
+    """Return the path that belongs to the message at an address, and the line number next to it.
 
-    Path, line and message are put into registers before one call; a message of several parts is
-    joined by calls before that.  So it is the path in the same run of instructions without a
-    branch, else the next one.
+    The code puts path, line and message into registers before a single call; earlier calls join a
+    message of several parts.  The path is therefore the path in the same run of instructions
+    without a branch, else the next path.
     """
     low, high = _block(words, at)
     same = [pair for pair in named if low <= pair[0] < high]
@@ -213,7 +213,7 @@ def _place(
 
 
 def _block(words: NDArray[np.uint32], at: int) -> tuple[int, int]:
-    """The instructions around one of them, up to a branch (B, BL) on either side."""
+    """Return the instructions around an instruction, up to a branch (B, BL) on either side."""
     low, high = max(0, at - _NEAR), min(len(words), at + _NEAR)
     branches = [index for index in range(low, high) if int(words[index]) & 0x7C000000 == 0x14000000]
     return (
@@ -223,15 +223,15 @@ def _block(words: NDArray[np.uint32], at: int) -> tuple[int, int]:
 
 
 def in_tree(path: str) -> str:
-    """A path below PyTorch's tree, without the folder of the machine that built it."""
+    """Return a path relative to PyTorch's tree, without the folder of the build machine."""
     match = _TREE.search(path)
     return match[0] if match else path.rpartition("/")[2]
 
 
 def plain(symbol: str) -> str:
-    """The qualified name in a mangled symbol, without parameters and template arguments.
+    """Return the qualified name in a mangled symbol, without parameters and template arguments.
 
-    ``__ZN2at6native3absERKNS_6TensorE`` is ``at::native::abs``; a name that is not mangled so stays.
+    ``__ZN2at6native3absERKNS_6TensorE`` gives ``at::native::abs``; any other name stays unchanged.
     """
     match = re.match(r"_+Z+(?:GR?V)?N?K?", symbol)
     if match is None:

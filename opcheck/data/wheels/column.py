@@ -1,4 +1,4 @@
-"""From what a wheel says to one value an overload: what the dispatcher does with an MPS tensor."""
+"""Compute a value for each overload from a wheel: the dispatcher's action on an MPS tensor."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _POLICY = re.compile(r"WrapFunction_ILNS\d*_10CastPolicyE(\d)E")
 
 
 class Dispatch(msgspec.Struct, frozen=True):
-    """The registrations of the ``aten`` namespace that decide about MPS, by dispatch key."""
+    """The registrations of the ``aten`` namespace that matter for MPS, by dispatch key."""
 
     kernels: dict[str, frozenset[str]]
     always_fallback: frozenset[str]
@@ -50,12 +50,12 @@ class Dispatch(msgspec.Struct, frozen=True):
     autocast: dict[str, str]
 
     def key(self, name: str) -> frozenset[str]:
-        """The overloads with a kernel for the key."""
+        """Return the overloads with a kernel for a dispatch key."""
         return self.kernels.get(name, frozenset())
 
 
 def dispatch(registrations: tuple[Registration, ...]) -> Dispatch:
-    """Sort the registrations by what they decide.
+    """Sort the registrations into kernels, fallbacks, error stubs and autocast policies.
 
     Raises:
         OpListError: the backend-wide fallbacks are not the two that MPSFallback.mm knows.
@@ -106,7 +106,7 @@ def _policy(name: str, symbols: str) -> str:
 
 
 def check(registrations: Dispatch, schemas: Mapping[str, Schema]) -> None:
-    """Hold the two sources, the library and the yaml, against each other.
+    """Check that the library and its native_functions.yaml agree.
 
     Raises:
         OpListError: they differ by more than the known hand-written registrations.
@@ -144,12 +144,12 @@ def column(
     python: AbstractSet[str],
     stubs: Mapping[str, bool],
 ) -> dict[str, str]:
-    """The value of every overload, in the order in which the dispatcher looks.
+    """Return the value of every overload, by the order in which the dispatcher searches.
 
     c10's OperatorEntry::computeDispatchTableEntryWithDebug (core/dispatch/OperatorEntry.cpp): a
     kernel for the key itself, then CompositeExplicitAutogradNonFunctional, then
-    CompositeExplicitAutograd, then CompositeImplicitAutograd, then the backend's fallback.  What
-    Python registers replaces a kernel of the library.
+    CompositeExplicitAutograd, then CompositeImplicitAutograd, then the backend's fallback.  A Python
+    registration replaces a kernel of the library.
     """
     missing = {
         name: f"missing_stub:{stub}"

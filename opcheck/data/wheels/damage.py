@@ -1,4 +1,4 @@
-"""A wheel may be damaged in any way, or made to fill a disk: both are said in three lines."""
+"""Turn a damaged wheel, or a wheel made to fill a disk, into an error of three lines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: How many times its own size a wheel may take unpacked, and bytes beside: those of torch take four times theirs.
+#: An unpacked wheel may take this many times its size, plus these bytes: torch's wheels take four times their size.
 MOST_TIMES, MOST_BESIDE = 50, 64 << 20
-#: What zipfile, its decompressors, ast and whatever reads the members raise for bytes that are none of theirs.
+#: The errors that zipfile, its decompressors, ast and the readers of members raise for damaged bytes.
 #: RuntimeError: a member is encrypted, or compressed in an unknown way; ValueError: a date of zeros, no UTF-8.
 _ERRORS = (
     zipfile.BadZipFile,
@@ -37,7 +37,7 @@ _ERRORS = (
 
 @contextlib.contextmanager
 def undamaged(path: Path, hint: str) -> Iterator[None]:
-    """What is raised in the block over the bytes of a wheel is said to be its damage.
+    """Report an error that the block raises over the bytes of a wheel as damage of the wheel.
 
     Raises:
         OpListError: it is damaged.
@@ -53,10 +53,10 @@ def undamaged(path: Path, hint: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def opened(path: Path, hint: str) -> Iterator[zipfile.ZipFile]:
-    """The archive of a wheel, whose members may be read in the block.
+    """Open the archive of a wheel, so that the block can read its members.
 
     Raises:
-        OpListError: it is damaged, or takes far more unpacked than any wheel does.
+        OpListError: the wheel is damaged, or is far larger unpacked than any real wheel.
     """
     with undamaged(path, hint), zipfile.ZipFile(path) as wheel:
         size = sum(member.file_size for member in wheel.infolist())

@@ -17,7 +17,7 @@ _SCHEMA = re.compile(r"(?:aten::)?(\w+(?:\.\w+)?)\(.*->")
 
 
 def declared(image: Image) -> frozenset[str]:
-    """Every ``aten`` overload whose schema string a declaring block refers to."""
+    """Return every ``aten`` overload whose schema string a declaring block refers to."""
     texts = (
         image.string(event.value)
         for block in _BLOCKS

@@ -1,4 +1,4 @@
-"""What the library registers with the dispatcher: every ``m.impl`` and every ``m.fallback``."""
+"""The library's registrations with the dispatcher: every ``m.impl`` and every ``m.fallback``."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _FALLBACK = "__ZNR5torch7Library9_fallbackE"
 
 
 class Registration(NamedTuple):
-    """One kernel handed to the dispatcher; ``symbols`` names the functions that it is made of."""
+    """A kernel that the library registers; ``symbols`` names the functions that it consists of."""
 
     namespace: str
     key: str
     #: None for the fallback of a whole key.
     name: str | None
     symbols: frozenset[str]
-    #: it stands in MPSFallback.mm, by the mangled name of its block.
+    #: the registration comes from MPSFallback.mm, by the mangled name of its block.
     from_mps_fallback_file: bool
     #: where these functions are: in torch <= 2.0 the wrappers of several dispatch keys share their names.
     addresses: frozenset[int] = frozenset()
 
 
 def registrations(image: Image) -> tuple[Registration, ...]:
-    """Every registration of the library, by address.
+    """Return every registration of the library, in the order of the blocks' addresses.
 
     Raises:
         OpListError: the library has no registrations, or one whose name is not a constant.
@@ -78,7 +78,7 @@ def _read_block(
                 touched.add(value)
             case Store(value):
                 # mps_fallback's address stays in a callee-saved register from one impl to the
-                # next: the store, not the materialisation, tells that it is used again.
+                # next: the store, not the materialisation, shows that it is used again.
                 touched.add(value)
             case Call(target, registers) if target in targets:
                 name = _name(image, registers, symbol) if targets[target] == _IMPL else None

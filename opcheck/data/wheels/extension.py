@@ -41,7 +41,7 @@ _PINNED = re.compile(r"torch\s*\(?==(?P<version>[\d.]+)")
 
 
 class ExtensionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a build did."""
+    """The result of a build."""
 
     library: str
     release: ExtensionRelease
@@ -50,7 +50,7 @@ class ExtensionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExtensionFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A release, and the value of each of its operators."""
+    """A release and the value of each of its operators."""
 
     library: str
     release: ExtensionRelease
@@ -58,7 +58,7 @@ class ExtensionFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_extension(source: str) -> bool:
-    """Whether a source names an extension library: ``torchvision==0.28.0``, or its wheel."""
+    """Return whether a source names an extension library: ``torchvision==0.28.0``, or its wheel."""
     return re.split(r"==|-", Path(source).name)[0] in LIBRARIES
 
 
@@ -93,7 +93,7 @@ def build_extension(source: str, op_lists_dir: Path, cache: Path) -> ExtensionSu
 
 
 def read_extension(path: Path) -> ExtensionFacts:
-    """Read a macOS arm64 wheel of an extension library; nothing of it is executed.
+    """Read a macOS arm64 wheel of an extension library without executing any of it.
 
     Raises:
         OpListError: not such a wheel, damaged, or it registers in an unknown way.
@@ -149,14 +149,14 @@ def read_extension(path: Path) -> ExtensionFacts:
 
 
 def _requires(wheel: ZipFile, metadata: str) -> str:
-    """What the wheel asks of torch; empty where it asks for nothing."""
+    """Return the wheel's requirement on torch; empty where it has none."""
     headers = HeaderParser().parsestr(wheel.read(metadata).decode("utf-8", "replace"))
     asked: list[str] = headers.get_all("Requires-Dist", [])
     return next((text for text in asked if re.match(r"torch\b(?![-_.])", text)), "")
 
 
 def _operators(wheel: ZipFile, name: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The operators of the library's namespace, and the files that register them."""
+    """Return the operators of the library's namespace, and the files that register them."""
     registrations: list[Registered] = []
     libraries: list[str] = []
     with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
@@ -170,7 +170,7 @@ def _operators(wheel: ZipFile, name: str) -> tuple[dict[str, str], tuple[str, ..
 
 
 def _merged(facts: ExtensionFacts, op_lists_dir: Path) -> dict[str, str]:
-    """The text of each data file with the release in it."""
+    """Return the text of each data file with the release added."""
     path = op_lists_dir / FILE
     releases = dict(read_extensions(path)) if path.is_file() else {}
     known = releases.get(facts.library, ())

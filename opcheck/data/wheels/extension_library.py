@@ -1,7 +1,7 @@
-"""What the compiled part of an extension library registers: torchvision, torchaudio.
+"""The registrations of the compiled part of an extension library (torchvision, torchaudio).
 
-Unlike libtorch_cpu, an extension imports the functions that register, so a call goes to a stub.
-Since torchaudio 2.10 and torchvision 0.29 they are those of PyTorch's stable ABI.
+Unlike libtorch_cpu, an extension imports the registering functions, so it calls them through stubs.
+Since torchaudio 2.10 and torchvision 0.29 these functions belong to PyTorch's stable ABI.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CATCH_ALL = "CompositeImplicitAutograd"
 
 
 class Registered(NamedTuple):
-    """One declaration (``key`` is empty), or one kernel."""
+    """A declaration (``key`` is empty) or a kernel."""
 
     namespace: str
     key: str
@@ -48,10 +48,10 @@ class Registered(NamedTuple):
 
 
 def registered(image: Image) -> tuple[Registered, ...]:
-    """Every declaration and kernel of an extension's library.
+    """Return every declaration and kernel of an extension's library.
 
     Raises:
-        OpListError: it registers in a way that this reader does not know.
+        OpListError: the library registers in a way that this reader does not know.
     """
     registrations: list[Registered] = []
     for address, names in sorted(image.symbols.items()):
@@ -81,7 +81,7 @@ def _read_function(image: Image, address: int, names: tuple[str, ...]) -> Iterat
 
 
 class _Function:
-    """What the calls of one function register."""
+    """The registrations that the calls of a function make."""
 
     def __init__(self, *, symbol: str, impl: tuple[str, str] | None, declares: str) -> None:
         self.symbol = symbol
@@ -93,7 +93,7 @@ class _Function:
         self.stable = ("", "")
 
     def call(self, target: str, first: str | None, second: str | None) -> Iterator[Registered]:
-        """One call; ``first`` and ``second`` are its arguments where they are constant texts."""
+        """Record a call; ``first`` and ``second`` are its arguments where they are constant strings."""
         if target.startswith(_STABLE_BLOCK):
             key = second if target == _STABLE_IMPL_BLOCK else ""
             if first is None or key is None:
@@ -117,7 +117,7 @@ class _Function:
 
 
 def _target(image: Image, address: int) -> str:
-    """Which of the functions above a call goes to; empty for any other."""
+    """Return the registering function that a call goes to; empty for any other function."""
     imported = image.imports.get(address, "")
     if imported.startswith(_STABLE_BLOCK) or imported in {_STABLE_DEF, *_STABLE_IMPL}:
         return imported
@@ -134,14 +134,14 @@ def _declared(namespace: str, text: str | None) -> list[Registered]:
 
 
 def _bare(text: str | None, symbol: str) -> str:
-    """``torchvision::nms`` or ``nms(Tensor ...)`` without namespace and arguments."""
+    """Return a name such as ``torchvision::nms`` or ``nms(Tensor ...)`` without namespace and arguments."""
     if not text:
         _fail("a registration whose name is not a constant", symbol)
     return text.partition("(")[0].rpartition("::")[2]
 
 
 def values(namespace: str, registrations: Iterable[Registered]) -> dict[str, str]:
-    """The value of each operator of a namespace, in the dispatcher's order; see column.py."""
+    """Return the value of each operator of a namespace, by the dispatcher's order; see column.py."""
     kernels: dict[str, set[str]] = {}
     for entry in registrations:
         if entry.namespace == namespace:

@@ -1,4 +1,4 @@
-"""One Mach-O image (``libtorch_cpu.dylib``): its bytes by address, its symbols, its functions."""
+"""A Mach-O image (``libtorch_cpu.dylib``): its bytes by address, its symbols, its functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Image:
         symbols: dict[int, tuple[str, ...]],
         imports: dict[int, str] | None = None,
     ) -> None:
-        """Keep the bytes, the sections, the symbol names at each address, and the stubs."""
+        """Store the bytes, the sections, the symbol names at each address, and the stubs."""
         self._data = data
         self.sections = tuple(sections)
         self.symbols = symbols
@@ -55,7 +55,7 @@ class Image:
         Raises:
             OpListError: not Mach-O, or not (only) for arm64.
         """
-        # Bindings, rebases and exports are most of the parser's time and answer nothing here.
+        # Bindings, rebases and exports take most of the parser's time and are not needed here.
         config = lief.MachO.ParserConfig.quick
         fat = lief.MachO.parse(str(path), config)
         binary = fat.at(0) if fat is not None and fat.size == 1 else None
@@ -73,24 +73,24 @@ class Image:
             Section(str(s.segment_name), str(s.name), s.virtual_address, s.size, s.offset)
             for s in binary.sections
         )
-        # Sorted: of two names at one address the choice must not hang on the symbol table's order.
+        # Sorted: the choice among names at an address must not depend on the symbol table's order.
         symbols = {at: tuple(sorted(n)) for at, n in names.items()}
         return cls(path.read_bytes(), sections, symbols, _imports(binary))
 
     def bytes_of(self, section: Section) -> bytes:
-        """What the file holds of a section."""
+        """Return the bytes of a section in the file."""
         return self._data[section.offset : section.offset + section.size]
 
     def in_text(self, address: int) -> bool:
-        """Whether the address lies in the code."""
+        """Return whether the address lies in the code."""
         return self.text.address <= address < self.text.address + self.text.size
 
     def names_at(self, address: int) -> tuple[str, ...]:
-        """The symbols that begin exactly there."""
+        """Return the symbols that begin exactly at the address."""
         return self.symbols.get(address, ())
 
     def owner(self, address: int) -> tuple[str, int] | None:
-        """The nearest symbol at or below the address, and how far above it the address lies."""
+        """Return the nearest symbol at or below the address, and the offset of the address from it."""
         index = bisect.bisect_right(self._addresses, address) - 1
         if index < 0:
             return None
@@ -98,7 +98,7 @@ class Image:
         return self.symbols[start][0], address - start
 
     def code(self, address: int) -> bytes:
-        """The bytes of the function at the address, up to the next symbol."""
+        """Return the bytes of the function at the address, up to the next symbol."""
         index = bisect.bisect_right(self._addresses, address)
         text_end = self.text.address + self.text.size
         end = min(self._addresses[index], text_end) if index < len(self._addresses) else text_end
@@ -106,7 +106,7 @@ class Image:
         return self._data[start : start + end - address]
 
     def string(self, address: int) -> str | None:
-        """The C string at the address; None where the address is in no string section."""
+        """Return the C string at the address; None where the address is in no string section."""
         for section in self.sections:
             if (
                 section.segment == "__TEXT"
@@ -119,7 +119,7 @@ class Image:
         return None
 
     def strings(self, prefix: bytes) -> Iterator[str]:
-        """Every C string of the library that begins so."""
+        """Return every C string of the library with a given beginning."""
         for section in self.sections:
             if section.name not in {"__cstring", "__const"}:
                 continue
@@ -131,7 +131,7 @@ class Image:
                 at = self._data.find(prefix, end, stop)
 
     def matching(self, *parts: str) -> Iterator[tuple[int, str]]:
-        """The symbols in the code whose name holds every one of the parts, by address."""
+        """Return the symbols in the code whose names contain all of the parts, by address."""
         for address in self._addresses:
             if self.in_text(address):
                 for name in self.symbols[address]:
@@ -140,7 +140,7 @@ class Image:
 
 
 def _imports(binary: Any) -> dict[int, str]:
-    """The functions behind the stubs: mach-o/loader.h, S_SYMBOL_STUBS.
+    """Return the functions behind the stubs: mach-o/loader.h, S_SYMBOL_STUBS.
 
     reserved1 of the section is its first entry in the table of indirect symbols, reserved2 the
     size of a stub.

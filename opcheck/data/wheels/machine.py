@@ -2,10 +2,10 @@
 
 An ``m.impl("name", kernel)`` is compiled to: build the two addresses (ADRP + ADD, or one ADR where
 the linker found the target within 1 MB), store the kernel into a record on the stack, call
-``Library::_impl``.  Reading that needs a handful of instruction forms, and of every other
-instruction only which registers it overwrites.  They are decoded here, a numpy mask at a time,
-because a disassembler's operand objects take a quarter of a minute for the million instructions
-of a release; the tests hold the decoder against capstone.
+``Library::_impl``.  Reading that needs a handful of instruction forms, and only the overwritten
+registers of every other instruction.  This module decodes them with numpy masks, because a
+disassembler's operand objects take a quarter of a minute for the million instructions of a
+release; the tests compare the decoder with capstone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OVERWRITTEN_BY_CALL = (*range(19), 30)
 
 #: Arm A64 encodings: form -> (mask, value).  A later row wins, so the general classes come first.
 _FORMS = {
-    # What is known of these is only that they may overwrite registers.
+    # These only count for the registers that they overwrite.
     "immediate": (0x1C000000, 0x10000000),
     "register": (0x0E000000, 0x0A000000),
     "vector": (0x0E000000, 0x0E000000),
@@ -53,7 +53,7 @@ _NAMES = ("", *_FORMS)
 
 # The register fields of an instruction word, by the bit that each begins at.
 _RD, _RN, _RT2, _RS = 0, 5, 10, 16
-#: Which fields name a register that the instruction overwrites with something not known here.
+#: The fields that name a register which the instruction overwrites with an unknown value.
 _OVERWRITES = {
     "immediate": (_RD,),
     "register": (_RD,),
@@ -81,7 +81,7 @@ class Address(NamedTuple):
 
 
 class Store(NamedTuple):
-    """A known value stored; ``address`` is None where the place is not known (the stack)."""
+    """A store of a known value; ``address`` is None where the place is unknown (the stack)."""
 
     value: int
     address: int | None
@@ -98,7 +98,7 @@ Event = Address | Store | Call
 
 
 def decode(code: bytes) -> list[tuple[int, int, str]]:
-    """(index, word, form) of each instruction that one of the forms describes."""
+    """Yield (index, word, form) of each instruction that matches a form."""
     words = np.frombuffer(code[: len(code) & ~3], dtype="<u4")
     forms = np.zeros(len(words), dtype=np.uint8)
     for number, (mask, value) in enumerate(_FORMS.values(), 1):
@@ -113,10 +113,10 @@ def decode(code: bytes) -> list[tuple[int, int, str]]:
 
 
 def run(code: bytes, start: int) -> Iterator[Event]:
-    """What a linear pass over the function sees; branches are not followed.
+    """Yield the events of a linear pass over the function, without following branches.
 
-    Initialisers are straight-line but for exception clean-up, which comes after the last ``ret``
-    and registers nothing.
+    Initialisers are straight-line code except for exception clean-up, which comes after the last
+    ``ret`` and registers nothing.
     """
     known: dict[int, int] = {}
     for index, word, form in decode(code):

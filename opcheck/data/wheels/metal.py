@@ -1,9 +1,9 @@
-"""The Metal kernels that a library carries, compiled: their names say for which dtypes they are.
+"""The compiled Metal kernels of a library, and the dtypes that their names contain.
 
-PyTorch writes a kernel as a template and registers one function a dtype under a name of its own
+PyTorch writes a kernel as a template and registers a function with its own name for each dtype
 (``add_dense_float_half``; aten/src/ATen/native/mps/kernels/*.metal, ``host_name``).  A dtype in a
-name is evidence that a kernel exists; its absence is none against: a kernel that casts, and all
-that goes through MPSGraph, has no name of its own here.
+name is evidence that a kernel exists.  A missing name is no evidence against support: kernels that
+cast, and operators that use MPSGraph, have no separate names.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WORDS = {
     **{name: name for name in ("float16", "bfloat16", "float32")},
 }
 _ORDER = {name: place for place, name in enumerate(DTYPES)}
-#: Words for how a kernel walks through memory; its dtypes are the same kernel's all the same.
+#: Words for a kernel's memory access; kernels that differ only in them belong to the same family.
 _LAYOUT = frozenset(
     [
         "dense",
@@ -71,14 +71,14 @@ _SIZE = re.compile(r"[a-z]{0,8}\d+")
 _NAMED = re.compile(
     r"(?:exp2|log2|log10|i0|i0e|i1|i1e|[jyk][01]|[123]d|atan2|log1p|expm1|logaddexp2|logical\d)"
 )
-#: What stands in a family's name in the place of a dtype.
+#: The placeholder for a dtype in a family's name.
 ANY = "*"
-#: And in the place of sizes.
+#: The placeholder for sizes in a family's name.
 SIZES = "#"
 
 
 def kernel_names(data: bytes) -> tuple[str, ...]:
-    """The names of a metallib's functions, in its order.
+    """Return the names of a metallib's functions, in the order of the file.
 
     Raises:
         OpListError: not a metallib, or a damaged one.
@@ -87,10 +87,10 @@ def kernel_names(data: bytes) -> tuple[str, ...]:
 
 
 def family(name: str) -> tuple[str, tuple[str, ...]]:
-    """A kernel's name with ``*`` for each dtype, and these dtypes in their order.
+    """Return a kernel's name with ``*`` for each dtype, and these dtypes in their order.
 
-    ``add_dense_float_half`` is of the family ``add_*_*``, for float32 and float16: words for the
-    layout are left out, and one ``#`` stands for all sizes that are part of the name.
+    ``add_dense_float_half`` belongs to the family ``add_*_*``, for float32 and float16: words for the
+    layout are left out, and a single ``#`` replaces all sizes in the name.
     """
     words, dtypes = [], []
     for word in name.split("_"):
@@ -105,10 +105,10 @@ def family(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def families(names: Iterable[str]) -> dict[str, str]:
-    """Each family with a dtype in its name, and the dtypes of each of its places.
+    """Return each family with a dtype in its name, and the dtypes of each of its places.
 
-    The value is ``float16 float32 | int64`` for a family of two places.  Which combinations exist
-    is not in it; nor are kernels without a dtype in their name.
+    The value is ``float16 float32 | int64`` for a family of two places.  It does not record which
+    combinations exist.  Kernels without a dtype in their name are left out.
     """
     by_family: dict[str, tuple[set[str], ...]] = {}
     for name in names:
@@ -121,12 +121,12 @@ def families(names: Iterable[str]) -> dict[str, str]:
 
 
 def dumped(places: Iterable[Iterable[str]]) -> str:
-    """The text of a family's dtypes."""
+    """Return the text of a family's dtypes."""
     return " | ".join(" ".join(sorted(place, key=_ORDER.__getitem__)) for place in places)
 
 
 def metal_families(image: Image) -> Mapping[str, str]:
-    """The families of all Metal sections of a library; empty where it has none.
+    """Return the families of all Metal sections of a library; empty where it has none.
 
     Raises:
         OpListError: a section cannot be read.

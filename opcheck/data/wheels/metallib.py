@@ -1,4 +1,4 @@
-"""The container of compiled Metal functions: its place in a dylib, its list, its bitcode.
+"""The container of compiled Metal functions: its sections in a dylib, its functions, their bitcode.
 
 A metallib begins with MTLB and nine little-endian 64-bit numbers: its size, then offset and size
 of the list of functions, of the public and private metadata, and of the bitcode.
@@ -23,7 +23,7 @@ _MACH_MAGIC = 0xFEEDFACF
 
 
 class Function(msgspec.Struct, frozen=True):
-    """One compiled function: its name, the SHA-256 of its bitcode, its bitcode."""
+    """A compiled function: its name, the SHA-256 of its bitcode, its bitcode."""
 
     name: str
     digest: str = ""
@@ -31,7 +31,7 @@ class Function(msgspec.Struct, frozen=True):
 
 
 def sections(dylib: bytes) -> dict[str, bytes]:
-    """The ``metal_*`` sections of a 64-bit Mach-O file, by name.
+    """Return the ``metal_*`` sections of a 64-bit Mach-O file, by name.
 
     Raises:
         OpListError: not such a file, or a damaged one.
@@ -62,10 +62,10 @@ def sections(dylib: bytes) -> dict[str, bytes]:
 
 
 def functions(data: bytes) -> tuple[Function, ...]:
-    """The functions of a metallib, in its order.
+    """Return the functions of a metallib, in the order of the file.
 
-    The list is a count and so many entries: their size, then tags of four letters with a length
-    and a value, of which ENDT is the last.
+    The list is a count and that many entries.  An entry is its size, then tags of four letters with
+    a length and a value; the last tag is ENDT.
 
     Raises:
         OpListError: not a metallib, or a damaged one.

@@ -1,6 +1,6 @@
-"""Kernels that the wheel's Python registers when torch is imported on a Mac.
+"""The kernels that the wheel's Python registers when torch is imported on a Mac.
 
-They are in neither native_functions.yaml nor the library: ``torch/backends/mps/__init__.py``
+Neither native_functions.yaml nor the library has them: ``torch/backends/mps/__init__.py``
 (2.0 to 2.12) and ``torch/_refs/linalg/__init__.py`` (2.10 to 2.13).
 """
 
@@ -46,10 +46,10 @@ class _Library(NamedTuple):
 
 
 def python_kernels(sources: Mapping[str, str]) -> frozenset[str]:
-    """The overloads that the given Python files (path -> text) register for MPS.
+    """Return the overloads that the given Python files (path -> text) register for MPS.
 
     Raises:
-        OpListError: a registration that is not known, or one that cannot be read.
+        OpListError: a registration is new or cannot be read.
     """
     texts: set[str] = set()
     for path, text in sorted(sources.items()):
@@ -85,7 +85,7 @@ def _registered(tree: ast.AST) -> Iterator[str]:
 
 
 def _libraries(tree: ast.AST) -> Iterator[tuple[str, _Library]]:
-    """``lib = [torch.library.]Library("aten", "IMPL"[, key])``, by variable."""
+    """Return the assignments ``lib = [torch.library.]Library("aten", "IMPL"[, key])``, by variable."""
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
             continue
@@ -99,7 +99,7 @@ def _libraries(tree: ast.AST) -> Iterator[tuple[str, _Library]]:
 
 
 def _literal_loops(tree: ast.AST) -> Iterator[tuple[str, list[str]]]:
-    """``for key in ("CPU", "MPS")``: the values by the loop's variable."""
+    """Return the values of loops such as ``for key in ("CPU", "MPS")``, by the loop's variable."""
     for node in ast.walk(tree):
         if isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple | ast.List):
             yield _text(node.target), [_text(item) for item in node.iter.elts]

@@ -1,4 +1,4 @@
-"""Read one wheel whole: everything that the op lists say about a release."""
+"""Read a whole wheel: all data that the op lists hold about a release."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 #: aten/src/ATen/mps/MPSDevice.mm or MPSHooks.mm: the text that the backend refuses to start with.
-#: The wheel's platform tag is not it: macosx_11_0 wheels of 2.9 need macOS 14.
+#: The wheel's platform tag is not the minimum: macosx_11_0 wheels of 2.9 need macOS 14.
 _MINIMUM = b"The MPS backend is supported on "
 _VERSION = re.compile(r"(\d+\.\d+)\+")
 
 
 class ReleaseFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A release, and its column in each data file by that file's key."""
+    """A release and its column in each data file, by the key of the file."""
 
     release: Release
     columns: Mapping[str, Mapping[str, str]]
 
 
 def read_release(path: Path) -> ReleaseFacts:
-    """Read a macOS arm64 wheel of torch; nothing of it is executed but its torchgen.
+    """Read a macOS arm64 wheel of torch; only its torchgen is executed.
 
     Raises:
-        OpListError: not such a wheel, damaged, or a release whose sources contradict each other
-            in a way that no earlier one did.
+        OpListError: the file is no such wheel or is damaged, or its sources contradict each other
+            in a way that no earlier release did.
     """
     with undamaged(path, "download it again, or name another release"):
         return _read(path)
@@ -94,7 +94,7 @@ def _read(path: Path) -> ReleaseFacts:
 
 
 def _with_declared(written: dict[str, Schema], names: frozenset[str]) -> dict[str, Schema]:
-    """The yaml's overloads, and those that only C++ declares (aten::quantized_lstm.input ...)."""
+    """Return the yaml's overloads, and those that only C++ declares (aten::quantized_lstm.input ...)."""
     if not written.keys() <= names:
         raise OpListError(
             "the yaml has overloads that the library does not declare",

@@ -1,4 +1,4 @@
-"""The overloads that a release declares, as its own torchgen reads native_functions.yaml."""
+"""The overloads that a release declares, read from native_functions.yaml by its own torchgen."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SECONDS = 600.0
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """One overload."""
+    """The schema facts of an overload."""
 
-    #: torchgen wrote it: an out= or functional form of an operator that has none by hand.
+    #: torchgen generated it: an out= or functional form that nobody wrote by hand.
     generated: bool
-    #: the MPS keys that it has a kernel for, structured delegation included.
+    #: the MPS keys that have a kernel for it, structured delegation included.
     keys: tuple[str, ...]
     #: the .out overload that does the work of this structured form.
     out: str | None = None
@@ -32,8 +32,8 @@ class Schema(msgspec.Struct, frozen=True):
 def read_schemas(tree: Path) -> dict[str, Schema]:
     """Parse the yaml below ``tree`` (an unpacked ``torchgen``) in a child process.
 
-    The wheel's torchgen is code of a wheel that the user named, so it runs isolated: no
-    environment, no user site, no torch to import.
+    The torchgen is code from a wheel that the user named, so it runs isolated: without environment
+    variables, without a user site, and without a torch to import.
 
     Raises:
         OpListError: the child failed, or its answer is not of the expected form.

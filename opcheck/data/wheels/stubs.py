@@ -1,4 +1,4 @@
-"""DispatchStubs: which of a composite's or kernel's inner function pointers exist for MPS."""
+"""DispatchStubs: the inner function pointers of composites and kernels that exist for MPS."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNCONDITIONAL = {
 
 
 def stub_table(image: Image) -> dict[str, bool]:
-    """Each DispatchStub of the library, and whether an MPS kernel is stored into it.
+    """Return each DispatchStub of the library, and whether an MPS kernel is stored into it.
 
     ``REGISTER_DISPATCH`` in a .mm file (DispatchStub.h: RegisterMPSDispatch) becomes a store into
     the stub by the file's static initialiser.
@@ -70,10 +70,10 @@ def _with_mps(image: Image) -> set[str]:
 
 
 def check_unconditional(image: Image) -> None:
-    """Hold the table above against the code: the named functions still refer to their stubs.
+    """Check that the functions of the table above still refer to their stubs.
 
     Raises:
-        OpListError: one no longer does, so the statement may have become false.
+        OpListError: a function no longer does, so the statement may have become false.
     """
     for overload, stub in UNCONDITIONAL.items():
         name = overload.removeprefix("aten::").partition(".")[0]

@@ -1,7 +1,7 @@
-"""Run in a process of its own: parse a wheel's native_functions.yaml with its own torchgen.
+"""Parse a wheel's native_functions.yaml with its own torchgen, in a separate process.
 
 Usage: python -I torchgen_child.py TREE, where TREE holds only the wheel's ``torchgen`` folder.
-Prints one JSON object: overload -> what the dispatcher's names alone do not tell.
+The process prints a JSON object: overload -> the facts that the dispatcher's names lack.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _KEYS = ("MPS", "SparseMPS", "SparseCsrMPS")
 
 def main(tree: Path) -> None:
     """Write the facts of the wheel below ``tree`` to stdout."""
-    # The torch of this interpreter is another release; torchgen must never reach it.
+    # This interpreter's torch is another release; torchgen must never import it.
     sys.modules["torch"] = None  # type: ignore[assignment]
     sys.path.insert(0, str(tree))
-    # Not at the top: only now is it the wheel's own torchgen that is found.
+    # Imported here because sys.path now leads to the wheel's own torchgen.
     gen = importlib.import_module("torchgen.gen")
     model = importlib.import_module("torchgen.model")
 
@@ -56,7 +56,7 @@ def _structured(group: Any, indices: dict[str, Any], facts: dict[str, dict[str, 
 
 
 def _generated(group: Any, facts: dict[str, dict[str, Any]]) -> None:
-    """The form that a generated wrapper calls.
+    """Return the form that a generated wrapper calls.
 
     torchgen/native_function_generation.py: gen_composite_functional_kernel, gen_composite_out_kernel.
     """
