@@ -19,6 +19,8 @@ from opcheck.data.registrations import FILES, data_directory
 from opcheck.data.tables import read_table
 
 FILE = "composites.json"
+#: Bodies that were run with arguments made from schemas (scripts/schema_bodies.py).
+SCHEMA_FILE = "schema_bodies.json"
 SCHEMA = 1
 
 #: Namespaces of torch whose functions are operators with the namespace in the name.
@@ -53,6 +55,15 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     composites: dict[str, tuple[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None], ...]]
 
 
+class SchemaTable(msgspec.Struct, frozen=True, kw_only=True):
+    """The data file of the bodies that were run with made arguments."""
+
+    schema: int
+    #: release line of the registrations -> the torch release that ran
+    torch: dict[str, str]
+    composites: dict[str, tuple[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None], ...]]
+
+
 class _Names(msgspec.Struct, frozen=True):
     """The operator names of a history file; their values are not read."""
 
@@ -60,7 +71,30 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 def body(op: str, line: str, directory: Path | None = None) -> Body | None:
-    """Return the recorded calls of ``op`` with the registrations of a release line.
+    """Return what ``op`` calls with the registrations of a release line; None: nothing is known.
+
+    Samples of the operator database come first, then calls whose arguments were made from the schema.
+
+    Raises:
+        OpListError: a data file is missing or damaged.
+    """
+    directory = directory or data_directory()
+    return sampled(op, line, directory) or _by_schema(op, line, directory)
+
+
+def _by_schema(op: str, line: str, directory: Path) -> Body | None:
+    table = _schema_table(directory)
+    if op not in table.composites:
+        return None
+    lines = sorted(map(Version.parse, table.torch))
+    run = max(known for known in lines if known <= max(Version.parse(line), lines[0]))
+    rows = [row for row in table.composites[op] if Version.parse(row[0]) <= run]
+    _, always, sometimes = (rows or [("", None, None)])[-1]
+    return None if always is None else Body(always, sometimes or (), table.torch[str(run)])
+
+
+def sampled(op: str, line: str, directory: Path | None = None) -> Body | None:
+    """Return what the samples of the operator database reached of ``op``, by a line's registrations.
 
     The result is None where no sample reached the overload.  A line newer than every recorded one takes the
     newest record.  An older line takes the oldest record, except where the library in its wheel calls something
@@ -165,4 +199,18 @@ def _table(directory: Path) -> Table:
         SCHEMA,
         what="the table of what composites call",
         made_by="python -m scripts.derive_opinfo",
+    )
+
+
+@functools.cache
+def _schema_table(directory: Path) -> SchemaTable:
+    path = directory / SCHEMA_FILE
+    if not path.is_file():
+        return SchemaTable(schema=SCHEMA, torch={}, composites={})
+    return read_table(
+        path,
+        SchemaTable,
+        SCHEMA,
+        what="the table of what composites call, by their schemas",
+        made_by="python -m scripts.schema_bodies",
     )

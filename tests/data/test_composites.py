@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.errors import OpListError
-from opcheck.data.composites import api_names, body, called_by
+from opcheck.data.composites import api_names, body, called_by, sampled
 from opcheck.data.registrations import OpLists
 
 
@@ -112,3 +112,18 @@ def test_a_damaged_table_is_said_to_be_damaged(tmp_path: Path) -> None:
     with pytest.raises(OpListError) as caught:
         called_by("aten::conv3d", "2.13", tmp_path)
     assert str(path) in str(caught.value)
+
+
+def test_a_body_without_a_sample_is_run_with_arguments_made_from_its_schema() -> None:
+    assert sampled("aten::special_log1p.out", "2.13") is None
+    made = body("aten::special_log1p.out", "2.13")
+    assert made is not None
+    assert (made.always, made.torch) == (("aten::log1p.out",), "2.13.0")
+
+
+def test_a_sample_comes_before_made_arguments() -> None:
+    assert body("aten::pad", "2.13") == sampled("aten::pad", "2.13")
+
+
+def test_an_older_line_is_answered_by_the_oldest_line_that_was_run() -> None:
+    assert body("aten::det", "1.13") == body("aten::det", "2.8")

@@ -1,0 +1,381 @@
+"""Record what composites call, with arguments made from their schemas.
+
+Usage: python -m scripts.schema_bodies [--op PATTERN] [--check]
+
+PyTorch's operator database (scripts/opinfo) has no sample of many overloads: forms with ``out=``,
+in-place and foreach forms, aliases, functions without a test.  Here each composite overload that
+op_lists/composites.json does not know is called on the simulated Mac of each release, with
+arguments that are made from its schema, and the operators that its body calls are kept in
+op_lists/schema_bodies.json.  A body that no made arguments satisfy stays unknown; its name is
+printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import json
+import os
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from opcheck.common.files import write_text
+from opcheck.common.versions import Version
+from opcheck.data import composites
+from opcheck.data.registrations import data_directory, load
+from opcheck.simulator.tensor import to_mps
+from scripts.opinfo.record import KEEP, Watch, mac
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    Bodies = dict[str, tuple[list[str], list[str]]]
+
+#: How many overloads a child process tries.
+CHUNK = 60
+OLDEST = Version(2, 8)
+
+
+class Scene(NamedTuple):
+    """What the arguments of one call have in common."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype = torch.float32
+    #: the shape of the tensors after the first; None: the same
+    second: tuple[int, ...] | None = None
+    flag: bool = False
+    number: float = 2
+    #: which of the texts that a parameter takes
+    text: int = 0
+    #: dtypes of tensors that results are written to, the first and the others; None: the scene's
+    results: tuple[torch.dtype | None, torch.dtype | None] = (None, torch.int64)
+
+
+SCENES = (
+    Scene((4, 4)),
+    Scene((4, 4), flag=True),
+    Scene((4,)),
+    Scene((2, 3, 4), text=1),
+    Scene((4, 4), second=(4,)),
+    Scene((2, 4, 8, 8)),
+    Scene((2, 4, 8, 8), second=(4, 4, 3, 3)),
+    Scene((2, 4, 8, 8), text=2),
+    Scene((2, 4, 6, 6, 6), second=(4, 4, 3, 3, 3)),
+    Scene((2, 4, 8), second=(4, 4, 3)),
+    Scene((4, 4), torch.complex64),
+    Scene((4, 4), torch.int64, number=1),
+    Scene((4, 4), torch.bool, number=1),
+    Scene(()),
+    Scene((2, 3, 4, 4), torch.complex64),
+    Scene((4, 4), torch.uint8, number=1),
+    Scene((4,), torch.int64),
+    Scene((4, 4), results=(None, None)),
+    Scene((4, 4), results=(torch.complex64, torch.complex64)),
+    Scene((4,), results=(torch.complex64, torch.complex64)),
+    Scene((2, 3, 4), results=(None, None)),
+    Scene((4, 4), results=(torch.bool, torch.bool)),
+    Scene((4, 4), torch.complex64, results=(torch.float32, torch.float32)),
+    Scene((), results=(None, None)),
+)
+
+#: Operators whose tensors have shapes of their own, by parameter.
+SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
+    "aten::gru_cell": {"w_ih": (12, 4), "w_hh": (12, 4)},
+    "aten::lstm_cell": {"w_ih": (16, 4), "w_hh": (16, 4)},
+    "aten::conv_tbc": {"self": (5, 2, 4), "weight": (3, 4, 4), "bias": (4,)},
+    "aten::affine_grid_generator": {"theta": (2, 2, 3)},
+    "aten::affine_grid_generator_backward": {"grad": (2, 8, 8, 2)},
+    "aten::embedding_backward": {"grad": (4, 4), "indices": (4,)},
+    "aten::orgqr": {"input2": (4,)},
+}
+#: Texts that parameters take, by their names.
+TEXTS: dict[str, tuple[str | None, ...]] = {
+    "reduce": ("sum", "mean", "amax"),
+    "rounding_mode": ("floor", "trunc", "floor"),
+    "mode": ("reduced", "floor", "constant"),
+    "ord": ("fro", "nuc", "fro"),
+    "p": ("fro", "nuc", "fro"),
+    "UPLO": ("L", "U", "L"),
+    "interpolation": ("linear", "nearest", "lower"),
+    "equation": ("ij,jk->ik", "bij,bjk->bik", "i,i->"),
+    "indexing": ("ij", "xy", "ij"),
+    "side": ("left", "right", "left"),
+    "approximate": ("none", "tanh", "none"),
+    "padding": ("valid", "same", "valid"),
+    "path": (None, None, None),
+}
+#: Tensors of whole numbers, of truth values, and of one number, by the names of parameters.
+INDICES = {
+    "index",
+    "indices",
+    "target",
+    "offsets",
+    "lengths",
+    "batch_sizes",
+    "targets",
+    "input_lengths",
+    "target_lengths",
+    "pivots",
+    "LU_pivots",
+    "repeats",
+}
+MASKS = {"mask", "condition", "attn_mask"}
+SCALARS = {"value", "scale", "zero_point"}
+
+
+def arguments(schema: Any, scene: Scene) -> tuple[list[Any], dict[str, Any]]:
+    """Make the arguments of one call, on the simulated device.
+
+    Raises:
+        NotImplementedError: a parameter has a type for which nothing is made.
+    """
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    tensors = 0
+    for parameter in schema.arguments:
+        kind = str(parameter.type)
+        is_written = parameter.alias_info is not None and parameter.alias_info.is_write
+        if parameter.kwarg_only and is_written:
+            kwargs[parameter.name] = _result(kind, scene, len(kwargs))
+            continue
+        if parameter.name == "device":
+            kwargs["device"] = torch.device("mps")
+            continue
+        is_chosen = scene.flag and kind in {"bool", "Optional[Tensor]", "Optional[number]"}
+        if parameter.has_default_value() and not is_chosen:
+            continue
+        shape = SHAPES.get(schema.name, {}).get(parameter.name)
+        if shape is not None:
+            value = _tensor(parameter.name, scene._replace(shape=shape), 0)
+        elif schema.name.startswith("aten::_foreach_") and kind == "Tensor":
+            # ForeachUtils.h: scalars of a list stand in a tensor of the CPU.
+            value = torch.ones(2) if parameter.name == "scalars" else _made(torch.ones(()))
+        else:
+            value = _value(kind, parameter, scene, tensors)
+        tensors += "Tensor" in kind
+        if parameter.kwarg_only or parameter.has_default_value():
+            kwargs[parameter.name] = value
+        else:
+            args.append(value)
+    return args, kwargs
+
+
+def _result(kind: str, scene: Scene, place: int) -> Any:
+    dtype = scene.results[bool(place)] or scene.dtype
+    if kind.startswith("List"):
+        return [_made(torch.empty(scene.shape, dtype=dtype)) for _ in range(2)]
+    return _made(torch.empty(0, dtype=dtype))
+
+
+def _value(kind: str, parameter: Any, scene: Scene, place: int) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table by type
+    name, count = parameter.name, parameter.N
+    if kind.startswith("Optional"):
+        kind = kind.removeprefix("Optional[").removesuffix("]")
+        if not scene.flag or kind not in {"Tensor", "number", "bool"}:
+            return None
+    if "dtype" in name:
+        return torch.float32
+    if kind == "Tensor":
+        return _tensor(name, scene, place)
+    if kind in {"List[Tensor]", "List[Optional[Tensor]]"}:
+        if name == "indices":
+            return [_made(torch.tensor([0, 1]))]
+        return [_tensor(name, scene, place) for _ in range(2)]
+    if kind in {"int", "SymInt"}:
+        return 0 if name.startswith(("dim", "axis", "start", "low", "storage_offset")) else 2
+    if kind.startswith(("List[int]", "List[SymInt]")):
+        numbers = _numbers(name, scene)
+        return numbers[:1] * count if count and len(numbers) != count else numbers
+    if kind == "bool":
+        return scene.flag
+    if kind.startswith("List[bool]"):
+        return [True] * (count or 3)
+    if kind in {"number", "Scalar"}:
+        return scene.number
+    if kind.startswith(("List[number]", "List[Scalar]")):
+        return [scene.number, scene.number]
+    if kind == "float":
+        return 0.5
+    if kind.startswith("List[float]"):
+        return [1.0, 1.0]
+    if kind == "str":
+        return TEXTS.get(name, ("sum", "mean", "none"))[scene.text]
+    if kind == "Device":
+        return torch.device("mps")
+    raise NotImplementedError(kind)
+
+
+def _numbers(name: str, scene: Scene) -> list[int]:
+    spatial = max(len(scene.shape) - 2, 1)
+    if name in {"size", "shape", "normalized_shape", "input_size", "self_size", "sizes"}:
+        return list(scene.shape)
+    if name.startswith(("dim", "axis")):
+        return [0] if scene.flag else list(range(len(scene.shape)))
+    if name in {"padding", "output_padding", "pad"}:
+        return [0] * (spatial * 2 if name == "pad" else spatial)
+    if name in {"split_sizes", "split_size"}:
+        return [1, scene.shape[0] - 1] if scene.shape else [1]
+    if name == "stride" and spatial == 1:
+        return [1] * len(scene.shape)
+    return [4 if name == "output_size" else 1] * spatial
+
+
+def _tensor(name: str, scene: Scene, place: int) -> Any:
+    shape = scene.shape if not place or scene.second is None else scene.second
+    if name in INDICES:
+        return _made(torch.zeros(shape, dtype=torch.int64))
+    if name in MASKS:
+        return _made(torch.ones(shape, dtype=torch.bool))
+    if name in SCALARS:
+        return _made(torch.ones((), dtype=scene.dtype))
+    if name in {"bias", "running_mean", "running_var"}:
+        return _made(torch.ones(shape[:1] or (1,), dtype=scene.dtype))
+    if name == "tensor_indices_or_sections":
+        return torch.tensor([1, 2])
+    made = torch.ones(shape, dtype=scene.dtype)
+    if len(shape) > 1 and shape[-1] == shape[-2] and scene.dtype.is_floating_point:
+        made = made + 3 * torch.eye(shape[-1])  # positive definite
+    return _made(made)
+
+
+def _made(tensor: torch.Tensor) -> Any:
+    return to_mps(tensor, keep=KEEP)
+
+
+def overload_of(name: str) -> Any:
+    """Return the installed torch's overload; None where it has none of that name."""
+    base, _, overload = name.removeprefix("aten::").partition(".")
+    packet = getattr(torch.ops.aten, base, None)
+    return getattr(packet, overload or "default", None)
+
+
+def record(names: Sequence[str], line: str) -> Bodies:
+    """Return what each overload calls with the registrations of a release: always, and sometimes."""
+    recorded: Bodies = {}
+    watch = Watch()
+    with mac(line, watch):
+        for name in names:
+            watch.bodies = {}
+            for scene in SCENES:
+                _attempt(overload_of(name), scene, watch)
+            body = watch.bodies.get(name)
+            if body is not None:
+                always = sorted(op for op, times in body.leaves.items() if times == body.entered)
+                recorded[name] = (always, sorted({*body.leaves} - {*always}))
+    return recorded
+
+
+def _attempt(overload: Any, scene: Scene, watch: Watch) -> None:
+    """Call the overload once; what a call that raises has entered does not count."""
+    before = {name: (body.entered, dict(body.leaves)) for name, body in watch.bodies.items()}
+    try:
+        args, kwargs = arguments(overload._schema, scene)  # noqa: SLF001 - an overload's only description
+        with warnings.catch_warnings(), watch.watching(), torch.inference_mode():
+            warnings.simplefilter("ignore")
+            overload(*args, **kwargs)
+    except Exception:  # noqa: BLE001 - made arguments need not fit
+        for name, body in list(watch.bodies.items()):
+            if name in before:
+                body.entered, body.leaves = before[name]
+            else:
+                del watch.bodies[name]
+
+
+def in_forks(names: Sequence[str], line: str) -> Bodies:
+    """Record in child processes: arguments that were made up may end one."""
+    recorded: Bodies = {}
+    waiting = [list(names[start : start + CHUNK]) for start in range(0, len(names), CHUNK)]
+    while waiting:
+        chunk = waiting.pop()
+        answer = _forked(chunk, line)
+        if answer is not None:
+            recorded |= answer
+        elif len(chunk) > 1:
+            middle = len(chunk) // 2
+            waiting += [chunk[:middle], chunk[middle:]]
+        else:
+            print(f"{line} {chunk[0]}: the process ended", file=sys.stderr)
+    return recorded
+
+
+def _forked(names: Sequence[str], line: str) -> Bodies | None:
+    readable, writable = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(readable)
+        torch.set_num_threads(1)  # a pool of threads does not live on in a fork
+        with contextlib.suppress(BaseException), os.fdopen(writable, "w") as answer:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # C++ warns of deprecated overloads
+            json.dump(record(names, line), answer)
+            answer.flush()
+            os._exit(0)
+        os._exit(1)
+    os.close(writable)
+    with os.fdopen(readable) as answer:
+        text = answer.read()
+    _, status = os.waitpid(child, 0)
+    return json.loads(text) if status == 0 else None
+
+
+def unknown(line: str) -> Iterator[str]:
+    """Yield the composites of a release whose body the operator database does not reach."""
+    lists = load()
+    for name in sorted(lists.operators(line)):
+        resolution = lists.resolve(name, line)
+        last = resolution.chain[-1]
+        if resolution.status == "composite" and composites.sampled(last, line) is None:
+            yield last
+
+
+def file_text(bodies: dict[str, Bodies]) -> str:
+    """Return the file: release line -> overload -> body becomes overload -> rows where it changes."""
+    lines = sorted(bodies, key=Version.parse)
+    rows: dict[str, list[Any]] = {}
+    for name in sorted({name for line in lines for name in bodies[line]}):
+        for line in lines:
+            value = list(bodies[line].get(name, (None, None)))
+            kept = rows.setdefault(name, [])
+            if (kept and kept[-1][1:] == value) or (not kept and value[0] is None):
+                continue
+            kept.append([line, *value])
+    installed = str(torch.__version__).partition("+")[0]
+    head = {"schema": 1, "torch": dict.fromkeys(lines, installed)}
+    body = ",\n".join(
+        f"{json.dumps(name)}:{json.dumps(value, separators=(',', ':'))}"
+        for name, value in rows.items()
+    )
+    return f'{json.dumps(head, separators=(",", ":"))[:-1]},\n"composites":{{\n{body}\n}}}}\n'
+
+
+def main() -> int:
+    """Record, write the file, print what stays unknown; 1 if --check finds the file stale."""
+    parser = argparse.ArgumentParser(description="Record bodies of composites by their schemas.")
+    parser.add_argument("--op", default="*", help="overloads of this pattern alone, printed")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    releases = [release.line for release in load().releases]
+    lines = [line for line in releases if Version.parse(line) >= OLDEST]
+    bodies = {}
+    for line in lines:
+        asked = [name for name in dict.fromkeys(unknown(line)) if fnmatch.fnmatch(name, options.op)]
+        bodies[line] = in_forks([name for name in asked if overload_of(name) is not None], line)
+        print(f"{line}: {len(bodies[line])} of {len(asked)} bodies recorded", file=sys.stderr)
+        if line == max(lines, key=Version.parse):
+            print("\n".join(name for name in asked if name not in bodies[line]))
+    if options.op != "*":
+        print(json.dumps(bodies, indent=1))
+        return 0
+    place = data_directory() / composites.SCHEMA_FILE
+    made = file_text(bodies)
+    if options.check:
+        return int(not place.is_file() or place.read_text(encoding="utf-8") != made)
+    write_text(place, made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
