@@ -1,1 +1,1 @@
-"""A trace and a target become verdicts, findings and a report."""
+"""Turns a trace and a target into verdicts, findings and a report."""

@@ -1,4 +1,4 @@
-"""One model on many targets: a capture serves all on which the run is the same, and each is judged.  No torch."""
+"""Audit one model on many targets: one capture serves all targets on which the run is the same.  Imports no torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def audit_targets(
     show_output: bool = False,
     mac: int = 0,
 ) -> tuple[Report, ...]:
-    """The report of ``pipeline.audit`` for each target, in their order.
+    """Return the report of ``pipeline.audit`` for each target, in their order.
 
     The model is built once, and run once for all targets that send it the same way
     (simulator/same_dispatch.py).  Where the process of such a run dies, the reports of its targets

@@ -1,4 +1,4 @@
-"""The graph of the calls as a report carries it, for the page that draws it."""
+"""Build the graph of the calls that a report carries; the HTML page draws it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def graph_calls(
     groups: Sequence[CallGroup],
     graph: nx.DiGraph[int],
 ) -> Iterator[GraphCall]:
-    """A record a call, in their order; the graph is the one that the partition made of them."""
+    """Yield a record for each call, in their order."""
     numbers = {(group.op, group.verdict): number for number, group in enumerate(groups)}
     places = [
         {

@@ -1,4 +1,4 @@
-"""Where the dtypes come from that MPS refuses: each along the captured calls, from its birth to the first that fails.
+"""Follow each dtype that MPS refuses along the captured calls, from where it begins to the first call that fails.
 
 The failing line is rarely the guilty one: a float64 tensor is made by NumPy, a default dtype or a buffer, passes
 calls, and is refused where it meets MPS.  An origin is what is to be changed.
@@ -71,7 +71,7 @@ class Origin(Record, frozen=True, kw_only=True):
 
 
 class _Path:
-    """An origin while it is being followed."""
+    """Collects the calls that an origin passes while the walk follows it."""
 
     __slots__ = ("birth", "calls", "certain", "failing", "lines", "names", "perhaps", "trait")
 
@@ -88,7 +88,7 @@ class _Path:
 def origins(
     trace: Trace, verdicts: Sequence[Verdict], statements: Mapping[str, Statement]
 ) -> tuple[Origin, ...]:
-    """Every origin in the order of the first call that it meets.
+    """Return every origin, in the order of the first call that it meets.
 
     Args:
         trace: the calls, and the births that the capture saw on the CPU.
@@ -110,7 +110,7 @@ class _Walk:
         self.of_tensor: dict[tuple[str, int], tuple[_Path, ...]] = {}
 
     def step(self, index: int, call: OpCall, verdict: Verdict) -> None:
-        """Follow what goes through one call."""
+        """Follow the tracked dtypes through one call."""
         specs = (*call.inputs, *call.outputs)
         if not any(spec.dtype in WATCHED for spec in specs):
             return
@@ -146,7 +146,7 @@ class _Walk:
         return tuple(paths.values())[:_MOST_ORIGINS]
 
     def _stopped_before(self, call: OpCall) -> bool:
-        """Whether the program would not come to this call: what it takes has failed already."""
+        """Return whether the program would never reach this call because one of its inputs has failed already."""
         return any(
             path.failing
             for trait in TRAITS
@@ -155,7 +155,7 @@ class _Walk:
         )
 
     def _path(self, trait: Trait, birth: Birth) -> _Path:
-        """The path of this origin: tensors that one line makes in one way are one."""
+        """Return the path of this origin; tensors that one line makes in the same way share a path."""
         # The parameters of one name in many layers are one origin.
         place = birth.location or any_layer(birth.name)
         key = (trait.name, birth.how, birth.api, birth.dtype, str(place))
@@ -187,7 +187,7 @@ class _Walk:
 def effect(
     verdict: Verdict, trait: Trait, statements: Mapping[str, Statement], *, certain: bool
 ) -> str:
-    """What a call does to a tensor of the trait, for its dtype: ``raises``, ``narrows`` or nothing.
+    """Return what a call does to a tensor because of its dtype: ``raises``, ``narrows``, or an empty text.
 
     Args:
         verdict: of the call.
@@ -205,7 +205,7 @@ def effect(
 def speaking(
     ids: Iterable[str], trait: Trait, statements: Mapping[str, Statement]
 ) -> tuple[Statement, ...]:
-    """Those of these statements that are about a dtype of the trait."""
+    """Return the statements among these ids that are about a dtype of the trait."""
     about = (statements[name] for name in ids if name in statements)
     return tuple(statement for statement in about if _names_trait(statement, trait))
 
@@ -217,12 +217,12 @@ def _names_trait(statement: Statement, trait: Trait) -> bool:
 
 
 def _certain(verdict: Verdict) -> tuple[str, ...]:
-    """The ids of the statements that hold for certain: they are among the evidence."""
+    """Return the ids of the statements that hold for certain, which are those among the evidence."""
     return tuple(entry.detail for entry in verdict.evidence if entry.kind == "limitation")
 
 
 def _unseen(spec: TensorSpec, call: OpCall) -> Birth:
-    """A tensor that was there before the first call: what moves it says its name."""
+    """Return the birth of a tensor that existed before the first call; the call that moves it gives its name."""
     return Birth(
         tensor=spec.tensor,
         dtype=spec.dtype,
@@ -277,7 +277,7 @@ def _finished(path: _Path) -> Origin:
 
 
 def reportable(origins: Iterable[Origin]) -> Iterator[Origin]:
-    """The origins that meet a call that fails or narrows, each tensor by its gravest trait only."""
+    """Yield the origins that reach a call which fails or narrows, each tensor by its gravest trait only."""
     reported: set[object] = set()
     for origin in origins:
         key = (origin.how, origin.api, str(origin.location), origin.names)

@@ -1,4 +1,4 @@
-"""The call that a report keeps of a group, so that the smallest program for it can be written later."""
+"""Choose the call of a group that a report keeps, so that the smallest program for it can be written later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opcheck.model.records import Example, ExampleTensor, OpCall, TensorSpec, Ve
 
 
 def example_of(calls: Sequence[OpCall], verdict: Verdict) -> Example | None:
-    """The call with the fewest elements, the first of several; None of calls that simply run on MPS."""
+    """Return the call with the fewest elements, the first of several; None for calls that simply run on MPS."""
     if verdict.status == "native" and not (verdict.limitations or verdict.advisories):
         return None
     smallest = min(calls, key=lambda call: sum(math.prod(spec.shape) for spec in call.inputs))

@@ -1,4 +1,4 @@
-"""(Op call, target) -> verdict: total, independent of order, a function of its arguments only."""
+"""Map (operator call, target) to a verdict; the function is total and depends on its arguments only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opcheck.model.records import Evidence, OpCall, Verdict
 
 
 class Outcome(NamedTuple):
-    """What a status and its kind mean to everything that counts, sorts or headlines verdicts."""
+    """Describes how a status with its kind is counted, sorted and put into headlines."""
 
     #: native < fallback always < fallback env < unknown < unsupported
     severity: int
@@ -74,12 +74,12 @@ _EXTENSION = (
 
 
 def outcome(verdict: Verdict) -> Outcome:
-    """The row of the one table that this verdict stands in."""
+    """Return the row of ``OUTCOMES`` for this verdict."""
     return OUTCOMES[verdict.status, verdict.kind]
 
 
 def judge(call: OpCall, target: Target, lists: OpLists) -> Verdict:
-    """What the target does with one call.
+    """Return what the target does with one call.
 
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
@@ -113,7 +113,7 @@ def _is_worse(verdict: Verdict, status: Status, kind: FallbackKind | None) -> bo
 
 
 def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[Verdict, ...]:
-    """A verdict for each call, in their order; calls that cannot differ are judged once.
+    """Return a verdict for each call, in their order; calls that cannot differ are judged once.
 
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
@@ -132,7 +132,7 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
 
 
 def likeness(call: OpCall, *, details: bool) -> Hashable:
-    """Calls that are alike in this have one verdict.
+    """Return a key; calls with equal keys have the same verdict.
 
     Args:
         call: the call.
@@ -160,7 +160,7 @@ _REFUSALS = {
 
 
 class _Case:
-    """One call with what the lists say about its overload."""
+    """Holds one call with what the lists record about its overload."""
 
     def __init__(self, call: OpCall, target: Target, lists: OpLists) -> None:
         self.call = call
@@ -175,12 +175,12 @@ class _Case:
 
     @property
     def where(self) -> matching_statements.Where:
-        """The target, as a sentence calls it."""
+        """Return the release and the macOS version as a sentence names them."""
         return matching_statements.Where(self.release.torch, str(self.target.macos))
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """The registration of every overload on the way to the one that decides."""
+        """Return the registration of every overload on the way to the one that decides."""
         if self.resolution.extension:
             return (self.registered(self.last, self.value),)
         values = self.lists.operators(self.line)
@@ -197,7 +197,7 @@ class _Case:
 
     @property
     def named(self) -> str:
-        """The overload that the Mac names, where it is not the one called."""
+        """Return the overload that the Mac's error names, if it is not the one called."""
         return "" if self.last == self.call.op else self.last
 
     @property
@@ -228,13 +228,13 @@ def _layouts(call: OpCall) -> frozenset[str]:
 
 
 def _dtypes(call: OpCall) -> frozenset[str]:
-    """Of the call's tensors on MPS."""
+    """Return the dtypes of the call's tensors on MPS."""
     specs = (*call.inputs, *call.outputs)
     return frozenset(spec.dtype for spec in specs if spec.device == "mps")
 
 
 def _details(call: OpCall) -> Hashable:
-    """All that a condition can ask of the call; which tensor it is, it cannot."""
+    """Return all that a condition can test in the call; a condition cannot test which tensor it is."""
     specs = tuple(
         (spec.argument, spec.dtype, spec.shape, spec.stride, spec.device)
         for spec in (*call.inputs, *call.outputs)
@@ -262,7 +262,7 @@ def _refused(case: _Case, limitation: str, text: str) -> Verdict:
 
 
 def sparse_key(call: OpCall) -> str | None:
-    """The dispatch key that the layouts of its inputs bring; None: all are strided, empty: none that is known."""
+    """Return the dispatch key of the inputs' layouts; None if all are strided, empty if no known key covers them."""
     keys = {_SPARSE_KEYS.get(layout, "") for layout in _layouts(call)}
     return (keys.pop() if len(keys) == 1 else "") if keys else None
 
@@ -333,7 +333,7 @@ def _not_implemented(case: _Case) -> str:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _judge_operator(op: str, target: Target, lists: OpLists) -> Verdict:
-    """Of a call of which only the operator is known."""
+    """Judge a call that a composite's body makes: its operator is known, its arguments are not."""
     return judge(OpCall(op=op), target, lists)
 
 
@@ -375,7 +375,7 @@ def _composite(case: _Case) -> Verdict:
 
 
 def _together(case: _Case, ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """The statements that the calls of a body may meet, as far as the composite does not tell.
+    """Return the statements that calls in a body may match, unless the composite itself rules them out.
 
     Of the calls in a body only the operator is known, so their statements say "perhaps".  One on a
     dtype that is not here is left out, and so is one whose refusal a statement on the composite

@@ -1,4 +1,4 @@
-"""What the curated statements add to a verdict that the registrations gave."""
+"""Apply the curated statements that a call matches to the verdict that the registrations gave."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from opcheck.model.records import Evidence, OpCall, Verdict
 
 
 class Matches(NamedTuple):
-    """The statements that a call meets: for certain, and perhaps; each in the order of their ids."""
+    """The statements that a call matches: for certain, or perhaps; each tuple in the order of the ids."""
 
     certain: tuple[Statement, ...]
     perhaps: tuple[Statement, ...]
 
     @property
     def decisive(self) -> Statement | None:
-        """The one that decides: the worst effect, then the first id."""
+        """Return the statement that decides: the worst effect, then the first id."""
         deciding = [statement for statement in self.certain if statement.decides]
         return min(deciding, key=lambda statement: statement.rank, default=None)
 
     @property
     def stops(self) -> bool:
-        """Whether the call ends there: it raises, or the process does."""
+        """Return whether the program ends at the call, by an exception or a crash."""
         return self.decisive is not None and self.decisive.effect not in _DECIDED
 
 
 def matching(call: OpCall, target: Target, lists: OpLists, *, everywhere: bool) -> Matches:
-    """The statements on the call's operator that it meets on the target.
+    """Return the statements on the call's operator that the call matches on the target.
 
     Args:
         call: the call.
@@ -55,7 +55,7 @@ def matching(call: OpCall, target: Target, lists: OpLists, *, everywhere: bool) 
 
 
 def answered(call: OpCall, target: Target, lists: OpLists) -> frozenset[ErrorText]:
-    """The refusals of which a statement on the call's own operator says yes or no."""
+    """Return the refusals for which a statement on the call's own operator decides whether they apply."""
     arguments = lists.statements.arguments.get(call.op)
     return frozenset(
         statement.error
@@ -65,14 +65,14 @@ def answered(call: OpCall, target: Target, lists: OpLists) -> frozenset[ErrorTex
 
 
 def both(first: Matches, second: Matches) -> Matches:
-    """The statements of both."""
+    """Return the union of two sets of matches, in the order of the ids."""
     certain = sorted((*first.certain, *second.certain), key=lambda statement: statement.id)
     perhaps = sorted((*first.perhaps, *second.perhaps), key=lambda statement: statement.id)
     return Matches(tuple(certain), tuple(perhaps))
 
 
 def apply(verdict: Verdict, matches: Matches, case: Where, worse: Worse) -> Verdict:
-    """The verdict with what its statements say; it never gets better.
+    """Return the verdict with the effect of its statements; a statement never makes a verdict better.
 
     Args:
         verdict: what the registrations say.
@@ -109,7 +109,7 @@ def apply(verdict: Verdict, matches: Matches, case: Where, worse: Worse) -> Verd
 
 
 class Where(NamedTuple):
-    """What a verdict calls its target."""
+    """The torch release and the macOS version as a verdict names them."""
 
     torch: str
     macos: str
@@ -122,7 +122,7 @@ _DECIDED: dict[Effect, tuple[Status, FallbackKind | None]] = {
 
 
 def attach(verdict: Verdict, statements: Sequence[Statement]) -> Verdict:
-    """The verdict with the ids of these statements added, sorted."""
+    """Return the verdict with the ids of these statements added, sorted."""
     ids = {
         sort: {statement.id for statement in statements if statement.sort == sort}
         for sort in ("limitation", "advisory")
@@ -135,7 +135,7 @@ def attach(verdict: Verdict, statements: Sequence[Statement]) -> Verdict:
 
 
 def evidence(certain: Iterable[Statement]) -> tuple[Evidence, ...]:
-    """The evidence of statements that hold for certain, each behind an entry with its id."""
+    """Return the evidence of statements that hold for certain; an entry with the statement's id precedes it."""
     return tuple(
         entry
         for statement in certain
@@ -155,11 +155,11 @@ def evidence(certain: Iterable[Statement]) -> tuple[Evidence, ...]:
 
 
 def confidence(statement: Statement) -> str:
-    """How sure a verdict is that this statement decides."""
+    """Return the confidence of a verdict that this statement decides."""
     in_test_list = any(entry.kind == "opinfo" for entry in statement.evidence)
     return "test list" if in_test_list else "source check"
 
 
 def detail_needed(op: str, target: Target, lists: OpLists) -> bool:
-    """Whether two calls of the operator with the same set of dtypes may get different verdicts."""
+    """Return whether two calls of the operator with the same set of dtypes may get different verdicts."""
     return any(map(asks_for_more_than_dtypes, lists.statements.for_op(op, str(target.torch))))

@@ -1,4 +1,4 @@
-"""Which calls run on the GPU, which on the CPU, and what is copied between the two."""
+"""Tell which calls run on the GPU, which on the CPU, and what is copied between the two."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def partition(
     calls: Sequence[OpCall], verdicts: Sequence[Verdict]
 ) -> tuple[Partition, nx.DiGraph[int]]:
-    """The regions of the run and their transfers, with the graph of the calls that they come from.
+    """Return the regions of the run with their transfers, and the graph of the calls that they come from.
 
     The nodes of the graph are indices into ``calls``; each has its ``side`` and its ``region``.
     """
@@ -34,7 +34,7 @@ def partition(
 
 
 def dataflow(calls: Sequence[OpCall], sides: Sequence[str]) -> nx.DiGraph[int]:
-    """The calls as nodes; an edge from the call that made or last wrote a tensor to each reader.
+    """Return the calls as nodes, with an edge from the call that made or last wrote a tensor to each reader.
 
     Memory has one producer at a time: a write in place makes the writer the producer of all its
     views.  A view depends on the call that made the view as well.
@@ -60,7 +60,7 @@ def dataflow(calls: Sequence[OpCall], sides: Sequence[str]) -> nx.DiGraph[int]:
 
 
 def _written(call: OpCall) -> list[TensorSpec]:
-    """The inputs that the call writes: those marked so; none is marked: those handed back."""
+    """Return the inputs that the call writes: the marked inputs or, if none is marked, those that it returns."""
     marked = [spec for spec in call.inputs if spec.written]
     if marked:
         return marked
@@ -69,7 +69,7 @@ def _written(call: OpCall) -> list[TensorSpec]:
 
 
 def _regions(graph: nx.DiGraph[int], sides: Sequence[str]) -> list[list[int]]:
-    """The calls of each region, regions in order of their first call; marked in the graph too.
+    """Return the calls of each region, in the order of their first calls, and mark the regions in the graph.
 
     A call's depth is the number of boundaries on the way to it.  Joining only calls of one side
     and one depth leaves every edge between regions going to a greater depth: no cycles.
@@ -112,7 +112,7 @@ def _region(
 
 
 def copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:
-    """What ``at::native::cpu_fallback`` copies for one call: to the CPU, and back.
+    """Return what ``at::native::cpu_fallback`` copies for one call: to the CPU, and back.
 
     It copies every argument, even one that the call before has just copied back, then every
     argument that was written, then every result that is not one of those.
@@ -125,5 +125,5 @@ def copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:
 
 
 def nbytes(specs: Iterable[TensorSpec]) -> int:
-    """Bytes of several tensors."""
+    """Return the sum of the sizes of several tensors, in bytes."""
     return sum(spec.nbytes for spec in specs)

@@ -1,4 +1,4 @@
-"""The whole pipeline: capture -> judge -> group -> partition -> rules -> Report."""
+"""Run the whole pipeline: capture -> judge -> group -> partition -> rules -> Report."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def asked_report(
     mac: int = 0,
     precision: tuple[Precision, ...] = (),
 ) -> Report:
-    """The ``report`` of a trace that was captured for ``request``, with the flags that ask for it again.
+    """Return the ``report`` of a trace that was captured for ``request``, with the flags that repeat the audit.
 
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
@@ -128,7 +128,7 @@ def precision(
     *,
     show_output: bool,
 ) -> tuple[Precision, ...]:
-    """The runs beside float64 that the request asks for.
+    """Run the comparisons with float64 that the request asks for.
 
     Raises:
         OpcheckError: the model is too large for them, or the child process says so.
@@ -148,7 +148,7 @@ def report(
     mac: int = 0,
     precision: tuple[Precision, ...] = (),
 ) -> Report:
-    """Judge a trace and say everything that the rules have to say about it.
+    """Judge a trace and return the report with the findings of all rules.
 
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
@@ -174,7 +174,7 @@ def report(
 
 
 def assemble(audited: Audited) -> Report:
-    """Everything that the rules have to say about judged calls, with what they are about.
+    """Return the report of judged calls, with the findings of all rules.
 
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
@@ -243,7 +243,7 @@ def assemble(audited: Audited) -> Report:
 
 
 def _named(groups: Sequence[CallGroup]) -> list[str]:
-    """The ids of the limitations and advisories that some group meets, or may meet."""
+    """Return the ids of the limitations and advisories that some group matches, or may match."""
     verdicts = [group.verdict for group in groups]
     return sorted(
         {name for verdict in verdicts for name in (*verdict.limitations, *verdict.advisories)}
@@ -253,7 +253,7 @@ def _named(groups: Sequence[CallGroup]) -> list[str]:
 def _reportable(
     calls: Sequence[OpCall], verdicts: Sequence[Verdict]
 ) -> tuple[tuple[OpCall, ...], tuple[Verdict, ...]]:
-    """All but the moves that work: a model has one for each tensor."""
+    """Return all calls except moves that succeed; a model has a move for each tensor."""
     pairs = [
         (call, verdict)
         for call, verdict in zip(calls, verdicts, strict=True)
@@ -263,7 +263,7 @@ def _reportable(
 
 
 def _groups(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[CallGroup, ...]:
-    """Calls of one overload with one verdict together; the worst first, then by name."""
+    """Group the calls by overload and verdict; the worst group comes first, then the order is by name."""
     members: dict[tuple[str, Verdict], list[OpCall]] = {}
     for call, verdict in zip(calls, verdicts, strict=True):
         members.setdefault((call.op, verdict), []).append(call)
@@ -287,7 +287,7 @@ def _group(op: str, verdict: Verdict, calls: Sequence[OpCall]) -> CallGroup:
 
 
 def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
-    """The lines in order of first use; the layers of a model that share one are one entry."""
+    """Yield the lines in the order of first use; layers of a model that share a line are one entry."""
     modules: dict[tuple[SourceLocation | None, str, Phase], Counter[str]] = {}
     for call in calls:
         key = (call.location, any_layer(call.module), call.phase)
@@ -298,14 +298,14 @@ def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
 
 
 def _findings(audited: Audited) -> tuple[Finding, ...]:
-    """What every rule finds: errors first, within a severity in the order of the rules."""
+    """Return the findings of all rules: by severity, then in the order of the rules."""
     findings = [finding for rule in RULES for finding in rule.check(audited)]
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return tuple(fingerprinted(findings))
 
 
 def totals(rows: Iterable[tuple[str, Status, FallbackKind | None, int]]) -> dict[str, int]:
-    """Calls by status and kind, and how many calls and overloads there are in all.
+    """Count the calls by status and kind, and the calls and overloads in all.
 
     Args:
         rows: operator, status, kind and how many calls; the same ones may come again.
@@ -324,7 +324,7 @@ def totals(rows: Iterable[tuple[str, Status, FallbackKind | None, int]]) -> dict
 def headline(
     trace: Trace, outcomes: Collection[tuple[Status, FallbackKind | None]], target: Target
 ) -> Headline:
-    """What the statuses and kinds of the calls come to on the target: one of HEADLINES."""
+    """Return the entry of HEADLINES that sums up the statuses and kinds of the calls on the target."""
     fails, could_not_tell, only_with_variable, partly, natively = HEADLINES
     statuses = {status for status, _ in outcomes}
     raised = any(problem.kind in RAISED_ON_A_MAC for problem in trace.problems)

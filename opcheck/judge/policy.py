@@ -1,4 +1,4 @@
-"""From a report to the exit code of a CI job: 0 passed, 1 findings, 3 could not tell."""
+"""Turn a report into the exit code of a CI job: 0 passed, 1 findings, 3 could not tell."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SIZE = re.compile(r"(\d{1,18})\s*(?:([kmg])(i?)b)?", re.IGNORECASE)
 
 
 def limit(text: str) -> tuple[str, int]:
-    """``fallback=3``, ``transfers=10``, ``bytes=10MB`` as a key of LIMITS and a number.
+    """Parse ``fallback=3``, ``transfers=10`` or ``bytes=10MB`` into a key of LIMITS and a number.
 
     Raises:
         UsageError: another key, or no number; of bytes KB, MB, GB are 1000 each, KiB, MiB, GiB 1024.
@@ -79,7 +79,7 @@ def limit(text: str) -> tuple[str, int]:
 
 
 def _parse_limits(numbers: Mapping[str, int | str]) -> dict[str, int]:
-    """The limits of a table, in which a number of bytes may have its unit."""
+    """Parse the limits of a configuration table, in which a number of bytes may have its unit."""
     return dict(limit(f"{name}={number}") for name, number in numbers.items())
 
 
@@ -119,7 +119,7 @@ class Judgement(Record, frozen=True, kw_only=True):
 
 
 class _Place(NamedTuple):
-    """Calls of one line that are not simply native, and the fingerprints of what speaks of them."""
+    """Calls of one line that are not simply native, with the fingerprints of the findings about them."""
 
     names: tuple[str, ...]
     calls: int
@@ -127,12 +127,12 @@ class _Place(NamedTuple):
 
 
 def exit_code(report: Report, *, fail_on: str, strict: bool) -> int:
-    """What the report comes to without limits, baseline or expectation."""
+    """Return the exit code of the report without limits, baseline or expectation."""
     return judged(report, Policy(fail_on=fail_on, strict=strict)).code
 
 
 def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judgement:
-    """What the report comes to; a run that was not seen whole never passes.
+    """Judge the report by the policy; a run that was not captured completely never passes.
 
     Args:
         report: its ignored findings excuse the calls that they are about.
@@ -166,13 +166,13 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
 
 
 def speaks_of_calls(report: Report) -> frozenset[str]:
-    """The fingerprints of all that can speak against a report, whatever its policy."""
+    """Return the fingerprints of all findings that any policy can count against the report."""
     names = _by_fingerprint(report)
     return frozenset(name for place in _places(report, names) for name in place.fingerprints)
 
 
 def _by_fingerprint(report: Report) -> dict[str, Finding]:
-    """Each finding by the fingerprints that it has at its places."""
+    """Return each finding by the fingerprints that it has at its places."""
     return {name: finding for finding in report.findings for name in finding.fingerprints}
 
 
@@ -205,7 +205,7 @@ def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_Place]:
 def _by_place(
     report: Report,
 ) -> dict[tuple[str, str, GroupLocation | None], tuple[str, ...]]:
-    """The fingerprints by rule, operator and place."""
+    """Return the fingerprints by rule, operator and place."""
     by_place: dict[tuple[str, str, GroupLocation | None], tuple[str, ...]] = {}
     for finding in report.findings:
         for place, name in zip(finding.locations or (None,), finding.fingerprints, strict=True):
@@ -215,7 +215,7 @@ def _by_place(
 
 
 def _excused(place: _Place, excused: Collection[str]) -> bool:
-    """All that speaks of it is ignored or known; what nothing speaks of is not excused."""
+    """Return whether every finding about the place is ignored or known; a place without findings is not excused."""
     return bool(place.fingerprints) and all(name in excused for name in place.fingerprints)
 
 
@@ -239,7 +239,7 @@ def _limits(policy: Policy, report: Report) -> dict[str, int]:
 
 
 def _reason(name: str, count: int, most: int) -> str:
-    """``fallback: 4 calls, 3 allowed``."""
+    """Return a text such as ``fallback: 4 calls, 3 allowed``."""
     actual, allowed = (
         (filesize(count), filesize(most))
         if name == "bytes"
@@ -249,12 +249,12 @@ def _reason(name: str, count: int, most: int) -> str:
 
 
 def _headline_differs(report: Report, policy: Policy) -> bool:
-    """Whether another headline than the expected one was found; none at all is not another."""
+    """Return whether the report has another headline than the expected one; "could not tell" does not count."""
     return bool(policy.expect) and report.headline not in {policy.expect, "could not tell"}
 
 
 def _untold(report: Report, policy: Policy) -> Iterator[str]:
-    """Why nobody can tell that it passes."""
+    """Yield the reasons why the report is not conclusive."""
     if not report.capture.complete:
         yield "the run broke off: what follows was not judged"
     elif not report.totals["calls"]:
@@ -274,6 +274,6 @@ def _code(report: Report, policy: Policy, *, failed: bool) -> int:
 
 
 def _too_much(memory: Memory) -> bool:
-    """Whether the Mac that was asked about would raise; no Mac is asked about unless the user does."""
+    """Return whether the Mac that the user named would run out of memory; False if the user named none."""
     mac = asked(memory)
     return mac is not None and mac.state == "raises"

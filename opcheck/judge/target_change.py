@@ -1,4 +1,4 @@
-"""The smallest change of torch or macOS after which calls run, as far as the lists tell."""
+"""Find the smallest change of torch or macOS after which calls run, according to the lists."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from opcheck.model.records import OpCall, Record, Verdict
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """What to change; what stays as it is is empty."""
+    """The versions to change; a version that stays is empty."""
 
     torch: str = ""
     macos: str = ""
 
     def __str__(self) -> str:
-        """``macOS 14``, ``torch 2.15``, ``torch 2.3 on macOS 14``."""
+        """Return ``macOS 14``, ``torch 2.15`` or ``torch 2.3 on macOS 14``."""
         system = f"macOS {self.macos.removesuffix('.0')}" if self.macos else ""
         release = f"torch {self.torch}" if self.torch else ""
         return " on ".join(part for part in (release, system) if part)
 
 
 def runs(verdict: Verdict) -> bool:
-    """Whether a call with this verdict gets past, with no variable set."""
+    """Return whether a call with this verdict runs with no variable set."""
     row = outcome(verdict)
     return row.side in {"mps", "cpu"} and verdict.kind != "env"
 
@@ -37,7 +37,7 @@ def smallest_change(
     lists: OpLists,
     accepts: Callable[[Verdict], bool] = runs,
 ) -> Change | None:
-    """The first of the newer targets on which every call is accepted; None where there is none.
+    """Return the first of the newer targets on which every call is accepted; None if there is none.
 
     A newer macOS alone comes before a newer torch, and that before both.  The calls are those of the target that they
     were captured for: a release that dispatches to others is not captured anew.

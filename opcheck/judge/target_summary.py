@@ -1,4 +1,4 @@
-"""One trace, many targets: headline, totals and what is not native, without the rest of a report.
+"""Judge one trace on many targets: headline, totals and calls that are not native, without the rest of a report.
 
 What a status depends on is looked up once for all calls of an operator; a call is judged once for all targets on
 which it meets the same registrations and statements.
@@ -19,7 +19,7 @@ from opcheck.model.records import OpCall, Record, Trace
 
 
 class TargetSummary(Record, frozen=True, kw_only=True):
-    """What a target makes of a trace: as in a Report of it."""
+    """The headline and the totals of a trace on one target, as in its Report."""
 
     target: Target
     headline: Headline
@@ -29,7 +29,7 @@ class TargetSummary(Record, frozen=True, kw_only=True):
 
 
 def summaries(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[TargetSummary, ...]:
-    """For each target, in their order, what a Report of the trace says in its headline and totals.
+    """Return for each target, in their order, the headline and the totals of a Report of the trace.
 
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
@@ -61,7 +61,7 @@ def _summary(
 
 
 def _distinct(calls: Sequence[OpCall], ways: _Ways) -> list[tuple[OpCall, int]]:
-    """A call for all that have one verdict on whatever target, and how many these are."""
+    """Return one call for each set of calls that no target tells apart, and the size of the set."""
     alike_calls: dict[Hashable, list[OpCall]] = {}
     for call in calls:
         key = (call.phase == "move", likeness(call, details=ways.details(call.op)))
@@ -70,7 +70,7 @@ def _distinct(calls: Sequence[OpCall], ways: _Ways) -> list[tuple[OpCall, int]]:
 
 
 class _Ways:
-    """What of a target the status of an operator's calls can depend on."""
+    """The data of each target that the status of an operator's calls can depend on."""
 
     def __init__(self, targets: Sequence[Target], lists: OpLists) -> None:
         self._targets = targets
@@ -80,7 +80,7 @@ class _Ways:
         self._details: dict[str, bool] = {}
 
     def alike(self, call: OpCall) -> tuple[tuple[int, ...], ...]:
-        """The places of the targets, those together that give the call one status and kind.
+        """Return the positions of the targets, grouped by the status and kind that they give the call.
 
         ``judge`` looks at the registrations and statements of the operator and, of a composite, of what its body
         calls; PYTORCH_ENABLE_MPS_FALLBACK changes only what a Mac prints.
@@ -97,7 +97,7 @@ class _Ways:
         return self._alike[key]
 
     def _column(self, op: str) -> list[Hashable]:
-        """What each target's lists say of the operator: its registration, and the statements that are in force."""
+        """Return each target's registration of the operator, and the statements in force there."""
         if op not in self._columns:
             self._columns[op] = [self._way(op, target) for target in self._targets]
         return self._columns[op]
@@ -112,7 +112,7 @@ class _Ways:
         return [self._lists.registration(op, str(target.torch), key) for target in self._targets]
 
     def details(self, op: str) -> bool:
-        """Whether two calls of the operator with the same dtypes may differ on some target."""
+        """Return whether two calls of the operator with the same dtypes may differ on some target."""
         if op not in self._details:
             statements = self._lists.statements.for_op(op)
             self._details[op] = any(map(asks_for_more_than_dtypes, statements))

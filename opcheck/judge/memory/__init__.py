@@ -1,1 +1,1 @@
-"""How much memory a run takes on MPS, what holds it, and which Macs it fits: an estimate."""
+"""Estimates how much memory a run takes on MPS, what holds it, and which Macs have enough."""

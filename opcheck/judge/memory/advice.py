@@ -1,4 +1,4 @@
-"""What would lower the peak of a run."""
+"""Suggest what lowers the peak memory of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opcheck.model.records import Trace
 
 
 def advice(trace: Trace, pieces: Sequence[Taken], peak: int, total: int) -> Iterator[str]:
-    """What lowers the peak, each only where it says a tenth of it or more.
+    """Yield what lowers the peak; each suggestion saves at least a tenth of it.
 
     Args:
         trace: what ran.
@@ -51,14 +51,14 @@ def advice(trace: Trace, pieces: Sequence[Taken], peak: int, total: int) -> Iter
 
 
 def _batch(inputs: Sequence[str]) -> int:
-    """The first dimension that all inputs share (``x=8x3x224x224:float32``); 0: they share none."""
+    """Return the first dimension if all inputs share it (``x=8x3x224x224:float32``), else 0."""
     firsts = {text.rpartition("=")[2].partition(":")[0].partition("x")[0] for text in inputs}
     first = firsts.pop() if len(firsts) == 1 else ""
     return int(first) if first.isdigit() else 0
 
 
 def _checkpointing(trace: Trace, pieces: Sequence[Taken], worth: int) -> Iterator[str]:
-    """What forward leaves for backward: checkpointing computes it anew."""
+    """Suggest checkpointing where the forward pass keeps much for the backward pass."""
     first = next((i for i, call in enumerate(trace.calls) if call.phase == "backward"), None)
     if first is None:
         return
@@ -73,7 +73,7 @@ def _checkpointing(trace: Trace, pieces: Sequence[Taken], worth: int) -> Iterato
 
 
 def _held_for_nothing(trace: Trace, there: Sequence[Taken], peak: int, worth: int) -> Iterator[str]:
-    """What the run holds at the peak although no later call reads it."""
+    """Report memory that the run holds at the peak although no later call reads it."""
     last: dict[int, int] = {}
     for index, call in enumerate(trace.calls):
         for spec in (*call.inputs, *call.outputs):

@@ -1,4 +1,4 @@
-"""What the memory of a trace holds, and how much of it there is during each call."""
+"""Classify the memory that a trace holds, and sum it up for each call."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _PLACED: dict[MemoryOrigin, MemoryUse] = {
 
 
 class Taken(NamedTuple):
-    """A piece of memory with its column."""
+    """A lifetime with the column of the report that counts it."""
 
     life: Lifetime
     kind: MemoryUse
 
     @property
     def moved(self) -> bool:
-        """Whether it was there before the first call."""
+        """Return whether the memory was allocated before the first call."""
         return self.life.kind in _PLACED
 
     def during(self, call: int) -> bool:
-        """Whether it is there while that call runs."""
+        """Return whether the memory is allocated while that call runs."""
         return self.life.first <= call and (self.life.freed is None or self.life.freed > call)
 
 
 def taken(trace: Trace) -> tuple[Taken, ...]:
-    """The lifetimes of a trace with their columns."""
+    """Return the lifetimes of a trace with their columns."""
     return tuple(
         Taken(life, kind) for life, kind in zip(trace.lifetimes, _kinds(trace), strict=True)
     )
 
 
 def sweep(pieces: Sequence[Taken], calls: int) -> Iterator[dict[MemoryUse, int]]:
-    """The bytes of each column during each call."""
+    """Yield the bytes of each column during each call."""
     changes: dict[int, list[tuple[MemoryUse, int]]] = defaultdict(list)
     for life, kind in pieces:
         changes[life.first].append((kind, life.nbytes))
@@ -54,12 +54,12 @@ def sweep(pieces: Sequence[Taken], calls: int) -> Iterator[dict[MemoryUse, int]]
 
 
 def highest(totals: Sequence[int]) -> int:
-    """The index of the first call at which most is there."""
+    """Return the index of the first call at which the total is highest."""
     return max(range(len(totals)), key=totals.__getitem__, default=0)
 
 
 def _kinds(trace: Trace) -> Iterator[MemoryUse]:
-    """The column of each lifetime.
+    """Yield the column of each lifetime.
 
     What backward makes and leaves behind are gradients, what the optimizer leaves behind is its state.
     """
@@ -79,7 +79,7 @@ def _kinds(trace: Trace) -> Iterator[MemoryUse]:
 
 
 def _phase_ends(calls: Sequence[OpCall]) -> list[int]:
-    """For each call, the index after the last one of its phase's stretch."""
+    """Return for each call the index after the last call of its unbroken stretch of one phase."""
     ends = [len(calls)] * len(calls)
     for index in range(len(calls) - 2, -1, -1):
         same = calls[index].phase == calls[index + 1].phase

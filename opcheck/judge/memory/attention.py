@@ -1,4 +1,4 @@
-"""Attention weights that the trace has as a result, and that the Mac's kernel never writes."""
+"""Find attention weights that the trace records as a result, although the Mac's kernel never writes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHORT = 8
 
 
 def never_written(trace: Trace, target: Target) -> frozenset[int]:
-    """The storages of such weights."""
+    """Return the storages of the attention weights that the kernel does not write."""
     return frozenset(_weights(trace)) if target.torch >= _SINCE else frozenset()
 
 

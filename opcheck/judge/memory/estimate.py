@@ -1,4 +1,4 @@
-"""The estimate for a trace.
+"""Estimate the memory that a trace takes on MPS.
 
 What is counted: parameters, buffers, inputs and the results of the recorded calls, from the call that makes one to
 the moment when the program and autograd let go of it.  What is not: see NOTES.
@@ -53,7 +53,7 @@ _Line = tuple[MemoryUse, str, SourceLocation | None, str, Phase]
 
 
 def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
-    """The estimate for a trace; None where it does not say how long tensors lived.
+    """Return the estimate for a trace; None if the trace does not record how long tensors lived.
 
     Args:
         trace: what ran.
@@ -94,7 +94,7 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
 
 
 def peaks_as_recorded(trace: Trace) -> dict[str, int]:
-    """Most bytes at once in each phase of the recorded run, nothing added for later steps."""
+    """Return the most bytes at once in each phase of the recorded run, with nothing added for later steps."""
     peaks: dict[str, int] = {}
     for call, at in zip(trace.calls, sweep(taken(trace), len(trace.calls)), strict=True):
         peaks[call.phase] = max(sum(at.values()), peaks.get(call.phase, 0))
@@ -126,7 +126,7 @@ def _place(call: OpCall) -> GroupLocation:
 
 
 def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[MemoryHolder]:
-    """The lines that hold most at the peak; the layers of a model that share one are one entry."""
+    """Yield the lines that hold most at the peak; layers of a model that share a line are one entry."""
     lives_by_line: dict[_Line, list[Lifetime]] = defaultdict(list)
     for piece in pieces:
         if piece.during(peak):
@@ -154,7 +154,7 @@ def _line(trace: Trace, piece: Taken) -> _Line:
 def _macs(
     trace: Trace, target: Target, pieces: Sequence[Taken], totals: Sequence[int]
 ) -> Iterator[MacFit]:
-    """Whether it fits each Mac, and the place where not; the first moment is that of the move."""
+    """Yield for each Mac whether the run fits, and where it does not; the first moment is that of the move."""
     new = [0] * (len(totals) + 1)
     for piece in pieces:
         at = 0 if piece.moved else piece.life.first + 1

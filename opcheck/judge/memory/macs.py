@@ -1,4 +1,4 @@
-"""Which Macs a run fits: the working sets that Metal recommends, and the watermarks of the release."""
+"""Tell which Macs a run fits, from the working sets that Metal recommends and the watermarks of the release."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMORY = Option(
 
 
 class Moment(NamedTuple):
-    """One call of a run, or the move before the first."""
+    """The memory at one call of a run, or at the move before the first call."""
 
     #: bytes that are there, and those of the largest piece that is new.
     total: int
@@ -28,7 +28,7 @@ class Moment(NamedTuple):
 
 
 def fits(target: Target, moments: Sequence[Moment]) -> Iterator[tuple[MacFit, int | None]]:
-    """For each size of Mac whether the run fits, and the index of the moment at which it raises.
+    """Yield for each size of Mac whether the run fits, and the index of the moment at which it raises.
 
     Args:
         target: whose macOS, watermark and texts hold.
@@ -61,14 +61,14 @@ def fits(target: Target, moments: Sequence[Moment]) -> Iterator[tuple[MacFit, in
 
 
 def ratio(name: str, target: Target) -> float:
-    """The default of a watermark (HIGH, LOW) of the release, as a multiple of the working set."""
+    """Return the release's default of a watermark (HIGH, LOW), as a multiple of the working set."""
     variable = explain(f"PYTORCH_MPS_{name}_WATERMARK_RATIO", str(target.torch)).variable
     assert variable is not None
     return float(variable.default)
 
 
 def watermarks(target: Target) -> str:
-    """What the release makes of the working set, in words."""
+    """Describe in words how the release limits the working set."""
     return (
         f"by default torch {target.torch} gives cached memory back from {ratio('LOW', target):g} times the "
         f"recommended working set on, and raises above {ratio('HIGH', target):g} times "
@@ -77,12 +77,12 @@ def watermarks(target: Target) -> str:
 
 
 def smallest(memory: Memory, *states: str) -> MacFit | None:
-    """The smallest Mac in one of these states."""
+    """Return the smallest Mac in one of these states."""
     return next((mac for mac in memory.macs if mac.state in states), None)
 
 
 def asked(memory: Memory) -> MacFit | None:
-    """The Mac that was asked about: the largest known one that has no more memory."""
+    """Return the Mac that the user named: the largest known Mac with no more memory than that."""
     if not memory.asked:
         return None
     fitting = [mac for mac in memory.macs if mac.memory <= memory.asked]

@@ -1,4 +1,4 @@
-"""Ways out of what MPS lacks: small functions and patterns, each tested, each audited itself.
+"""Replacements for what MPS lacks: small functions and patterns, each tested and itself audited.
 
 The table (``table.py``) imports no torch; the code is read from the modules beside it, which do.
 """

@@ -1,4 +1,4 @@
-"""Remedies for dtypes that MPS has not: a cast where they begin."""
+"""Remedies for dtypes that MPS does not have: a cast where they begin."""
 
 from __future__ import annotations
 

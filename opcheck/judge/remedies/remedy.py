@@ -1,4 +1,4 @@
-"""What a remedy is, and its code as a user would write it.  Imports no torch."""
+"""Define a remedy, and its code as a user would write it.  Imports no torch."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class Remedy(Record, frozen=True, kw_only=True):
     targets: tuple[tuple[str, str], ...] = TESTED
 
     def offered(self, target: Target) -> bool:
-        """Whether it was found native on a target that is no newer than this one."""
+        """Return whether the remedy was found native on a target that is no newer than this one."""
         return any(
             Version.parse(torch) <= target.torch and Version.parse(macos) <= target.macos
             for torch, macos in self.targets
         )
 
     def use(self, names: Mapping[str, str] | None = None) -> str:
-        """The line that is written instead, with the user's own names."""
+        """Return the replacement line, with the user's own names."""
         return filled(self.after, names or {})
 
     def code(self, names: Mapping[str, str] | None = None) -> str:
-        """Everything that is written instead: the functions' source, and the line that calls them."""
+        """Return the whole replacement: the source of the functions, and the line that calls them."""
         parts = [source(self.module, name) for name in self.functions]
         text = "\n\n\n".join((*parts, self.use(names)))
         imports = [line for word, line in _IMPORTS if re.search(word, text)] if parts else []
@@ -59,7 +59,7 @@ class Remedy(Record, frozen=True, kw_only=True):
 
     @property
     def page(self) -> str:
-        """Its page in ``opcheck explain``."""
+        """Return the remedy's page in ``opcheck explain``."""
         offered = ", ".join(f"torch {torch} on macOS {macos}" for torch, macos in self.targets)
         same = (
             f"within a relative error of {self.tolerance:g}" if self.tolerance else "no difference"
@@ -87,7 +87,7 @@ _IMPORTS = (
 
 
 def filled(pattern: str, names: Mapping[str, str]) -> str:
-    """The pattern with names in its places; one that is not given stands for itself."""
+    """Return the pattern with names in its places; a place that is not given keeps its own name."""
     return _PLACE.sub(lambda match: names.get(match[1], match[1]), pattern)
 
 
@@ -98,7 +98,7 @@ def _tree(module: str) -> tuple[str, ast.Module]:
 
 
 def source(module: str, name: str) -> str:
-    """The text of a function or class of a module of this room.
+    """Return the source text of a function or class in a module of this room.
 
     Raises:
         KeyError: it has none of that name.

@@ -1,4 +1,4 @@
-"""The table of remedies: which is for what.  Imports no torch."""
+"""The table of remedies: which remedy is for what.  Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BY_ID: dict[str, Remedy] = {remedy.id: remedy for remedy in REMEDIES}
 
 
 def for_kind(kind: str, target: Target) -> Remedy | None:
-    """The first remedy for a kind that is offered on the target; None: there is none.
+    """Return the first remedy for a kind that is offered on the target; None if there is none.
 
     Args:
         kind: an operator without its overload (``aten::polar``), or trait/how of an origin (``float64/numpy``).

@@ -1,4 +1,4 @@
-"""How a dtype comes into a program, in words, and the pattern that takes it out again at its origin."""
+"""Describe how a dtype enters a program, and hold the pattern that replaces it at its origin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opcheck.judge.dtype_flow import Origin
 
 
 class How(NamedTuple):
-    """One way for a dtype to begin."""
+    """One way in which a dtype begins."""
 
     #: as the finding says it; ``{api}``, ``{dtype}`` and ``{names}`` are put in
     text: str
@@ -53,12 +53,12 @@ INSTEAD = {
 
 
 def describe(origin: Origin) -> str:
-    """The origin in words."""
+    """Return the origin in words."""
     return HOWS[origin.how].text.format(api=_short(origin.api), dtype=origin.dtype)
 
 
 def rewritten(origin: Origin) -> str:
-    """The origin's own line with a cast put in; empty where the line does not show the call alone."""
+    """Return the origin's own line with a cast added; empty if the line holds more than the call."""
     pattern = HOWS[origin.how].rewrite
     instead = INSTEAD.get(origin.dtype)
     if not pattern or instead is None or origin.location is None:
@@ -78,7 +78,7 @@ _CALLED = {"_to_copy": "a move or a cast", "_fft_r2c": "a transform", "_fft_c2c"
 
 
 def _short(api: str) -> str:
-    """``aten::arange.start_step`` as ``arange``: what the line has of it."""
+    """Return the part of ``aten::arange.start_step`` that stands on the line: ``arange``."""
     if "::" not in api:
         return api
     name = api.removeprefix("aten::").partition(".")[0]
@@ -86,7 +86,7 @@ def _short(api: str) -> str:
 
 
 def _names(origin: Origin) -> frozenset[str]:
-    """How the line can spell the call that makes the dtype."""
+    """Return the spellings that the line can have for the call that makes the dtype."""
     if origin.how == "cast":
         return _CASTS
     return frozenset({_short(origin.api).rpartition(".")[2]})
@@ -96,7 +96,7 @@ _CASTS = frozenset({"to", "type", "double", "cdouble"})
 
 
 def _call_in(text: str, names: Collection[str]) -> tuple[str, ast.Call] | None:
-    """The only call of these names on a line, and the line as far as it parses alone."""
+    """Return the only call of these names on a line, and the part of the line that parses by itself."""
     line = textwrap.dedent(text).strip()
     for candidate in (line, f"{line} pass", line.rstrip(",")):
         try:
@@ -119,7 +119,7 @@ def _called(func: ast.expr) -> str:
 
 
 def _with_dtype(line: str, call: ast.Call, dtype: str, instead: str) -> str:
-    """The line with another dtype where it names the one; ``.double()`` as ``.float()``."""
+    """Return the line with its dtype replaced; ``.double()`` becomes ``.float()``."""
     if _called(call.func) == "double" and not call.args and not call.keywords:
         return line.replace(".double()", ".float()", 1)
     names = {dtype, "double" if dtype == "float64" else dtype}

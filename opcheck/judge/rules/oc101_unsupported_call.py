@@ -29,7 +29,7 @@ _ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each group of calls that raise, refusals by a kernel apart."""
+    """Yield one finding for each group of calls that raise; refusals by a kernel belong to other rules."""
     for group in audited.groups:
         raises = group.verdict.status == "unsupported" and audited.decided_by(group) is None
         if raises and not refused_dtype(audited, group):
@@ -48,7 +48,7 @@ def _hint(audited: Audited, group: CallGroup) -> str:
 
 
 def _sparse_kernel(audited: Audited, group: CallGroup, key: str) -> str:
-    """Which newer release has a kernel for sparse tensors."""
+    """Return which newer release has a kernel for sparse tensors."""
     op = group.verdict.named or group.op
     lines = sorted(Version.parse(release.line) for release in audited.lists.releases)
     has = [

@@ -12,7 +12,7 @@ _SET_IT = "set the variable before torch is imported: PYTORCH_ENABLE_MPS_FALLBAC
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each such group: an error unless the target sets the variable."""
+    """Yield one finding for each such group: an error unless the target sets the variable."""
     is_set = audited.target.cpu_fallback
     for group in audited.groups:
         if (group.verdict.status, group.verdict.kind) == ("fallback", "env"):

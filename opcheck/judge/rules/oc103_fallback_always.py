@@ -9,7 +9,7 @@ from opcheck.model.records import Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each group that always leaves for the CPU, by its registration."""
+    """Yield one finding for each group whose registration always sends it to the CPU."""
     for group in audited.groups:
         if (group.verdict.status, group.verdict.kind) == ("fallback", "always"):
             yield about(

@@ -1,4 +1,4 @@
-"""OC104: an operator of which the lists say nothing."""
+"""OC104: an operator that the lists do not describe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opcheck.model.records import CallGroup, Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each unknown group, composites that were not followed apart."""
+    """Yield one finding for each unknown group, except composites that were not followed."""
     for group in audited.groups:
         if group.verdict.status == "unknown" and not not_followed(group.verdict):
             yield about(group, "OC104", "warning", hint=_hint(audited, group))

@@ -15,7 +15,7 @@ _INSTEAD = {"float64": "float32", "complex128": "complex64", "bfloat16": "float1
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each dtype refusal: it meets every operator that the dtype flows through."""
+    """Yield one finding for each refused dtype, because it affects every operator that the dtype flows through."""
     refused: dict[str, list[CallGroup]] = {}
     texts = _limitations_with_origin(audited)
     for group in audited.groups:
@@ -39,7 +39,7 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 
 def _limitations_with_origin(audited: Audited) -> frozenset[str]:
-    """The limitations that a finding at the dtype's origin speaks of (OC140 to OC142)."""
+    """Return the limitations that a finding at the dtype's origin covers (OC140 to OC142)."""
     return frozenset(
         entry.detail
         for origin in audited.origins
@@ -50,7 +50,7 @@ def _limitations_with_origin(audited: Audited) -> frozenset[str]:
 
 
 def refused_dtype(audited: Audited, group: CallGroup) -> str:
-    """The id of the limitation for whose dtype the group raises; empty where it does not."""
+    """Return the id of the limitation whose dtype makes the group raise; empty if there is none."""
     if group.verdict.status != "unsupported":
         return ""
     statement = audited.decided_by(group)

@@ -11,7 +11,7 @@ from opcheck.model.records import Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each group that a curated statement decides, dtype refusals apart."""
+    """Yield one finding for each group that a curated statement decides, except refused dtypes."""
     for group in audited.groups:
         if group.verdict.status != "unsupported" or refused_dtype(audited, group):
             continue

@@ -1,4 +1,4 @@
-"""OC107: a registered kernel that leaves for the CPU by itself."""
+"""OC107: a registered kernel that itself moves the work to the CPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opcheck.model.records import Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each group whose kernel does so."""
+    """Yield one finding for each group with such a kernel."""
     for group in audited.groups:
         if (group.verdict.status, group.verdict.kind) == ("fallback", "internal"):
             statement = audited.decided_by(group)

@@ -17,7 +17,7 @@ _EFFECTS: dict[Effect, Severity] = {
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each limitation that calls meet for certain and run with all the same."""
+    """Yield one finding for each limitation that calls match for certain and run in spite of."""
     for statement, groups in audited.groups_by_statement("limitation", _EFFECTS):
         running = [group for group in groups if group.verdict.status != "unsupported"]
         if running:

@@ -1,4 +1,4 @@
-"""OC110: what the CPU fallbacks of one run copy."""
+"""OC110: the copies that the CPU fallbacks of one run make."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opcheck.model.records import Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding with the totals, if anything is copied."""
+    """Yield one finding with the totals, if anything is copied."""
     moved = audited.partition
     if not moved.transfers_to_cpu + moved.transfers_to_mps:
         return

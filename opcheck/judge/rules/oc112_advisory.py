@@ -10,7 +10,7 @@ from opcheck.model.records import Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each advisory met for certain; one note for those that may be met."""
+    """Yield one finding for each advisory that matches for certain, and one note for those that may match."""
     certain: set[str] = set()
     for statement, groups in audited.groups_by_statement("advisory", _EFFECTS):
         certain.add(statement.id)

@@ -9,7 +9,7 @@ from opcheck.model.records import Finding, GroupLocation
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each such operator."""
+    """Yield one finding for each such operator."""
     lost = [problem for problem in audited.trace.problems if problem.kind == "gradient_lost"]
     for op in dict.fromkeys(problem.op for problem in lost):
         members = [problem for problem in lost if problem.op == op]

@@ -1,4 +1,4 @@
-"""OC120: the captured run is not the whole truth."""
+"""OC120: the captured run is incomplete, or rests on assumptions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _GUESSES: dict[str, tuple[Severity, str]] = {
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each problem, one for all guesses of an operator; an incomplete trace gets one in any case."""
+    """Yield a finding for each problem, one for all guesses of an operator, and one for any incomplete trace."""
     trace = audited.trace
     severity: Severity = "warning" if trace.complete else "error"
     problems = [problem for problem in trace.problems if problem.kind not in _OF_OTHER_RULES]
@@ -61,7 +61,7 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 
 def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
-    """One finding for each operator that asked: a guess leads the run on and is no error."""
+    """Yield one finding for each operator whose values were guessed; a guess lets the run go on and is no error."""
     asked: dict[tuple[str, str], list[Problem]] = {}
     for problem in problems:
         if problem.kind in _GUESSES:
@@ -84,7 +84,7 @@ def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
 
 
 def problem_places(problem: Problem) -> tuple[GroupLocation, ...]:
-    """Where a problem arose, as a finding has it."""
+    """Return where a problem arose, as locations of a finding."""
     if problem.location is None and not problem.module:
         return ()
     return (GroupLocation.at(problem.location, module=problem.module, count=problem.count),)

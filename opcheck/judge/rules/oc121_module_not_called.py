@@ -13,7 +13,7 @@ _SHOWN = 5
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding that lists them all; a run that broke off says nothing of the rest."""
+    """Yield one finding that lists them all, unless the run broke off: then the rest is unknown."""
     names = audited.trace.uncalled
     if not names or not audited.trace.complete:
         return

@@ -10,7 +10,7 @@ from opcheck.model.records import Finding, Verdict
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each such group."""
+    """Yield one finding for each such group."""
     for group in audited.groups:
         if not_followed(group.verdict):
             yield about(
@@ -22,7 +22,7 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 
 def not_followed(verdict: Verdict) -> bool:
-    """Whether the verdict is unknown for want of a look into a composite's body."""
+    """Return whether the verdict is unknown because the capture did not follow a composite's body."""
     return verdict.status == "unknown" and any(
         entry.detail == NOT_FOLLOWED for entry in verdict.evidence
     )

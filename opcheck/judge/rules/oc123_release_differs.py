@@ -1,4 +1,4 @@
-"""OC123: the torch that captured is not the torch that is asked about."""
+"""OC123: the torch that captured the run is not the torch of the target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opcheck.model.records import Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for all differences that the capture met."""
+    """Yield one finding for all differences that the capture noted."""
     trace = audited.trace
     if trace.differences:
         yield Finding(

@@ -1,4 +1,4 @@
-"""OC124: the program asks for CUDA, a package of its world or a later torch, which the Mac does not have."""
+"""OC124: the program needs CUDA, a package built on CUDA or a later torch, which the Mac does not have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opcheck.model.records import Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for the exception that ended the program: a Mac raises the same."""
+    """Yield one finding for the exception that ended the program; a Mac raises the same."""
     for problem in audited.trace.problems:
         if problem.kind in {"needs_cuda", "needs_newer_torch", "needs_package"}:
             yield Finding(

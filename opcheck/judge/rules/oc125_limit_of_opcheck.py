@@ -10,7 +10,7 @@ from opcheck.model.records import OWN_LIMITS, Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each place where opcheck gave up."""
+    """Yield one finding for each place where opcheck could not go on."""
     for problem in audited.trace.problems:
         if problem.kind in OWN_LIMITS:
             yield Finding(

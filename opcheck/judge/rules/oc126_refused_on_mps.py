@@ -11,7 +11,7 @@ from opcheck.model.records import Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for the exception that ended the program: a Mac raises the same."""
+    """Yield one finding for the exception that ended the program; a Mac raises the same."""
     for problem in audited.trace.problems:
         if problem.kind == "refused_on_mps":
             yield Finding(

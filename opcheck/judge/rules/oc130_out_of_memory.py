@@ -11,7 +11,7 @@ from opcheck.model.records import Finding, MacFit, Memory
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding: about the Mac that was asked about, or where no Mac is large enough."""
+    """Yield one finding about the Mac that the user named, or one if no Mac has enough memory."""
     memory = audited.memory
     if memory is None:
         return

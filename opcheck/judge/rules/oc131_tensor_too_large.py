@@ -1,4 +1,4 @@
-"""OC131: a tensor beyond what MPSGraph can describe, where no statement of the op lists speaks of the call."""
+"""OC131: a tensor beyond what MPSGraph can describe, in a call that no statement of the op lists covers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BYTES = "Error: total bytes of NDArray > 2**32"
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each operator that takes or makes such a tensor."""
+    """Yield one finding for each operator that takes or makes such a tensor."""
     calls_by_op: dict[str, list[tuple[OpCall, TensorSpec]]] = {}
     for call, verdict in zip(audited.trace.calls, audited.verdicts, strict=True):
         if verdict.status == "native" and not verdict.limitations:

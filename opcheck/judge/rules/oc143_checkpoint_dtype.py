@@ -12,7 +12,7 @@ from opcheck.model.records import Birth, Finding, OpCall, TensorSpec
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """One finding for each file and dtype of which no tensor can be made on the target."""
+    """Yield one finding for each file and dtype that cannot be loaded onto the target."""
     by_file: dict[tuple[str, str], list[Birth]] = {}
     for birth in audited.trace.births:
         if birth.how == "file" and not birth.tensor:
@@ -38,7 +38,7 @@ def check(audited: Audited) -> Iterator[Finding]:
 
 
 def _load(dtype: str) -> OpCall:
-    """What torch.load(..., map_location="mps") does with each storage (torch/serialization.py)."""
+    """Return the call that torch.load(..., map_location="mps") makes for each storage (torch/serialization.py)."""
     made = TensorSpec(tensor=1, storage=1, dtype=dtype, shape=(1,))
     return OpCall(op="aten::_to_copy", outputs=(made,), inner=("aten::empty_strided",))
 

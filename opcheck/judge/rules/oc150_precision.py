@@ -36,7 +36,7 @@ def _check(audited: Audited) -> Iterator[Finding]:
 
 
 def _way_out(op: str, audited: Audited) -> str:
-    """The page of the remedy for the operator, where there is one."""
+    """Return a hint that names the page of the operator's remedy, if it has one."""
     remedy = for_kind(op.partition(".")[0], audited.target)
     instead = f"another way (opcheck explain {remedy.id})" if remedy else "another way"
     return f"compute this part {instead}, or keep it on the CPU in float64 (opcheck explain keep_on_cpu)"

@@ -1,4 +1,4 @@
-"""The findings about origins of dtypes: one an origin, whichever of its calls fail."""
+"""Make the findings about origins of dtypes: one finding for each origin, however many of its calls fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_HELP = "PYTORCH_ENABLE_MPS_FALLBACK=1 does not help: it is for operators wit
 
 
 def findings(audited: Audited, rule: str, traits: Collection[str]) -> Iterator[Finding]:
-    """One finding for each origin of these traits that meets a call which fails or narrows."""
+    """Yield one finding for each origin of these traits that reaches a call which fails or narrows."""
     for origin in audited.origins:
         if origin.trait in traits:
             yield _finding(audited, rule, origin)
@@ -47,7 +47,7 @@ def _finding(audited: Audited, rule: str, origin: dtype_flow.Origin) -> Finding:
 
 
 def _way_out(audited: Audited, origin: dtype_flow.Origin, first: OpCall) -> WayOut:
-    """The tested remedy: for how it began, or for the call that fails."""
+    """Return the tested remedy for how the dtype began, or else for the call that fails."""
     base = first.op.removeprefix("aten::").partition(".")[0]
     api = origin.api.rpartition(".")[2] if "::" not in origin.api else origin.api.partition(".")[0]
     made = api if "::" in api else f"aten::{api}"
@@ -60,14 +60,14 @@ def _way_out(audited: Audited, origin: dtype_flow.Origin, first: OpCall) -> WayO
 
 
 def _would_print(audited: Audited, verdict: Verdict, origin: dtype_flow.Origin) -> str:
-    """The text of the statement that may hold."""
+    """Return the error text of a statement that may hold."""
     statements = audited.lists.statements.by_id
     possible = dtype_flow.speaking(verdict.limitations, BY_NAME[origin.trait], statements)
     return next((statement.error.text for statement in possible if statement.error), "")
 
 
 def _places(origin: dtype_flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:
-    """The origin's line, then that of the first call that fails, where it is another."""
+    """Return the origin's line, then the line of the first call that fails, if it is another."""
     begins = GroupLocation.at(origin.location, module="", count=1)
     fails = GroupLocation.at(
         first.location,
@@ -128,7 +128,7 @@ def _upgrade(audited: Audited, origin: dtype_flow.Origin) -> str:
 
 
 def check_for(rule: str, *traits: str) -> Callable[[Audited], Iterator[Finding]]:
-    """The check of a rule about these traits."""
+    """Return the check of a rule about these traits."""
 
     def check(audited: Audited) -> Iterator[Finding]:
         return findings(audited, rule, traits)

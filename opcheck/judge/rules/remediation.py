@@ -1,4 +1,4 @@
-"""The tested remedy that fits a finding: its name for the hint, and the user's line rewritten by it."""
+"""Find the tested remedy that fits a finding: its name for the hint, and the user's line rewritten by it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from opcheck.judge.remedies.match import rewritten
 
 
 class WayOut(NamedTuple):
-    """What a finding says of a remedy; both empty where there is none."""
+    """The part of a finding that names a remedy; both fields are empty if there is none."""
 
     hint: str = ""
     line: str = ""
 
 
 def way_out(kinds: Iterable[str], target: Target, text: str = "") -> WayOut:
-    """The remedy for the first of these kinds that has one; of several, the one that fits the line.
+    """Return the remedy for the first of these kinds that has one; a remedy that fits the line comes first.
 
     Args:
         kinds: as in ``Remedy.kinds``, the most telling first.
@@ -36,7 +36,7 @@ def way_out(kinds: Iterable[str], target: Target, text: str = "") -> WayOut:
 
 
 def operator_way_out(op: str, target: Target, text: str = "") -> WayOut:
-    """The remedy for an operator; of a transform, for the function that the line calls."""
+    """Return the remedy for an operator; for a transform, the remedy of the function that the line calls."""
     base = op.partition(".")[0]
     family = base.removeprefix("aten::_").partition("_")[0]
     relatives = (

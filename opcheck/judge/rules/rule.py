@@ -1,4 +1,4 @@
-"""What a rule is, what it may look at, and the hints that several rules give."""
+"""Define an audit rule, the data that it may read, and the hints that several rules share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opcheck.model.records import CallGroup, Finding, Memory, Partition, Precisi
 
 @dataclass(frozen=True, kw_only=True)
 class Audited:
-    """Everything that a rule may look at."""
+    """Everything that a rule may read."""
 
     groups: tuple[CallGroup, ...]
     trace: Trace
@@ -32,7 +32,7 @@ class Audited:
     precision: tuple[Precision, ...] = ()
 
     def smallest_upgrade(self, group: CallGroup) -> Change | None:
-        """The smallest change of torch or macOS with which every call of the group is native."""
+        """Return the smallest change of torch or macOS with which every call of the group is native."""
         calls = [
             call
             for call, verdict in zip(self.trace.calls, self.verdicts, strict=True)
@@ -43,14 +43,14 @@ class Audited:
         )
 
     def matching(self, group: CallGroup, sort: StatementSort) -> tuple[Statement, ...]:
-        """The limitations, or advisories, that the group meets for certain, the worst first."""
+        """Return the limitations, or advisories, that the group matches for certain, the worst first."""
         by_id = self.lists.statements.by_id
         ids = {entry.detail for entry in group.verdict.evidence if entry.kind == sort}
         statements = [by_id[name] for name in sorted(ids) if name in by_id]
         return tuple(sorted(statements, key=lambda statement: statement.rank))
 
     def decided_by(self, group: CallGroup) -> Statement | None:
-        """The curated statement that made the group's verdict; None: something else did."""
+        """Return the curated statement that decided the group's verdict; None if something else did."""
         verdict = group.verdict
         ends = {"falls_back"} if verdict.kind == "internal" else {"aborts", "raises"}
         if verdict.status != "unsupported" and verdict.kind != "internal":
@@ -60,14 +60,14 @@ class Audited:
         return min(deciding, key=lambda statement: statement.rank, default=None)
 
     def refusals(self, group: CallGroup) -> tuple[str, ...]:
-        """The ids of the capture's own refusals: those that no curated statement has."""
+        """Return the ids of the capture's own refusals, which no curated statement has."""
         by_id = self.lists.statements.by_id
         return tuple(name for name in group.verdict.limitations if name not in by_id)
 
     def groups_by_statement(
         self, sort: StatementSort, effects: Collection[str]
     ) -> Iterator[tuple[Statement, tuple[CallGroup, ...]]]:
-        """The statements with such an effect, each with the groups that meet it for certain."""
+        """Yield each statement with such an effect, with the groups that match it for certain."""
         groups: dict[str, list[CallGroup]] = {}
         for group in self.groups:
             for statement in self.matching(group, sort):
@@ -87,7 +87,7 @@ class AuditRule(Rule):
 def about(
     group: CallGroup, rule: str, severity: Severity, *, hint: str, remedy: str = ""
 ) -> Finding:
-    """The finding that says of one group of calls what its verdict says."""
+    """Return the finding that reports the verdict of one group of calls."""
     verdict = group.verdict
     return Finding(
         rule=rule,
@@ -105,7 +105,7 @@ def about(
 def statement_finding(
     statement: Statement, groups: Sequence[CallGroup], rule: str, severity: Severity
 ) -> Finding:
-    """The finding that says of all the groups that meet a statement what it says."""
+    """Return the finding that reports a statement for all groups that match it."""
     ops = sorted({group.op for group in groups})
     text = statement.error.text if statement.error else ""
     return Finding(
@@ -121,13 +121,13 @@ def statement_finding(
 
 
 def upgrade(audited: Audited, group: CallGroup) -> str:
-    """Which release, or which macOS, has a kernel for what the group lacks; empty if none has."""
+    """Return which release, or which macOS, has the kernel that the group lacks; empty if none has."""
     change = str(audited.smallest_upgrade(group) or _registered_in(audited, group))
     return f"{change} has an MPS kernel for it" if change else ""
 
 
 def _registered_in(audited: Audited, group: CallGroup) -> str:
-    """A release with a kernel, where the calls themselves tell of none.
+    """Return a release with a kernel, for groups whose calls cannot show one.
 
     The first newer one, where the calls were counted and not kept (``opcheck run``); else the newest older one: the
     kernel was lost.
@@ -141,11 +141,11 @@ def _registered_in(audited: Audited, group: CallGroup) -> str:
 
 
 def first_text(group: CallGroup) -> str:
-    """The program's first line that makes such a call."""
+    """Return the program's first line that makes a call of the group."""
     places = (place.location.text for place in group.locations if place.location)
     return next(places, "")
 
 
 def sentences(*parts: str) -> str:
-    """The non-empty parts as one hint."""
+    """Join the non-empty parts into one hint."""
     return "; ".join(part for part in parts if part)
