@@ -183,7 +183,7 @@ def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_Place]:
         status, kind = group.verdict.status, group.verdict.kind
         if status == "native":
             continue
-        # What a log tells of may have no line.
+        # A call that was read from a log may have no line.
         for place in group.locations or (None,):
             fingerprints = tuple(
                 name

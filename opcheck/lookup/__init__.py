@@ -1,1 +1,1 @@
-"""Asking the op lists: what a release does with an operator, release by release, without torch."""
+"""Answers questions about operators from the op lists, release by release, without torch."""

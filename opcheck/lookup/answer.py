@@ -1,4 +1,4 @@
-"""``answer``: what the releases do with an operator, on which macOS, for which dtype."""
+"""Answer what the releases do with an operator, on which macOS, for which dtype."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def answer(
     *,
     lists: OpLists | None = None,
 ) -> Answer:
-    """What becomes of a plain call of an operator.
+    """Return what each release does with a plain call of an operator.
 
     Args:
         query: ``aten::nonzero``, ``aten::isin.Tensor_Tensor_out``, ``torch.fft.rfft``, ``isin`` ...
@@ -100,7 +100,7 @@ def answer(
 
 
 class _Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a question goes."""
+    """The releases, the macOS version and the dtypes that a question covers."""
 
     lookup: OperatorLookup
     releases: tuple[Release, ...]
@@ -117,7 +117,7 @@ class _Scope(msgspec.Struct, frozen=True, kw_only=True):
 def _scope(
     asked: Release | None, macos: str | None, lists: OpLists
 ) -> tuple[str, tuple[Release, ...]]:
-    """The macOS of the target and the releases that are asked about, the target's last.
+    """Return the macOS of the target and the releases that the question covers, the target's last.
 
     A macOS without a release asks about the releases that start there.
     """
@@ -139,7 +139,7 @@ def _scope(
 
 
 def _in_order(meant: Query, scope: _Scope) -> tuple[OverloadAnswer, ...]:
-    """The overload that answers first, then those that the target has, then the others."""
+    """Return the main overload first, then the overloads that the target has, then the rest."""
     existing = scope.lookup.lists.operators(scope.line)
     ordered = sorted(meant.overloads, key=lambda op: (op != meant.main, op not in existing, op))
     return tuple(_overload(op, scope) for op in ordered)
@@ -181,7 +181,7 @@ def cells(
     *,
     only: str | None = None,
 ) -> tuple[Cell, ...]:
-    """What each release does, from which macOS on; ``only`` keeps to one macOS version."""
+    """Return what each release does, and from which macOS on; ``only`` restricts this to one macOS version."""
     kept: list[Cell] = []
     for release in releases:
         previous: Cell | None = None
@@ -209,12 +209,12 @@ def _cell(op: str, line: str, system: str, lookup: OperatorLookup, dtype: str | 
 
 
 def same(left: Cell, right: Cell) -> bool:
-    """Whether two cells say the same of every dtype."""
+    """Return whether two cells agree on every dtype."""
     return (left.status, left.kind, left.dtypes) == (right.status, right.kind, right.dtypes)
 
 
 def _past(op: str, scope: _Scope, *, all_releases: bool = False) -> dict[str, State]:
-    """The state in each release that has the overload: up to the target's, or in all."""
+    """Return the state in each release that has the overload: up to the target's release, or in all."""
     last = Version.parse(scope.line)
     lookup, states = scope.lookup, {}
     for release in lookup.lists.releases:

@@ -1,4 +1,4 @@
-"""All overloads over all releases: what the page of the coverage shows, and its plot."""
+"""Compute the states of all overloads in all releases, for the coverage page and its plot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEP = 50
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds of an overload from one release on, until its next run."""
+    """The states of an overload from one release on, until its next run."""
 
     torch: str
     #: the place of each dtype's state in STATES, in the order of COMMON_DTYPES.
@@ -36,7 +36,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything, on one macOS version."""
+    """The coverage of all releases, on one macOS version."""
 
     macos: str
     digest: str
@@ -53,7 +53,7 @@ def coverage(
     names: Iterable[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Coverage:
-    """The coverage of every release, on one macOS version.
+    """Return the coverage of every release, on one macOS version.
 
     Args:
         macos: the macOS version.  None: the newest.
@@ -133,7 +133,7 @@ def _run(op: str, release: Release, system: str, lookup: OperatorLookup) -> Run:
 
 
 def without_release(because: str, torch: str) -> str:
-    """A reason that stands beside the release that it is of: the same one is told once."""
+    """Return a reason without the name of its release, so that equal reasons of several releases are equal texts."""
     because = because.replace(f" in torch {torch}", "").replace(f"(torch {torch}, ", "(")
     return because.replace(f"torch {torch} ", "the release ")
 

@@ -1,4 +1,4 @@
-"""What one torch release takes away and brings, against another one: regressions first."""
+"""Compare two torch releases operator by operator: regressions first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REGRESSIONS = ("regressed", "dtypes_lost", "removed")
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """One overload that differs."""
+    """One overload that differs between the releases."""
 
     name: str
     change: str
@@ -65,7 +65,7 @@ def diff(
     lists: OpLists | None = None,
     lookup: OperatorLookup | None = None,
 ) -> DiffAnswer:
-    """Every overload whose plain call fares differently in two releases.
+    """Return every overload whose plain call has another result in the second release.
 
     Args:
         before: the release that one comes from.

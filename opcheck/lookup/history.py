@@ -1,4 +1,4 @@
-"""How an operator's status changed from release to release, and what changed it."""
+"""Trace how an operator's status changed from release to release, and what changed it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA = "opcheck-history/1"
 
 
 class Step(Record, frozen=True, kw_only=True):
-    """A release in which something changed; the first one is the oldest that has the overload."""
+    """A release in which something changed; the first step is the oldest release that has the overload."""
 
     torch: str
     status: Status
@@ -65,7 +65,7 @@ def history(
     *,
     lists: OpLists | None = None,
 ) -> HistoryAnswer:
-    """The steps of each overload that the query means, the usual one first.
+    """Return the steps of each overload that the query means, the usual overload first.
 
     Args:
         query: as for ``answer``.
@@ -98,7 +98,7 @@ def history(
 
 
 class _Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a step can differ in."""
+    """The properties of an overload in one release; a step is made where they differ."""
 
     state: State
     because: str
@@ -112,7 +112,7 @@ class _Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tuple[Step, ...]:
-    """The releases in which something changed for an overload, on one macOS version."""
+    """Return the releases in which something changed for an overload, on one macOS version."""
     changes: list[Step] = []
     before: _Moment | None = None
     for release in lookup.lists.releases:

@@ -1,4 +1,4 @@
-"""The coverage of a release: a row for every operator overload that it has."""
+"""Compute the coverage of a release: a row for every operator overload that it has."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATES = tuple(f"{status}_{kind}" if kind else status for status, kind in OUTCOM
 
 
 class Row(Record, frozen=True, kw_only=True):
-    """One overload."""
+    """The states of one overload."""
 
     name: str
     status: Status
@@ -56,7 +56,7 @@ class Row(Record, frozen=True, kw_only=True):
 
 
 class About(Record, frozen=True, kw_only=True):
-    """A statement that rows name by its id."""
+    """A statement to which rows refer by its id."""
 
     effect: Effect
     summary: str
@@ -86,7 +86,7 @@ def matrix(
     lists: OpLists | None = None,
     lookup: OperatorLookup | None = None,
 ) -> Matrix:
-    """The coverage of a release on a macOS version.
+    """Return the coverage of a release on a macOS version.
 
     Args:
         torch: the release.  Left out: the newest.
@@ -127,12 +127,12 @@ def matrix(
 
 
 def short(state: State) -> str:
-    """``native``, ``fallback_env``: a status and its kind in one word."""
+    """Join a status and its kind into one word: ``native``, ``fallback_env``."""
     return f"{state.status}_{state.kind}" if state.kind else state.status
 
 
 def systems(op: str, release: Release, lookup: OperatorLookup) -> dict[str, str]:
-    """The status by the macOS version from which on it holds; empty where all are alike."""
+    """Return the status by the macOS version from which on it holds; empty if all versions agree."""
     steps: dict[str, str] = {}
     # Not answer.cells, which asks for all dtypes on each macOS: the page of all releases takes half of its time so.
     for system in macos_points(release, lookup.operators.systems(op, release.line)):
@@ -144,7 +144,7 @@ def systems(op: str, release: Release, lookup: OperatorLookup) -> dict[str, str]
 
 
 def counts(states: Iterable[State]) -> dict[str, int]:
-    """How many overloads have each status and kind; and all of them."""
+    """Count the overloads by status and kind, and in all."""
     numbers = {"overloads": 0} | dict.fromkeys(STATES, 0)
     for state in states:
         numbers["overloads"] += 1
@@ -153,7 +153,7 @@ def counts(states: Iterable[State]) -> dict[str, int]:
 
 
 class Past:
-    """The statuses of overloads in the releases up to one, on one macOS."""
+    """Looks up the statuses of overloads in the releases up to a given one, on one macOS version."""
 
     def __init__(self, lookup: OperatorLookup, macos: str, *, upto: str) -> None:
         self.lookup = lookup
@@ -165,7 +165,7 @@ class Past:
         )
 
     def states(self, op: str) -> dict[str, State]:
-        """By release line, where the overload exists."""
+        """Return the overload's state by release line, where it exists."""
         states: dict[str, State] = {}
         known: dict[object, State] = {}
         for line in self.lines:
@@ -177,11 +177,11 @@ class Past:
         return states
 
     def exists(self, op: str, line: str) -> bool:
-        """Whether a release has the overload."""
+        """Return whether a release has the overload."""
         return op in self.lookup.lists.operators(line)
 
     def at(self, op: str, line: str) -> State:
-        """Its state in one release."""
+        """Return the overload's state in one release."""
         aim = target(line, self.macos)
         return self.lookup.state(op, aim, self.lookup.default_dtype(op, aim))
 

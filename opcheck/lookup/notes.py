@@ -1,4 +1,4 @@
-"""Statements of the lists -> what an answer says of them."""
+"""Turn statements of the lists into the notes of an answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def notes(
     aim: Target | None = None,
     dtype: str | None = None,
 ) -> tuple[Note, ...]:
-    """The statements of one sort that the question is about: the deciding first, then the worst.
+    """Return the statements of one sort that apply to the question: the deciding ones first, then the worst.
 
     Args:
         statements: of the overload and of those that decide for it.
@@ -76,6 +76,6 @@ def _evidence(entry: StatementEvidence) -> Evidence:
 
 
 def span_in_words(span: Span) -> str:
-    """``from 2.3``, ``before 15.1``, ``from 13.0, before 14.0``; empty where it is open."""
+    """Return a span such as ``from 2.3``, ``before 15.1`` or ``from 13.0, before 14.0``; empty if it has no bound."""
     parts = [f"from {span.since}"] if span.since else []
     return ", ".join(parts + ([f"before {span.until}"] if span.until else []))

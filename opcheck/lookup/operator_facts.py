@@ -1,4 +1,4 @@
-"""Everything that the questions are answered from: registrations, statements, composites."""
+"""Hold the data that answers rest on: registrations, statements and what composites call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Calls(NamedTuple):
-    """What a composite calls, by the operators that have a verdict of their own."""
+    """The operators that a composite calls, as far as they have a verdict of their own."""
 
     #: whatever its arguments.
     always: tuple[str, ...]
@@ -30,12 +30,12 @@ class Calls(NamedTuple):
 
     @property
     def both(self) -> tuple[str, ...]:
-        """All of them."""
+        """All operators that the composite calls, always or sometimes."""
         return (*self.always, *self.sometimes)
 
 
 class OperatorFacts:
-    """The data about operators, for one copy of the op lists."""
+    """Looks up the data about operators in one copy of the op lists."""
 
     def __init__(self, lists: OpLists) -> None:
         self.lists = lists
@@ -48,18 +48,18 @@ class OperatorFacts:
         self._calls: dict[tuple[str, str], Calls | None] = {}
 
     def composite(self, op: str, line: str) -> bool:
-        """Whether what the overload calls decides."""
+        """Return whether the operators that the overload calls decide its verdict."""
         return self.resolution(op, line).status == "composite"
 
     def resolution(self, op: str, line: str) -> Resolution:
-        """What the registrations alone say."""
+        """Return the status that the registrations alone give."""
         key = (op, line)
         if key not in self._resolutions:
             self._resolutions[key] = self.lists.resolve(op, line)
         return self._resolutions[key]
 
     def calls(self, op: str, line: str) -> Calls | None:
-        """What a composite calls on the Mac; None: it was not computed.
+        """Return what a composite calls on the Mac; None if that was not computed.
 
         Raises:
             OpListError: the table of what composites call is damaged.
@@ -82,7 +82,7 @@ class OperatorFacts:
         return Calls(always, sometimes, body.torch, body.read)
 
     def deciding(self, op: str, line: str) -> tuple[str, ...]:
-        """The overload and all those that its verdict can rest on."""
+        """Return the overload and all overloads on which its verdict can rest."""
         key = (op, line)
         if key not in self._deciding:
             seen: dict[str, None] = {}
@@ -101,7 +101,7 @@ class OperatorFacts:
         return self._deciding[key]
 
     def about(self, op: str, line: str) -> tuple[Statement, ...]:
-        """The statements on an overload or on one that decides for it; not those on every one."""
+        """Return the statements on the overload or on one that decides for it, without those on every operator."""
         key = (op, line)
         if key not in self._about:
             statements = {
@@ -114,18 +114,18 @@ class OperatorFacts:
         return self._about[key]
 
     def everywhere(self, line: str) -> tuple[Statement, ...]:
-        """The statements on every operator: they speak of making a tensor."""
+        """Return the statements on every operator; they are about making a tensor."""
         return self.statements.for_op(EVERY_OPERATOR, line)
 
     def facts(self, op: str, line: str) -> object:
-        """All that a verdict on the overload follows from: releases that share it judge alike."""
+        """Return all data on which a verdict about the overload rests; releases with equal data judge alike."""
         deciding = tuple(
             (name, self.resolution(name, line).value) for name in self.deciding(op, line)
         )
         return deciding, _ids(self.about(op, line)), _ids(self.everywhere(line))
 
     def alike(self, op: str, target: Target, dtype: str) -> str:
-        """The first dtype that no statement can tell from this one, on this target."""
+        """Return the first dtype that no statement distinguishes from this dtype, on this target."""
         about = self.about(op, str(target.torch))
         key = (_ids(about), target)
         if key not in self._classes:
@@ -141,7 +141,7 @@ class OperatorFacts:
         return self._classes[key][dtype]
 
     def systems(self, op: str, line: str) -> frozenset[Version]:
-        """The macOS versions at which a statement on the overload, or on all, begins or ends."""
+        """Return the macOS versions at which a statement on the overload, or on all, begins or ends."""
         statements = [*self.about(op, line), *self.everywhere(line)]
         bounds = (
             b for statement in statements for b in (statement.macos.since, statement.macos.until)
@@ -158,13 +158,13 @@ _OF_DTYPES = ("dtype", "is_complex", "is_floating")
 
 
 def _sees(statement: Statement, dtype: str) -> object:
-    """What a statement sees of a dtype: whether it is one of its own; all where it may ask."""
+    """Return what tells dtypes apart for a statement: whether it lists the dtype, and the dtype if it tests any."""
     asks = any(word in statement.condition for word in _OF_DTYPES)
     return asks and dtype, dtype in statement.dtypes
 
 
 def api_overloads(name: str) -> tuple[str, ...]:
-    """The overloads that a Python function calls, if that was computed.
+    """Return the overloads that a Python function calls; empty if that was not computed.
 
     Raises:
         OpListError: the table of what composites call is damaged.
@@ -173,5 +173,5 @@ def api_overloads(name: str) -> tuple[str, ...]:
 
 
 def _computed() -> bool:
-    """Whether there is a table of what composites call; without one nothing is known of them."""
+    """Return whether the table of what composites call exists; without it nothing is known of them."""
     return (data_directory() / composites.FILE).is_file()

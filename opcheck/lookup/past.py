@@ -1,4 +1,4 @@
-"""Since when: what the states of the earlier releases say of the latest one."""
+"""Derive since when a state holds from the states of the earlier releases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def since(states: Mapping[str, State], lines: Sequence[str]) -> str:
-    """The first release line from which on the state is that of the last line.
+    """Return the first release line from which on the state is that of the last line.
 
     ``≤2.13`` where nothing is known of the release before: it may have been so for longer.
 
@@ -28,7 +28,7 @@ def since(states: Mapping[str, State], lines: Sequence[str]) -> str:
 
 
 def first_native(states: Mapping[str, State], lines: Sequence[str]) -> str | None:
-    """The first release line in which it was native, ``≤2.13`` as for ``since``; None: in none."""
+    """Return the first release line in which the overload was native; None if there is none."""
     before: State | None = None
     for line in lines:
         state = states.get(line)

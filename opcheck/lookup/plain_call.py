@@ -1,4 +1,4 @@
-"""The verdict of a plain call: an overload called with tensors of one dtype, and nothing special.
+"""Judge a plain call: an overload called with tensors of one dtype and default arguments.
 
 The judge decides, on calls that are made for it.  What it says depends on shapes only where a
 statement has a condition on them: then calls of several ranks are made, and the mildest verdict is
@@ -64,7 +64,7 @@ _NAMED = 4
 
 
 class OperatorLookup:
-    """What plain calls of operators come to by one copy of the op lists; it keeps what it has judged."""
+    """Judges plain calls of operators by one copy of the op lists, and caches the verdicts."""
 
     def __init__(self, lists: OpLists) -> None:
         self.lists = lists
@@ -74,7 +74,7 @@ class OperatorLookup:
         self._calls: dict[tuple[str, str, str, int], tuple[OpCall, ...]] = {}
 
     def verdict(self, op: str, target: Target, dtype: str, spatial: int = 0) -> Verdict:
-        """What the target does with a plain call.
+        """Return what the target does with a plain call.
 
         Args:
             op: the overload.
@@ -97,7 +97,7 @@ class OperatorLookup:
         return self._verdicts[key]
 
     def state(self, op: str, target: Target, dtype: str) -> State:
-        """The verdict's status and kind.
+        """Return the verdict's status and kind.
 
         Operators on which no statement speaks differ, to the judge, in their registration alone:
         one answers for all that are registered alike.
@@ -113,11 +113,11 @@ class OperatorLookup:
         return self._states[key]
 
     def states(self, op: str, target: Target, dtypes: Iterable[str]) -> dict[str, State]:
-        """The state of each dtype."""
+        """Return the state of each dtype."""
         return {dtype: self.state(op, target, dtype) for dtype in dtypes}
 
     def default_dtype(self, op: str, target: Target) -> str:
-        """The dtype that answers where none was asked: the first usual one that does best."""
+        """Return the dtype for a question that names none: the first usual dtype with the best state."""
         states = {dtype: self.state(op, target, dtype) for dtype in DEFAULT_DTYPES}
         return min(states, key=lambda dtype: severity(states[dtype]))
 
@@ -136,7 +136,7 @@ class OperatorLookup:
         return best
 
     def _composite(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
-        """The worst of what it calls whatever its arguments, each asked with the same dtype.
+        """Return the worst verdict of the operators that it calls in every case, each judged with the same dtype.
 
         What it calls with some arguments only decides where it calls nothing in every case; else
         the reason names it.
@@ -182,7 +182,7 @@ class OperatorLookup:
         )
 
     def _made(self, op: str, line: str, dtype: str, spatial: int) -> tuple[OpCall, ...]:
-        """One call, or one of each rank where a statement asks for shapes."""
+        """Return one call, or one of each rank if a statement tests shapes."""
         key = (op, line, dtype, spatial)
         if key not in self._calls:
             statements = self.operators.about(op, line)
@@ -201,14 +201,14 @@ class OperatorLookup:
 
 
 def _list(names: Iterable[str]) -> str:
-    """A few of the names; the evidence has all of them."""
+    """List a few of the names; the evidence has all of them."""
     ordered = sorted(names)
     more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
     return ", ".join(ordered[:_NAMED]) + more
 
 
 def severity(state: State) -> int:
-    """How bad a state is: 0 is native."""
+    """Return how bad a state is; 0 is native."""
     return OUTCOMES[state.status, state.kind].severity
 
 
@@ -234,7 +234,7 @@ def _ranks(spatial: int, *, conditional: bool) -> tuple[int, ...]:
 
 
 def _tensor_arguments(statements: Sequence[Statement]) -> list[str]:
-    """The tensor arguments that the statements speak of, ``self`` first."""
+    """Return the tensor arguments that the statements mention, ``self`` first."""
     named: dict[str, None] = {"self": None}
     for statement in statements:
         named |= dict.fromkeys(statement.dtypes_of)
@@ -244,7 +244,7 @@ def _tensor_arguments(statements: Sequence[Statement]) -> list[str]:
 
 
 def _tensor_names(statement: Statement) -> list[str]:
-    """The names of which its condition asks what only tensors have."""
+    """Return the names that the condition uses with an attribute that only tensors have."""
     if statement.parsed is None:
         return []
     asked = "|".join(ATTRIBUTES)
@@ -270,5 +270,5 @@ def _tensor(number: int, argument: str, dtype: str, rank: int) -> TensorSpec:
 
 @functools.cache
 def target(torch: str, macos: str) -> Target:
-    """The target without the fallback variable."""
+    """Return the target without the fallback variable."""
     return Target(torch=Version.parse(torch), macos=Version.parse(macos))

@@ -1,4 +1,4 @@
-"""What a user asks about -> the operator overloads that are meant.
+"""Resolve what a user writes into operator overloads.
 
 A user writes the dispatcher's name, FX's, or the name of the Python function.  The last is looked
 up in the stored table of what each function calls; where that has no row, in the naming rules of
@@ -58,7 +58,7 @@ _USUAL = ("", "Tensor", "Tensor_Tensor", "self", "input", "int", "Scalar", "dim"
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked, and the overloads that it means."""
+    """What the user wrote, and the overloads that it means."""
 
     asked: str
     #: ``overload``, ``operator``, ``python`` or ``extension``.
@@ -69,7 +69,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve(text: str, lists: OpLists) -> Query:
-    """The overloads that a user means.
+    """Return the overloads that a user means.
 
     Raises:
         UsageError: nothing of that name is in any release; near names are offered.
@@ -106,7 +106,7 @@ def _namespaced(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Query:
 
 
 def _from_fx(name: str) -> str:
-    """``aten.mm.default`` as the dispatcher writes it."""
+    """Return FX's ``aten.mm.default`` as the dispatcher writes it."""
     _, _, rest = name.partition(".")
     return "aten::" + rest.removesuffix(".default")
 
@@ -129,7 +129,7 @@ def _python(asked: str, name: str, bases: Mapping[str, tuple[str, ...]]) -> Quer
 
 
 def usual(overloads: Iterable[str]) -> str:
-    """The overload that a plain call of Python reaches: the one without a name, else Tensor's."""
+    """Return the overload that a plain call from Python reaches: the one without a name, else Tensor's."""
 
     def rank(op: str) -> tuple[bool, int, str]:
         overload = op.partition(".")[2]
@@ -140,13 +140,13 @@ def usual(overloads: Iterable[str]) -> str:
 
 
 def writes_out(op: str) -> bool:
-    """Whether the overload is one of ``out=``: torchgen ends their names in it, or names results."""
+    """Return whether the overload is an ``out=`` variant or takes names; torchgen's names of overloads show it."""
     overload = op.partition(".")[2]
     return overload.endswith("out") or "names" in overload
 
 
 def _bases(lists: OpLists) -> Mapping[str, tuple[str, ...]]:
-    """Every operator that some release has, with its overloads over all releases."""
+    """Return every operator that some release has, with its overloads over all releases."""
     members: dict[str, list[str]] = {}
     for op in lists.names():
         members.setdefault(op.partition(".")[0], []).append(op)
@@ -171,7 +171,7 @@ def _no_such(asked: str, bases: Mapping[str, tuple[str, ...]], guess: str = "") 
 
 
 def _near(asked: str, bases: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Operators whose names look like the one asked."""
+    """Return the operators with names like the text."""
     word = asked.rpartition("::")[2].rpartition(".")[2] or asked
     shown: dict[str, str] = {}
     for base in bases:

@@ -1,4 +1,4 @@
-"""The answers.  Their fields are the documented JSON: op_lists/asking.md."""
+"""Define the records of the answers.  Their fields are the documented JSON: op_lists/asking.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class State(Record, frozen=True, kw_only=True):
 
 
 class Note(Record, frozen=True, kw_only=True):
-    """A limitation or an advisory that speaks of an overload."""
+    """A limitation or an advisory on an overload."""
 
     id: str
     effect: Effect
@@ -52,7 +52,7 @@ class Cell(Record, frozen=True, kw_only=True):
 
 
 class OverloadAnswer(Record, frozen=True, kw_only=True):
-    """What the target does with a plain call of one overload, and how that came about."""
+    """What the target does with a plain call of one overload, and the reasons."""
 
     name: str
     status: Status

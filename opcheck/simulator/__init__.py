@@ -1,1 +1,1 @@
-"""The Mac's dispatcher on any machine."""
+"""Simulates the Mac's dispatcher on any machine."""

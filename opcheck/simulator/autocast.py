@@ -1,4 +1,4 @@
-"""``torch.autocast("mps")`` as the target release does it.
+"""Simulate ``torch.autocast("mps")`` of the target release.
 
 The kernels of the dispatch key AutocastMPS are in every build since 2.5, but they ask ``tensor.is_mps()`` in C++,
 which the simulated tensor answers with no.  The same policies from Python: aten/src/ATen/autocast_mode.h and .cpp
@@ -34,7 +34,7 @@ Casts = dict[int, tuple[torch.Tensor, torch.Tensor]]
 
 
 class Refused(NamedTuple):
-    """What ``torch.autocast("mps", dtype)`` warns of, and is disabled."""
+    """The releases and dtypes for which ``torch.autocast("mps", dtype)`` warns and is disabled."""
 
     torch: Span
     dtypes: tuple[torch.dtype, ...]
@@ -86,7 +86,7 @@ REFUSED = (
 
 
 def warning_for(target: Target, dtype: torch.dtype) -> str | None:
-    """The warning with which autocast is disabled on the target; None where it works."""
+    """Return the warning with which autocast is disabled on the target; None if it works."""
     for refused in REFUSED:
         if (
             target.torch in refused.torch
@@ -188,7 +188,7 @@ def _policies_of(target: Target) -> frozenset[tuple[str, str]]:
 
 
 def _refusal(ask: TargetQueries, dtype: torch.dtype) -> str | None:
-    """The warning for; where autocast works, its policies are the target's."""
+    """Return the warning for the dtype; if autocast works, query the target's policies as well."""
     text = ask(warning_for, dtype)
     if text is None:
         ask(_policies_of)
@@ -196,7 +196,7 @@ def _refusal(ask: TargetQueries, dtype: torch.dtype) -> str | None:
 
 
 def _refused_device(target: Target) -> str:
-    """The error of a release whose autocast does not know the device (torch/amp/autocast_mode.py); empty: it does."""
+    """Return the error of a release whose autocast does not know mps (torch/amp/autocast_mode.py), else ""."""
     if target.torch >= _2_5:
         return ""
     if target.torch < Version(2, 1):
@@ -218,7 +218,7 @@ def _has_policies(target: Target) -> bool:
 def autocast_of(
     ask: TargetQueries, policies: Mapping[str, str], known: Iterable[str]
 ) -> Iterator[None]:
-    """Autocast as on the target: ``policies`` by overload; ``known`` are those of all releases.
+    """Simulate the target's autocast: ``policies`` by overload; ``known`` are the overloads of all releases.
 
     An overload of another release's list falls through, as it does where nothing is registered.
     """

@@ -1,4 +1,4 @@
-"""``torch.backends.mps``, ``torch.mps`` and ``torch.accelerator`` as on a Mac."""
+"""Simulate ``torch.backends.mps``, ``torch.mps`` and ``torch.accelerator`` of a Mac."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _set_rng_state(state: torch.Tensor, *_args: Any) -> None:
 
 
 def generator_state(state: torch.Tensor) -> torch.Tensor:
-    """The state of a generator, which is on the CPU whatever draws (ATen/Context.h, ``check_rng_state``).
+    """Return the generator's state, a CPU tensor on every device (ATen/Context.h, ``check_rng_state``).
 
     Raises:
         TypeError: it is not, as after ``torch.load(..., map_location="mps")``.
@@ -89,12 +89,12 @@ def generator_state(state: torch.Tensor) -> torch.Tensor:
 
 
 class _Generator(torch.Generator):
-    """Draws from the CPU, and says that it is where the program asked for it."""
+    """A generator that draws from the CPU and reports the device that the program asked for."""
 
     _place: torch.device
 
     def __new__(cls, device: Any = "cpu") -> Self:
-        """One more generator of the CPU."""
+        """Return a new generator of the CPU."""
         place = torch.device(device)
         # Of a device that no Mac has C++ refuses to make one.
         made = super().__new__(cls, "cpu" if place.type == "mps" else place)  # type: ignore[call-arg]  # the stub has __init__
@@ -103,11 +103,11 @@ class _Generator(torch.Generator):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]  # the stub has an attribute
-        """Where the program asked for it."""
+        """The device that the program asked for."""
         return self._place
 
     def set_state(self, new_state: torch.Tensor) -> Self:
-        """Take the state that ``get_state`` gave."""
+        """Set the state that ``get_state`` returned."""
         super().set_state(generator_state(new_state))
         return self
 
@@ -116,7 +116,7 @@ _group_by_cpp_device = places.GROUP_TENSORS.value()
 
 
 def _group(lists: Any, with_indices: Any = False) -> dict[Any, Any]:
-    """By the device that Python sees: C++ takes a simulated tensor for one of the CPU (torch/nn/utils/clip_grad.py)."""
+    """Group by the device that Python sees, because C++ sees the CPU (torch/nn/utils/clip_grad.py)."""
     return {
         (next(t.device for t in group[0][0] if t is not None), dtype): group
         for (_, dtype), group in _group_by_cpp_device(lists, with_indices).items()
@@ -128,7 +128,7 @@ _yes.__wrapped__ = _yes  # type: ignore[attr-defined]
 
 
 def _no_cuda() -> None:
-    """A build with CUDA would look for its driver here, and say that it found none (torch/cuda/__init__.py)."""
+    """Raise the error of a build without CUDA; one with CUDA would search for its driver (torch/cuda/__init__.py)."""
     raise AssertionError("Torch not compiled with CUDA enabled")
 
 
@@ -166,7 +166,7 @@ _ALWAYS = (
 
 @contextlib.contextmanager
 def mps_backend(target: Target) -> Iterator[None]:
-    """For the length of the block this process seems to run on that Mac.
+    """Present that Mac's backend to the process for the length of the block.
 
     transformers reads ``is_available`` once, at import (integrations/sdpa_attention.py): enter this before.
     """

@@ -1,4 +1,4 @@
-"""Whose code asks Python about the Mac: the program's, an installed library's, or torch's own.
+"""Classify the code that queries Python about the Mac: the program's, an installed library's, or torch's own.
 
 What a Mac answers depends on it.  torch's own Python (and ours) is that of the installed torch: it must see what it was
 written for.  The standard library asks on behalf of whoever called it.
@@ -33,7 +33,7 @@ _SITE = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-pack
 
 
 class Caller(NamedTuple):
-    """The innermost code that is not the standard library's."""
+    """The innermost code outside the standard library."""
 
     kind: Kind
     file: str
@@ -49,7 +49,7 @@ class Caller(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The line, in a library without the folder of the environment."""
+        """The file and line; for a library, without the folder of the environment."""
         folder = next((folder for folder in _SITE if folder in self.file), None)
         file = self.file.rpartition(folder)[2] if folder else Path(self.file).name
         return f"{Path(file).as_posix()}:{self.line}"
@@ -61,7 +61,7 @@ _NOBODY = Caller("own", "", 0)
 
 
 def caller(depth: int = 1) -> Caller:
-    """Who called the function that asks this; ``depth`` counts the frames above it that are ours."""
+    """Return who called the calling function; ``depth`` counts the frames above it that are opcheck's."""
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None:
         kind = kind_of(frame.f_code)
@@ -72,7 +72,7 @@ def caller(depth: int = 1) -> Caller:
 
 
 def kind_of(code: CodeType) -> Kind | None:
-    """Whose a code object is; None: the standard library's, or code without a file."""
+    """Return whose code a code object is; None for the standard library's, and for code without a file."""
     file = code.co_filename
     if file not in _kinds:
         _kinds[file] = _kind(file)

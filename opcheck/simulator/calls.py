@@ -1,4 +1,4 @@
-"""One leaf call, and what takes it."""
+"""Define a leaf call, and the sinks that record calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Call(NamedTuple):
-    """One leaf call, as the sink gets it."""
+    """One leaf call, as a sink receives it."""
 
     route: Route
     #: the overload, the number of positional arguments, then these and name, value of the others
@@ -25,16 +25,16 @@ class Call(NamedTuple):
 
 
 class Sink(Protocol):
-    """Takes the calls as they happen."""
+    """Records the calls as they happen."""
 
     def record(self, call: Call) -> None:
-        """Take one leaf call."""
+        """Record one leaf call."""
 
     def asked(self, operator: str) -> int:
-        """How often ``operator`` has asked for unknown values at this place."""
+        """Return how often ``operator`` has requested unknown values at this place."""
 
     def guess(self, operator: str, answer: Any) -> None:
-        """Take note that ``operator`` asked for unknown values and was answered ``answer``."""
+        """Record that ``operator`` requested unknown values and received ``answer``."""
 
 
 #: a body that asks for more values than these does not end.
@@ -42,24 +42,24 @@ _MOST_GUESSES = 1_000
 
 
 class NamesOnly:
-    """A sink that keeps the names of the overloads: of a composite's body, which is being followed."""
+    """A sink that keeps only the names of overloads, while the simulator follows a composite's body."""
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
         self._asked = 0
 
     def record(self, call: Call) -> None:
-        """Take the name; a composite inside of a composite stands for what it calls itself."""
+        """Record the name; a composite inside a composite is replaced by the operators that it calls."""
         followed = call.route.has_body and call.inner is not None
         for name in call.inner or () if followed else (call.route.name,):
             self.names.setdefault(name)
 
     def asked(self, _operator: str) -> int:
-        """How often values were asked for, wherever."""
+        """Return how often values were requested, at any place."""
         return self._asked
 
     def guess(self, operator: str, answer: Any) -> None:
-        """Count the question; values are unknown by design, and the body goes on with the assumption.
+        """Count the request; the values are unknown by design, and the body goes on with the assumption.
 
         Raises:
             RuntimeError: the body asks without end.

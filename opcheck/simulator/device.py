@@ -1,4 +1,4 @@
-"""The ``mps`` device as Python sees it: moves, and which API call works on it."""
+"""Simulate the ``mps`` device as Python sees it: moves, and which API call works on it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DeviceMode(TorchFunctionMode):
         self._on_cpu = on_cpu
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """See one API call."""
+        """Process one API call."""
         kwargs = kwargs or {}
         if types and methods.hooks_run(types):
             return self._handed_on(func, types, args, kwargs)
@@ -94,7 +94,7 @@ class DeviceMode(TorchFunctionMode):
         return result
 
     def _handed_on(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Let a subclass's own hook see the call first, as torch does; what that calls comes here again."""
+        """Let a subclass's own hook process the call first, as torch does; calls inside the hook return here."""
         with self:
             for kind in types:
                 result = kind.__torch_function__(func, types, args, kwargs)
@@ -106,7 +106,7 @@ class DeviceMode(TorchFunctionMode):
 
 
 def _read(data: Any) -> Any:
-    """Nested data with the values of its tensors in place of them."""
+    """Return nested data with each simulated tensor replaced by its values."""
     if type(data) is not list and type(data) is not tuple:
         return data
     return [each.tolist() if is_on_mps(each) else _read(each) for each in data]

@@ -1,4 +1,4 @@
-"""Copies between the devices, with the gradients that come back."""
+"""Copy tensors between the devices, with the gradients that flow back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opcheck.simulator.dispatch_context import current
 
 
 class _Crossing(torch.autograd.Function):
-    """A copy to another device, whose gradient is copied back: to C++ both devices are one."""
+    """A copy to another device, whose gradient is copied back; to C++ both devices are the same."""
 
     generate_vmap_rule = True
 
@@ -34,7 +34,7 @@ class _Crossing(torch.autograd.Function):
 
 
 def copied(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
-    """``_to_copy`` by the user's wish, who says where to: what it makes is no temporary of C++'s."""
+    """Run ``_to_copy`` as the user's own call with a given device, so that the result is no temporary of C++."""
     device = options.get("device")
     crosses = device is not None and device.type != tensor.device.type
     on_mps = (device or tensor.device).type == "mps"

@@ -1,4 +1,4 @@
-"""What the simulation knows of the API call that is being executed, for the operators that C++ calls inside of it."""
+"""Hold the state of the running API call, for the operators that C++ calls inside it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DispatchContext(threading.local):
-    """Where temporaries belong, and in which precision; each thread has its own values.
+    """Records where C++'s temporaries belong, and in which precision; each thread has its own values.
 
     C++ makes its temporaries with ``x.options()``, which says ``cpu`` for a simulated tensor: inside an API call
     with an argument on MPS and no ``device=`` of the user's, a factory for the CPU is one for MPS.  While autograd's
@@ -49,7 +49,7 @@ class DispatchContext(threading.local):
     def set(
         self, *, on_mps: bool, narrows: bool | None = None, hidden: frozenset[str] | None = None
     ) -> Iterator[None]:
-        """Set these for the length of one call."""
+        """Set these values for the length of one call."""
         before = (self.on_mps, self.narrows, self.hidden, self.in_engine)
         self.on_mps, self.in_engine = on_mps, False
         self.hidden = self.hidden if hidden is None else hidden
@@ -93,5 +93,5 @@ def entered(context: DispatchContext) -> Iterator[None]:
 
 
 def current() -> DispatchContext:
-    """The context, for what stands on torch's own classes and modules; everybody else is given it."""
+    """Return the innermost context, for replacements on torch's own classes and modules; all else receives it."""
     return _entered[-1]

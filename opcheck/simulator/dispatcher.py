@@ -1,4 +1,4 @@
-"""The Mac's dispatcher on any machine: each operator call goes the way that the target's registrations say.
+"""Simulate the Mac's dispatcher on any machine: the target's registrations route each operator call.
 
 Records nothing itself: every leaf call is handed to a sink, with its key (simulator/tensor_meta.py).
 """
@@ -61,7 +61,7 @@ _NARROWING_NODES = frozenset({"RenormBackward0"})
 
 
 class Simulator(dispatch.DispatchMode):
-    """While it is entered, tensors on MPS go the target's way."""
+    """A dispatch mode that routes calls on MPS tensors as the target does."""
 
     #: torch/_ops.py, HigherOrderOperator.dispatch: these are handed to __torch_dispatch__, too.
     supports_higher_order_operators = True
@@ -109,7 +109,7 @@ class Simulator(dispatch.DispatchMode):
         return self._dispatch(func, args, kwargs or {})
 
     def _traced(self, proxy: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Let make_fx see the call first: its mode comes after all others (TorchDispatchModeTLS.cpp, pop_stack)."""
+        """Let make_fx process the call first; its mode comes after all others (TorchDispatchModeTLS.cpp, pop_stack)."""
         dispatch.clear_slot(_PROXY)
         try:
             with self:
@@ -155,7 +155,7 @@ class Simulator(dispatch.DispatchMode):
         inputs: list[torch.Tensor],
         on_mps: list[MPSTensor],
     ) -> Any:
-        """Compute a call that no Python of ours takes apart, and hand it to the sink."""
+        """Compute a call that no Python code decomposes, and pass it to the sink."""
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
         refusal = self._refusal(route, args, kwargs, inputs, on_mps)
         inner = self._inner_calls(route, args, kwargs, inputs) if route.has_body else ()
@@ -215,7 +215,7 @@ class Simulator(dispatch.DispatchMode):
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes of all overloads that were called so far."""
+        """The routes of all overloads called so far."""
         return tuple(self._routes.values())
 
     # -- which way ------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Simulator(dispatch.DispatchMode):
         return not (self.context.in_engine or self._in_flight())
 
     def _in_flight(self) -> bool:
-        """Whether what C++ makes for itself now belongs on MPS."""
+        """Return whether temporaries that C++ makes now belong on MPS."""
         return self.context.on_mps or (self.context.in_engine and self._nodes.running_on_mps())
 
     def _narrows(self) -> bool:
@@ -279,7 +279,7 @@ class Simulator(dispatch.DispatchMode):
         return self._inner[kind]
 
     def _followed(self, route: Route, args: Any, kwargs: Any) -> tuple[str, ...] | None:
-        """The overloads that the composite body of this call dispatches to; None where it cannot be run.
+        """Return the overloads that the composite's body dispatches to; None if it cannot be run.
 
         The body runs on copies without values: following it changes nothing.
         """
@@ -374,7 +374,7 @@ class Simulator(dispatch.DispatchMode):
         self.sink.guess(operator, answer)
 
     def _repaired(self, route: Route, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The arguments, made consistent where an assumed value led to some that fit nothing."""
+        """Return the arguments, made consistent if an assumed value led to some that do not fit together."""
         repair = route.operator.repair
         changes = repair(named(route, args, kwargs)) if repair and is_on_mps(args[0]) else None
         if changes is None:
@@ -495,7 +495,7 @@ class Simulator(dispatch.DispatchMode):
 
 
 def _keep_bits(route: Route, relation: str, base: Any, views: Any) -> None:
-    """A view of a tensor that is to be read as conjugated, or negated, is so too (ATen/ConjugateFallback.cpp)."""
+    """Carry the conjugate and negative bits over to a view (ATen/ConjugateFallback.cpp)."""
     if relation != "view" or not is_on_mps(base):
         return
     conjugate = base.is_conj() is not (route.operator.role is Role.CONJUGATE)
@@ -595,6 +595,6 @@ def refresh(tensor: MPSTensor, spec: TensorMeta) -> None:
 
 
 def _alias(tensor: MPSTensor) -> MPSTensor:
-    """The same values as a tensor of its own: autograd writes into what a call returns."""
+    """Return the same values as a new tensor, because autograd writes into what a call returns."""
     known = tensor._mps
     return wrap(known.spec, detached(known.payload), known.memory)

@@ -1,4 +1,4 @@
-"""DLPack capsules of tensors on MPS: refused by C++ before 2.9, and of a Metal buffer since (ATen/DLConvertor.cpp).
+"""Simulate DLPack on MPS: C++ refuses it before 2.9, and exports a Metal buffer since (ATen/DLConvertor.cpp).
 
 The capsule is one of the CPU's memory that says Metal, so that its memory is shared and NumPy refuses it by itself.
 """
@@ -44,14 +44,14 @@ Exported = dict[int, Storage]
 
 
 def _exports(target: Target) -> str:
-    """What a Mac makes of a tensor: nothing before 2.9; 2.9 leaves the offset of a view out (pull request 169272)."""
+    """Return how a Mac exports a tensor: not before 2.9; 2.9 omits the offset of a view (pull request 169272)."""
     if target.torch < Version(2, 9):
         return "nothing"
     return "whole" if target.torch < Version(2, 10) else "any"
 
 
 def device(self: Any) -> Any:
-    """As torch.Tensor.__dlpack_device__, which knows no MPS before 2.9 (torch/_tensor.py)."""
+    """Return the device as torch.Tensor.__dlpack_device__ does, which lacks MPS before 2.9 (torch/_tensor.py)."""
     if is_on_mps(self) and current().ask(_exports) == "nothing":
         message = "Unknown device type mps for Dlpack"
         raise ValueError(message)
@@ -59,7 +59,7 @@ def device(self: Any) -> Any:
 
 
 def _device_type(capsule: Any) -> tuple[int, ctypes.c_int32] | None:
-    """Where the struct of a capsule lies, and its device's type; None where it is none, or was taken."""
+    """Locate a capsule's struct, and read its device type; None for a used capsule or another object."""
     for name, offset in _DEVICE_AT.items():
         if _is_valid(capsule, name):
             address = _pointer(capsule, name)
@@ -118,7 +118,7 @@ def _importer(exported: Exported) -> Callable[[Any], Any]:
 
 @contextlib.contextmanager
 def dlpack_of_mac() -> Iterator[None]:
-    """For the length of the block capsules are made of tensors on MPS, too."""
+    """Allow DLPack capsules of tensors on MPS for the length of the block."""
     exported: Exported = {}
     export = _exporter(_TO, exported)
     changes: list[tuple[Any, str, Any]] = [

@@ -1,4 +1,4 @@
-"""What ends a simulation: things that it does not do, and values that it does not have."""
+"""Define the errors that end a simulation: unsupported actions, and values that it does not have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class NotSimulatedError(RuntimeError):
 
 
 class DataDependentError(RuntimeError):
-    """The program asks for values that a run on shapes does not have."""
+    """The program needs values that a run on shapes does not have."""
 
 
 class OutsideError(RuntimeError):

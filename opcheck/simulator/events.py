@@ -1,4 +1,4 @@
-"""``torch.Event`` on a Mac: one stream, on which everything is done at once."""
+"""Simulate ``torch.Event`` of a Mac, with one stream on which all work finishes at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 class MacEvent:
-    """An event on the one stream: what was asked for before it has always been done."""
+    """An event on the single stream; all work before it has always finished."""
 
     def __init__(self, *_: Any, enable_timing: bool = False, **__: Any) -> None:
         self.enable_timing = enable_timing
@@ -17,27 +17,27 @@ class MacEvent:
         self._at = 0.0
 
     def record(self, stream: Any = None) -> None:
-        """Now."""
+        """Record the present time."""
         del stream
         self._at = time.perf_counter()
 
     def wait(self, stream: Any = None) -> None:
-        """Nothing is left to wait for."""
+        """Return at once, because no work is pending."""
 
     def synchronize(self) -> None:
-        """Nothing is left to wait for."""
+        """Return at once, because no work is pending."""
 
     def query(self) -> bool:
-        """Whether all before it is done."""
+        """Return whether all work before the event has finished."""
         return True
 
     def elapsed_time(self, end_event: MacEvent) -> float:
-        """Milliseconds of this machine's clock."""
+        """Return the milliseconds between two events, by this machine's clock."""
         return (end_event._at - self._at) * 1000
 
 
 class _EventOf(type):
-    """Makes an event of the device that is asked for; one of another device is torch's own."""
+    """Makes an event of the requested device; torch itself makes events of other devices."""
 
     original: Any = torch.Event
 
@@ -51,4 +51,4 @@ class _EventOf(type):
 
 
 class AnyEvent(metaclass=_EventOf):
-    """``torch.Event``."""
+    """Replaces ``torch.Event``."""

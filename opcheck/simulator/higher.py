@@ -1,4 +1,4 @@
-"""Higher-order operators (cond, while_loop, flex_attention ...) in a program that compiles nothing.
+"""Run higher-order operators (cond, while_loop, flex_attention ...) of a program that compiles nothing.
 
 Their eager form is Python, so that a Mac runs the operators in it one by one, and so does the simulation.
 """
@@ -25,7 +25,7 @@ _V2_6, _V2_7, _V2_13 = (Version(2, minor) for minor in (6, 7, 13))
 
 
 def make_route(func: HigherOrderOperator, context: DispatchContext) -> Route:
-    """A higher-order operator is never a leaf: its eager form is run."""
+    """Return the route of a higher-order operator, which is never a leaf: its eager form runs."""
     return Route(
         func=func,
         name=f"higher_order::{func.name()}",
@@ -51,7 +51,7 @@ def make_route(func: HigherOrderOperator, context: DispatchContext) -> Route:
 
 
 def _run(func: HigherOrderOperator, context: DispatchContext, *args: Any, **kwargs: Any) -> Any:
-    """Run the eager form; the simulation is on.
+    """Run the eager form while the simulation is on.
 
     Raises:
         NotSimulatedError: it has none.
@@ -71,7 +71,7 @@ def _run(func: HigherOrderOperator, context: DispatchContext, *args: Any, **kwar
 
 @contextlib.contextmanager
 def _unseen(names: dict[str, Any]) -> Iterator[None]:
-    """Some forms assert that no mode is on, which is how a compiler would trace them (cond.py, scan.py of 2.13)."""
+    """Hide the dispatch mode from forms that assert that none is on, as in a compiler (cond.py, scan.py of 2.13)."""
     asked = names.get("_get_current_dispatch_mode")
     if asked is None:
         yield
@@ -84,7 +84,7 @@ def _unseen(names: dict[str, Any]) -> Iterator[None]:
 
 
 def _devices_of_flex(target: Target) -> str:
-    """Those that the Python function in front of the operator takes; empty: mps, too.
+    """Return the devices that the operator's Python function takes; empty if mps is among them.
 
     Source: torch/nn/attention/flex_attention.py, ``_validate_device`` (2.5 to 2.15).
     """

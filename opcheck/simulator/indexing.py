@@ -1,4 +1,4 @@
-"""``x[index]`` and ``x[index] = value``: the branches of Python's indexing that ask for the device.
+"""Simulate ``x[index]`` and ``x[index] = value``, where Python's indexing branches on the device.
 
 torch/csrc/autograd/python_variable_indexing.cpp and ATen/TensorIndexing.h (1.13 to 2.15).  A list becomes a tensor on
 the device of ``x``, a number one made by ``scalar_tensor``; the CPU makes both without an operator, and a value
@@ -29,7 +29,7 @@ _CPP_FILLS = Version.parse(torch.__version__) >= _FILLS_FROM
 
 
 def get(x: torch.Tensor, index: Any) -> torch.Tensor:
-    """``x[index]``."""
+    """Compute ``x[index]``."""
     if not is_on_mps(x):
         return GET(x, index)
     try:
@@ -45,7 +45,7 @@ def get(x: torch.Tensor, index: Any) -> torch.Tensor:
 
 
 def put(x: torch.Tensor, index: Any, value: Any) -> None:
-    """``x[index] = value``."""
+    """Compute ``x[index] = value``."""
     if not is_on_mps(x):
         SET(x, index, value)
         return
@@ -101,6 +101,6 @@ def _views(index: Any) -> bool:
 
 
 def _is_all(index: Any) -> bool:
-    """Whether C++ writes to the tensor itself, without a view of it."""
+    """Return whether C++ writes to the tensor itself, without a view of it."""
     items = index if type(index) is tuple else (index,)
     return all(item is ... or (type(item) is slice and item == slice(None)) for item in items)

@@ -1,4 +1,4 @@
-"""A simulated Mac for the length of a with block."""
+"""Simulate a Mac for the length of a with block."""
 
 from __future__ import annotations
 

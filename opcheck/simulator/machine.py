@@ -1,4 +1,4 @@
-"""The machine as a Mac's Python describes it: ``platform``, ``os.uname``, ``sysctl`` and ``sw_vers``.
+"""Simulate the machine that a Mac's Python reports: ``platform``, ``os.uname``, ``sysctl`` and ``sw_vers``.
 
 Who asks decides what is answered.
 
@@ -64,12 +64,12 @@ _UNAME = {"-m": "arm64", "-s": "Darwin", "-p": "arm", "": "Darwin"}
 
 
 def macos_text(target: Target) -> str:
-    """``platform.mac_ver()[0]``."""
+    """Return the target's ``platform.mac_ver()[0]``."""
     return f"{target.macos.major}.{target.macos.minor}"
 
 
 def darwin_text(target: Target) -> str:
-    """``platform.release()``: macOS 15 is Darwin 24, macOS 26 is Darwin 25."""
+    """Return the target's ``platform.release()``: macOS 15 is Darwin 24, macOS 26 is Darwin 25."""
     major = target.macos.major
     return f"{major + 9 if major < 26 else major - 1}.{target.macos.minor}.0"
 
@@ -79,7 +79,7 @@ def _kernel(release: str) -> str:
 
 
 class _MacUname(platform.uname_result):
-    """``platform.uname()``; the processor would be asked of this machine."""
+    """The Mac's ``platform.uname()``; the original would read the processor of this machine."""
 
     @property
     def processor(self) -> str:
@@ -146,7 +146,7 @@ def _os_uname_by_caller() -> os.uname_result:
 
 
 def printed(command: Sequence[str]) -> str | None:
-    """What a Mac's program prints; None: none that is known here."""
+    """Return what a Mac's program prints; None for a program that opcheck does not know."""
     name, arguments = os.path.basename(command[0]), list(command[1:])  # noqa: PTH119  (any text)
     if name == "sysctl":
         return _sysctl(arguments)
@@ -169,7 +169,7 @@ def _sysctl(arguments: list[str]) -> str | None:
 
 
 def _instead(args: Any) -> Any:
-    """The arguments of a process that prints what a Mac's would, in the place of those that start it."""
+    """Replace a process's arguments by those of a process that prints what the Mac's program would."""
     whole = isinstance(args, str)
     try:
         words = shlex.split(args) if whole else [os.fsdecode(word) for word in args]
@@ -184,7 +184,7 @@ def _instead(args: Any) -> Any:
 
 @contextlib.contextmanager
 def mac_machine() -> Iterator[None]:
-    """For the length of the block the program seems to run on a Mac with Apple silicon."""
+    """Present a Mac with Apple silicon to the program for the length of the block."""
     start = subprocess.Popen.__init__
 
     @functools.wraps(start)

@@ -1,4 +1,4 @@
-"""The methods and attributes of ``torch.Tensor`` that depend on the device, which C++ takes for ``cpu``.
+"""Replace the methods and attributes of ``torch.Tensor`` whose C++ would take the device for ``cpu``.
 
 They stand on the class itself as long as a simulation runs, and not only in a function mode: torch's own Python calls
 them where modes are off (torch/overrides.py, ``handle_torch_function``).  A class with a hook of its own is asked
@@ -49,12 +49,12 @@ GRAD_SET = _Base.grad.__set__
 
 
 def is_hooked(kind: type) -> bool:
-    """Whether a class of tensors has a ``__torch_function__`` that C++ asks first."""
+    """Return whether a class of tensors has a ``__torch_function__`` that C++ calls first."""
     return kind not in _EXACT and kind.__torch_function__ is not _NO_HOOK  # type: ignore[attr-defined]
 
 
 def hooks_run(types: Iterable[type]) -> bool:
-    """Whether C++ asks a hook of these classes now."""
+    """Return whether C++ calls a hook of these classes now."""
     return any(map(is_hooked, types)) and dispatch.function_hooks_enabled()
 
 
@@ -66,7 +66,7 @@ def _asks_first(tensor: torch.Tensor) -> bool:
 
 
 def is_outer(tensor: Any) -> bool:
-    """Whether C++ takes the tensor for one of the CPU although what it holds is on MPS.
+    """Return whether C++ takes the tensor for a CPU tensor although the tensor that it wraps is on MPS.
 
     So do a wrapper of the program's own (``make_wrapper``) and one of torch.func, which stands for the tensor inside.
     """
@@ -82,7 +82,7 @@ def is_outer(tensor: Any) -> bool:
 
 
 def any_inside(values: Any) -> bool:
-    """Whether any of these, or of what lists of them hold, stands for a tensor on MPS."""
+    """Return whether any of these values, or any in their nested lists, wraps a tensor on MPS."""
     return any(
         any_inside(value)
         if isinstance(value, (list, tuple))
@@ -118,7 +118,7 @@ def _get_device(self: Any) -> int:
 
 
 def as_device(device: Any) -> Any:
-    """Any ``mps``, and the index of an accelerator, as ``mps:0``; anything else as it is.
+    """Return ``mps:0`` for any ``mps`` and for the index of an accelerator; return anything else as it is.
 
     MPS has one device, and its allocator does not look at the index (MPSAllocator.mm; MPSGuardImpl.h, ``setDevice``).
     """
@@ -143,7 +143,7 @@ def _is_another(device: Any) -> bool:
 
 
 def moved(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """As torch.Tensor.to: to C++ both devices are one."""
+    """Move or convert as torch.Tensor.to does; to C++ both devices are the same."""
     here = _is_there(self)
     if not here and not any(_names_mps(value) for value in (*args, *kwargs.values())):
         return TO(self, *args, **kwargs)
@@ -171,7 +171,7 @@ def moved(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
 def parse_to(
     *args: Any, **kwargs: Any
 ) -> tuple[torch.device | None, torch.dtype | None, bool, torch.memory_format | None, bool]:
-    """The arguments of Tensor.to, by torch's own parser, which knows no ``copy``."""
+    """Parse the arguments of Tensor.to by torch's own parser, which does not know ``copy``."""
     other = kwargs.pop("other", None)
     if other is None and args and isinstance(args[0], torch.Tensor):
         other, args = args[0], args[1:]
@@ -186,7 +186,7 @@ def parse_to(
 
 
 def cpu(self: Any, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
-    """The values, on the CPU."""
+    """Return the values on the CPU."""
     if not _is_there(self):
         return _Base.cpu(self, memory_format=memory_format)
     return copied(self, device=_CPU, memory_format=memory_format)
@@ -213,12 +213,12 @@ def tolist(self: Any) -> Any:
 
 
 def type_as(self: Any, other: torch.Tensor) -> torch.Tensor:
-    """Of the other's dtype, on its device (TensorConversions.cpp: ``self.to(other.options())``)."""
+    """Return the tensor with the other's dtype and device (TensorConversions.cpp: ``self.to(other.options())``)."""
     return moved(self, other.device, other.dtype)
 
 
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
-    """``torch.mps.FloatTensor``, or a conversion; no release takes that name back (tensor_types.cpp)."""
+    """Return ``torch.mps.FloatTensor``, or convert; no release accepts that name as an argument (tensor_types.cpp)."""
     if not _is_there(self):
         return _Base.type(self, dtype, non_blocking, **options)
     if dtype is None:
@@ -233,7 +233,7 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: A
 
 
 def new_tensor(self: Any, data: Any, **options: Any) -> torch.Tensor:
-    """As torch.Tensor.new_tensor: C++ would put it on the CPU."""
+    """Run torch.Tensor.new_tensor, whose C++ would put the result on the CPU."""
     if not _is_there(self):
         return _Base.new_tensor(self, data, **options)
     options = {"dtype": self.dtype, "device": MPS_DEVICE, **options}
@@ -244,7 +244,7 @@ def new_tensor(self: Any, data: Any, **options: Any) -> torch.Tensor:
 
 
 def new(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """As torch.Tensor.new: of this dtype, on this device."""
+    """Do as torch.Tensor.new: create a tensor with this dtype, on this device."""
     if not _is_there(self):
         return _Base.new(self, *args, **kwargs)
     if len(args) == 1 and isinstance(args[0], torch.Tensor):
@@ -255,14 +255,14 @@ def new(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> torch.Tensor:
-    """As torch.as_tensor, whose C++ sees no move between the devices."""
+    """Run torch.as_tensor, whose C++ sees no move between the devices."""
     if not is_on_mps(data) or device is None:
         return torch.as_tensor(data, dtype=dtype, device=device)
     return moved(data, device, data.dtype if dtype is None else dtype)
 
 
 def as_array(obj: Any, **options: Any) -> torch.Tensor:
-    """As torch.asarray."""
+    """Run torch.asarray."""
     if is_on_mps(obj) and options.get("device") is not None:
         device = torch.device(options["device"])
         if device.type != "mps" and options.get("copy") is False:
@@ -293,7 +293,7 @@ def _data(self: Any) -> torch.Tensor:
 
 
 def set_data(self: Any, value: torch.Tensor) -> None:
-    """``tensor.data = value``, which C++ takes for tensors of one device."""
+    """Run ``tensor.data = value``, which C++ takes for an assignment between tensors of one device."""
     if self._mps is None and not is_on_mps(value):
         DATA_SET(self, value)
     else:
@@ -301,7 +301,7 @@ def set_data(self: Any, value: torch.Tensor) -> None:
 
 
 def set_grad(self: Any, value: Any) -> None:
-    """``tensor.grad = value``; python_variable.cpp, THPVariable_set_grad, compares the devices."""
+    """Run ``tensor.grad = value``, which compares the devices (python_variable.cpp, THPVariable_set_grad)."""
     if isinstance(value, torch.Tensor) and _is_there(self) is not _is_there(value):
         message = (
             f"attempting to assign a gradient with device type '{value.device.type}' to a tensor with "
@@ -313,7 +313,7 @@ def set_grad(self: Any, value: Any) -> None:
 
 
 def untyped_storage(self: Any) -> torch.UntypedStorage:
-    """The memory behind it, which says ``mps`` where there is any."""
+    """Return the tensor's storage, which reports ``mps`` if the tensor has values."""
     known = self._mps
     if known is None:
         return _Base.untyped_storage(self)
@@ -323,7 +323,7 @@ def untyped_storage(self: Any) -> torch.UntypedStorage:
 
 
 def data_ptr(self: Any) -> int:
-    """Where the values are; 0 where there are none."""
+    """Return the address of the values; 0 if there are none."""
     known = self._mps
     if known is None:
         return int(_Base.data_ptr(self))
@@ -334,7 +334,7 @@ def data_ptr(self: Any) -> int:
 
 
 def as_subclass(self: Any, cls: type[torch.Tensor]) -> torch.Tensor:
-    """The same tensor as one of a subclass; C++ refuses what a dispatch mode has given a Python object already."""
+    """Return the tensor as a subclass; C++ refuses one that a dispatch mode has given a Python object already."""
     if type(self).__torch_dispatch__ is not _NO_DISPATCH:
         return _Base.as_subclass(self, cls)
     with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
@@ -343,7 +343,7 @@ def as_subclass(self: Any, cls: type[torch.Tensor]) -> torch.Tensor:
 
 
 def make_subclass(*args: Any, **kwargs: Any) -> Any:
-    """As torch.Tensor._make_subclass, which detaches below all modes: Parameter calls it.
+    """Run torch.Tensor._make_subclass, which detaches below all modes and which Parameter calls.
 
     With these parameters, since torch._dynamo compares them with those of a function of its own
     (torch/_dynamo/polyfills/tensor.py).
@@ -361,7 +361,7 @@ def _placed(made: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 
 
 def make_wrapper(*args: Any, **kwargs: Any) -> Any:
-    """As torch.Tensor._make_wrapper_subclass: a wrapper on MPS has its keys, and no device of C++'s."""
+    """Run torch.Tensor._make_wrapper_subclass; a wrapper on MPS has its keys, and no device that C++ sees."""
     if as_device(kwargs.get("device")) is not MPS_DEVICE:
         return tensors.base_make_wrapper_subclass(*args, **kwargs)
     keys = kwargs.pop("_extra_dispatch_keys", None)
@@ -373,7 +373,7 @@ def make_wrapper(*args: Any, **kwargs: Any) -> Any:
 
 
 def make_new(*args: Any, **kwargs: Any) -> Any:
-    """As ``Tensor(...)``; one of a subclass is an alias of what it is given (legacy_tensor_ctor)."""
+    """Run ``Tensor(...)``; an instance of a subclass is an alias of its argument (legacy_tensor_ctor)."""
     cls = args[0]
     if cls is torch.Tensor or cls.__torch_dispatch__ is not _NO_DISPATCH:
         return _Base.__new__(*args, **kwargs)
@@ -381,7 +381,7 @@ def make_new(*args: Any, **kwargs: Any) -> Any:
 
 
 def shown(self: Any, *, tensor_contents: Any = None) -> str:
-    """As a Mac prints it where the values are known, else the metadata."""
+    """Format the tensor as a Mac prints it if the values are known, else by its metadata."""
     known = self._mps
     if known is None:
         return _Tensor.__repr__(self, tensor_contents=tensor_contents)
@@ -402,7 +402,7 @@ def any_output_is_alias(args: Any, kwargs: Any, outputs: Any) -> bool:
 
 
 def _state(tensor: Any) -> Any:
-    """What a tensor pickles beside its values, without what is ours."""
+    """Return what a tensor pickles beside its values, without opcheck's attributes."""
     state = _STATE(tensor)
     if type(state) is tuple:  # with slots
         return (_without_ours(state[0]), *state[1:])
@@ -420,7 +420,7 @@ _IS_ALIAS: Any = tensors.IS_ALIAS.value() if hasattr(*tensors.IS_ALIAS) else Non
 
 
 class _Method:
-    """A method of tensors on the simulated device.
+    """Replaces a method for tensors on the simulated device.
 
     On the class it is torch's own, which hooks compare their ``func`` with.
     """
@@ -440,7 +440,7 @@ class _Method:
 
 
 class _Attribute:
-    """The same for an attribute."""
+    """Replaces an attribute for tensors on the simulated device."""
 
     def __init__(
         self, base: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None] | None = None
@@ -504,7 +504,7 @@ REPLACED: dict[Any, Callable[..., Any]] = {
 
 @contextlib.contextmanager
 def methods_of_mac() -> Iterator[None]:
-    """For the length of the block, tensors know that they are on MPS."""
+    """Make tensors report that they are on MPS for the length of the block."""
     kind: Any = torch.Tensor
     before = {name: vars(kind).get(name, _MISSING) for name in _INSTALLED}
     changes: list[tuple[Any, str, Any]] = [(*tensors.PICKLED_STATE, _state)]

@@ -1,4 +1,4 @@
-"""The target's MPS registrations, put into the dispatcher of the installed torch.
+"""Install the target's MPS registrations in the dispatcher of the installed torch.
 
 With a kernel for MPS present the dispatcher takes the Mac's decisions: ``aten::linear`` stays
 whole, and the generated autograd kernel calls ``linear_backward``, because VariableType kernels are
@@ -24,14 +24,14 @@ _REGISTERED_EVERYWHERE = "MPS"
 
 
 def present_and_absent(registrations: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """The overloads with a kernel on the target: those that the installed torch has, and those that it lacks."""
+    """Return the overloads with a kernel on the target: those that the installed torch has, and those it lacks."""
     names = sorted(name for name, value in registrations.items() if value in KERNEL_VALUES)
     present = [name for name in names if dispatch.has_schema(name)]
     return present, sorted({*names} - {*present})
 
 
 class MpsRegistrations:
-    """The registrations while they are installed; ``remove`` leaves the dispatcher as it was."""
+    """The registrations while they are installed; ``remove`` restores the dispatcher."""
 
     def __init__(self, kernels: Iterable[str], branches: dict[str, Callable[..., Any]]) -> None:
         # A Library that is garbage-collected takes its registrations with it: keep both.
@@ -45,7 +45,7 @@ class MpsRegistrations:
                 self._branches.impl(name, branch)
 
     def remove(self) -> None:
-        """Take all registrations back."""
+        """Remove all registrations."""
         dispatch.unregister(self._kernels)
         dispatch.unregister(self._branches)
 

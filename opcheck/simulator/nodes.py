@@ -1,4 +1,4 @@
-"""Which nodes of autograd's graph are on MPS: what C++ makes for itself while one runs belongs there.
+"""Track which nodes of autograd's graph are on MPS, because temporaries that C++ makes for such a node belong there.
 
 The formulas (FunctionsManual.cpp, derivatives.yaml) make their temporaries with ``x.options()``, which says ``cpu``
 for a simulated tensor, and in backward there is no API call that would tell (simulator/dispatch_context.py).
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Nodes:
-    """The nodes that calls on MPS made, by their sequence numbers.
+    """Records the nodes that calls on MPS made, by their sequence numbers.
 
     A node takes the next number before its call reaches the dispatcher's Python key (VariableType.cpp), so that all
     numbers since the call before are of this one: an operator in place makes two nodes, it saves a clone first.
@@ -38,7 +38,7 @@ class Nodes:
         self._on_mps: set[int] = set()
 
     def note(self, *, on_mps: bool) -> None:
-        """A call has reached the dispatcher."""
+        """Note that a call has reached the dispatcher."""
         number = next_sequence_number()
         if number > self._noted:
             if on_mps:
@@ -46,12 +46,12 @@ class Nodes:
             self._noted = number
 
     def running_on_mps(self) -> bool:
-        """Whether the node that autograd's engine runs now is on MPS."""
+        """Return whether the node that autograd's engine runs now is on MPS."""
         node = running_node()
         return node is not None and sequence_number_of(node) in self._on_mps
 
     def name(self) -> str:
-        """Of the node that runs now; empty where none does."""
+        """Return the name of the node that runs now; empty if none does."""
         node = running_node()
         return "" if node is None else str(node.name())
 

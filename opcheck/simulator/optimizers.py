@@ -1,4 +1,4 @@
-"""The steps of torch.optim, and the clipping before them, as earlier releases wrote them.
+"""Simulate the steps of torch.optim, and the clipping before them, as earlier releases wrote them.
 
 That is, where the installed ones call other operators: ``torch/optim/*.py`` of the macOS wheels of
 1.13 to 2.15, each run beside the installed one (scripts/compare_optimizers.py),
@@ -33,7 +33,7 @@ def lerp_(self: Tensor, end: Any, weight: Any) -> Tensor:
 
 
 def foreach_lerp_(self: list[Tensor], ends: list[Tensor], weight: Any) -> Any:
-    """The same with ``foreach=True``."""
+    """Compute ``lerp_`` of each tensor, for ``foreach=True``."""
     if _calls("torch.optim.", Version(2, 1)):
         backend.foreach_mul_(self, 1 - weight)
         return backend.foreach_add_(self, ends, alpha=weight)
@@ -63,7 +63,7 @@ def reciprocal(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def fused_devices() -> list[str]:
-    """torch/utils/_foreach_utils.py: what ``fused=True`` is for; MPS since 2.5, and the CPU since 2.4."""
+    """Return the devices of ``fused=True``: MPS since 2.5, the CPU since 2.4 (torch/utils/_foreach_utils.py)."""
     devices = _installed_fused_devices()
     if current().ask(_is_before, Version(2, 5)):
         # The fused kernels of hpu and mtia came later, too.
@@ -86,7 +86,7 @@ REPLACED: dict[Any, Callable[..., Any]] = {
 
 
 def _calls(module: str, until: Version) -> bool:
-    """Whether a module whose name begins so calls, and the target is older than ``until``."""
+    """Return whether a module with this prefix is calling and the target is older than ``until``."""
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__") in _HAND_ON:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""How a Mac prints a tensor."""
+"""Format a tensor as a Mac prints it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opcheck.tracing.torch_private import dispatch, tensors
 
 
 def printed(tensor: torch.Tensor, values: torch.Tensor, contents: str | None = None) -> str:
-    """What a Mac prints."""
+    """Return the text that a Mac prints."""
     if values.is_sparse:
         with dispatch.without_function_modes(), dispatch.disable_modes():
             return repr(values.detach()).replace("size=(", "device='mps:0', size=(", 1)

@@ -1,4 +1,4 @@
-"""Names of torch's Python modules that the target lacks are not there for the program and its libraries.
+"""Hide names of torch's Python modules that the target lacks from the program and its libraries.
 
 torch's own Python is that of the installed release and keeps all of its names: it would break without them
 (``torch.manual_seed`` calls ``torch.mps.manual_seed``, which 1.13 has not).  So each module that has names which are
@@ -54,7 +54,7 @@ _VERSIONS: dict[str, type[SeenText]] = {
 
 
 def has_name(target: Target, module: str, name: str) -> bool:
-    """Whether the target's module has a name that is not in every release."""
+    """Return whether the target's module has a name that some releases lack."""
     return _names().has(str(target.torch), module, name)
 
 
@@ -64,14 +64,14 @@ def _names() -> PythonNames:
 
 
 def _lacks(module: str, name: str) -> bool:
-    """Whether the target's module is known to lack the name."""
+    """Return whether the target's module is known to lack the name."""
     return name in _names().modules.get(module, ()) and not python_visible_target.ask(
         has_name, module, name
     )
 
 
 def _decided(module_name: str, name: str) -> property:
-    """The name as an attribute: read from the module's dictionary, where the target has it or torch itself asks."""
+    """Return a property that reads the module's dictionary if the target has the name or torch itself reads it."""
 
     def get(module: ModuleType) -> Any:
         there = vars(module)
@@ -106,7 +106,7 @@ def _no_attribute(module: ModuleType, name: str) -> Any:
 
 
 def _all(module: ModuleType) -> list[str]:
-    """What ``import *`` takes; of a module that lists nothing, all that has no underscore."""
+    """Return the names that ``import *`` takes; without ``__all__``, all names without an underscore."""
     there = vars(module)
     whole = not sees_the_target(caller())
     if "__all__" not in there and whole:
@@ -118,7 +118,7 @@ def _all(module: ModuleType) -> list[str]:
 
 
 def _class_for(module: ModuleType, names: Iterable[str]) -> type[ModuleType]:
-    """A class for the module with a property for each of the names; look-ups of others find the dictionary."""
+    """Return a class for the module, with a property for each name; other look-ups reach the dictionary."""
 
     def listed(module: ModuleType) -> list[str]:
         names = [*ModuleType.__dir__(module)]
@@ -135,14 +135,14 @@ def _class_for(module: ModuleType, names: Iterable[str]) -> type[ModuleType]:
 
 
 class _Names:
-    """All modules that are imported, each once."""
+    """Replaces the classes of all imported modules, each once."""
 
     def __init__(self) -> None:
         self._taken: dict[str, ModuleType] = {}
         self._seen = 0
 
     def take(self) -> None:
-        """Give those that were imported since a class that decides."""
+        """Give a deciding class to the modules that were imported since the last call."""
         if len(sys.modules) == self._seen:
             return
         self._seen = len(sys.modules)
@@ -155,7 +155,7 @@ class _Names:
                 module.__class__ = _class_for(module, names)
 
     def restore(self) -> None:
-        """All as they were."""
+        """Restore the classes of all modules."""
         for module in self._taken.values():
             module.__class__ = ModuleType
 
@@ -181,7 +181,7 @@ def _refuse(name: str, fromlist: tuple[str, ...]) -> None:
 
 
 def _again_as_installed(perform: Callable[[], Any]) -> Any:
-    """Import; where that fails after a library read the target's version, once more with the installed one."""
+    """Import; if that fails after a library read the target's version, import with the installed version."""
     if not python_visible_target.is_telling() or python_visible_target.now(version_of) == INSTALLED:
         return perform()
     loaded, read = {*sys.modules}, readers()
@@ -233,7 +233,7 @@ def _find_spec(find_spec: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def names_of_the_target() -> Iterator[None]:
-    """For the length of the block the program sees the names of the target's torch; enter it after all replacements."""
+    """Show the program the names of the target's torch in the block; enter it after all replacements."""
     names = _Names()
     imports = builtins.__import__
 

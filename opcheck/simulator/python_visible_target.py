@@ -1,4 +1,4 @@
-"""What Python was told of the target in this process: a library may keep it from its import on.
+"""Record what Python learned of the target in this process; a library may keep it from its import on.
 
 Forks inherit it.  A capture in this process is true only for targets of which the same would have been told.
 """
@@ -31,7 +31,7 @@ _fallback: set[str | None] = set()
 
 @contextlib.contextmanager
 def telling(target: Target) -> Iterator[None]:
-    """For the length of the block it is this target that Python is told of."""
+    """Show this target to Python for the length of the block."""
     _targets.append(target)
     try:
         yield
@@ -40,12 +40,12 @@ def telling(target: Target) -> Iterator[None]:
 
 
 def is_telling() -> bool:
-    """Whether this process seems to be a Mac."""
+    """Return whether this process presents itself as a Mac."""
     return bool(_targets)
 
 
 def ask(decide: Callable[..., Answer], *details: Hashable) -> Answer:
-    """``decide(target, *details)``: a function at the top of a module, of these arguments alone."""
+    """Return ``decide(target, *details)``, and record it; ``decide`` depends on its arguments alone."""
     target = _targets[-1]
     key = (decide, details)
     answer: Answer = decide(target, *details)
@@ -55,12 +55,12 @@ def ask(decide: Callable[..., Answer], *details: Hashable) -> Answer:
 
 
 def now(decide: Callable[[Target], Answer]) -> Answer:
-    """What holds for the target, without a question: what is made of it asks."""
+    """Return what holds for the target without recording it; the code that uses the value queries for itself."""
     return decide(_targets[-1])
 
 
 def answered(decide: Callable[..., Answer], *details: Hashable, answer: Answer) -> None:
-    """Note an answer that was given before."""
+    """Record an answer that was given before."""
     _answers.setdefault((decide, details), answer)
 
 
@@ -70,22 +70,22 @@ def note(what: str, text: str) -> None:
 
 
 def forget_notes() -> None:
-    """A new run begins in this process."""
+    """Forget the notes, because a new run begins in this process."""
     _notes.clear()
 
 
 def notes() -> tuple[str, ...]:
-    """What was noted, in its order."""
+    """Return the notes in their order."""
     return tuple(_notes.values())
 
 
 def is_newer(target: Target, major: int, minor: int) -> bool:
-    """What ``torch.backends.mps.is_macos_or_newer`` says on that Mac."""
+    """Return what ``torch.backends.mps.is_macos_or_newer`` returns on that Mac."""
     return (target.macos.major, target.macos.minor) >= (major, minor)
 
 
 def fits(target: Target) -> bool:
-    """Whether the target would have been told of in the same words."""
+    """Return whether the target would have given every recorded answer."""
     for settle in SETTLE:
         settle()
     return _fallback <= {_value(target)} and all(
@@ -103,7 +103,7 @@ def _value(target: Target) -> str:
 
 
 class _Noted(type(os.environ)):  # type: ignore[misc]  # a class without a public name
-    """The environment, which keeps what it said of the variable; copying it all reads it, too."""
+    """The environment, which records each value that it returned for the variable; copying it reads it, too."""
 
     def __getitem__(self, key: str) -> str:
         try:
@@ -119,7 +119,7 @@ class _Noted(type(os.environ)):  # type: ignore[misc]  # a class without a publi
 
 @contextlib.contextmanager
 def environment_noted() -> Iterator[None]:
-    """For the length of the block it is noted that the program reads the variable."""
+    """Record for the length of the block when the program reads the variable."""
     before = type(os.environ)
     os.environ.__class__ = _Noted
     try:

@@ -1,4 +1,4 @@
-"""Which torch an installed library asks for: one that does not take the target's sees the installed torch.
+"""Read which torch an installed library requires; a library that excludes the target's torch sees the installed one.
 
 Beside the target's torch another version of the library would be installed, which nobody knows here.  transformers 5
 would turn its models off (utils/import_utils.py, is_torch_available), others fail to import.
@@ -31,14 +31,14 @@ _INSTALLED_LINE = Version.parse(INSTALLED)
 
 
 def version_of(target: Target) -> str:
-    """``torch.__version__`` on the target: the newest patch release in the lists."""
+    """Return ``torch.__version__`` on the target: the newest patch release in the lists."""
     if target.torch == _INSTALLED_LINE:
         return INSTALLED
     return load().release(str(target.torch)).torch
 
 
 def admits(target: Target, package: str) -> bool:
-    """Whether the library may be installed beside the target's torch."""
+    """Return whether the library may be installed beside the target's torch."""
     return _requirement(package).contains(version_of(target), prereleases=True)
 
 
@@ -50,7 +50,7 @@ outdated: set[str] = set()
 
 @contextlib.contextmanager
 def libraries_see_the_target() -> Iterator[None]:
-    """For the length of the block installed libraries see the target's torch, as the program always does.
+    """Show the target's torch to installed libraries, as the program always sees it, in the block.
 
     ``opcheck run`` has one target and enters this.  A capture does not: libraries choose by release when they are
     imported, and one import would no longer serve more than one release (17 imports of transformers for BertModel).
@@ -64,7 +64,7 @@ def libraries_see_the_target() -> Iterator[None]:
 
 
 def sees_the_target(who: Caller) -> bool:
-    """Whether that code sees the Python of the target's torch."""
+    """Return whether that code sees the Python of the target's torch."""
     if who.kind != "library":
         return who.kind == "program"
     return (
@@ -92,7 +92,7 @@ def note_installed(who: Caller, what: str) -> None:
 
 @functools.cache
 def _requirement(package: str) -> SpecifierSet:
-    """What the distribution of a top-level package asks of torch, extras included."""
+    """Return the versions of torch that a top-level package's distribution requires, extras included."""
     distribution = _distribution(package) if package else None
     specifiers = SpecifierSet()
     for line in distribution.requires or () if distribution else ():

@@ -1,4 +1,4 @@
-"""What the target's dispatcher does with each overload, decided once an overload."""
+"""Decide what the target's dispatcher does with each overload, once for each overload."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NUMBERS = frozenset({int, float, bool, complex})
 
 
 class Kind(enum.Enum):
-    """The ways a call can go."""
+    """The ways that a call can take."""
 
     LEAF = "leaf"
     #: CompositeImplicit without a kernel on the target: its C++ body runs on the simulated tensors.
@@ -105,7 +105,7 @@ class Route:
 
 
 def is_implicit(name: str) -> bool:
-    """Whether the installed torch has a CompositeImplicitAutograd kernel for an overload, in C++.
+    """Return whether the installed torch has a CompositeImplicitAutograd kernel for an overload, in C++.
 
     ``OpOverload.has_kernel_for_dispatch_key`` counts Python decompositions, too (upsample_nearest3d), which
     ``_op_dk`` does not reach: it ends the process.
@@ -120,7 +120,7 @@ def registered_way(
     registrations: Mapping[str, str],
     branches: Container[str],
 ) -> str:
-    """Which way the target's registrations and branches send an overload: all that they decide of its route.
+    """Return the way on which the registrations and branches send an overload, which is all that they decide.
 
     Args:
         name: the overload.
@@ -144,7 +144,7 @@ def make_route(
     registrations: Mapping[str, str],
     branches: Mapping[str, Callable[..., Any]],
 ) -> Route:
-    """Decide for ``func``, given the target's value of every overload (op_lists/README.md)."""
+    """Return the route of ``func``, given the target's value of every overload (op_lists/README.md)."""
     name: str = func.name()
     implicit = is_implicit(name)
     way = registered_way(
@@ -217,7 +217,7 @@ def make_route(
 
 
 def _own_body(func: OpOverload) -> Callable[..., Any] | None:
-    """What a Mac runs for an operator of the program's own that has one body for all devices.
+    """Return what a Mac runs for an operator of the program's own that has one body for all devices.
 
     torch.library.custom_op registers its function so, unless told the device (torch/_library/custom_ops.py).
     """
@@ -230,7 +230,7 @@ def _own_body(func: OpOverload) -> Callable[..., Any] | None:
 
 
 def end_of(value: str | None, registrations: Mapping[str, str]) -> str | None:
-    """The value at the end of a chain of ``out:`` and ``wrapper:``."""
+    """Return the value at the end of a chain of ``out:`` and ``wrapper:``."""
     while value is not None and value.startswith(("out:", "wrapper:")):
         value = registrations.get(value.partition(":")[2])
     return value
@@ -254,7 +254,7 @@ def _relation(operator: Operator, result: Any, arguments: Any) -> Return:
 
 
 def unwrapped(route: Route, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with numbers as tensors where a call from Python would refuse a number."""
+    """Return the arguments, with numbers as tensors where a call from Python would refuse a number."""
     if not route.takes_tensor or not any(type(value) in _NUMBERS for value in args):
         return args
     return tuple(
@@ -264,5 +264,5 @@ def unwrapped(route: Route, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def named(route: Route, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by the names of the schema, without those that were left out."""
+    """Return the arguments of a call by their names in the schema, without those that were omitted."""
     return {**dict(zip(route.arguments, args, strict=False)), **kwargs}

@@ -1,4 +1,4 @@
-"""Whether another target would have run the very calls of a run: decided without running anything.
+"""Decide, without a run, whether another target would have run exactly the calls of a recorded run.
 
 Of an overload that is called the target decides the way (``registered_way``).  What the dispatcher
 decides below Python it decides for the composites that some releases have a kernel or a branch for
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def same_dispatch(simulator: Simulator, target: Target, counterpart: Target) -> bool:
-    """Whether the run that ``simulator`` saw on ``target`` is that of ``counterpart``.
+    """Return whether the run that ``simulator`` recorded on ``target`` would be the same on ``counterpart``.
 
     Beside this the trace names its target, and what of it the installed torch lacks (``absent``).
 
@@ -72,7 +72,7 @@ def _noting(name: str, function: Callable[..., Any], passed: set[str]) -> Callab
 
 @functools.cache
 def _contested() -> tuple[str, ...]:
-    """Composites of the installed torch that have a kernel, or a branch, in some releases only."""
+    """Return composites of the installed torch that have a kernel, or a branch, in some releases only."""
     lists = load()
     columns = [lists.operators(release.line) for release in lists.releases]
     names = {name for column in columns for name, value in column.items() if value in KERNEL_VALUES}

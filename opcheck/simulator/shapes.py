@@ -1,4 +1,4 @@
-"""The metadata of results: from torch's meta kernels, from rules of our own where torch has none."""
+"""Compute the metadata of results: by torch's meta kernels, or by rules of opcheck where torch has none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Result(NamedTuple):
 
 
 def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Result:
-    """The metadata that this call's results have.
+    """Return the metadata of this call's results.
 
     Raises:
         NotSimulatedError: torch has no meta kernel, there is no rule here, and no CPU kernel to try.
@@ -150,7 +150,7 @@ def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
 def _convert(
     value: Any, on_mps: Callable[[MPSTensor], Any], elsewhere: Callable[[torch.Tensor], Any]
 ) -> Any:
-    """The value with what the functions make of the tensors in it."""
+    """Return the value with the functions applied to the tensors in it."""
     kind = type(value)
     if isinstance(value, torch.Tensor):
         return on_mps(value) if is_on_mps(value) else elsewhere(value)

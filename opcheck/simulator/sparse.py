@@ -1,4 +1,4 @@
-"""Sparse tensors on ``mps``: what C++ would read from the wrapper, or would make where it takes it to be."""
+"""Simulate sparse tensors on ``mps``: the reads and creations that C++ would do on the wrapper's own device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sparse_coo_tensor(
     is_coalesced: bool | None = None,
     **rest: Any,
 ) -> torch.Tensor:
-    """As ``torch.sparse_coo_tensor``: the values decide the device, and the indices follow them there."""
+    """Run ``torch.sparse_coo_tensor``: the values decide the device, and the indices move there."""
     del check_invariants, rest
     place = torch.device(device) if device is not None else getattr(values, "device", None)
     if (place is None or place.type != "mps") and not is_on_mps(indices):

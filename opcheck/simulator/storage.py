@@ -1,4 +1,4 @@
-"""The storage of a simulated tensor with values: the CPU's memory, which says that it is on ``mps``.
+"""Simulate the storage of a tensor with values: the CPU's memory, which reports that it is on ``mps``.
 
 torch.save writes a storage with the device that it names, so a file made here loads on a Mac as one made there.
 """
@@ -18,33 +18,33 @@ _MPS = torch.device("mps", 0)
 
 
 def _counts_as_shared(target: Target) -> bool:
-    """Whether memory of a device is shared as it is (torch/storage.py, ``share_memory_`` of 2.13; not that of 2.12)."""
+    """Return whether memory of a device is always shared (torch/storage.py, ``share_memory_`` of 2.13; not 2.12)."""
     return target.torch >= Version(2, 13)
 
 
 class MPSStorage(torch.UntypedStorage):
-    """Memory of the CPU that Python takes for a Mac's."""
+    """Memory of the CPU that Python takes for the memory of a Mac's GPU."""
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]  # the stub has an attribute
-        """Where the program put it."""
+        """The device that the program put it on."""
         return _MPS
 
     @property
     def is_cuda(self) -> bool:
-        """It is not."""
+        """Always False."""
         return False
 
     def mps(self) -> torch.UntypedStorage:
-        """Already there."""
+        """Return the storage itself, which is on mps already."""
         return self
 
     def is_shared(self) -> bool:
-        """As C++ says of memory that is not the CPU's."""
+        """Return what C++ returns for memory that is not the CPU's."""
         return current().ask(_counts_as_shared)
 
     def share_memory_(self, *_: Any, **__: Any) -> MPSStorage:
-        """Nothing to do since 2.13; before, Python takes it for memory of the CPU."""
+        """Do nothing since 2.13; raise before, because Python takes it for memory of the CPU."""
         if not current().ask(_counts_as_shared):
             self._share_filename_cpu_()
         return self
@@ -57,7 +57,7 @@ class MPSStorage(torch.UntypedStorage):
     _share_fd_cpu_ = _share_filename_cpu_
 
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.UntypedStorage:
-        """A copy on the same device."""
+        """Return a copy on the same device."""
         if id(self) not in memo:
             memo[id(self)] = on_mps(torch.UntypedStorage(self.nbytes()).copy_(self, False))
         return memo[id(self)]
@@ -68,13 +68,13 @@ ForkingPickler.register(MPSStorage, reduce_storage)
 
 
 def on_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-    """The same memory, from now on said to be on ``mps``."""
+    """Return the same memory, which from now on reports ``mps``."""
     storage.__class__ = MPSStorage  # torch keeps one Python object a storage
     return storage
 
 
 def to_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-    """A copy on ``mps`` (torch/storage.py, ``_StorageBase.mps``, would allocate there)."""
+    """Return a copy on ``mps`` (torch/storage.py, ``_StorageBase.mps``, would allocate there)."""
     if isinstance(storage, MPSStorage):
         return storage
     return on_mps(torch.UntypedStorage(storage.nbytes()).copy_(storage, False))

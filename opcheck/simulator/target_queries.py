@@ -1,4 +1,4 @@
-"""What a run asks of its target while it runs, so that another target can be asked the same without a run.
+"""Record what a run queries of its target, so that the same queries can be put to another target without a run.
 
 A run is a function of its program and of these answers: a target that answers each of them alike
 would have run the same calls.  Whatever depends on the target is asked here, on the registrations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class TargetQueries:
-    """The target of a run, which answers by functions of it alone, and keeps what it was asked."""
+    """Answers queries about a run's target, by functions of the target alone, and records the answers."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._answers: dict[tuple[Callable[..., Any], tuple[Hashable, ...]], Any] = {}
 
     def __call__(self, decide: Callable[..., Answer], *details: Hashable) -> Answer:
-        """``decide(target, *details)``: a function at the top of a module, of these arguments alone.
+        """Return ``decide(target, *details)``; ``decide`` is a module-level function of these arguments alone.
 
         Answered once for the same details: a call of the program pays for looking it up.
         """
@@ -37,7 +37,7 @@ class TargetQueries:
         return answer
 
     def answered_alike(self, counterpart: Target) -> bool:
-        """Whether the other target answers all that was asked so far as this one did."""
+        """Return whether another target gives the same answers to all queries so far."""
         # A copy: another thread of the program may still ask.
         return all(
             decide(counterpart, *details) == answer

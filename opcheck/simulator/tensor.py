@@ -1,4 +1,4 @@
-"""The tensor that dispatches as one on MPS, on any machine.
+"""Define the tensor that dispatches as one on MPS, on any machine.
 
 It is an ordinary ``torch.Tensor`` (or Parameter, or a subclass of the program's): its C++ device stays ``cpu``, and
 it carries the MPS dispatch keys besides, so that the dispatcher picks the MPS column while autograd's device guard
@@ -50,7 +50,7 @@ torch.Tensor._mps = None  # type: ignore[attr-defined]
 
 
 class Storage:
-    """The memory that aliases share: whether its values are known, and who is told when it is given back.
+    """The memory that aliases share: whether its values are known, and the watcher to notify when it is freed.
 
     It lives as long as a tensor that shares it: where autograd alone holds one, C++ keeps the Python object too
     (torch/csrc/autograd/python_variable.cpp).
@@ -66,13 +66,13 @@ class Storage:
         self.watcher: Callable[[int], None] | None = None
 
     def handle(self, spec: TensorMeta) -> torch.UntypedStorage:
-        """What Python compares to know whether two tensors without values share memory: no memory itself."""
+        """Return an identity for memory without values; Python compares it to find tensors that share memory."""
         if self._handle is None:
             self._handle = spec.fresh_meta().untyped_storage()
         return self._handle
 
     def __del__(self) -> None:
-        """Tell the watcher."""
+        """Notify the watcher."""
         if self.watcher is not None:
             self.watcher(self.number)
 
@@ -92,11 +92,11 @@ class Placement:
         self.number = next(_numbers)
 
     def alias(self) -> Placement:
-        """The same memory, for another tensor."""
+        """Return a placement of the same memory, for another tensor."""
         return Placement(self.spec, detached(self.payload), self.memory)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Placement:
-        """For Tensor.__deepcopy__, which gives its clone a copy of the ``__dict__``."""
+        """Serve Tensor.__deepcopy__, which gives its clone a copy of the ``__dict__``."""
         payload = None if self.payload is None else detached(self.payload.clone())
         copied = Placement(self.spec if payload is None else spec_of(payload), payload, None)
         copied.memory.known = self.memory.known
@@ -110,7 +110,7 @@ class MPSTensor(torch.Tensor):
 
 
 class _Wrapper(torch.Tensor):
-    """What a template is made from: torch makes no wrapper of a class without this method."""
+    """The class that a template is made from; torch makes no wrapper of a class without this method."""
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]  # the stub has no func
@@ -121,18 +121,18 @@ class _Wrapper(torch.Tensor):
 
 
 def is_on_mps(value: Any) -> TypeGuard[MPSTensor]:
-    """Whether it is a tensor on the simulated device."""
+    """Return whether the value is a tensor on the simulated device."""
     return isinstance(value, torch.Tensor) and value._mps is not None  # type: ignore[attr-defined]
 
 
 def placement(tensor: torch.Tensor) -> Placement | None:
-    """What the simulation knows of a tensor; None for one that is not on its device."""
+    """Return what the simulation knows of a tensor; None for a tensor on another device."""
     known: Placement | None = tensor._mps  # type: ignore[attr-defined]
     return known
 
 
 def place(tensor: torch.Tensor, known: Placement | None) -> None:
-    """Note what is known of a tensor whose keys C++ has set already."""
+    """Set what is known of a tensor whose keys C++ has set already."""
     if known is not None:
         tensor._mps = known  # type: ignore[attr-defined]
     else:
@@ -140,12 +140,12 @@ def place(tensor: torch.Tensor, known: Placement | None) -> None:
 
 
 def detached(tensor: Any) -> Any:
-    """Another plain CPU tensor with the same memory, unseen by modes; None where there is none."""
+    """Return a plain CPU tensor with the same memory, hidden from modes; None if there is none."""
     return None if tensor is None else _make_subclass(torch.Tensor, tensor)
 
 
 def _template(spec: TensorMeta) -> torch.Tensor:
-    """A tensor of this metadata with the MPS keys and no data, of which all others of it are copies."""
+    """Return a tensor of this metadata with the MPS keys and no data; all others of the metadata are copies of it."""
     if spec.template is None:
         sparse = spec.layout is not torch.strided
         with (
@@ -179,7 +179,7 @@ def wrap(
     *,
     requires_grad: bool = False,
 ) -> MPSTensor:
-    """A tensor of this metadata; ``payload`` holds its values where they are known.
+    """Return a tensor of this metadata; ``payload`` holds its values if they are known.
 
     ``memory`` is given for views, which share that of their base.  What is made in inference mode is a normal tensor,
     as a view of one is there (VariableTypeUtils.h, as_view).
@@ -193,7 +193,7 @@ def wrap(
 
 
 def exchange(tensor: torch.Tensor, source: torch.Tensor) -> None:
-    """``tensor.data = source`` as C++ does it, whatever device either is on: the object stays, with its history."""
+    """Run ``tensor.data = source`` as C++ does, on any devices: the object and its history stay."""
     known = placement(source)
     with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
         _set_data(tensor, source)
@@ -201,13 +201,13 @@ def exchange(tensor: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def to_mps(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
-    """A CPU or meta tensor as it is after a move: the values stay known up to ``keep`` elements."""
+    """Return a CPU or meta tensor as it is after a move; up to ``keep`` elements its values stay known."""
     known = tensor.device.type != "meta" and tensor.numel() <= keep
     return wrap(spec_of(tensor), detached(tensor) if known else None)
 
 
 def parameter_to_mps(parameter: torch.Tensor, *, keep: int) -> MPSTensor:
-    """A parameter after Module.to: the very object, of any class, with other data (Module._apply)."""
+    """Move a parameter as Module.to does: the same object, of any class, with other data (Module._apply)."""
     values = to_mps(parameter.data, keep=keep)
     moved: Any = parameter
     if parameter.device.type == "meta":

@@ -1,4 +1,4 @@
-"""Tensor metadata as interned keys, and arguments as hashable keys that decode without loss.
+"""Intern tensor metadata as keys, and encode arguments as hashable keys that decode without loss.
 
 A call on tensors without values depends on nothing but its operator, the metadata of its tensors and
 its other arguments, so the key of a call is also the key of the cache of output metadata
@@ -50,13 +50,13 @@ class TensorMeta:
         self.template: torch.Tensor | None = None
 
     def meta(self) -> torch.Tensor:
-        """The shared meta tensor of this metadata; for operators that do not change metadata."""
+        """Return the shared meta tensor of this metadata, for operators that do not change metadata."""
         if self.meta_tensor is None:
             self.meta_tensor = self.fresh_meta()
         return self.meta_tensor
 
     def fresh_meta(self) -> torch.Tensor:
-        """A meta tensor of its own, for operators that resize or restride their argument."""
+        """Return a new meta tensor, for operators that resize or restride their argument."""
         if not self.offset:
             return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=META)
         extent = sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True) if n > 0)
@@ -64,7 +64,7 @@ class TensorMeta:
         return base.as_strided(self.shape, self.stride, self.offset)
 
     def __repr__(self) -> str:
-        """``float32[2, 3]@mps``."""
+        """Return a text such as ``float32[2, 3]@mps``."""
         return f"{self.dtype_name}{list(self.shape)}@{self.device}"
 
 
@@ -79,7 +79,7 @@ def intern(
     device: str = "mps",
     layout: torch.layout = torch.strided,
 ) -> TensorMeta:
-    """The one TensorMeta of this metadata."""
+    """Return the single TensorMeta of this metadata."""
     key = (shape, stride, dtype, offset, device, layout)
     spec = _interned.get(key)
     if spec is None:
@@ -88,7 +88,7 @@ def intern(
 
 
 def spec_of(tensor: torch.Tensor, device: str = "mps") -> TensorMeta:
-    """The TensorMeta of any tensor; strides are empty for layouts that have none."""
+    """Return the TensorMeta of any tensor; strides are empty for layouts that have none."""
     if tensor.layout is torch.strided:
         return intern(
             # Not its shape, which an uninitialized parameter refuses (torch/nn/parameter.py).
@@ -102,7 +102,7 @@ def spec_of(tensor: torch.Tensor, device: str = "mps") -> TensorMeta:
 
 
 def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> TensorMeta:
-    """The TensorMeta of a new contiguous tensor."""
+    """Return the TensorMeta of a new contiguous tensor."""
     stride = []
     step = 1
     for size in reversed(shape):
@@ -112,7 +112,7 @@ def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> TensorMeta:
 
 
 def ambient() -> tuple[Any, ...]:
-    """The state of the process that a composite's body may branch on, hashable.
+    """Return the hashable state of the process on which a composite's body may branch.
 
     The default dtype alone decides the metadata of a leaf call's results: what is kept of those goes by it (as in
     torch/_subclasses/fake_tensor.py, ``_cache_key``).
@@ -136,7 +136,7 @@ class Boxed:
         self.kind = kind
 
     def __repr__(self) -> str:
-        """The kind."""
+        """Return the name of the kind."""
         return self.kind
 
 
@@ -145,7 +145,7 @@ TRUE, FALSE = Boxed("True"), Boxed("False")
 
 
 def encode(value: Any) -> Any:
-    """The key of a non-tensor argument: hashable, type-exact, read back by ``decode``."""
+    """Return the key of a non-tensor argument: hashable, type-exact, and read back by ``decode``."""
     kind = type(value)
     if kind is int or kind is str or value is None:
         return value
@@ -165,7 +165,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(key: Any) -> Any:
-    """The argument that ``encode`` made the key of; a TensorMeta stays a TensorMeta."""
+    """Return the argument from which ``encode`` made the key; a TensorMeta stays a TensorMeta."""
     if key is TRUE:
         return True
     if key is FALSE:

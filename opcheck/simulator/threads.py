@@ -1,4 +1,4 @@
-"""Threads that the program starts: torch's modes are each thread's own, so that they are entered there, too."""
+"""Enter torch's modes in the threads that the program starts, because each thread has its own modes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def followed_threads(modes: Modes) -> Iterator[None]:
-    """Run each thread that is started inside of the block under what ``modes`` makes.
+    """Run each thread that is started in the block under the modes that ``modes`` makes.
 
     The dispatch context of the simulation has values of its own in each thread.
     """

@@ -1,4 +1,4 @@
-"""``torch.__version__`` and the version of torch's distribution, as the program and its libraries see them.
+"""Present ``torch.__version__`` and the version of torch's distribution to the program and its libraries.
 
 A version that was read is a text that notes what is asked of it.  A comparison is a question with a
 boolean answer (simulator/python_visible_target.py), whether it is made by ``torch.__version__ >=
@@ -41,29 +41,29 @@ _COMPARISONS = {
 
 
 def text_of(target: Target, package: str) -> str:
-    """The version that a library, or with an empty name the program, sees."""
+    """Return the version that a library, or with an empty name the program, sees."""
     return version_of(target) if admits(target, package) else INSTALLED
 
 
 def compares(target: Target, package: str, kind: type, name: str, operand: Hashable) -> bool:
-    """What the version says when it is compared, as a text, as a TorchVersion, or as packaging's Version."""
+    """Compare the version as a text, as a TorchVersion, or as packaging's Version."""
     return bool(_COMPARISONS[name](kind(text_of(target, package)), operand))
 
 
 def part_of(target: Target, package: str, name: str) -> Any:
-    """An attribute of packaging's Version."""
+    """Return an attribute of packaging's Version."""
     return getattr(PackagingVersion(text_of(target, package)), name)
 
 
 class SeenText(str):  # noqa: SLOT000 - it keeps who read it
-    """The version as a text."""
+    """The version as a text that records its use."""
 
     kind: type = str
     package: str
     used: bool
 
     def whole(self) -> str:
-        """The text itself, asked for."""
+        """Return the text itself, and record the query."""
         self.used = True
         if not python_visible_target.is_telling():
             return str.__str__(self)
@@ -77,7 +77,7 @@ class SeenText(str):  # noqa: SLOT000 - it keeps who read it
 
 
 class SeenTorchVersion(SeenText, TorchVersion):
-    """``torch.__version__``."""
+    """The target's ``torch.__version__``."""
 
     kind = TorchVersion
 
@@ -124,7 +124,7 @@ for _kind in (SeenText, SeenTorchVersion):
 
 
 class _SeenVersion(PackagingVersion):
-    """packaging's Version of such a text."""
+    """packaging's Version of a recorded text."""
 
     __slots__ = ()
     package = ""
@@ -191,7 +191,7 @@ _read: dict[tuple[type[SeenText], Caller, str], SeenText] = {}
 
 
 def seen(kind: type[SeenText], who: Caller) -> Any:
-    """The version as that code sees it; None: it is torch's own code, and sees the installed one."""
+    """Return the version as that code sees it; None for torch's own code, which sees the installed version."""
     if who.kind == "own" or not python_visible_target.is_telling():
         return None
     text = python_visible_target.now(version_of)
@@ -207,12 +207,12 @@ def seen(kind: type[SeenText], who: Caller) -> Any:
 
 
 def readers() -> set[str]:
-    """The libraries that have read the version so far."""
+    """Return the libraries that have read the version so far."""
     return {who.package for _, who, _ in _read if who.package}
 
 
 def _settle() -> None:
-    """Note the whole text of what was read, and then used in no way that can be seen."""
+    """Record the whole text of versions that were read, and then used in no visible way."""
     for (_, who, text), made in list(_read.items()):
         if not made.used:
             python_visible_target.answered(text_of, who.package, answer=text)
@@ -222,7 +222,7 @@ python_visible_target.SETTLE.append(_settle)
 
 
 def torch_version_property(kind: type[SeenText]) -> property:
-    """``__version__`` of a module of torch."""
+    """Return the property ``__version__`` of a module of torch."""
 
     def get(module: ModuleType) -> Any:
         version = seen(kind, caller())  # whose truth would be a question
@@ -235,7 +235,7 @@ def torch_version_property(kind: type[SeenText]) -> property:
 
 
 class Distributions:
-    """The classes whose ``version`` tells of the target's torch: importlib.metadata's, and its backport's.
+    """The classes whose ``version`` reports the target's torch: importlib.metadata's, and its backport's.
 
     Once the backport is imported (diffusers does it), importlib.metadata gives distributions of its class, too.
     """
@@ -252,7 +252,7 @@ class Distributions:
                 distribution.version = property(_version_seen(distribution.version))
 
     def restore(self) -> None:
-        """Put the classes' own ``version`` back."""
+        """Restore the classes' own ``version``."""
         for distribution, version in self._versions.items():
             distribution.version = version
 
@@ -268,7 +268,7 @@ def _version_seen(before: property) -> Callable[[Any], str]:
 
 @contextlib.contextmanager
 def version_of_the_target() -> Iterator[Distributions]:
-    """For the length of the block ``importlib.metadata`` tells of the target's torch, and comparisons are noted."""
+    """Report the target's torch through ``importlib.metadata``, and record comparisons, in the block."""
     parse = PackagingVersion.__init__
 
     def parsed(self: PackagingVersion, version: Any) -> None:

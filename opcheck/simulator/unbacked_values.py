@@ -1,4 +1,4 @@
-"""Answers where the program asks for values that a run on shapes does not have.
+"""Substitute values where the program needs values that a run on shapes does not have.
 
 An unknown value never ends the run: a number is made up, and a selection is taken as if everything were selected, so
 that two selections by one mask agree.  Each assumption is recorded, because what follows rests on it.  The rules of
@@ -28,7 +28,7 @@ _LARGEST = 1 << 10
 
 
 class Guess(NamedTuple):
-    """The results of a call as if its values were such."""
+    """The results of a call under an assumption about its unknown values."""
 
     #: metadata; or real values, where what was assumed gives them
     results: tuple[TensorMeta | torch.Tensor, ...]
@@ -37,7 +37,7 @@ class Guess(NamedTuple):
 
 
 def scalar(dtype: torch.dtype, times: int, *, checks: bool = False) -> Any:
-    """The number or bool that a call is answered with.
+    """Return the number or bool that is substituted for an unknown one.
 
     Args:
         dtype: bool, or that of the tensor which the number is read from.
@@ -53,7 +53,7 @@ def scalar(dtype: torch.dtype, times: int, *, checks: bool = False) -> Any:
 
 
 def _number(times: int) -> int:
-    """One; later by turns nothing and ever more, so that loops up and loops down both end."""
+    """Return 1 at first; later alternate 0 and growing numbers, so that loops up and loops down both end."""
     if times < SAME_ANSWERS:
         return 1
     turn, odd = divmod(times - SAME_ANSWERS, 2)
@@ -61,19 +61,19 @@ def _number(times: int) -> int:
 
 
 def copied(spec: TensorMeta, times: int) -> tuple[torch.Tensor, str]:
-    """What a copy to the host holds, and how that is called."""
+    """Return the content of a copy to the host, and its name."""
     if _turns(times):
         return torch.ones(spec.shape, dtype=spec.dtype), "ones"
     return torch.zeros(spec.shape, dtype=spec.dtype), "zeros"
 
 
 def _turns(times: int) -> bool:
-    """Not the first answer: by turns, once the same was given often enough."""
+    """Return whether to deviate from the first answer; answers alternate after many equal ones."""
     return times >= SAME_ANSWERS and (times - SAME_ANSWERS) % 2 == 0
 
 
 def without_masks(args: Any) -> tuple[Any, str] | None:
-    """The arguments of an operator that takes masks with indices in place of masks; None if it has no mask.
+    """Return the arguments with indices in place of masks, and what was assumed; None if there is no mask.
 
     An index that a mask selects is a meta tensor: what it holds is nobody's business.
     """
@@ -97,14 +97,14 @@ def _is_mask(index: torch.Tensor) -> bool:
 
 
 def known_values(tensor: Any) -> torch.Tensor | None:
-    """The values of a tensor, where they are known."""
+    """Return the values of a tensor if they are known, else None."""
     if not is_on_mps(tensor):
         return tensor if isinstance(tensor, torch.Tensor) and not tensor.is_meta else None
     return tensor._mps.payload if tensor._mps.memory.known else None
 
 
 def selected(mask: torch.Tensor, elements: int) -> tuple[int, str]:
-    """How many of ``elements`` a mask selects, and what was assumed for it."""
+    """Return how many of ``elements`` a mask selects, and what was assumed."""
     known = known_values(mask)
     if known is not None:
         chosen = int(torch.count_nonzero(known))
@@ -113,7 +113,7 @@ def selected(mask: torch.Tensor, elements: int) -> tuple[int, str]:
 
 
 def all_selected(elements: int) -> tuple[int, str]:
-    """How many of ``elements`` a mask selects that nobody knows, and what is assumed for it."""
+    """Return how many of ``elements`` an unknown mask is assumed to select, and the assumption in words."""
     if elements <= MOST_SELECTED:
         return elements, "as if every element were selected"
     return MOST_SELECTED, f"as if {MOST_SELECTED:,} elements were selected"

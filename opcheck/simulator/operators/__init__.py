@@ -1,4 +1,4 @@
-"""All that the simulation knows of single operators: a file an area, a registration an operator."""
+"""Registers all that the simulation knows of single operators: one file for an area, one registration an operator."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PYTHON_KERNELS: dict[str, Callable[..., Any]] = {
 
 
 def branches_of(target: Target, context: DispatchContext) -> dict[str, Callable[..., Any]]:
-    """The branches that hold for a target, by operator overload."""
+    """Return the branches that hold for a target, by operator overload."""
     return {
         name: functools.partial(branch.function, context)
         for name, branch in BRANCHES.items()
@@ -67,6 +67,6 @@ def branches_of(target: Target, context: DispatchContext) -> dict[str, Callable[
 
 
 def legacy_body(target: Target, name: str) -> tuple[str, ...] | None:
-    """What the composite's body called in the target's release; None where the installed torch's is as good."""
+    """Return the operators that the composite's body called in the target's release; None if they are today's."""
     bodies = OPERATORS[name].legacy_bodies
     return next((body.calls for body in bodies if target.torch in body.releases), None)

@@ -34,7 +34,7 @@ _TAKES_GQA = "enable_gqa" in {
 
 
 def _on_metal(target: Target, contiguous: bool, drops: bool) -> bool:
-    """Whether the kernel of MPS takes inputs of which autograd records nothing."""
+    """Return whether the MPS kernel takes inputs for which autograd records nothing."""
     if not _V2_5 <= target.torch < _V2_12:
         return target.torch >= _V2_12
     return not drops and (contiguous or (target.torch >= _V2_6 and target.macos >= Version(15, 0)))
@@ -52,7 +52,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """The choice between the kernel of MPS and the composite."""
+    """Choose between the kernel of MPS and the composite."""
     ask = context.ask
     inputs = (query, key, value)
     if all(tensor.dim() == 3 for tensor in inputs) and not ask(is_before, _V2_14):

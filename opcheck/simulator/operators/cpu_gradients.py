@@ -1,4 +1,4 @@
-"""Gradients of this machine's CPU, below a dispatch mode: opcheck run computes with them what only MPS has."""
+"""Compute gradients by this machine's CPU below a dispatch mode: opcheck run needs them for functions of MPS alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels say of tensors that are on two devices; each checks, and words it, by itself.
+"""Word the errors of kernels for tensors on two devices; each kernel has its own check and text.
 
 MPS has no check that is generated for every kernel, as CUDA has (torchgen/gen.py: ``device_guard`` is for CUDA and
 XPU): an operator without a text of its own says what TensorIterator.cpp says, which most calls go through.
@@ -28,34 +28,34 @@ PASSED_CPU = "Passed CPU tensor to MPS op"
 
 
 def is_on_cpu(tensor: Any) -> bool:
-    """Whether it is a tensor, and not on the simulated device."""
+    """Return whether the value is a tensor that is not on the simulated device."""
     return isinstance(tensor, torch.Tensor) and not is_on_mps(tensor)
 
 
 def places(tensors: Any) -> list[str]:
-    """The device of each as C++ writes it."""
+    """Return the device of each tensor as C++ writes it."""
     return ["cpu" if is_on_cpu(tensor) else "mps:0" for tensor in tensors]
 
 
 def type_name(tensor: torch.Tensor) -> str:
-    """ATen/core/DeprecatedTypeProperties.cpp, ``toString``: a CPU type goes by its Python name."""
+    """Return ``toString`` of ATen/core/DeprecatedTypeProperties.cpp: a CPU type has its Python name."""
     name = scalar_type(tensor)
     return f"torch.{name}Tensor" if is_on_cpu(tensor) else f"MPS{name}Type"
 
 
 def scalar_type(tensor: torch.Tensor) -> str:
-    """c10/core/ScalarType.h: ``Long`` for int64."""
+    """Return the name in c10/core/ScalarType.h: ``Long`` for int64."""
     name = torch.empty(0, dtype=tensor.dtype, device="cpu").type()
     return name.removeprefix("torch.").removesuffix("Tensor")
 
 
 def always(text: str) -> Callable[[Any], str]:
-    """The same text whatever the tensors are."""
+    """Return a function that gives the same text for all tensors."""
     return lambda _tensors: text
 
 
 def checked_by_linear_algebra(kernel: str, *names: str) -> tuple[DeviceText, ...]:
-    """LinearAlgebra.mm calls ``checkAllSameGPU`` (ATen/TensorUtils.cpp), which compares each with the result."""
+    """Return the text of ``checkAllSameGPU`` (ATen/TensorUtils.cpp), which LinearAlgebra.mm calls."""
 
     def text(tensors: Any) -> str | None:
         if is_on_cpu(tensors[-2]):
@@ -72,6 +72,6 @@ def checked_by_linear_algebra(kernel: str, *names: str) -> tuple[DeviceText, ...
 
 
 def row_of(target: Target, texts: tuple[DeviceText, ...]) -> int | None:
-    """Which of an operator's texts is the target's."""
+    """Return the index of the operator's text for the target; None if it has none."""
     rows = (number for number, row in enumerate(texts) if target.torch in row.releases)
     return next(rows, None)

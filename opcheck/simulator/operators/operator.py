@@ -1,4 +1,4 @@
-"""What the simulation knows of an operator beside its schema and the target's registrations: one record each."""
+"""Define what the simulation knows of an operator beside its schema and the target's registrations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Refusal = tuple[str, str]
 
 
 class Role(enum.Enum):
-    """Operators that the dispatcher itself treats in a way of their own."""
+    """Operators that the dispatcher itself treats specially."""
 
     CAST = enum.auto()
     DETACH = enum.auto()
@@ -68,7 +68,7 @@ class DeviceText(NamedTuple):
 
 
 class WiderEmulation(NamedTuple):
-    """How the CPU computes dtypes that a Mac's kernel takes and its own does not."""
+    """How the CPU computes dtypes that a Mac's kernel takes and the CPU's does not."""
 
     #: the first release whose kernel on MPS takes them
     since: Version
@@ -77,7 +77,7 @@ class WiderEmulation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator overload, or several of which the same is true."""
+    """One operator overload, or several that share all properties."""
 
     names: tuple[str, ...]
     _: KW_ONLY
@@ -143,7 +143,7 @@ class Operator:
 
 
 def like(*names: str) -> MetadataRule:
-    """Each result is contiguous, with shape and dtype of one argument."""
+    """Return a metadata rule: each result is contiguous, with the shape and dtype of the argument named."""
 
     def rule(given: Given, _ask: TargetQueries) -> Results:
         return tuple(alike(given[name]) for name in names)
@@ -152,12 +152,12 @@ def like(*names: str) -> MetadataRule:
 
 
 def alike(spec: TensorMeta) -> TensorMeta:
-    """A new contiguous tensor of the same shape and dtype."""
+    """Return the metadata of a new contiguous tensor of the same shape and dtype."""
     return contiguous(spec.shape, spec.dtype)
 
 
 def overload_named(name: str) -> Any:
-    """The overload of the namespace aten, such as ``aten::add.Tensor``."""
+    """Return the overload with this name in the namespace aten, such as ``aten::add.Tensor``."""
     packet, _, overload = name.removeprefix("aten::").partition(".")
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
@@ -168,14 +168,14 @@ def composite(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def needs_grad(*tensors: torch.Tensor | None) -> bool:
-    """Whether autograd records what is computed from these: GradMode and requires_grad, tensor by tensor."""
+    """Return whether autograd records what is computed from these (GradMode, and requires_grad of each tensor)."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 def followed(
     op: Any, *, narrows: bool = True, hidden: frozenset[str] = frozenset()
 ) -> Callable[..., Any]:
-    """A branch that is the C++ body as it is, but for what it does differently on MPS.
+    """Return a branch that runs the C++ body with the given differences on MPS.
 
     Args:
         op: the overload.
@@ -191,5 +191,5 @@ def followed(
 
 
 def is_before(target: Target, until: Version) -> bool:
-    """Whether the target's torch is older."""
+    """Return whether the target's torch is older."""
     return target.torch < until
