@@ -28,12 +28,12 @@ _SHOWN, _PLACES = 5, 2
 
 
 class RunsOnMps(Protocol):
-    """What the fixture ``opcheck_mps`` gives: ``assert_runs_on_mps`` with the test's target."""
+    """The value of the fixture ``opcheck_mps``: ``assert_runs_on_mps`` with the test's target."""
 
     def __call__(
         self, model: str | Callable[..., Any], inputs: Any = None, **options: Any
     ) -> Report:
-        """Assert it; returns the report."""
+        """Assert that the model runs on MPS, and return the report."""
 
 
 def assert_runs_on_mps(

@@ -56,7 +56,7 @@ class Pair(Record, frozen=True, kw_only=True):
 
     @property
     def agrees(self) -> bool:
-        """Whether the statuses are equal."""
+        """Return whether the statuses are equal."""
         return self.predicted == self.observed
 
 
@@ -78,12 +78,12 @@ class Verification(Record, frozen=True, kw_only=True):
 
     @property
     def contradictions(self) -> tuple[Pair, ...]:
-        """Where the Mac did not do what the prediction claims; "unknown" claims nothing."""
+        """Return the pairs in which the Mac contradicts the prediction; "unknown" claims nothing."""
         return tuple(pair for pair in self.pairs if not pair.agrees and pair.predicted != "unknown")
 
     @property
     def agreements(self) -> tuple[Pair, ...]:
-        """Where both reports say the same."""
+        """Return the pairs in which both reports agree."""
         return tuple(pair for pair in self.pairs if pair.agrees)
 
     def rates(self) -> Iterator[tuple[str, int, int, int]]:
@@ -98,12 +98,12 @@ class Verification(Record, frozen=True, kw_only=True):
 
 
 def ratio(part: int, whole: int) -> str:
-    """The ratio with three digits; a dash if ``whole`` is zero."""
+    """Format a ratio with three digits; a dash if ``whole`` is zero."""
     return f"{part / whole:.3f}" if whole else "-"
 
 
 def calls_of(report: Report) -> tuple[ReportedCalls, ...]:
-    """The calls of a report, in its order."""
+    """Return the calls of a report, in its order."""
     return tuple(calls for group in report.groups for calls in _by_line(group))
 
 

@@ -37,22 +37,22 @@ class Examined:
 
     @property
     def lines(self) -> tuple[Version, ...]:
-        """The release lines of torch that the lists hold, the oldest first."""
+        """Return the release lines of torch that the lists hold, the oldest first."""
         return tuple(sorted(Version.parse(release.line) for release in self.lists.releases))
 
     @property
     def torch(self) -> Version:
-        """The installed release line; without torch, the newest in the lists."""
+        """Return the installed release line; without torch, the newest in the lists."""
         installed = self.environment.torch
         return installed.line if installed else self.lines[-1]
 
     @property
     def listed(self) -> bool:
-        """Whether the lists hold the installed torch."""
+        """Return whether the lists hold the installed torch."""
         return self.environment.torch is not None and self.torch in self.lines
 
     def minimum(self, line: Version) -> Version:
-        """The oldest macOS on which a release starts its MPS backend.
+        """Return the oldest macOS on which a release starts its MPS backend.
 
         Raises:
             OpListError: the lists do not hold the release.
@@ -60,7 +60,7 @@ class Examined:
         return Version.parse(self.lists.release(str(line)).minimum_macos)
 
     def installable(self) -> tuple[Version, ...]:
-        """The releases with a wheel for this Python whose MPS backend starts on this macOS."""
+        """Return the releases with a wheel for this Python whose MPS backend starts on this macOS."""
         python, macos = self.environment.python.version, self.environment.macos
         span = load_wheels().by_python.get(Version.parse(python)) if python else None
         return tuple(
@@ -101,7 +101,7 @@ class DoctorRule(Rule):
     needs: tuple[str, ...] = ()
 
     def missing(self, examined: Examined) -> str:
-        """The first fact that is needed and unknown; empty if there is none."""
+        """Return the first fact that is needed and unknown; empty if there is none."""
         return next((name for name in self.needs if not FACTS[name](examined)), "")
 
 
@@ -121,5 +121,5 @@ finding = functools.partial(Finding, rule="", severity="")  # type: ignore[arg-t
 
 
 def install(line: Version) -> str:
-    """The command that installs a release line of torch."""
+    """Return the command that installs a release line of torch."""
     return f'pip install "torch=={line}.*"'

@@ -1,7 +1,7 @@
-"""The facts that the checks look at: gathered here (gather.py) or on another machine, as JSON.
+"""The facts that the checks examine: gathered here (gather.py) or on another machine, as JSON.
 
 Nothing in them is a path, a user's name or the value of a variable that torch does not know.  What
-could not be learned is None or empty, and no check takes that for an answer.
+could not be learned is None or empty, and every check treats that as unknown.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Machine(Record, frozen=True, kw_only=True):
 
     @property
     def apple_silicon(self) -> bool | None:
-        """Whether the processor is Apple's; None: not known."""
+        """Return whether the processor is Apple's; None: unknown."""
         if self.translated:
             return True
         return self.chip.startswith("Apple") if self.chip else None
@@ -60,9 +60,9 @@ class Python(Record, frozen=True, kw_only=True):
 
 
 class Torch(Record, frozen=True, kw_only=True):
-    """The installed torch; what an import tells is None where none was made or it failed."""
+    """The installed torch; facts that need an import are None if torch was not imported or failed to import."""
 
-    #: whole, as 2.13.0 or 2.12.0.dev20260301
+    #: the full version, as 2.13.0 or 2.12.0.dev20260301
     version: str
     #: who installed it, as its metadata says: pip, uv, conda
     installer: str = ""
@@ -78,12 +78,12 @@ class Torch(Record, frozen=True, kw_only=True):
 
     @property
     def line(self) -> Version:
-        """The release line, ``2.13``."""
+        """Return the release line, ``2.13``."""
         return Version.parse(self.version)
 
 
 class Environment(Record, frozen=True, kw_only=True):
-    """Everything that ``opcheck doctor`` looks at."""
+    """Everything that ``opcheck doctor`` examines."""
 
     schema: str = SCHEMA
     #: what gathered it
@@ -99,17 +99,17 @@ class Environment(Record, frozen=True, kw_only=True):
 
     @property
     def is_mac(self) -> bool:
-        """Whether it is one."""
+        """Return whether the machine is a Mac."""
         return self.machine.system == "Darwin"
 
     @property
     def macos(self) -> Version | None:
-        """The macOS version; None: no Mac, or not known."""
+        """Return the macOS version; None: no Mac, or unknown."""
         return Version.parse(self.machine.macos) if self.machine.macos else None
 
 
 def read(path: Path) -> Environment:
-    """What ``opcheck doctor --gather`` wrote.
+    """Read what ``opcheck doctor --gather`` wrote.
 
     Raises:
         UsageError: the file cannot be read, or holds something else.
@@ -117,7 +117,7 @@ def read(path: Path) -> Environment:
     hint = "write it on the machine in question: opcheck doctor --gather > environment.json"
     try:
         environment = _decoded(documents.read(path))
-        # Versions are parsed by the checks: what is none is refused here, once.
+        # The checks parse versions: a text that is no version is refused here, once.
         texts = [environment.machine.macos, environment.python.version]
         texts += [environment.torch.version] if environment.torch else []
         for text in filter(None, texts):
@@ -142,5 +142,5 @@ def _decoded(content: bytes) -> Environment:
 
 
 def dump(environment: Environment) -> str:
-    """The text that ``read`` takes."""
+    """Encode an environment as the text that ``read`` takes."""
     return for_json(msgspec.json.format(msgspec.json.encode(environment), indent=2).decode()) + "\n"

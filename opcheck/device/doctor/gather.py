@@ -54,7 +54,7 @@ class _Answer(Record, frozen=True, kw_only=True):
 
 
 def gather(variables: Mapping[str, str] | None = None) -> Environment:
-    """The facts of this machine and of the Python that runs this.
+    """Gather the facts of this machine and of the running Python.
 
     Args:
         variables: the environment; that of this process if not given.
@@ -84,7 +84,7 @@ def _machine(variables: Mapping[str, str]) -> Machine:
     memory = _sysctl("hw.memsize")
     return Machine(
         system=system,
-        # Not platform.mac_ver(): a Python that was built for an old SDK is told 10.16, or 16.0.
+        # Not platform.mac_ver(): it returns 10.16 or 16.0 to a Python that was built for an old SDK.
         macos=_sysctl("kern.osproductversion") or platform.mac_ver()[0],
         build=_sysctl("kern.osversion"),
         model=_sysctl("hw.model"),
@@ -98,7 +98,7 @@ def _machine(variables: Mapping[str, str]) -> Machine:
 
 
 def _sysctl(name: str) -> str:
-    """What the kernel says; empty: it does not know the name."""
+    """Return a value of sysctl; empty if the kernel does not know the name."""
     try:
         # In full: a program that was started by launchd may not have it in its PATH.
         done = subprocess.run(
@@ -110,7 +110,7 @@ def _sysctl(name: str) -> str:
 
 
 def _torch() -> Torch | None:
-    """The installed torch: its metadata first, which a broken library still has."""
+    """Return the installed torch: its metadata first, which a broken library still has."""
     try:
         distribution = metadata.distribution("torch")
     except metadata.PackageNotFoundError:
@@ -124,7 +124,7 @@ def _torch() -> Torch | None:
 
 
 def from_answer(version: str, installer: str, code: int, out: str, error: str) -> Torch:
-    """The record of a torch from what the child process that imported it printed."""
+    """Make the record of a torch from the output of the child process that imported it."""
     line = next((text_line for text_line in out.splitlines() if text_line.startswith(_MARK)), "")
     if code or not line:
         texts = error.strip().splitlines()
@@ -142,7 +142,7 @@ def from_answer(version: str, installer: str, code: int, out: str, error: str) -
 
 
 def _packages() -> dict[str, str]:
-    """All distributions; what a damaged one does not say is left out."""
+    """Return all distributions, without those whose damaged metadata lack a name or a version."""
     # metadata is an optional mapping of optional values, whatever its types say.
     pairs = (
         (distribution.metadata["Name"], distribution.version)

@@ -74,7 +74,7 @@ class ProcessAbortedError(BaseException):
 def error_of(
     verdict: Verdict, call: OpCall, target: Target, lists: OpLists
 ) -> BaseException | None:
-    """What the target raises; None where the call runs, or its verdict is unknown."""
+    """Return what the target raises; None where the call runs, or its verdict is unknown."""
     if verdict.status == "fallback" and verdict.kind == "env" and not target.cpu_fallback:
         return NotImplementedError(verdict.prints)
     if verdict.status != "unsupported":
@@ -96,7 +96,7 @@ def error_of(
 
 
 def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:
-    """The text of the UserWarning that the target gives where the call runs, or empty."""
+    """Return the text of the UserWarning that the target gives where the call runs, or empty."""
     if verdict.status == "fallback" and verdict.kind in {"always", "env"}:
         return messages.fallback_warning(verdict.named or op)
     if verdict.status == "unsupported" or not verdict.prints:
@@ -218,7 +218,7 @@ def mac_error(
     registrations: Mapping[str, str],
     release: Version,
 ) -> Exception:
-    """The error that a Mac raises where the CPU's kernel raised ``error``; often the same.
+    """Return the error that a Mac raises where the CPU's kernel raised ``error``; often the same.
 
     Args:
         error: raised by the CPU's kernel.

@@ -1,4 +1,4 @@
-"""Starts the program in a child process of its own, and takes its report.  Imports no torch."""
+"""Starts the program in a child process and reads its report.  Imports no torch."""
 
 from __future__ import annotations
 

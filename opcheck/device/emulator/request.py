@@ -1,4 +1,4 @@
-"""What a run is asked for, and what comes back; both travel between two processes as JSON."""
+"""The request of an emulated run and its outcome; both travel between two processes as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python sees of a Mac's torch beside tensors: ``torch.mps`` by release, streams, storages."""
+"""The parts of a Mac's torch that Python sees beside tensors: ``torch.mps`` by release, streams, storages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MacStream:
         """Do nothing: all work is done."""
 
     def query(self) -> bool:
-        """Whether all work is done."""
+        """Return whether all work is done."""
         return True
 
     def is_capturing(self) -> bool:
@@ -76,7 +76,7 @@ class MacStream:
 
 
 class _StreamOf(type):
-    """Makes a stream of the device that is asked for; one of another device is torch's own."""
+    """Makes a stream of the requested device; streams of other devices are torch's own."""
 
     original: Any = torch.Stream
 
@@ -107,7 +107,7 @@ def _no(*_: Any, **__: Any) -> bool:
 
 
 def _unknown(name: str) -> Callable[..., Any]:
-    """A function whose result on a Mac no source tells."""
+    """Make a function whose result on a Mac is unknown, because no source documents it."""
 
     def function(*_: Any, **__: Any) -> Any:
         message = f"what {name} answers on a Mac is not known here"
@@ -137,7 +137,7 @@ def _new_seed() -> None:
 
 
 def _nothing() -> Callable[..., None]:
-    """A function that does nothing.
+    """Make a function that does nothing.
 
     Each name needs its own: torch._dynamo refuses one object under two names
     (torch/_dynamo/trace_rules.py).

@@ -1,4 +1,4 @@
-"""The verdicts of calls as they happen; calls that cannot differ are judged once."""
+"""Judges calls as they happen; equal calls are judged once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Verdicts:
             kept.clear()
 
     def before(self, call: Call) -> Judged | None:
-        """The verdict of a call before it is computed; None where the result may decide.
+        """Return the verdict of a call before it is computed; None where the result may decide.
 
         Raises:
             OpListError: the lists are damaged.
@@ -69,7 +69,7 @@ class Verdicts:
         return judged if judged.error is not None else None
 
     def after(self, call: Call) -> Judged:
-        """The verdict of a call that has its results.
+        """Return the verdict of a call that has its results.
 
         Raises:
             OpListError: the lists are damaged.

@@ -25,7 +25,7 @@ MARK = re.compile(r"\x1e(\d{1,12})([<>])\x1e")
 
 
 def parse(text: str, lists: OpLists, *, log: str = "log") -> tuple[LogEvent, ...]:
-    """Everything that a Mac printed, in the order of the log; unknown texts are left out.
+    """Return the events of everything that a Mac printed, in the order of the log, without unknown texts.
 
     Args:
         text: the log, with all that terminals and CI services add.

@@ -1,4 +1,4 @@
-"""What an observation is asked for, and what the process leaves behind; both travel as JSON."""
+"""The request of an observation, and the records that the process leaves behind; both travel as JSON."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PROFILE_BITS = 2 + 4 + 32 + 64
 
 
 def variables(*, cpu_fallback: bool, line: str) -> dict[str, str]:
-    """The variables to set before torch is imported.
+    """Return the variables to set before torch is imported.
 
     Args:
         cpu_fallback: whether operators without a kernel fall back to the CPU.
@@ -35,7 +35,7 @@ def variables(*, cpu_fallback: bool, line: str) -> dict[str, str]:
 
 
 def effects(environment: Mapping[str, str], line: str) -> Iterator[str]:
-    """For each variable of PyTorch's about MPS that is set, whether this release reads it."""
+    """Return for each variable of PyTorch's about MPS that is set whether this release reads it."""
     known = load_environment()
     for name, value in sorted(environment.items()):
         if "MPS" not in name or not name.startswith("PYTORCH_"):
@@ -48,7 +48,7 @@ def effects(environment: Mapping[str, str], line: str) -> Iterator[str]:
 
 
 def installed_line() -> str:
-    """The release line of the installed torch, without importing it.
+    """Return the release line of the installed torch, without importing it.
 
     Raises:
         UsageError: torch is not installed.

@@ -21,14 +21,14 @@ from opcheck.worker.process import python, run
 
 #: Seconds that one try may take.
 _PATIENCE = 180
-#: Bytes of tensors above which nothing is tried: the program has them on the CPU, and a copy.
+#: The largest tensors in bytes with which a program is tried; the CPU holds them twice.
 _MOST = 1 << 30
-#: The operators that a program may call: a report may name any, and all of torch.ops.
+#: The operators that a program may call, because a report may name anything in torch.ops.
 _NAMESPACES = ("aten", *LIBRARIES)
 #: Arguments that are files, such as ``filename`` of aten::from_file and ``path`` of torchvision::read_file.
 _FILE = re.compile("file|path|folder|directory|url", re.IGNORECASE)
 
-#: The schema of the overload that is the argument, as JSON; ``_schema`` has no public twin.
+#: The schema of the overload that is the argument, as JSON; ``_schema`` has no public equivalent.
 _ASK_SCHEMA = """
 import json, sys, torch
 namespace, _, name = sys.argv[1].partition("::")
@@ -37,14 +37,14 @@ if namespace in sys.argv[2:]:
 packet, _, overload = name.partition(".")
 schema = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")._schema
 print(json.dumps([
-    {"name": one.name, "type": str(one.type), "keyword_only": one.kwarg_only}
-    for one in schema.arguments
+    {"name": argument.name, "type": str(argument.type), "keyword_only": argument.kwarg_only}
+    for argument in schema.arguments
 ]))
 """
 
 
 class Tried(Record, frozen=True, kw_only=True):
-    """A program, and what came of trying it."""
+    """A program, and the results of trying it."""
 
     text: str
     #: it runs on this machine's CPU, and the emulated Mac does with it what the report says; None: not tried.
@@ -57,7 +57,7 @@ class Tried(Record, frozen=True, kw_only=True):
 
     @property
     def checked(self) -> bool:
-        """Whether both held."""
+        """Return whether both tries succeeded."""
         return bool(self.on_cpu) and bool(self.emulated)
 
 
@@ -68,7 +68,7 @@ class _Emulated(Record, frozen=True, kw_only=True):
 
 
 def make(chosen: Chosen) -> Tried:
-    """The program for a finding, tried with the first filling of its tensors that the CPU takes.
+    """Write the program for a finding, and try it with the first filling of its tensors that the CPU accepts.
 
     The finding has calls, and an example of them.
 
@@ -136,12 +136,12 @@ def _check_files(op: str, names: Iterable[str]) -> None:
 def _is_listed(op: str, line: str) -> bool:
     try:
         return load().resolve(op, line).status != "unknown"
-    except OpcheckError:  # a release without a list
+    except OpcheckError:  # there is no list for the release
         return False
 
 
 def expectation(chosen: Chosen, raised: str = "") -> tuple[str, ...]:
-    """What the target does, a line each; ``raised`` is what the emulated Mac did."""
+    """Describe what the target does, a line each; ``raised`` is what the emulated Mac did."""
     calls = chosen.calls
     prints = calls.prints if calls else chosen.finding.prints
     if raised:
@@ -165,7 +165,7 @@ def _untried(chosen: Chosen, schema: Sequence[Parameter], reason: str) -> Tried:
 
 
 def _first_that_runs(chosen: Chosen, schema: Sequence[Parameter], path: Path) -> tuple[str, str]:
-    """The first filling with which the program runs on the CPU; else how it failed with the first."""
+    """Return the first filling with which the program runs on the CPU; else how it failed with the first."""
     problems = []
     for fill in FILLS:
         path.write_text(write(chosen, schema, fill, expected=(), checked=()), encoding="utf-8")
@@ -177,7 +177,7 @@ def _first_that_runs(chosen: Chosen, schema: Sequence[Parameter], path: Path) ->
 
 
 def _schema(op: str) -> tuple[tuple[Parameter, ...], str]:
-    """The parameters of an overload of the installed torch; else why there are none."""
+    """Return the parameters of an overload of the installed torch; else why there are none."""
     code, out, error = _run(["-c", _ASK_SCHEMA, op, *LIBRARIES])
     if code:
         return (), _last_line(error)
@@ -185,7 +185,7 @@ def _schema(op: str) -> tuple[tuple[Parameter, ...], str]:
 
 
 def _emulate(chosen: Chosen, path: Path) -> _Emulated:
-    """Whether ``opcheck run`` finds the same verdict on the same operator."""
+    """Return whether ``opcheck run`` reaches the same verdict on the same operator."""
     report, calls = chosen.report, chosen.calls
     assert calls is not None
     answer = path.with_suffix(".json")
@@ -222,7 +222,7 @@ def _is_same(expected: CallGroup, emulated: CallGroup) -> bool:
 
 
 def _run(arguments: Sequence[str]) -> tuple[int, str, str]:
-    """Exit code and what was printed; PYTORCH_ variables of the user's are not the target's."""
+    """Return the exit code and the output; the user's PYTORCH_ variables are not passed on."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("OPCHECK_")}
     own = {name: value for name, value in own.items() if not name.startswith("PYTORCH_")}
     done = run(python(*arguments), _PATIENCE, environment=own)
@@ -232,7 +232,7 @@ def _run(arguments: Sequence[str]) -> tuple[int, str, str]:
 
 
 def _raised(error: str) -> str:
-    """The exception that ended the program, on one line, or the warning that it printed."""
+    """Return the exception that ended the program, on one line, or the warning that it printed."""
     lines = error.splitlines()
     for line in reversed(lines):
         name, colon, _ = line.partition(": ")

@@ -1,4 +1,4 @@
-"""The finding that a program is written for, and the calls of the report that it is about."""
+"""Chooses the finding that a program is written for, and the calls of the report behind it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIMENSIONS, _LARGEST = 64, 1 << 63
 
 
 class Chosen(Record, frozen=True, kw_only=True):
-    """One finding of a report, and the calls that it is about."""
+    """A finding of a report, and the calls that it is about."""
 
     report: Report
     #: its place in a listing, which counts from 1
@@ -31,7 +31,7 @@ class Chosen(Record, frozen=True, kw_only=True):
 
     @property
     def observed(self) -> bool:
-        """Whether the report is of a run on a Mac, and not a prediction."""
+        """Return whether the report observes a run on a Mac and is no prediction."""
         return self.calls is not None and self.calls.confidence == CONFIDENCES[0]
 
     @property
@@ -43,7 +43,7 @@ class Chosen(Record, frozen=True, kw_only=True):
 
     @property
     def silent(self) -> bool:
-        """Whether nothing is printed and the result is wrong."""
+        """Return whether the result is wrong and nothing is printed."""
         if self.calls is None or self.calls.status == "unsupported":
             return False
         statements = [self.report.statements.get(name) for name in self.about]
@@ -53,7 +53,7 @@ class Chosen(Record, frozen=True, kw_only=True):
 
     @property
     def about(self) -> tuple[str, ...]:
-        """The ids of the statements that the calls meet and the finding names."""
+        """Return the ids of the statements that match the calls and that the finding names."""
         if self.calls is None:
             return ()
         ids = (*self.calls.limitations, *self.calls.advisories)
@@ -63,7 +63,7 @@ class Chosen(Record, frozen=True, kw_only=True):
 
 
 def read(path: str) -> Report:
-    """The report in a JSON or YAML file, its texts fit to be shown and its examples fit to be run.
+    """Read the report in a JSON or YAML file, with sanitized texts and examples that are safe to run.
 
     Raises:
         UsageError: the file cannot be read, or is no report of an audit or of a run.
@@ -81,7 +81,7 @@ def read(path: str) -> Report:
 
 
 def _is_plain(example: Example) -> bool:
-    """Whether all that is written into a program as it stands, and is run, are names and dtypes."""
+    """Return whether everything that goes verbatim into a program consists of names and dtypes."""
     names = [tensor.argument for tensor in example.inputs if tensor.argument]
     names += [*example.arguments, *(tensor.layout for tensor in example.inputs)]
     known = all(tensor.dtype in DTYPES and _is_possible(tensor) for tensor in example.inputs)
@@ -89,7 +89,7 @@ def _is_plain(example: Example) -> bool:
 
 
 def _is_possible(tensor: ExampleTensor) -> bool:
-    """Whether there can be a tensor of that shape and stride."""
+    """Return whether a tensor can have that shape and stride."""
     strides = tensor.stride if tensor.stride is not None else (0,) * len(tensor.shape)
     return (
         len(strides) == len(tensor.shape) <= _DIMENSIONS
@@ -100,7 +100,7 @@ def _is_possible(tensor: ExampleTensor) -> bool:
 
 
 def every(report: Report) -> tuple[Chosen, ...]:
-    """The findings, numbered from 1, each with its calls."""
+    """Return the findings, numbered from 1, each with its calls."""
     return tuple(
         Chosen(report=report, number=number, finding=finding, calls=_calls(report, finding))
         for number, finding in enumerate(report.findings, 1)
@@ -108,7 +108,7 @@ def every(report: Report) -> tuple[Chosen, ...]:
 
 
 def choose(report: Report, which: str) -> Chosen:
-    """The finding that ``which`` names: its number, or the first of a rule or of an operator.
+    """Return the finding that ``which`` selects: its number, or the first of a rule or of an operator.
 
     Raises:
         UsageError: there is none.

@@ -1,4 +1,4 @@
-"""The text that PyTorch's tracker asks for about a finding: pure."""
+"""Writes the text about a finding that PyTorch's issue tracker asks for; pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ISSUE = re.compile(r"https://github\.com/pytorch/pytorch/issues/\d+")
 
 
 class Issue(Record, frozen=True, kw_only=True):
-    """Where a text belongs, and the text."""
+    """The text of an issue, and where it belongs."""
 
     #: an address, and what it is
     where: str
@@ -50,7 +50,7 @@ def _where(chosen: Chosen) -> tuple[str, str]:
 
 
 def _is_missing(chosen: Chosen) -> bool:
-    """Whether the operator has no kernel, rather than one that refuses this call."""
+    """Return whether the operator has no kernel, rather than one that refuses this call."""
     calls = chosen.calls
     return calls is not None and not chosen.about and calls.status in {"fallback", "unsupported"}
 

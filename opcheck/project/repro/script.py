@@ -1,4 +1,4 @@
-"""A program of one call, that needs nothing but torch: pure text."""
+"""Writes the program of a single call, which needs only torch; pure functions of text."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from opcheck.data.extensions import LIBRARIES
 from opcheck.model.records import ENDLESS, Example, ExampleTensor, Record, Scalar
 from opcheck.project.repro.chosen import Chosen
 
-#: What floating tensors may hold: some operators take probabilities, or matrices that are positive definite, only.
+#: What floating tensors may hold: some operators take only probabilities or positive definite matrices.
 FILLS = ("randn", "rand", "ones", "eye")
 
 _INDENT = "    "
 _WIDTH = 88
-#: Operators that draw numbers: no two devices draw the same.
+#: Operators that draw random numbers, which differ between devices.
 _RANDOM = ("bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "native_dropout", "normal",
            "rand", "uniform")  # fmt: skip
 
 
 class Parameter(Record, frozen=True, kw_only=True):
-    """One parameter of an operator's schema."""
+    """A parameter of an operator's schema."""
 
     name: str
     #: as TorchScript writes it: ``Tensor``, ``List[Optional[Tensor]]``, ``number``
@@ -32,7 +32,7 @@ class Parameter(Record, frozen=True, kw_only=True):
 
     @property
     def tensors(self) -> bool:
-        """Whether it takes a list of tensors."""
+        """Return whether the parameter takes a list of tensors."""
         return self.type.startswith(("List[Tensor", "List[Optional[Tensor", "Optional[List[Tensor"))
 
 
@@ -75,7 +75,7 @@ def write(
 
 
 def nbytes(example: Example) -> int:
-    """The memory that its tensors take, and what a factory such as aten::zeros makes."""
+    """Return the bytes of an example's tensors, and of what a factory such as aten::zeros makes."""
     size = example.arguments.get("size")
     numbers = (
         [length for length in size if isinstance(length, int)] if isinstance(size, tuple) else [0]
@@ -148,7 +148,7 @@ def _variable(argument: str, index: int, is_list: bool) -> str:  # noqa: FBT001
 
 
 def _invocation(op: str, texts: dict[str, str], schema: Sequence[Parameter]) -> Iterator[str]:
-    """The call by the operator's own name; by position as far as the arguments go without a gap."""
+    """Write the call by the operator's own name, with positional arguments up to the first gap."""
     namespace, _, name = op.partition("::")
     packet, _, overload = name.partition(".")
     positional: list[str] = []
@@ -169,14 +169,14 @@ def _invocation(op: str, texts: dict[str, str], schema: Sequence[Parameter]) -> 
 
 
 def _tensor(tensor: ExampleTensor, fill: str) -> str:
-    """What makes a tensor of that dtype, shape and stride."""
+    """Write the expression that makes a tensor of that dtype, shape and stride."""
     move = ".to(device)" if tensor.device.startswith("mps") else ""
     if tensor.layout != "strided":
         sparse = f"layout=torch.{tensor.layout}"
         return f"{_filled(tensor.shape, tensor.dtype, fill)}.to_sparse({sparse}){move}"
     if tensor.stride is None:
         return f"{_filled(tensor.shape, tensor.dtype, fill)}{move}"
-    # Moved first: a copy to another device does not keep every stride.
+    # The tensor is moved first, because a copy to another device does not keep every stride.
     reach = [(size - 1) * step for size, step in zip(tensor.shape, tensor.stride, strict=True)]
     memory = (1 + sum(reach),) if math.prod(tensor.shape) else (0,)
     strided = f".as_strided({tensor.shape}, {tensor.stride})"
@@ -198,7 +198,7 @@ def _filled(shape: tuple[int, ...], dtype: str, fill: str) -> str:
 
 
 def _value(name: str, value: Scalar | tuple[Scalar, ...]) -> str:
-    """An argument that is no tensor, as Python writes it."""
+    """Write an argument that is no tensor as a Python expression."""
     if isinstance(value, tuple):
         return f"[{', '.join(_value(name, element) for element in value)}]"
     if not isinstance(value, str):
@@ -212,7 +212,7 @@ def _value(name: str, value: Scalar | tuple[Scalar, ...]) -> str:
 
 
 def _end(chosen: Chosen, op: str) -> list[str]:
-    """What is done with the result: held against the CPU's where it is said to be wrong."""
+    """Write the end of the program, which compares a result that should be wrong with the CPU's."""
     drawn = op.partition("::")[2].partition(".")[0].strip("_").startswith(_RANDOM)
     if not chosen.silent or drawn:
         return ["print(call(device))"]

@@ -1,4 +1,4 @@
-"""Whose fault it is that a model got no verdict, by rules that can be argued."""
+"""Attributes each missing verdict to opcheck, PyTorch or the model, by explicit rules."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ MODELS, PYTORCH, OURS = OWNERS
 
 
 class Attribution(NamedTuple):
-    """Whose it is, and why."""
+    """The owner of a failure, and the reason."""
 
     owner: str
     why: str
 
 
 class Known(NamedTuple):
-    """A failure that somebody has looked into."""
+    """A failure that was investigated."""
 
     #: searched for in ``library:Class: message``
     pattern: str
     owner: str
     why: str
-    #: only where the model fails without opcheck, too
+    #: applies only if the model also fails without opcheck
     reproduced: bool = False
 
 
-#: The first that fits decides.  Without an entry a failure that is not reproduced without opcheck is ours,
-#: and so is one with inputs that opcheck made.
+#: The first match decides.  Without an entry a failure that is not reproduced without opcheck is opcheck's,
+#: and so is a failure with inputs that opcheck made.
 KNOWN: tuple[Known, ...] = (
     Known(
         # 70 is what opcheck's own code exits with where it fails (worker/platform.py, Fork).
@@ -83,7 +83,7 @@ KNOWN: tuple[Known, ...] = (
 
 
 def attribute(spec: str, result: Failed) -> Attribution:
-    """Whose failure it is, of a model that has no verdict."""
+    """Return the owner of the failure of a model that has no verdict."""
     text = f"{spec}: {result.message}"
     for known in KNOWN:
         if re.search(known.pattern, text) and (_same(result) or not known.reproduced):
@@ -108,12 +108,12 @@ def attribute(spec: str, result: Failed) -> Attribution:
 
 
 def audited(result: Result) -> bool:
-    """Whether there is a verdict for every target: the run came to its end, or met an operator that fails."""
+    """Return whether every target has a verdict: the run ended, or stopped at an operator that fails."""
     return not result.failures
 
 
 def _same(result: Failed) -> bool:
-    """Whether the model raises the same type of error without opcheck."""
+    """Return whether the model raises the same type of error without opcheck."""
     kind = result.plain.partition(":")[0]
     text = f" {result.problem}: {result.message}"
     return kind not in ("", "runs") and f" {kind}: " in text

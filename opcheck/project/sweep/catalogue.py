@@ -1,4 +1,4 @@
-"""Which models the libraries have, listed in a process that imports them."""
+"""Lists the models of the libraries, in a process that imports them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opcheck.project.sweep.prepare import preload, prepare
 from opcheck.project.sweep.records import Model
 from opcheck.worker.protocol import Say
 
-#: The smallest members of a timm family, by what their names say; the first that one has.
+#: Words for small models in names of a timm family; the first that a name of the family has decides.
 _SMALL = ("atto", "femto", "pico", "nano", "tiny", "micro", "xxs", "_xs", "xx_small", "mini", "_s")
 
 #: The models of diffusers: those of the pipelines that its documentation leads with.
@@ -37,12 +37,12 @@ DIFFUSERS = """
     VQModel WanAnimateTransformer3DModel WanTransformer3DModel WanVACETransformer3DModel ZImageTransformer2DModel
 """.split()  # noqa: SIM905 - a list literal takes a page
 
-#: A pattern that takes in every name: a library then gives one model a family, or its main ones.
+#: A pattern that matches every name: a library then lists one model a family, or its main ones.
 ALL = "*"
 
 
 def transformers_models(library: ModuleType, pattern: str) -> Iterator[Model]:
-    """Every public model class that has a configuration of its own and a forward."""
+    """List every public model class that has a configuration of its own and a forward."""
     names = [
         name
         for name, module in library._class_to_module.items()  # noqa: SLF001 - it lists them unimported
@@ -108,7 +108,7 @@ CATALOGUES: dict[str, Callable[[ModuleType, str], Iterator[Model]]] = {
 
 
 def listed(pattern: str) -> list[Model]:
-    """The models of a pattern such as ``transformers:Bert*``, in a process that is prepared.
+    """List the models of a pattern such as ``transformers:Bert*``, in a prepared process.
 
     Raises:
         ModelLoadError: the library is not installed or cannot be imported, or nothing fits.
@@ -126,7 +126,7 @@ def listed(pattern: str) -> list[Model]:
 
 
 def answer(patterns: list[str], _say: Say) -> dict[str, list[Model]]:
-    """The models of each pattern.
+    """Answer a request with the models of each pattern.
 
     Raises:
         CaptureError: torch is not installed, or too old.

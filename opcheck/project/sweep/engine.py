@@ -1,4 +1,4 @@
-"""Where the work runs: joblib's backends.  No engine of our own; what is ours is to come back after a loss."""
+"""Runs the work on joblib's backends, and recovers after workers or the scheduler are lost."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from opcheck.worker.process import safe_path
 
 #: seconds that a client gets to connect, and that workers get to come up
 _CONNECT, _WORKERS = 10.0, 120
-#: seconds between two looks at whether the scheduler is still there
+#: seconds between two checks of the connection to the scheduler
 _LOOK = 0.5
 
 
 class LostError(Exception):
-    """Workers or the scheduler went away: what was not returned is to be run again."""
+    """Workers or the scheduler went away: tasks without a result must run again."""
 
     def __init__(self, why: str, *, scheduler: bool) -> None:
         super().__init__(why)
-        #: whether it is the scheduler that is away; else a worker.
+        #: whether the scheduler went away; else a worker did.
         self.scheduler = scheduler
 
 
 class Engine:
-    """Runs tasks by joblib; after a loss it can be asked again."""
+    """Runs tasks by joblib; it stays usable after a loss."""
 
     def __init__(self, backend: str = "local", *, jobs: int = 1, scheduler: str = "") -> None:
         self.backend = backend
@@ -40,7 +40,7 @@ class Engine:
         self._client: Any = None
 
     def run(self, tasks: Iterable[bytes], *, apart: bool = False) -> Iterator[bytes]:
-        """What ``work`` returns, in the order in which the tasks are done.
+        """Yield the results of ``work`` as the tasks finish.
 
         Args:
             tasks: what ``work`` takes.
@@ -68,11 +68,11 @@ class Engine:
                 raise LostError("a worker process died", scheduler=False) from error
 
     def close(self) -> None:
-        """Let the scheduler go, and end the local workers."""
+        """Disconnect from the scheduler, and end the local workers."""
         with contextlib.suppress(ImportError):
             from joblib.externals.loky import reusable_executor
 
-            # Asking for it by its function would wait until its tasks are done.
+            # joblib's own function for this would wait until its tasks are done.
             executor = getattr(reusable_executor, "_executor", None)
             if executor is not None:
                 executor.shutdown(wait=True, kill_workers=True)
@@ -89,7 +89,7 @@ class Engine:
         )
 
     def _connected(self) -> Any:
-        """A client of the scheduler.
+        """Connect to the scheduler.
 
         Raises:
             LostError: it cannot be reached.
@@ -98,7 +98,7 @@ class Engine:
 
         if self._client is None or self._client.status != "running":
             self.close()
-            # What it logs of a loss is said by us, in a line.
+            # opcheck reports a loss itself, in one line.
             for name in ("distributed", "distributed.client"):
                 logging.getLogger(name).setLevel(logging.CRITICAL)
             try:
@@ -114,7 +114,7 @@ class Engine:
         return self._client
 
     def _watched(self, answers: Iterator[bytes]) -> Iterator[bytes]:
-        """The answers; joblib alone would wait for ever for a task that its scheduler has lost."""
+        """Yield the answers; joblib alone would wait forever for a task that its scheduler has lost."""
         arrived: queue.SimpleQueue[tuple[bytes | None, BaseException | None]] = queue.SimpleQueue()
 
         def fetch() -> None:
@@ -141,7 +141,7 @@ class Engine:
                 raise LostError(f"{self.scheduler} went away", scheduler=True)
 
     def _raise(self, error: BaseException) -> NoReturn:
-        """Tell a loss from what ``work`` raises."""
+        """Raise LostError for a loss, and any other exception of ``work`` unchanged."""
         from distributed import KilledWorker
 
         if isinstance(error, KilledWorker):

@@ -1,4 +1,4 @@
-"""The folder of a sweep: one small file a model and mode, named by the digest of all that decides it.
+"""The folder of a sweep: a small file for each model and mode, named by the digest of its inputs.
 
 ``sweep.json`` says what was swept, ``results/ab/abcd....json`` what came out, ``sweep.lock`` that somebody writes.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ABOUT, LOCK, RESULTS = "sweep.json", "sweep.lock", "results"
 _PART, _RESULT = re.compile("[0-9a-f]{2}"), re.compile(r"[0-9a-f]{32}\.json")
 
-#: What a result follows from, within opcheck; a test holds it against the imports of ``project/sweep/measure.py``.
+#: The sources that results depend on; a test compares them with the imports of ``project/sweep/measure.py``.
 SOURCES = (
     "capture",
     "common",
@@ -52,7 +52,7 @@ SOURCES = (
 
 
 class About(Record, frozen=True, kw_only=True):
-    """What was swept."""
+    """The description of what was swept."""
 
     format: int = FORMAT
     opcheck: str = VERSION
@@ -68,7 +68,7 @@ class About(Record, frozen=True, kw_only=True):
 
 
 class Folder:
-    """A folder that this process alone writes to, for the length of a with block."""
+    """A folder that only this process writes to within a with block."""
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
         self.path = path
@@ -76,7 +76,7 @@ class Folder:
         self._lock = _Lock(path / LOCK)
 
     def __enter__(self) -> Self:
-        """Take it.
+        """Take the lock.
 
         Raises:
             UsageError: it cannot be written to, another sweep writes there, or an older version wrote it.
@@ -105,13 +105,13 @@ class Folder:
         self._lock.give()
 
     def begin(self, what: About) -> None:
-        """Say what is swept; with ``fresh``, forget what was there."""
+        """Write the description of the sweep; with ``fresh``, delete earlier results."""
         if self._fresh:
             _forget(self.path)
         write_text(self.path / ABOUT, _json(what))
 
     def keep(self, result: Result) -> None:
-        """Write a result, whole or not at all.
+        """Write a result atomically.
 
         Raises:
             UsageError: it cannot be written.
@@ -124,12 +124,12 @@ class Folder:
         write_text(place, msgspec.json.encode(result).decode())
 
     def has(self, key: str) -> bool:
-        """Whether there is a result of this name."""
+        """Return whether there is a result of this name."""
         return _place(self.path, key).is_file()
 
 
 def about(path: Path) -> About | None:
-    """What a folder says of itself; None: it is new.
+    """Read the description of a folder; None: it is new.
 
     Raises:
         UsageError: another version wrote it, or nothing of ours did.
@@ -155,7 +155,7 @@ def about(path: Path) -> About | None:
 
 
 def _marker(path: Path) -> dict[str, Any] | None:
-    """What a folder says of itself, whatever version wrote it; None: it is empty.
+    """Read a folder's description of any version; None: the folder is empty.
 
     Raises:
         UsageError: it is not the folder of a sweep.
@@ -188,7 +188,7 @@ def _not_ours(message: str, path: Path) -> UsageError:
 
 
 def _check_ours(path: Path) -> None:
-    """See that what --fresh deletes is of a sweep.
+    """Check that the folder that --fresh deletes is that of a sweep.
 
     Raises:
         UsageError: it is not.
@@ -197,7 +197,7 @@ def _check_ours(path: Path) -> None:
 
 
 def read(path: Path) -> tuple[About, Iterator[Result]]:
-    """What a folder holds, in the order of its models.
+    """Read a folder's description and results, in the order of the models.
 
     Raises:
         UsageError: there is no sweep in it, or another version wrote it.
@@ -228,13 +228,13 @@ def _results(path: Path, keys: Iterable[str]) -> Iterator[Result]:
 
 
 def key_of(model: Model, mode: str, targets: Iterable[Target], settings: dict[str, object]) -> str:
-    """The name of a result: a digest of all that decides it."""
+    """Return the name of a result: a digest of its inputs."""
     content = (model, mode, list(map(target_name, targets)), sorted(settings.items()))
     return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
 
 
 def sources() -> str:
-    """Digest of the sources that results follow from."""
+    """Return the digest of the sources that results depend on."""
     package = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for name in SOURCES:
@@ -259,7 +259,7 @@ def _forget(path: Path) -> None:
 
 
 def _below(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:
-    """The folders of such names, of which none is a link."""
+    """Yield the folders with such names that are no links."""
     for each in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
         if name.fullmatch(each.name) and each.is_dir() and not each.is_symlink():
             yield each
@@ -278,7 +278,7 @@ def _cannot_write(path: Path, error: OSError) -> UsageError:
 
 
 def _open_own(path: Path) -> int:
-    """A regular file, made if need be; a link is not followed."""
+    """Open a regular file and create it if missing; links are not followed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -287,14 +287,14 @@ def _open_own(path: Path) -> int:
 
 
 class _Lock:
-    """Held while a sweep writes; the system takes it back from a process that dies."""
+    """A lock that a sweep holds while it writes; the system releases it when the process dies."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
 
     def take(self) -> None:
-        """Take it.
+        """Take the lock.
 
         Raises:
             UsageError: another process has it.
@@ -320,7 +320,7 @@ class _Lock:
         os.write(self._file, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
 
     def give(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

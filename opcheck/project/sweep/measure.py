@@ -1,4 +1,4 @@
-"""A model, all targets, one mode, in a process of its own: captures, judges, and keeps what a sweep keeps."""
+"""Measures a model in one mode on all targets, in a process of its own: captures, judges, summarises."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STAGES: dict[type[OpcheckError], str] = {ModelLoadError: "load", InputError: "i
 
 
 def result(task: Task, mode: Mode, lists: OpLists) -> Result:
-    """The result of one mode of the task.
+    """Return the result of one mode of the task.
 
     The model is run in a small configuration, and in its default one where that does not end in a verdict.
     """
@@ -68,7 +68,7 @@ def _config(task: Task) -> Config:
 
 
 class _Work:
-    """One configuration in one mode: what comes out for each target."""
+    """The outcomes of one configuration in one mode for each target."""
 
     def __init__(self, task: Task, mode: Mode, lists: OpLists) -> None:
         self.task = task
@@ -154,7 +154,7 @@ class _Work:
             )
 
     def fail(self, targets: Sequence[Target], error: OpcheckError) -> None:
-        """No verdict for these."""
+        """Record that these targets have no verdict."""
         self.failures.append(
             Failed(
                 targets=tuple(map(target_name, targets)),
@@ -167,13 +167,13 @@ class _Work:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How far it came: targets with a verdict, then the stage of the first failure."""
+        """Return how far the work came: targets with a verdict, then the stage of the first failure."""
         failed = sum(len(failure.targets) for failure in self.failures)
         stages = [STAGES.index(failure.stage) for failure in self.failures]
         return -failed, min(stages, default=len(STAGES))
 
     def result(self, key: str, config: Config, start: float) -> Result:
-        """All that is kept."""
+        """Return the result that the sweep keeps."""
         return Result(
             key=key,
             model=self.task.model,
@@ -207,7 +207,7 @@ def _outcome(judged: TargetSummary, trace: Trace, capture: int) -> Outcome:
 
 
 def _together(outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
-    """Targets that make the same of the model are one entry."""
+    """Merge targets with the same outcome to one entry."""
     same: dict[bytes, list[Outcome]] = {}
     for outcome in outcomes:
         same.setdefault(msgspec.json.encode(replace(outcome, targets=())), []).append(outcome)

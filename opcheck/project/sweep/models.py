@@ -1,4 +1,4 @@
-"""Which models a sweep is of: names, patterns of a library's models, and files that list them."""
+"""Resolves the models of a sweep: names, patterns of a library's models, and files that list them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def models(texts: Iterable[str]) -> tuple[Model, ...]:
-    """The models that the texts mean, in their order, each once.
+    """Return the models that the texts name, in their order, each once.
 
     Raises:
         UsageError: a file that cannot be read, or is no list of models.
@@ -93,7 +93,7 @@ def _parsed(content: str, suffix: str) -> list[str | _Entry]:
 
 
 def _listed(patterns: list[str]) -> dict[str, list[Model]]:
-    """The models of each pattern, from a process that imports the libraries."""
+    """List the models of each pattern, in a process that imports the libraries."""
     with Worker[list[str], dict[str, list[Model]]](
         "opcheck.project.sweep.catalogue:answer",
         dict[str, list[Model]],

@@ -1,4 +1,4 @@
-"""Makes a process ready to build models: torch and the libraries imported as on a Mac."""
+"""Prepares a process to build models: imports torch and the libraries as on a Mac."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def preload(library: str, name: str = "") -> None:
 
 
 def warm() -> None:
-    """Run some layers through both modes: what torch imports and makes at first use, it then has."""
+    """Run some layers in both modes, so that torch imports and initialises what it loads on first use."""
     importlib.import_module("torch._dynamo")  # else each child would import it for itself
     lists = load()
     for mode in MODES:
@@ -68,6 +68,6 @@ def warm() -> None:
 
 
 def settle() -> None:
-    """What is here by now need not be looked at, or copied, in each child."""
+    """Exclude present objects from garbage collection, so that children neither scan nor copy them."""
     gc.collect()
     gc.freeze()

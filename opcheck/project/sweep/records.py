@@ -1,4 +1,4 @@
-"""What a sweep asks a worker for, and what comes back: plain records, which travel as JSON."""
+"""The requests and results of a sweep's workers: plain records, which travel as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STAGES = ("load", "inputs", "run", "judge", "worker")
 
 
 class Model(Record, frozen=True, kw_only=True):
-    """One model of a sweep."""
+    """A model of a sweep."""
 
     #: as ``opcheck audit`` takes it
     spec: str
@@ -30,7 +30,7 @@ class Model(Record, frozen=True, kw_only=True):
 
 
 class Task(Record, frozen=True, kw_only=True):
-    """What a worker does in one go: a model in the modes that are not done yet."""
+    """The work of a worker at a time: a model in the modes without a result."""
 
     model: Model
     #: by mode the name of its result (folder.py)
@@ -56,7 +56,7 @@ class NotNative(Record, frozen=True, kw_only=True, array_like=True):
 
 
 class Outcome(Record, frozen=True, kw_only=True):
-    """What some targets make of the model: each of them the same."""
+    """The outcome that several targets share for the model."""
 
     #: as ``str(torch)/str(macos)``, with a ``+`` behind where the fallback variable is set
     targets: tuple[str, ...]
@@ -69,7 +69,7 @@ class Outcome(Record, frozen=True, kw_only=True):
 
 
 class Failed(Record, frozen=True, kw_only=True):
-    """Why there is no verdict for some targets."""
+    """The reason why some targets have no verdict."""
 
     targets: tuple[str, ...]
     stage: str
@@ -81,7 +81,7 @@ class Failed(Record, frozen=True, kw_only=True):
 
 
 class Result(Record, frozen=True, kw_only=True):
-    """All that a sweep keeps of one model and mode."""
+    """The saved result of a model in a mode."""
 
     key: str
     model: Model
@@ -98,11 +98,11 @@ class Result(Record, frozen=True, kw_only=True):
 
 
 class Prepare(Record, frozen=True, kw_only=True):
-    """Asks a server to import what all models need."""
+    """A request to import what all models need."""
 
 
 class Measure(Record, frozen=True, kw_only=True):
-    """Asks for the result of a task in one mode."""
+    """A request for the result of a task in one mode."""
 
     task: Task
     mode: Mode
@@ -114,7 +114,7 @@ class Measure(Record, frozen=True, kw_only=True):
 
 
 class Control(Record, frozen=True, kw_only=True):
-    """Asks what a model does without opcheck."""
+    """A request to run a model without opcheck."""
 
     model: Model
     config: Config
@@ -131,7 +131,7 @@ class Measured(Record, frozen=True, kw_only=True, tag="measured"):
 
 
 class Plain(Record, frozen=True, kw_only=True, tag="plain"):
-    """What a model does without opcheck."""
+    """The result of a model without opcheck."""
 
     text: str
 
@@ -149,15 +149,15 @@ Reply = Measured | Plain | Ended
 
 
 def library_of(spec: str) -> str:
-    """What stands before the colon, where that is a library whose models opcheck builds; else ``user``."""
+    """Return the library before the colon if opcheck builds its models; else ``user``."""
     prefix, colon, _ = spec.partition(":")
     return prefix if colon and prefix in LIBRARIES else "user"
 
 
-#: Those that have a catalogue.
+#: The libraries that have a catalogue.
 LIBRARIES = ("transformers", "timm", "torchvision", "diffusers")
 
 
 def target_name(target: Target) -> str:
-    """``2.13/15.0``, with a ``+`` behind where the fallback variable is set."""
+    """Return ``2.13/15.0``, with a ``+`` at the end if the fallback variable is set."""
     return f"{target.torch}/{target.macos}{'+' if target.cpu_fallback else ''}"

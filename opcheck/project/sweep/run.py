@@ -1,4 +1,4 @@
-"""The sweep: a plan of what is not done yet, which goes to the engine; what comes back is written at once."""
+"""Runs a sweep: plans the missing work, passes it to the engine, and writes each result at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 60.0, 60.0, 60.0)
 
 
 class Progress(NamedTuple):
-    """How far the sweep is."""
+    """The progress of a sweep."""
 
     #: models, with those that were done before
     done: int
@@ -40,7 +40,7 @@ Tell = Callable[[Progress | str], None]
 
 
 class Plan(NamedTuple):
-    """The tasks that are left, how many models need none, and the description for the folder."""
+    """The remaining tasks, how many models need none, and the description for the folder."""
 
     tasks: tuple[Task, ...]
     done: int
@@ -59,7 +59,7 @@ def plan(
     memory: float,
     fresh: bool,
 ) -> Plan:
-    """Which of the models, in which modes, have no result in the folder yet."""
+    """Plan the models and modes that have no result in the folder yet."""
     here, source = versions(), sources()
     settings: dict[str, object] = {
         "op_lists": lists.sha256,
@@ -98,7 +98,7 @@ def plan(
 
 
 def _content(spec: str) -> str:
-    """Digest of the file that a model is named in; empty where it is named in none."""
+    """Return the digest of the file that defines a model; empty if no file does."""
     name = spec if is_file(spec) else spec.rpartition(":")[0]
     file = Path(name)
     return hashlib.sha256(file.read_bytes()).hexdigest() if name and is_file(file) else ""
@@ -113,7 +113,7 @@ def sweep(
     before: int = 0,
     waits: Sequence[float] = WAITS,
 ) -> int:
-    """Do the tasks, write each result as it comes, and say how many were done.
+    """Run the tasks, write each result as it comes, and return how many were done.
 
     Args:
         tasks: one a model; ``before`` are models that need none.
@@ -156,7 +156,7 @@ def _handed_out(waiting: dict[str, Task], out: list[str]) -> Iterator[bytes]:
 
 
 def _keep(answer: bytes, waiting: dict[str, Task], folder: Folder) -> str:
-    """Write the results of a task; its name."""
+    """Write the results of a task, and return the model's name."""
     results = msgspec.json.decode(answer, type=list[Result])
     for result in results:
         folder.keep(result)
@@ -185,7 +185,7 @@ def _wait(lost: LostError, waits: Sequence[float], times: int, tell: Tell) -> No
 
 
 def _alone(name: str, waiting: dict[str, Task], folder: Folder, engine: Engine) -> None:
-    """Run a model that was out when a worker died: if it dies again, it is this one."""
+    """Run a model alone that was running when a worker died; a second death is due to this model."""
     task = waiting[name]
     try:
         for answer in engine.run([msgspec.json.encode(task)], apart=True):

@@ -1,4 +1,4 @@
-"""The process that has the libraries imported, and forks one more for each model and mode.
+"""The server process of a worker, which imports the libraries once and forks for each model and mode.
 
 A fork takes some 50 ms where an import takes 20 s.  A model that hangs, takes all memory or ends
 its process ends a fork; a model that ends the process that forked it ends this one, which its
@@ -60,12 +60,12 @@ def _import_for(library: str, name: str) -> None:
 
 @functools.cache
 def _collect(_library: str) -> None:
-    """Collect what a library's import has left, once."""
+    """Collect the garbage that a library's import has left, once."""
     gc.collect()
 
 
 def _reply(request: Measure | Control) -> Reply:
-    """In the fork: the model, by the limits that are asked for."""
+    """Run the model in the fork, within the requested limits."""
     if isinstance(request, Measure):
         platform.limit_memory(int(request.task.memory * 1e9))
         return Measured(result=measure.result(request.task, request.mode, load()))

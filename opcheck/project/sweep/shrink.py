@@ -1,4 +1,4 @@
-"""A small configuration of a model's own family: fewer layers and experts, the widths as they are.
+"""Shrinks the configuration of a model: fewer layers and experts, unchanged widths.
 
 Widths cost nothing, since a large tensor has no memory; a layer costs the time of its calls.
 """
@@ -23,14 +23,14 @@ EXPERTS = 16
 
 _DEPTH = re.compile(r"^(num_|n_)?(\w+_)?(layers?|blocks|depth)$")
 _EXPERTS = re.compile(r"^(num_|n_)?(\w+_)?experts$")
-#: Layers of which all have the weights of the first (Zamba): it takes two to say so.
+#: Kinds of layers that all share the weights of the first (Zamba); two are needed to share anything.
 _SHARING = ("hybrid",)
 #: Not a depth, or one that other settings have to agree with.
 _KEPT = re.compile(r"feat_extract|conv|adapter|skip|dense|_per_|start|freq|window|offset|shared")
 
 
 def small(model: Model, library: ModuleType) -> Config:
-    """The model's configuration with what makes it small; its own where nothing is to be made smaller.
+    """Return the model's configuration with smaller values; its own if nothing can be made smaller.
 
     Raises:
         Exception: whatever the library's configuration class raises.
@@ -75,21 +75,21 @@ def _fewer(settings: Mapping[str, Any]) -> Config:
 
 
 def _kinds(settings: Mapping[str, Any], count: int) -> Iterator[list[str]]:
-    """The lists that say of each layer what it is: ``layer_types``, ``layers_block_type`` of Zamba ..."""
+    """Yield the lists that name the kind of each layer: ``layer_types``, ``layers_block_type`` of Zamba ..."""
     for name, value in settings.items():
         if "_type" in name and isinstance(value, list) and len(value) == count:
             yield value
 
 
 def _covering(kinds: list[str]) -> int:
-    """How many of the first layers take in every kind, and a second one of those that share weights."""
+    """Return how many of the first layers include every kind, and a second layer of kinds that share weights."""
     count = max(kinds.index(kind) + 1 for kind in set(kinds))
     shared = [place for place, kind in enumerate(kinds, 1) if kind in _SHARING]
     return min(max([count, *shared[:2]]), MOST_LAYERS)
 
 
 def _cut(settings: Mapping[str, Any], before: int, after: int) -> Config:
-    """The lists with an entry for each layer."""
+    """Cut the lists that have an entry for each layer."""
     return {
         name: value[:after]
         for name, value in settings.items()

@@ -1,4 +1,4 @@
-"""What the results of a sweep come to, counted: by library, release, operator and owner of a failure."""
+"""Counts the results of a sweep by library, release, operator and owner of a failure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from opcheck.project.sweep.records import Failed, Result
 #: operators that are named for each release
 MOST = 10
 
-#: What stops a model that sets no variable, and what only slows it: the status and kind of a call.
+#: The status and kind of calls that stop a model without the variable, and of those that only slow it.
 STOPS = (("unsupported", ""), ("fallback", "env"), ("unknown", ""))
 _FAILS, _COULD_NOT_TELL, _ONLY_WITH, _PARTLY, _NATIVELY = HEADLINES
 RUNS = frozenset({_PARTLY, _NATIVELY})
 
 
 class Harm(NamedTuple):
-    """What one operator does to models on a target."""
+    """The effect of an operator on the models of a target."""
 
     op: str
     #: status and kind of its calls, the worst that a model meets
@@ -32,7 +32,7 @@ class Harm(NamedTuple):
 
 
 class Brought(NamedTuple):
-    """What changes from one release to the next, on the same macOS."""
+    """The changes from one release to the next, on the same macOS."""
 
     #: models and modes that run from here on, without a variable, and did not before
     runs: tuple[str, ...]
@@ -84,11 +84,11 @@ class Summary:
 
     @property
     def newest(self) -> dict[str, str]:
-        """For each torch release of the sweep its target with the newest macOS; the newest release last."""
+        """Return for each torch release its target with the newest macOS; the newest release last."""
         return {_torch(name): name for name in self.targets}
 
     def counts(self, target: str, mode: str, library: str = "") -> Counter[str]:
-        """Models by headline."""
+        """Count models by headline."""
         return Counter(
             headlines[target]
             for (model, model_mode), headlines in self.headlines.items()
@@ -96,13 +96,13 @@ class Summary:
         )
 
     def libraries(self) -> tuple[str, ...]:
-        """Those that models are of, the largest first."""
+        """Return the libraries of the models, the largest first."""
         return tuple(
             name for name, _ in Counter(home for home, _ in self.homes.values()).most_common()
         )
 
     def families(self, target: str) -> dict[tuple[str, str], Counter[str]]:
-        """By library and family the headlines of models and modes: those where not all run natively."""
+        """Count headlines by library and family, for families in which not all models run natively."""
         by_family: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         for (model, _), headlines in self.headlines.items():
             by_family[self.homes[model]][headlines[target]] += 1
@@ -111,7 +111,7 @@ class Summary:
         }
 
     def harms(self, target: str) -> tuple[Harm, ...]:
-        """The operators that stop most models there, then those that slow most."""
+        """Return the operators by how many models they stop on the target, then by how many they slow."""
         harms = []
         for op, statuses in self._operator_statuses.get(target, {}).items():
             stopped = set().union(*(who for outcome, who in statuses.items() if outcome in STOPS))
@@ -122,7 +122,7 @@ class Summary:
         return tuple(sorted(harms, key=lambda harm: (-harm.stopped, -harm.slowed, harm.op)))
 
     def brought(self, before: str, target: str) -> Brought:
-        """What a target's models do that they did not on the one before, and the other way round."""
+        """Compare a target with the one before: the models that run newly, and those that run no more."""
         runs, natively, lost = [], [], []
         for (model, mode), headlines in self.headlines.items():
             old, new, name = headlines[before], headlines[target], f"{model} ({mode})"
@@ -135,7 +135,7 @@ class Summary:
         return Brought(tuple(runs), tuple(natively), tuple(lost))
 
     def owners(self) -> dict[str, list[tuple[Result, Failed, str]]]:
-        """The failures by whose they are, with the reason for that."""
+        """Return the failures by owner, each with the reason for the attribution."""
         by_owner: dict[str, list[tuple[Result, Failed, str]]] = defaultdict(list)
         for result, failed in self.failures:
             owner, why = attribute(result.model.spec, failed)

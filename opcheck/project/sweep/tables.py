@@ -1,4 +1,4 @@
-"""The results as Parquet tables (schema.py)."""
+"""Writes the results as Parquet tables (schema.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What joblib calls on each machine: hands models to a server process of its own, and returns the results.
+"""The function that joblib calls on each machine: passes models to a server process, and returns the results.
 
 It imports no torch.  Whatever a model does costs the server, never this process.
 """
@@ -48,7 +48,7 @@ _servers = threading.local()
 
 
 def work(task: bytes) -> bytes:
-    """The results of a task, one for each mode; a failure is a result.
+    """Return the results of a task, one for each mode; a failure is a result.
 
     Raises:
         UsageError: this machine has other versions of the packages than the sweep was started with.
@@ -64,7 +64,7 @@ def work(task: bytes) -> bytes:
 
 
 def versions() -> dict[str, str]:
-    """Of opcheck, Python and the packages that decide a result, as they are installed here."""
+    """Return the installed versions of opcheck, Python and the packages that decide a result."""
     installed = {"opcheck": VERSION, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -84,7 +84,7 @@ def _same_versions(asked: dict[str, str]) -> None:
 
 
 def _result(task: Task, mode: Mode) -> Result:
-    """The result of a mode, whatever becomes of the process that makes it."""
+    """Return the result of a mode, also if the process that measures it dies."""
     reply = _ask(Measure(task=task, mode=mode), task.timeout)
     if isinstance(reply, Measured):
         return reply.result
@@ -102,7 +102,7 @@ def _result(task: Task, mode: Mode) -> Result:
 
 
 def _with_control(result: Result, task: Task) -> Result:
-    """What fails is run without opcheck, too, to tell whose failure it is."""
+    """Run a failed model without opcheck, too, to attribute the failure."""
     asked = [failure for failure in result.failures if failure.stage not in {"inputs", "worker"}]
     if audited(result) or not asked:
         return result
@@ -124,7 +124,7 @@ def _with_control(result: Result, task: Task) -> Result:
 
 
 def _ask(request: Measure | Control, timeout: float) -> Reply:
-    """What the server of this thread answers; it is started where there is none."""
+    """Send a request to the server of this thread, which is started if there is none."""
     if not hasattr(_servers, "worker"):
         _servers.worker = Worker[Prepare | Measure | Control, Reply](
             "opcheck.project.sweep.server:answer",
@@ -137,7 +137,7 @@ def _ask(request: Measure | Control, timeout: float) -> Reply:
     if not server.alive:
         _prepare(server)
     try:
-        # The server itself keeps the limits of its fork: this one is for what it does itself.
+        # The server enforces the limits of its fork; this limit is for the server's own work.
         return server.ask(request, _IMPORTS + 2 * timeout)
     except WorkerError:
         return Ended(problem="died", how="was ended together with the one that started it")
