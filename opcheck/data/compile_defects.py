@@ -14,7 +14,7 @@ from opcheck.data.written_span import WrittenSpan
 from opcheck.model.records import Record
 
 FILE = "compile.yaml"
-#: What a defect does to a program: Inductor or Metal refuses it, it computes something else, or it fails as a whole.
+#: The effect of a defect on a program: Inductor or Metal refuses it, its results are wrong, or it fails as a whole.
 EFFECTS = ("raises", "wrong result", "fails")
 
 _LINE = re.compile(r"\d+\.\d+")

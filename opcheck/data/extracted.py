@@ -29,7 +29,7 @@ _VALUE = re.compile(r"\{[^{}]*\}")
 _ENOUGH = 6
 #: A part of a message is at least as long as "MPS:".
 _PART = 4
-#: No value that C++ inserts into a message is longer.
+#: The largest length of a value that C++ inserts into a message.
 _INSERTED = 24
 _HINT = "restore the file, or extract again: python scripts/extract_limits.py"
 
@@ -134,7 +134,7 @@ def read_metal(op_lists: Path) -> History:
 
 
 def metal(families: dict[str, tuple[tuple[str, str | None], ...]]) -> History:
-    """The content of metal.json."""
+    """Return the content of metal.json for these families."""
     return History(schema=SCHEMA, namespace="metal", key="dtypes", operators=families)
 
 

@@ -64,7 +64,7 @@ def _matches_call(statement: Statement, call: OpCall, arguments: Arguments | Non
     return None if None in parts or statement.when else True
 
 
-def asks_for_more_than_dtypes(statement: Statement) -> bool:
+def depends_on_more_than_dtypes(statement: Statement) -> bool:
     """Return whether the statement may hold for only some calls with the same dtypes."""
     return bool(statement.condition or statement.dtypes_of)
 

@@ -25,7 +25,7 @@ class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     #: the alternative to a wheel, and the first version that has a wheel.
     instead: str
     evidence: str
-    #: when that was looked up
+    #: the day on which the alternative was looked up
     date: str
     #: the first version with a macOS wheel; empty: none
     since: str = ""

@@ -40,7 +40,7 @@ FILES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: What each value means for a call.  op_lists/README.md explains the values.
+#: The outcome of a call for each value.  op_lists/README.md explains the values.
 _MEANING: Mapping[str, tuple[Status, Kind | None]] = MappingProxyType(
     {
         "kernel": ("native", None),

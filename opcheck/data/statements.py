@@ -39,7 +39,7 @@ class Index(Record, frozen=True, kw_only=True):
 
 
 class Statements:
-    """All curated statements, by operator; ``load_statements`` makes one."""
+    """All curated statements, by operator; ``load_statements`` reads them."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ import msgspec
 
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Effect, FallbackKind, Status
-from opcheck.data.matching import asks_for_more_than_dtypes, holds
+from opcheck.data.matching import depends_on_more_than_dtypes, holds
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import ErrorText, Statement
 from opcheck.data.statements import EVERY_OPERATOR
@@ -162,4 +162,4 @@ def confidence(statement: Statement) -> str:
 
 def detail_needed(op: str, target: Target, lists: OpLists) -> bool:
     """Return whether two calls of the operator with the same set of dtypes may get different verdicts."""
-    return any(map(asks_for_more_than_dtypes, lists.statements.for_op(op, str(target.torch))))
+    return any(map(depends_on_more_than_dtypes, lists.statements.for_op(op, str(target.torch))))

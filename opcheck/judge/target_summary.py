@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import FallbackKind, Headline, Status
-from opcheck.data.matching import asks_for_more_than_dtypes
+from opcheck.data.matching import depends_on_more_than_dtypes
 from opcheck.data.registrations import OpLists
 from opcheck.judge.judge import OUTCOMES, judge, likeness, sparse_key
 from opcheck.judge.pipeline import headline, totals
@@ -115,5 +115,5 @@ class _Ways:
         """Return whether two calls of the operator with the same dtypes may differ on some target."""
         if op not in self._details:
             statements = self._lists.statements.for_op(op)
-            self._details[op] = any(map(asks_for_more_than_dtypes, statements))
+            self._details[op] = any(map(depends_on_more_than_dtypes, statements))
         return self._details[op]

@@ -25,7 +25,7 @@ KEYS = (
 _OPERATOR = re.compile(r"__ZN2at4_ops(?P<length>\d+)(?P<rest>\w+)")
 #: the kernel that the dispatcher enters with unboxed arguments.
 _ENTRY = "wrap_kernel_functor_unboxed_"
-#: a function of ATen, also a static one, a lambda, a method of Tensor; what the compiler splits off.
+#: a function of ATen (static functions, lambdas and methods of Tensor too), or code that the compiler outlined.
 _FOLLOWED = re.compile(r"__ZZ?NK?R?2at|_?OUTLINED_FUNCTION")
 #: their calls are the same in every body, or happen only on other devices.
 _LEFT = re.compile(

@@ -26,7 +26,9 @@ _MPS_SOURCE = re.compile(r"/mps/|MPS")
 #: The start of a path in PyTorch's tree, whatever the build machine's folder was.
 _TREE = re.compile(r"(?:aten/src/|c10/|torch/(?:csrc|include)/).*")
 #: A text that mentions MPS counts anywhere: the compiler may keep a message apart from its path.
-_SPEAKS = re.compile(r"\bMPS|_mps\b|\bmps\b|\bMetal\b|mac ?OS ?X?[_ ]?\d|macOS", re.IGNORECASE)
+_MENTIONS_MPS = re.compile(
+    r"\bMPS|_mps\b|\bmps\b|\bMetal\b|mac ?OS ?X?[_ ]?\d|macOS", re.IGNORECASE
+)
 _TWO_WORDS = re.compile(r"[A-Za-z]{2,}.* .*[A-Za-z]{2,}|[A-Za-z]{2,} [A-Za-z]|[A-Za-z]{4,} ")
 #: Parts of a message that are too short to look like a message.
 _PREFIX = re.compile(r"MPS[:,]? |(?:on|in|by|for|to) (?:the )?MPS[.:]? ?")
@@ -122,7 +124,7 @@ def texts(image: Image, claimed: Iterable[str] = ()) -> tuple[Text, ...]:
             by_text[candidate.text] = candidate
     others = sorted({text for text in strings.values() if len(text) <= 1000} - by_text.keys())
     for text in others:
-        if is_message(text) and _SPEAKS.search(text):
+        if is_message(text) and _MENTIONS_MPS.search(text):
             by_text[text] = Text(text, None, None, None)
     known = "\0".join(by_text)
     missing = [fragment for fragment in claimed if fragment not in known]

@@ -27,7 +27,7 @@ _IMPL = "__ZNR5torch7Library5_implE"
 #: ``m.def("name", &function)``: a template of the extension's own, with two forwarded arguments;
 #: with one, ``m.def("name(Tensor self) -> Tensor")``, it only declares.
 _DEF_WITH_KERNEL, _TWO_ARGUMENTS = "__ZNR5torch7Library3defIR", "RS0_OT_OT0_"
-#: What that template calls; where it is inlined the name is built at run time.
+#: The function that the template calls; where the template is inlined, the name is built at run time.
 _DEF_INLINED = "__ZNR5torch7Library4_defEONSt3__17variant"
 #: torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h: the stable ABI.
 _STABLE_BLOCK = "_aoti_torch_library_init_"

@@ -17,7 +17,7 @@ _HINT = "the format has changed; metallib.py must learn it"
 #: In the header: the offsets of the list of functions and of the bitcode.
 _FUNCTIONS_AT, _BITCODE_AT = 0x18, 0x48
 #: Mach-O: the size of the 64-bit header, the load command of a 64-bit segment, and the size of
-#: what stands before its sections (mach-o/loader.h).
+#: the segment command before its sections, and the size of a section's entry (mach-o/loader.h).
 _MACH_HEADER, _SEGMENT, _SEGMENT_HEADER, _SECTION = 32, 0x19, 72, 80
 _MACH_MAGIC = 0xFEEDFACF
 

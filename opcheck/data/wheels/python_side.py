@@ -27,7 +27,7 @@ _MPS_KEYS = frozenset(
 )
 
 #: Every registration known from 1.13 to 2.15, each checked to happen on import of torch on a Mac;
-#: a new one must be read by a person, since Python can hide it behind any condition.
+#: a person must read a new registration, since Python can hide it behind any condition.
 _KNOWN = frozenset(
     {
         "aten::var_mean.correction",
