@@ -28,10 +28,10 @@ def audit_targets(
     say so (a problem ``process_died``); the others stand.
 
     Args:
-        request: the model and its inputs; its own target is not looked at.
-        targets: those to report of.
+        request: the model and its inputs; its own target is ignored.
+        targets: the targets to report on.
         lists: the op lists to judge by.
-        progress: told the stages of the captures.
+        progress: called with the stages of the captures.
         show_output: pass on what the model prints, to stderr.
         mac: memory in GB of the Mac that it should fit; 0: none in particular.
 

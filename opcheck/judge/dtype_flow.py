@@ -13,10 +13,10 @@ from opcheck.data.statement_model import Statement
 from opcheck.model.records import Birth, OpCall, Record, SourceLocation, TensorSpec, Trace, Verdict
 from opcheck.model.tracked_dtypes import TRAITS, WATCHED, Trait
 
-#: a tensor that very many others went into is followed from so many of them.
+#: The most origins that are followed for one tensor; it may be computed from very many.
 _MOST_ORIGINS = 16
 
-#: How a call on MPS gives birth, by the beginning of its name; the first that fits.
+#: How a call on MPS begins a dtype, by the prefix of its name; the first prefix that fits counts.
 _BIRTHS = (
     ("aten::_fft_", "fft"),
     ("aten::view_as_complex", "complex_made"),
@@ -93,7 +93,7 @@ def origins(
     Args:
         trace: the calls, and the births that the capture saw on the CPU.
         verdicts: one for each call.
-        statements: the curated statements by id: which of them speak of a dtype.
+        statements: the curated statements by id; some are about a dtype.
     """
     walk = _Walk({birth.tensor: birth for birth in trace.births}, statements)
     for index, (call, verdict) in enumerate(zip(trace.calls, verdicts, strict=True)):

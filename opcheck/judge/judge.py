@@ -136,7 +136,7 @@ def likeness(call: OpCall, *, details: bool) -> Hashable:
 
     Args:
         call: the call.
-        details: more than their dtypes counts (``limits.detail_needed``).
+        details: whether more than the dtypes counts (``matching_statements.detail_needed``).
     """
     return (
         call.op,

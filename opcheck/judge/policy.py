@@ -137,7 +137,7 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
     Args:
         report: its ignored findings excuse the calls that they are about.
         policy: what is allowed.
-        known: fingerprints that excuse calls as well: those of a baseline.
+        known: more fingerprints that excuse calls: the fingerprints of a baseline.
     """
     names = _by_fingerprint(report)
     excused = {name for name, finding in names.items() if finding.ignored} | set(known)
@@ -147,7 +147,7 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
     reasons = [
         _reason(name, counts[name], policy.limits.get(name, 0))
         for name in exceeded
-        # All of its status are too many: its kind says nothing more.
+        # The whole status exceeds its limit, so that the kind adds nothing.
         if name.partition("_")[0] not in exceeded or name in {*FAIL_ON, *policy.limits}
     ]
     against = {

@@ -39,7 +39,7 @@ def summaries(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[
     for call, count in _distinct(trace.calls, ways):
         for places in ways.alike(call):
             verdict = judge(call, targets[places[0]], lists)
-            # Moves that work are not told of: a model has one for each tensor.
+            # Moves that succeed are not reported: a model has one for each tensor.
             if call.phase != "move" or verdict.status != "native":
                 for place in places:
                     columns[place][call.op, verdict.status, verdict.kind] += count

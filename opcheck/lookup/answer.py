@@ -119,7 +119,7 @@ def _scope(
 ) -> tuple[str, tuple[Release, ...]]:
     """Return the macOS of the target and the releases that the question covers, the target's last.
 
-    A macOS without a release asks about the releases that start there.
+    A macOS without a release selects the releases that start on it.
     """
     if asked is not None:
         return str(macos_of(macos, asked)), (asked,)

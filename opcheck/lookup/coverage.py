@@ -59,7 +59,7 @@ def coverage(
         macos: the macOS version.  None: the newest.
         lookup: what judges plain calls.
         names: the overloads.  None: all.
-        progress: told how many of them are done.
+        progress: called with the number of overloads that are done.
 
     Raises:
         UsageError: not a version.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "opcheck-diff/1"
 
-#: What can become of an overload, in the order in which it is told.
+#: How an overload can change, in the order of the report.
 CHANGES = ("regressed", "dtypes_lost", "removed", "improved", "dtypes_gained", "added", "other")
 
 #: Those that can break a program that ran.

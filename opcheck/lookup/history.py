@@ -197,7 +197,7 @@ def _changes(before: _Moment, now: _Moment) -> list[str]:
             texts.append(" ".join(words))
     texts += [f"no longer holds: {name}" for name in sorted(before.statements - now.statements)]
     texts += [f"holds from here: {name}" for name in sorted(now.statements - before.statements)]
-    # What is true of every operator is told where it shows.
+    # A statement on every operator is listed only where it changes a state.
     shown = {name for name, state in now.dtypes.items() if before.dtypes[name] != state}
     for text, held, compared in (
         ("no longer holds", before.general, now.general),

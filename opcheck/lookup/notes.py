@@ -28,7 +28,7 @@ def notes(
     Args:
         statements: of the overload and of those that decide for it.
         sort: ``limitation`` or ``advisory``.
-        verdict: of the plain call; None: nobody asked for one, so none decides.
+        verdict: of the plain call; None if none was requested, so that no statement decides.
         aim: keep to what can hold on this target; None keeps every macOS.
         dtype: keep to what can hold for this dtype.
     """

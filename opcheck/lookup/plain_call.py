@@ -80,7 +80,7 @@ class OperatorLookup:
             op: the overload.
             target: the release and the macOS version.
             dtype: of the call's tensors.
-            spatial: over how many spatial dimensions a composite calls it; 0: nobody says.
+            spatial: the number of spatial dimensions over which a composite calls it; 0 if unknown.
 
         Raises:
             OpListError: the lists hold no such torch release, or are damaged.

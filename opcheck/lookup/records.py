@@ -25,7 +25,7 @@ class Note(Record, frozen=True, kw_only=True):
     torch: str = ""
     macos: str = ""
     dtypes: tuple[str, ...] = ()
-    #: of which tensor arguments; empty: any.
+    #: the tensor arguments whose dtype counts; empty: any.
     dtypes_of: tuple[str, ...] = ()
     #: what else the call must meet, as an expression or in words.
     condition: str = ""

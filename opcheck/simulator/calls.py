@@ -37,7 +37,7 @@ class Sink(Protocol):
         """Record that ``operator`` requested unknown values and received ``answer``."""
 
 
-#: a body that asks for more values than these does not end.
+#: a body that requests more values than this is taken for one that never ends.
 _MOST_GUESSES = 1_000
 
 
@@ -62,7 +62,7 @@ class NamesOnly:
         """Count the request; the values are unknown by design, and the body goes on with the assumption.
 
         Raises:
-            RuntimeError: the body asks without end.
+            RuntimeError: the body requests values without end.
         """
         self._asked += 1
         if self._asked > _MOST_GUESSES:

@@ -25,7 +25,7 @@ class DispatchContext(threading.local):
     """
 
     def __init__(self, queries: TargetQueries, refuse: Refuse) -> None:
-        #: what the run asks of its target
+        #: answers the run's queries about its target
         self.ask = queries
         #: records a refusal that no registration shows
         self.refuse = refuse

@@ -39,7 +39,7 @@ _is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.argtypes, _pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
 
-#: where the struct of a capsule that nobody took yet lies -> the memory that it shares
+#: the address of an unused capsule's struct -> the memory that it shares
 Exported = dict[int, Storage]
 
 

@@ -1,6 +1,6 @@
 """Record what Python learned of the target in this process; a library may keep it from its import on.
 
-Forks inherit it.  A capture in this process is true only for targets of which the same would have been told.
+Forks inherit the record.  A capture in this process is valid only for targets that would have given the same answers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 #: the Mac that this process seems to be, the innermost last
 _targets: list[Target] = []
 _answers: dict[tuple[Callable[..., Any], tuple[Hashable, ...]], Any] = {}
-#: called before it is decided whether another target fits: questions that show only then
+#: called before ``fits`` decides, to record queries that show only then
 SETTLE: list[Callable[[], None]] = []
 #: in which ways the program did not see what it would see on the target
 _notes: dict[str, str] = {}
@@ -49,7 +49,7 @@ def ask(decide: Callable[..., Answer], *details: Hashable) -> Answer:
     target = _targets[-1]
     key = (decide, details)
     answer: Answer = decide(target, *details)
-    # A fork for another target answers anew: that the answers are alike is what it was made for.
+    # A fork for another target answers again; it was made because its answers are equal.
     _answers.setdefault(key, answer)
     return answer
 

@@ -1,6 +1,6 @@
 """Read which torch an installed library requires; a library that excludes the target's torch sees the installed one.
 
-Beside the target's torch another version of the library would be installed, which nobody knows here.  transformers 5
+Another version of the library, unknown to opcheck, would be installed beside the target's torch.  transformers 5
 would turn its models off (utils/import_utils.py, is_torch_available), others fail to import.
 """
 

@@ -1,9 +1,8 @@
 """Decide, without a run, whether another target would have run exactly the calls of a recorded run.
 
-Of an overload that is called the target decides the way (``registered_way``).  What the dispatcher
-decides below Python it decides for the composites that some releases have a kernel or a branch for
-and others not: these tell that they are called, too.  A run that met none of those that differ
-between two targets ran as on the other.
+The target decides the way of each overload that is called (``registered_way``).  Below Python, the
+dispatcher decides for composites that only some releases have a kernel or a branch for; these
+record their calls, too.  A run without calls that differ between two targets is the same on both.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def passing(
 
     Args:
         registrations: the target's value of every overload.
-        branches: those of the target.
+        branches: the branches of the target.
         passed: takes the names of what is called.
     """
     functions = {name: _noting(name, branch, passed) for name, branch in branches.items()}

@@ -1,9 +1,9 @@
 """Record what a run queries of its target, so that the same queries can be put to another target without a run.
 
 A run is a function of its program and of these answers: a target that answers each of them alike
-would have run the same calls.  Whatever depends on the target is asked here, on the registrations
-(simulator/same_dispatch.py), or is told to Python (simulator/python_visible_target.py); nothing
-else knows the target.
+would have run the same calls.  All that depends on the target is queried here, depends on the
+registrations (simulator/same_dispatch.py), or is shown to Python
+(simulator/python_visible_target.py); no other code knows the target.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TargetQueries:
     def __call__(self, decide: Callable[..., Answer], *details: Hashable) -> Answer:
         """Return ``decide(target, *details)``; ``decide`` is a module-level function of these arguments alone.
 
-        Answered once for the same details: a call of the program pays for looking it up.
+        The answer for the same details is cached, because each call of the program looks it up.
         """
         key = (decide, details)
         if key not in self._answers:

@@ -225,7 +225,7 @@ def torch_version_property(kind: type[SeenText]) -> property:
     """Return the property ``__version__`` of a module of torch."""
 
     def get(module: ModuleType) -> Any:
-        version = seen(kind, caller())  # whose truth would be a question
+        version = seen(kind, caller())  # not tested for truth, which would record a query
         return vars(module)["__version__"] if version is None else version
 
     def put(module: ModuleType, value: Any) -> None:

@@ -75,7 +75,7 @@ def _turns(times: int) -> bool:
 def without_masks(args: Any) -> tuple[Any, str] | None:
     """Return the arguments with indices in place of masks, and what was assumed; None if there is no mask.
 
-    An index that a mask selects is a meta tensor: what it holds is nobody's business.
+    An index that a mask selects is a meta tensor, because no code reads its values.
     """
     self, indices, *rest = args
     if not any(index is not None and _is_mask(index) for index in indices):

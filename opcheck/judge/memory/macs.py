@@ -22,7 +22,7 @@ MEMORY = Option(
 class Moment(NamedTuple):
     """The memory at one call of a run, or at the move before the first call."""
 
-    #: bytes that are there, and those of the largest piece that is new.
+    #: bytes that are allocated, and the bytes of the largest new piece.
     total: int
     largest: int
 

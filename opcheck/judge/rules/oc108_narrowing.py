@@ -8,7 +8,7 @@ from opcheck.common.vocabulary import Effect, Severity
 from opcheck.judge.rules.rule import Audited, AuditRule, statement_finding
 from opcheck.model.records import Finding
 
-#: A limitation with a wrong result is as grave: it is said here where it is not an advisory.
+#: A limitation with a wrong result is as grave; this rule reports it if no advisory does.
 _EFFECTS: dict[Effect, Severity] = {
     "narrows": "warning",
     "wrong_result": "warning",
