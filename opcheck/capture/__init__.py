@@ -1,1 +1,1 @@
-"""A model goes in, a trace of its operator calls on the simulated Mac comes out."""
+"""Turns a model into a trace of its operator calls on the simulated Mac."""

@@ -1,4 +1,4 @@
-"""The same model and inputs without the simulation: on the CPU, or on meta where it is large."""
+"""Runs the same model and inputs without the simulation: on the CPU, or on meta where it is large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building a model without memory for its weights: large tensors on meta, small ones real."""
+"""Builds a model without memory for its weights: large tensors on meta, small ones real."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ended a program: its own error, one that a Mac raises too, a limit of opcheck, or a call that a Mac refuses."""
+"""Classifies what ended a program: its own error, one of a Mac too, a limit of opcheck, or a refused call."""
 
 from __future__ import annotations
 

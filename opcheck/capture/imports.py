@@ -1,4 +1,4 @@
-"""Keeping torch from importing its compiler where nothing is compiled."""
+"""Keeps torch from importing its compiler where nothing is compiled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def without_compiler() -> Iterator[None]:
     """Let meta kernels written in Python run inside the block without importing torch._dynamo.
 
     torch wraps most of them in ``_disable_dynamo``, whose first call imports the compiler: a second
-    and more, of which a program that compiles nothing has no use.  A program that does compile
+    and more, which a program that compiles nothing does not need.  A program that does compile
     imports it by itself; then this does nothing.
     """
     marked = []

@@ -1,4 +1,4 @@
-"""A model that this process has already: captured in a fork, so that nothing of it changes."""
+"""Captures a model that this process has already; it runs in a fork, so that the model does not change."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _captured(
             platform.limit_time(request.time_limit)
         prepared = run.prepare(request, target, silent, as_loaded(model, arguments))
         return Done(trace=run.record(request, target, prepared, silent).trace)
-    except Exception as error:  # noqa: BLE001 - user code runs here, and it is told of
+    except Exception as error:  # noqa: BLE001 - user code runs here, and the report has its error
         return failure_of(error, request.model)
     except platform.TimeLimitReached:
         late = CaptureError(f"not done after {request.time_limit:g} s", context=request.model)

@@ -1,4 +1,4 @@
-"""Whether a model is in training or in evaluation mode, for programs that were fixed in their mode, too."""
+"""Sets training or evaluation mode, and refuses programs that were fixed in their mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def set_training(model: torch.nn.Module, name: str, *, training: bool) -> None:
         training: the mode.
 
     Raises:
-        ModelLoadError: training is asked for, and a part of the model can only be run for inference.
+        ModelLoadError: training is requested, and a part of the model can only be run for inference.
     """
     if training:
         refuse_fixed(model, name)

@@ -1,4 +1,4 @@
-"""Putting a model and its inputs on the simulated device, as ``model.to("mps")`` does on a Mac."""
+"""Puts a model and its inputs on the simulated device, as ``model.to("mps")`` does on a Mac."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks child processes, in which user code runs, for captures.  Imports no torch."""
+"""Runs captures in child processes, since they run user code.  Imports no torch."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def variables(*, cpu_fallback: bool = False, device: str = "cpu") -> dict[str, s
     """
     given = {
         **environment(cpu_fallback=cpu_fallback),
-        # TorchScript asks C++ for the device, which says ``cpu``: it runs as the Python that it was made from.
+        # TorchScript gets the device from C++, as ``cpu``: it runs as the Python that it was made from.
         "PYTORCH_JIT": "0",
     }
     if device.startswith("cuda"):  # opcheck compile and compare
@@ -85,7 +85,7 @@ def capture(
     Raises:
         ModelLoadError, InputError: as the child says.
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
-        UsageError: the graph cannot be written where it was asked for.
+        UsageError: the graph cannot be written to the requested place.
     """
     done: Done = ask(
         "opcheck.capture.run:answer",
@@ -113,7 +113,7 @@ def capture_many(
 
     Args:
         request: the model and its inputs; its own target is not looked at.
-        targets: those asked for.
+        targets: the requested targets.
         progress: called with each stage.
         show_output: pass on what the child prints, to stderr.
 
@@ -123,7 +123,7 @@ def capture_many(
     Raises:
         ModelLoadError, InputError: as the child says.
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
-        UsageError: a graph is asked for, and there is more than one target.
+        UsageError: a graph is requested, and there is more than one target.
     """
     if request.save_graph:
         raise UsageError(
@@ -189,7 +189,7 @@ def ask(
     Args:
         function: ``MODULE:FUNCTION``, called with the request and a ``Say``.
         answer: the type of what it returns.
-        request: what it is asked for.
+        request: the argument of the function.
         capture: the model of it, and its limits.
         device: the device of this machine that it computes on.
         runs: how many runs may each take the time limit anew.

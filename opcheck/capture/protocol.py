@@ -1,4 +1,4 @@
-"""What captures in child processes come to, and what is asked for many targets; all travel as JSON."""
+"""Answers of captures in child processes, and requests for many targets; all travel as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opcheck.worker.protocol import Failure
 
 
 class Done(Record, frozen=True, kw_only=True, tag="done"):
-    """The trace and, where it was asked for, the graph as code."""
+    """The trace and, where the request has it, the graph as code."""
 
     trace: Trace
     code: str = ""
@@ -23,7 +23,7 @@ class ManyTargets(Record, frozen=True, kw_only=True):
 
 
 class Shared(Record, frozen=True, kw_only=True):
-    """One capture, and the targets that it serves, by their places among those asked for."""
+    """One capture, and the targets that it serves, by their places among the requested ones."""
 
     targets: tuple[int, ...]
     #: of the first of them; None: there is none.

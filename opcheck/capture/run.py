@@ -1,4 +1,4 @@
-"""Runs one model on the simulated Mac and makes the trace.  In the child process: user code runs here."""
+"""Runs one model on the simulated Mac and makes the trace.  User code runs here, in the child process."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _RAISERS = {"backward": "backward", "optimizer": "the optimizer"}
 
 
 class Captured(NamedTuple):
-    """A trace and, where it was asked for, the graph as code."""
+    """A trace and, where the request has it, the graph as code."""
 
     trace: Trace
     code: str
@@ -169,7 +169,7 @@ def prepare(
     step = _step(request)
     saved = [birth for file in request.checkpoints for birth in checkpoint.births(file)]
     say(f"loading {request.model}")
-    # transformers asks once, at import, whether there is an MPS device.
+    # transformers checks once, at import, whether there is an MPS device.
     eager: list[Problem] = []
     births = Births()
     with mps_backend(target), uncompiled(eager), births.while_loading(), names_of_the_target():
@@ -341,7 +341,7 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
     if out_of_memory(error):
         kind = "memory"
     if isinstance(error, NotImplementedError) and "HigherOrderOperator" in str(error):
-        kind = "not_simulated"  # torch/_ops.py: it asks each mode for a rule of its own
+        kind = "not_simulated"  # torch/_ops.py: each mode needs a rule of its own
     location = locate_raise(error)
     ends = endings.kind_of(error) if kind == "model_raised" else ""
     if ends:

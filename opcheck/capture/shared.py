@@ -103,7 +103,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
 def _captured(
     request: CaptureRequest, prepared: run.Prepared, targets: Sequence[Target], waiting: list[int]
 ) -> Shared:
-    """Return the capture for the first of those that wait, and for all of them that it serves."""
+    """Return the capture for the first waiting target, and for all waiting targets that it serves."""
 
     def work() -> Shared:
         return _run(request, prepared, targets, waiting)

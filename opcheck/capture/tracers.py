@@ -1,4 +1,4 @@
-"""Three ways to follow a model.  Whatever the tracer, the operator calls are those of the simulated Mac."""
+"""Follows a model in three ways.  The operator calls are those of the simulated Mac in each of them."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ class Chosen(NamedTuple):
         return closure is not None and closure.default is closure.empty
 
     def made_for(self, parameters: Iterable[torch.Tensor]) -> torch.optim.Optimizer:
-        """Return the optimizer of these parameters; what its constructor raises passes."""
+        """Return the optimizer of these parameters; errors of its constructor pass through."""
         return self.kind(parameters, **self.arguments)
 
 

@@ -1,1 +1,1 @@
-"""Trying torch.compile: its variants, and the Metal kernels that Inductor would run."""
+"""Tries torch.compile: its variants, and the Metal kernels that Inductor would run."""

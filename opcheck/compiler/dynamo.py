@@ -1,4 +1,4 @@
-"""What Dynamo says of a compilation: graphs, breaks, guards that no longer held, frames that it left alone."""
+"""Reads Dynamo's records of a compilation: graphs, breaks, guards that no longer held, frames that it skipped."""
 
 from __future__ import annotations
 

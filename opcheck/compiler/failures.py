@@ -1,4 +1,4 @@
-"""Why a graph did not compile for mps: what Inductor raised, told by the operator and the user's line."""
+"""Explains why a graph did not compile for mps: Inductor's error, with the operator and the user's line."""
 
 from __future__ import annotations
 

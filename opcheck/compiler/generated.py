@@ -1,4 +1,4 @@
-"""What Inductor hands over when it generates code for mps, as records: kernels and eager operators."""
+"""Records of the code that Inductor generates for mps: kernels and eager operators."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kernel_of(name: str, source: str, schedule: Any, kernel: Any) -> Kernel:
 
 
 def _buffers(source: str) -> int:
-    """Return how many buffers the kernel's arguments are."""
+    """Count the buffers among the kernel's arguments."""
     return len(_BUFFER.findall(source.partition("kernel void")[2].partition(") {")[0]))
 
 

@@ -1,4 +1,4 @@
-"""What a target makes of compiled variants: records, without torch."""
+"""Judges compiled variants for a target: records, without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Metal refuses in kernels that Inductor writes without complaint; read from the source, no Mac needed."""
+"""Finds what Metal refuses in kernels that Inductor writes without complaint; reads their source, and needs no Mac."""
 
 from __future__ import annotations
 

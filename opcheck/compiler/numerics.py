@@ -1,4 +1,4 @@
-"""Running a program once with real values, and how far one run is from another."""
+"""Runs a program once with real values, and measures how far one run is from another."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def placed(program: Program, dtype: torch.dtype, device: str) -> Program:
 
 
 def larger(program: Program) -> Program | None:
-    """Return the same with one more in the first dimension, where all inputs share it: what a recompile is found by."""
+    """Return the program with a first dimension larger by 1, where all inputs share it: it shows recompiles."""
     batched = [leaf for leaf in tensors((program.args, program.kwargs)) if _has_batch(leaf)]
     if not batched or len({tensor.shape[0] for tensor in batched}) != 1:
         return None
@@ -120,7 +120,7 @@ def difference(
     *,
     draws: bool = False,
 ) -> Difference | None:
-    """Return the largest over the tensors; None where there is none to compare.
+    """Return the largest difference over the tensors; None where there is none to compare.
 
     Args:
         compiled: what the compiled program came to.

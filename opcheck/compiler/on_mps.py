@@ -1,4 +1,4 @@
-"""A graph of the CPU's, after AOTAutograd, as it would be on mps."""
+"""Rewrites a graph of the CPU's, after AOTAutograd, as it would be on mps."""
 
 from __future__ import annotations
 

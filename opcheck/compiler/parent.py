@@ -1,4 +1,4 @@
-"""Asks the child process for the variants.  Imports no torch."""
+"""Runs the variants in the child process.  Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which variants of torch.compile are tried."""
+"""Chooses the variants of torch.compile to try."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODES = ("", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 DTYPES = ("float32", "float16", "bfloat16")
 RUNS = ("inference", "train")
 
-#: Tried unless others are asked for: the stages of the compiler one by one, so that the first that fails is seen,
+#: The default: the stages of the compiler one by one, so that the first that fails is seen,
 #: and Inductor for Metal in each dtype.
 _STAGES = (
     Variant(backend="eager"),
@@ -44,7 +44,7 @@ class Plan(Record, frozen=True, kw_only=True):
     device: str = "cpu"
     #: seconds for each variant
     seconds: float = 120.0
-    #: a folder for what the kernels are compiled to; who asks removes it.  Empty: the child makes one.
+    #: a folder for what the kernels are compiled to; the caller removes it.  Empty: the child makes one.
     scratch: str = ""
 
 
@@ -56,7 +56,7 @@ class CompileRequest(Record, frozen=True, kw_only=True):
 
 
 def default(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
-    """Return the usual ones: the stages in the first dtype, Inductor for Metal in every one."""
+    """Return the usual variants: the stages in the first dtype, Inductor for Metal in every dtype."""
     return tuple(_default(runs, dtypes))
 
 
@@ -72,7 +72,7 @@ def _default(runs: Sequence[str], dtypes: Sequence[str]) -> Iterator[Variant]:
 
 
 def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
-    """Return every backend with every setting, in every dtype."""
+    """Return variants of every backend with every setting, in every dtype."""
     variants = [
         Variant(backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
         for backend in BACKENDS
@@ -96,7 +96,7 @@ def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
 def named(
     backends: Sequence[str], runs: Sequence[str], dtypes: Sequence[str]
 ) -> tuple[Variant, ...]:
-    """Return the backends that the user names, as they are."""
+    """Return variants of the backends that the user names, without further settings."""
     return tuple(
         _with_run(Variant(backend=backend), dtype, training=run == "train")
         for run in runs

@@ -1,4 +1,4 @@
-"""What is found out about compiling a program: records that travel from the child process to the report."""
+"""Records of compiling a program, which travel from the child process to the report."""
 
 from __future__ import annotations
 

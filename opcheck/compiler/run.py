@@ -83,7 +83,7 @@ def _without_training(
     """Return the plan without its training steps for a program that has none, and what is left out.
 
     Raises:
-        ModelLoadError: nothing but training is asked for.
+        ModelLoadError: only training is requested.
     """
     kind = fixed(model)
     left = tuple(variant for variant in plan.variants if not variant.training)

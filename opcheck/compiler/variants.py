@@ -1,4 +1,4 @@
-"""Trying one variant of torch.compile on a real module: whether it compiles, and how far it is from eager."""
+"""Tries one variant of torch.compile on a real module: whether it compiles, and how far it is from eager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way of calling a kernel fits it, and what comes of it as a record."""
+"""Chooses a way of calling a kernel, and records the outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel's results beside the reference: right, within what is allowed, or wrong."""
+"""Compares a kernel's results with the reference: right, within what is allowed, or wrong."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _REWRITES = (
     (re.compile(r"\baddrspacecast\b"), "bitcast"),
 )
 _MEMORY = re.compile(r"@llvm\.(mem\w+)((?:\.p\d)+)\.")
-#: Lines that begin so say nothing of the code.
+#: Lines that begin so have no effect on the code.
 _DROPPED = ("!", "target ", "source_filename", "; ")
 #: Functions of LLVM that do nothing.
 _IDLE = re.compile(r"@llvm\.(?:lifetime|experimental\.noalias|assume|dbg)\b")

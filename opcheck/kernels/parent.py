@@ -1,4 +1,4 @@
-"""The kernels of a release run in child processes: what ends one ends no run.  Imports no torch."""
+"""Runs the kernels of a release in child processes, so that a crash ends no run.  Imports no torch."""
 
 from __future__ import annotations
 

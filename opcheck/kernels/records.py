@@ -1,4 +1,4 @@
-"""What running kernels finds, as records: they travel from the child process that ran them."""
+"""Records of running kernels, which travel from the child process that ran them."""
 
 from __future__ import annotations
 

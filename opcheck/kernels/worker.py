@@ -1,4 +1,4 @@
-"""What a child process does with a kernel: an assertion of LLVM or the kernel itself may end it."""
+"""Runs a kernel in a child process, which an assertion of LLVM or the kernel itself may end."""
 
 from __future__ import annotations
 

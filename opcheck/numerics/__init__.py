@@ -1,1 +1,1 @@
-"""Each operator call of a run made again in float64: ``precision``, ``compare`` and ``probe``.  Imports no torch."""
+"""Repeats each operator call of a run in float64: ``precision``, ``compare`` and ``probe``.  Imports no torch."""

@@ -1,4 +1,4 @@
-"""How far a result is from float64's: in tolerances, by its worst element, and as a share of the exact result."""
+"""Measures how far a result is from float64's: in tolerances, by its worst element, and as a share of the exact one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The devices that this machine's torch has."""
+"""Lists the devices that this machine's torch has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making an operator call again in float64: what a call is, and the mode that sees each call of a run."""
+"""Repeats an operator call in float64; defines a call, and the mode that sees each call of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records -> text, one writer for each format; pure: the same record gives the same bytes."""
+"""Writes records as text, one writer for each format; pure: the same record gives the same bytes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What follows a program through PyTorch, and the private parts of PyTorch that this takes."""
+"""Follows a program through PyTorch, and holds the private parts of PyTorch that this needs."""

@@ -1,4 +1,4 @@
-"""Where in the program an operator call is made: its line, its module and its phase."""
+"""Finds where in the program an operator call is made: its line, its module and its phase."""
 
 from __future__ import annotations
 

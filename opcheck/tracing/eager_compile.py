@@ -1,4 +1,4 @@
-"""``torch.compile`` left out: a program that is followed runs operator by operator."""
+"""Replaces ``torch.compile``, so that a program that is followed runs operator by operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which module of a program is being called, in which phase."""
+"""Tracks which module of a program is being called, and in which phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose code a file is, which line of the user's code runs, and how a report names that line."""
+"""Tells user code from libraries, finds the user's line that runs, and names it for reports."""
 
 from __future__ import annotations
 

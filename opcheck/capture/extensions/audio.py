@@ -1,4 +1,4 @@
-"""Importing torchaudio where its compiled part cannot load, and with its operators declared."""
+"""Imports torchaudio where its compiled part cannot load, and declares its operators."""
 
 from __future__ import annotations
 

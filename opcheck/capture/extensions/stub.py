@@ -1,4 +1,4 @@
-"""What vision.py and audio.py share: a library's compiled part that cannot load is not loaded."""
+"""Skips a library's compiled part that cannot load; vision.py and audio.py share it."""
 
 from __future__ import annotations
 

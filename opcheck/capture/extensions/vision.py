@@ -1,4 +1,4 @@
-"""Importing torchvision where its compiled part cannot load, and with its operators declared."""
+"""Imports torchvision where its compiled part cannot load, and declares its operators."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a model is called with: given on the command line, read from files, or derived from the model."""
+"""The arguments of a model: given on the command line, read from files, or derived from the model."""

@@ -1,4 +1,4 @@
-"""Inputs for a model that came without: from its library's conventions, or from its first layer."""
+"""Derives inputs for a model that has none, from its library's conventions or its first layer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def normalizes_batches(model: Callable[..., Any]) -> bool:
 
 
 def twice(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return a batch of two, if each argument is one of one; else the arguments as they are."""
+    """Return a batch of two, if each argument is a batch of one; else the arguments as they are."""
     if not all(map(_is_batch_of_one, (*args, *kwargs.values()))):
         return args, kwargs
     return tuple(map(_doubled, args)), {name: _doubled(value) for name, value in kwargs.items()}

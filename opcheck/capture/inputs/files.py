@@ -1,4 +1,4 @@
-"""Inputs that a user has in files: .pt and .pth of torch.save, .npy, .npz, .safetensors."""
+"""Reads inputs from a user's files: .pt and .pth of torch.save, .npy, .npz, .safetensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model is called with: as the user wrote it, as it came with the model, or derived."""
+"""The arguments of a model: as the user wrote them, as they came with the model, or derived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding the model that a name means, and building it without memory for its weights."""
+"""Finds the model that a name means, and builds it without memory for its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that ``torch.export.save`` wrote, read without running anything that they hold.
+"""Reads programs that ``torch.export.save`` wrote, without running anything that they hold.
 
 ``torch.export.load`` unpickles what it does not know (``weights_only=False``), imports the modules
 that a tree names, calls any function below ``torch`` that a node names, compiles the text of

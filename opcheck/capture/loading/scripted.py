@@ -1,4 +1,4 @@
-"""TorchScript on the simulated Mac: the interpreter calls the dispatcher, and asks C++ for a tensor's device."""
+"""TorchScript on the simulated Mac: the interpreter calls the dispatcher, and gets a tensor's device from C++."""
 
 from __future__ import annotations
 

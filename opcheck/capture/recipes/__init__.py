@@ -1,1 +1,1 @@
-"""Recipes: what the models of a library are called with, as YAML, and the engine that reads them."""
+"""The recipes for the inputs of a library's models, as YAML, and the engine that reads them."""

@@ -81,7 +81,7 @@ class Guessed:
         return ", then ".join(first) + (", ..." if len(self.answers) > _ANSWERS_SHOWN else "")
 
     def problem(self) -> Problem:
-        """Return what the report says of it."""
+        """Return the problem that reports these guesses."""
         return Problem(
             kind="value_check" if self.checks else "guess",
             message=f"{self.operator} asked for values that a run on shapes does not have: "
@@ -189,7 +189,7 @@ class Recorder:
         self.calls.append(TraceEntry(self.tensors.keep(call), *self.sites.here()))
 
     def asked(self, operator: str) -> int:
-        """Return how often this line, in this module, has asked for unknown values by ``operator``."""
+        """Return how often this line, in this module, has needed unknown values by ``operator``."""
         guess = self.guesses.get((operator, *self.sites.here()[:2]))
         return guess.count if guess else 0
 

@@ -65,7 +65,7 @@ class Numbers:
         self._known: dict[tuple[str, int], int] = {}
 
     def number(self, kind: str, identity: int) -> int:
-        """Return the number of this tensor, storage ...; a new one where it has none."""
+        """Return the number of this tensor or storage; assign a new one where it has none."""
         return self._known.setdefault((kind, identity), len(self._known) + 1)
 
 

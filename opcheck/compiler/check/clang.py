@@ -1,4 +1,4 @@
-"""Asks libclang what it thinks of a library of kernels."""
+"""Checks a library of kernels with libclang."""
 
 from __future__ import annotations
 

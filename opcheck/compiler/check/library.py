@@ -1,4 +1,4 @@
-"""Kernels as one Metal library, the way torch/_inductor/runtime/runtime_utils.py compiles those of a graph."""
+"""Joins kernels to one Metal library, as torch/_inductor/runtime/runtime_utils.py compiles those of a graph."""
 
 from __future__ import annotations
 

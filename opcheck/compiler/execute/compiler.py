@@ -1,4 +1,4 @@
-"""A C++ compiler of this machine, and what it makes of kernels: a shared library."""
+"""Compiles kernels with a C++ compiler of this machine to a shared library."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def compiler() -> tuple[str, ...]:
 
 
 def _folder(scratch: str = "") -> Path:
-    """Return the folder of this process and its forks, made when it is first asked for."""
+    """Return the folder of this process and its forks, made at the first call."""
     if not _FOLDER:
         _FOLDER.append(_filled(scratch))
     return _FOLDER[0]

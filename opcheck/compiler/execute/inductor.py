@@ -1,4 +1,4 @@
-"""Inductor's graphs for mps, run on the CPU: its own wrapper, our kernels, and the CPU's operators between them."""
+"""Runs Inductor's graphs for mps on the CPU: its own wrapper, our kernels, and the CPU's operators between them."""
 
 from __future__ import annotations
 

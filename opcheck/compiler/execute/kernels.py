@@ -1,4 +1,4 @@
-"""Kernels that can be called: what stands in Inductor's wrapper for the functions of a Metal library."""
+"""Callable kernels, which replace the functions of a Metal library in Inductor's wrapper."""
 
 from __future__ import annotations
 

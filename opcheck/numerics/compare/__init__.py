@@ -1,1 +1,1 @@
-"""A model on a real device, each operator call held against float64 on the CPU.  Imports no torch."""
+"""Runs a model on a real device, and compares each operator call with float64 on the CPU.  Imports no torch."""

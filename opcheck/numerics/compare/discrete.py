@@ -1,4 +1,4 @@
-"""What has more than one right answer: ties, bases of a space, numbers that no whole number stands for."""
+"""Handles results with several right answers: ties, bases of a space, floating numbers that no integer represents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks a child process for the run on the device, and runs its reproducer.  Imports no torch."""
+"""Runs the comparison on the device in a child process, and runs its reproducer.  Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison is asked for and what it found.  Imports no torch."""
+"""The request and the result of a comparison.  Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call on a device made again on the CPU: in float64, and in the dtype that it has."""
+"""Repeats a device's call on the CPU: in float64, and in its own dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first wrong call as a program of its own: a folder with its inputs and a script that needs torch alone."""
+"""Writes the first wrong call as a program of its own: its inputs and a script that needs torch alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs one model on a device, each call beside float64.  In the child process: user code runs here."""
+"""Runs one model on a device, each call beside float64.  User code runs here, in the child process."""
 
 from __future__ import annotations
 

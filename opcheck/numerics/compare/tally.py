@@ -1,4 +1,4 @@
-"""Counts what the calls of a comparison came to, and makes records of it."""
+"""Counts the outcomes of a comparison's calls, and makes records of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long each call takes on the device and on the CPU."""
+"""Measures how long each call takes on the device and on the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks a child process for the runs beside float64.  Imports no torch."""
+"""Runs the models beside float64 in a child process.  Imports no torch."""
 
 from __future__ import annotations
 

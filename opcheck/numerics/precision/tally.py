@@ -1,4 +1,4 @@
-"""Sums what the calls of a run lose, and makes records of it."""
+"""Sums the losses of a run's calls, and makes records of them."""
 
 from __future__ import annotations
 

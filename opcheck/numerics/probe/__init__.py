@@ -1,1 +1,1 @@
-"""What a device really does with PyTorch's operator database: evidence for the op lists.  Imports no torch."""
+"""Runs PyTorch's operator database on a device: evidence for the op lists.  Imports no torch."""

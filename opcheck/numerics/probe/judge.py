@@ -1,4 +1,4 @@
-"""Runs one OpInfo with one dtype on the device, and says what happened."""
+"""Runs one OpInfo with one dtype on the device, and records the outcome."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _runs_on_cpu(op: Any, task: Task, sample: Sample) -> bool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _run(op, task, sample)
-    except Exception:  # noqa: BLE001 - then it says nothing of the device
+    except Exception:  # noqa: BLE001 - then the sample shows nothing about the device
         return False
     return True
 

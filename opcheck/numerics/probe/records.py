@@ -1,4 +1,4 @@
-"""What the probing process is asked for and what it answers; all travel as JSON."""
+"""Requests to the probing process and its answers; all travel as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's operator database: what there is to probe, and its samples on the device."""
+"""Selects the tasks in PyTorch's operator database, and makes its samples on the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the probing process answers: to a setup what there is to do, to a trial what the device did."""
+"""Answers in the probing process: the tasks for a setup, the device's outcome for a trial."""
 
 from __future__ import annotations
 

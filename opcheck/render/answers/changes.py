@@ -1,4 +1,4 @@
-"""What two reports differ in, as a page: what is new first."""
+"""The differences of two reports as a page: the new ones first."""
 
 from __future__ import annotations
 

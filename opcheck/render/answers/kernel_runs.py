@@ -1,4 +1,4 @@
-"""What ``opcheck kernels test`` answers: as Markdown, as text, as rows of a table."""
+"""The answer to ``opcheck kernels test``: as Markdown, as text, as rows of a table."""
 
 from __future__ import annotations
 

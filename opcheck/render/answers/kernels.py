@@ -1,4 +1,4 @@
-"""What ``opcheck kernels`` answers, as text."""
+"""The answer to ``opcheck kernels`` as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each page is: a path within the site, and how one page names another."""
+"""The addresses of pages: a path within the site, and links from one page to another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opcheck.render.site.records import (
 Page = Home | Operator | Operators | Release | Releases | Statements | Rule | Rules | Model | Models
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
-#: Sorts of pages of which there is one.
+#: Sorts with a single page.
 _SINGLE: dict[type, str] = {
     Home: "index",
     Operators: "operators",

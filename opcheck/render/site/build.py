@@ -1,4 +1,4 @@
-"""The whole site: the lists are asked, the pages written, the folder put in its place."""
+"""Builds the whole site: reads the lists, writes the pages, and puts the folder in its place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def build(
         swept: the folder of a sweep, for the pages of models.  None: there are none.
         lists: the op lists; those that opcheck ships.
         only: the operators to write pages of.  Empty: all.
-        progress: is told what is done now.
+        progress: receives the name of each page as it is made and written.
 
     Raises:
         UsageError: the folder is not to be written to; the sweep cannot be read.

@@ -1,4 +1,4 @@
-"""What the templates may ask for: words, and links from the page that is written."""
+"""The filters of the templates: words, and links that start from the page being written."""
 
 from __future__ import annotations
 

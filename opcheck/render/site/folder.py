@@ -1,4 +1,4 @@
-"""A folder that is written whole or not at all: beside its place first, then moved there."""
+"""Writes a folder whole or not at all: beside its place first, then moved there."""
 
 from __future__ import annotations
 

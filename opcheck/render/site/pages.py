@@ -44,7 +44,7 @@ def pages(
         lookup: what judges plain calls.
         sweep: the models.  None: there are none.
         only: the operators.  Empty: all.
-        progress: is told what is done now.
+        progress: receives the name of each page as it is made.
 
     Raises:
         OpListError: the lists are damaged.

@@ -1,4 +1,4 @@
-"""The pages of the torch releases: what each brought and broke, and what it asks of a Mac."""
+"""The pages of the torch releases: what each brought and broke, and what it needs of a Mac."""
 
 from __future__ import annotations
 

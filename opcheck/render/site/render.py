@@ -1,4 +1,4 @@
-"""Pages -> files: HTML by Jinja2, and beside each page its record as JSON."""
+"""Writes pages as files: HTML by Jinja2, and beside each page its record as JSON."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def files(pages: Collection[Page], progress: Callable[[str], None] | None = None
 
     Args:
         pages: the front page first.
-        progress: is told what is done now.
+        progress: receives the path of each page as it is written.
 
     Raises:
         OSError: a template is not in the package.

@@ -1,4 +1,4 @@
-"""The tables of a sweep (``opcheck/project/sweep/schema.py``), as the pages ask for them."""
+"""Reads the tables of a sweep (``opcheck/project/sweep/schema.py``) for the pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the pages say what their records hold."""
+"""The words in which pages show their records."""
 
 from __future__ import annotations
 
