@@ -57,14 +57,14 @@ class Origin(Record, frozen=True, kw_only=True):
     #: what made it, as it is written: ``torch.from_numpy``, ``aten::polar`` ...
     api: str = ""
     location: SourceLocation | None = None
-    #: parameters, buffers or inputs that it is, if it is one
+    #: names of the parameters, buffers or inputs that begin here
     names: tuple[str, ...] = ()
     #: calls that it passes, and their lines in order of first use
     calls: int = 0
     path: tuple[SourceLocation, ...] = ()
     #: indices in the trace of the calls that fail or narrow for its dtype, in order
     failing: tuple[int, ...] = ()
-    #: whether the first of them does for certain; else a statement says that it may
+    #: whether the first of them fails or narrows for certain; else a statement says that it may
     certain: bool = True
     #: ``raises`` or ``narrows``
     effect: str = ""
@@ -235,7 +235,7 @@ def _unseen(spec: TensorSpec, call: OpCall) -> Birth:
 def _how_unseen(call: OpCall) -> str:
     if call.phase != "move":
         return "before"
-    # What the model is called with goes by these names (capture/move.py).
+    # These are the names of the arguments that the model is called with (capture/move.py).
     return "input" if call.module.startswith(("args[", "kwargs[")) else "moved"
 
 

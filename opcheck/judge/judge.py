@@ -60,7 +60,7 @@ _MEANING = {
     "no_dense_kernel": "neither an MPS kernel nor a CPU kernel is registered in {release}",
 }
 
-#: What an extension's own registrations on this machine say, first match wins.
+#: What an extension's own registrations on this machine mean; the first match counts.
 _EXTENSION = (
     ("MPS", "this machine's build registers an MPS kernel, the Mac's build may not"),
     ("CPU", "it has a CPU kernel, so it could fall back with PYTORCH_ENABLE_MPS_FALLBACK=1"),
@@ -149,7 +149,7 @@ def likeness(call: OpCall, *, details: bool) -> Hashable:
     )
 
 
-#: What the simulation itself sees a Mac refuse, whatever is registered; by the refusal's id.
+#: Refusals that the simulation itself finds, whatever is registered, by their ids.
 _REFUSALS = {
     "device_mismatch": "its tensors are on two devices, and a Mac refuses that whatever is registered",
     "flex_attention_device": "flex_attention takes no tensors on mps before torch 2.13",
@@ -212,9 +212,9 @@ class _Case:
 _SPARSE_BODIES = {
     ("aten::_to_copy", "SparseMPS"): "aten::_sparse_coo_tensor_with_dims_and_tensors",
 }
-#: ... and those that call nothing.
+#: Composites that call nothing for a tensor of a sparse key.
 _SPARSE_ALIASES = frozenset({"aten::alias", "aten::detach"})
-#: make a sparse tensor of dense ones: the layout that is asked for, not that of an input, brings the key.
+#: Operators that make a sparse tensor of dense ones: the requested layout, not an input's, brings the key.
 _MAKE_SPARSE = frozenset(
     {"aten::_sparse_coo_tensor_with_dims", "aten::_sparse_coo_tensor_with_dims_and_tensors"}
 )

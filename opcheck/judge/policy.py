@@ -38,15 +38,15 @@ LIMITS: dict[str, str] = {
     "bytes": "byte",
 }
 
-#: The rules that speak of a call of each status.
+#: The rules with findings about calls of each status.
 _SPEAKS = {
     "unsupported": ("OC101", "OC105", "OC106"),
     "unknown": ("OC104", "OC122"),
     "fallback": ("OC102", "OC103", "OC107"),
 }
-#: The rules that speak of a program that ended before it made the call.
+#: The rules with findings about a program that ended before it made the call.
 _ENDED = ("OC124", "OC126")
-#: Those that speak of calls that raise at another place: where their dtype comes from.
+#: The rules that report calls which raise at the origin of their dtype, which is another place.
 _ORIGINS = ("OC140", "OC141", "OC142")
 
 _SIZE = re.compile(r"(\d{1,18})\s*(?:([kmg])(i?)b)?", re.IGNORECASE)
@@ -89,7 +89,7 @@ class Policy(Record, frozen=True, kw_only=True):
     fail_on: Annotated[
         str, failing_on(FAIL_ON, "; unsupported: whatever raises on the target.")
     ] = "unsupported"
-    #: the most that there may be of what LIMITS names; instead of none, where fail_on allows none.
+    #: the allowed counts of what LIMITS names, in place of 0 where fail_on allows none.
     limits: Annotated[
         dict[str, int],
         Option(
@@ -112,7 +112,7 @@ class Judgement(Record, frozen=True, kw_only=True):
     """What a report comes to under a policy."""
 
     code: int
-    #: why it is not 0
+    #: why the code is not 0
     reasons: tuple[str, ...] = ()
     #: fingerprints of what speaks against it, in the order of the report
     against: tuple[str, ...] = ()

@@ -45,7 +45,7 @@ def smallest_change(
     Raises:
         OpListError: the lists are damaged.
     """
-    # What the program itself does wrong, it does in every release.
+    # A program's own mistake is the same in every release.
     if not calls or any(call.refusal is not None for call in calls):
         return None
     for candidate in _newer(target, lists):

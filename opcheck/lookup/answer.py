@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from opcheck.data.registrations import OpLists
 
 _ISSUES = "https://github.com/pytorch/pytorch/issues/"
-#: Where PyTorch's users ask for operators: which error texts name it (``messages.py``), and the
-#: list of those asked for most.
+#: The issues in which PyTorch's users request operators; error texts name them (``messages.py``).  The
+#: last lists the operators that most users request.
 TRACKING = (f"{_ISSUES}77764", f"{_ISSUES}141287", f"{_ISSUES}154052")
 
 

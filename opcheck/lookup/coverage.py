@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from opcheck.data.files import Release
 
-#: Overloads from one message about the progress to the next.
+#: The number of overloads between two progress messages.
 _STEP = 50
 
 
@@ -25,7 +25,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     torch: str
     #: the place of each dtype's state in STATES, in the order of COMMON_DTYPES.
     states: tuple[int, ...]
-    #: the place of the dtype that answers where none is asked.
+    #: the place of the default dtype, for questions that name none.
     default: int
     because: str
     #: states by the macOS from which on they hold.

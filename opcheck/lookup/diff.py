@@ -23,7 +23,7 @@ SCHEMA = "opcheck-diff/1"
 #: How an overload can change, in the order of the report.
 CHANGES = ("regressed", "dtypes_lost", "removed", "improved", "dtypes_gained", "added", "other")
 
-#: Those that can break a program that ran.
+#: The changes that can break a program that ran before.
 REGRESSIONS = ("regressed", "dtypes_lost", "removed")
 
 

@@ -80,7 +80,7 @@ def history(
     """
     lookup = OperatorLookup(lists or load())
     meant = resolve(query, lookup.lists)
-    # Checked against the release that asks for least, so that old systems can be asked about.
+    # Checked against the release with the lowest requirement, so that old systems are allowed.
     system = str(macos_of(macos, lookup.lists.releases[0]))
     with located_at("--dtype"):
         wanted = parse_dtype(dtype) if dtype else None
@@ -107,7 +107,7 @@ class _Moment(msgspec.Struct, frozen=True, kw_only=True):
     #: (overload, registration) of those that decide, and the ids of the statements on them.
     registrations: dict[str, str]
     statements: frozenset[str]
-    #: of those on every operator, the dtypes that they name.
+    #: the statements on every operator, with the dtypes that they name.
     general: dict[str, tuple[str, ...]]
 
 

@@ -134,7 +134,7 @@ def short(state: State) -> str:
 def systems(op: str, release: Release, lookup: OperatorLookup) -> dict[str, str]:
     """Return the status by the macOS version from which on it holds; empty if all versions agree."""
     steps: dict[str, str] = {}
-    # Not answer.cells, which asks for all dtypes on each macOS: the page of all releases takes half of its time so.
+    # Not answer.cells, which judges all dtypes on each macOS: this halves the time of the page of all releases.
     for system in macos_points(release, lookup.operators.systems(op, release.line)):
         aim = target(release.line, system)
         word = short(lookup.state(op, aim, lookup.default_dtype(op, aim)))

@@ -75,7 +75,7 @@ class OperatorFacts:
         body = composites.body(last, line)
         if body is None:
             return None
-        # A body that calls its own overload again decides nothing by that.
+        # A body's call of its own overload does not affect the verdict.
         own = {op, last}
         always = tuple(name for name in body.always if name not in own)
         sometimes = tuple(name for name in body.sometimes if name not in own)
@@ -153,7 +153,7 @@ def _ids(statements: Iterable[Statement]) -> tuple[str, ...]:
     return tuple(statement.id for statement in statements)
 
 
-#: What a condition says where it may ask for a dtype.
+#: Words in a condition that may test a dtype.
 _OF_DTYPES = ("dtype", "is_complex", "is_floating")
 
 

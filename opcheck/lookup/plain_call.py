@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opcheck.data.registrations import OpLists
     from opcheck.data.statement_model import Statement
 
-#: The dtypes that a coverage table shows; the others only where they are asked for.
+#: The dtypes that a coverage table shows; all others only on request.
 COMMON_DTYPES = (
     "float32",
     "float16",
@@ -41,7 +41,7 @@ COMMON_DTYPES = (
     "bool",
 )
 
-#: Without a dtype asked, that of the mildest verdict, and the first of these among equals.
+#: The candidates for a default dtype: the mildest verdict decides, and the first among equals.
 DEFAULT_DTYPES = ("float32", "int64", "complex64", "bool")
 
 #: Arguments that have a dtype of their own, whatever the call computes in.
@@ -89,7 +89,7 @@ class OperatorLookup:
         spatial = _spatial(op) or spatial
         key = (op, target, dtype, spatial)
         if key not in self._verdicts:
-            # Set first: what a composite calls may, over others, lead back to it.
+            # Set first, because the calls of a composite may lead back to it.
             self._verdicts[key] = Verdict(
                 status="unknown", because=f"{op} calls itself again", confidence="inferred"
             )
@@ -148,7 +148,7 @@ class OperatorLookup:
             judge(msgspec.structs.replace(call, inner=inner), target, self.lists)
             for call in self._made(op, line, dtype, spatial)
         ]
-        # As if its body called nothing: what statements say of the composite itself.
+        # Judged as if its body called nothing, for the statements on the composite itself.
         own = min(made, key=lambda verdict: outcome(verdict).severity)
         if calls is None or not calls.both or own.status != "native":
             return own
@@ -187,7 +187,7 @@ class OperatorLookup:
         if key not in self._calls:
             statements = self.operators.about(op, line)
             known = self.lists.statements.arguments.get(op, {})
-            # What has a default is not given in a plain call.
+            # A plain call omits the arguments that have defaults.
             names = [
                 name
                 for name in _tensor_arguments(statements)

@@ -43,7 +43,7 @@ _RENAMED = {
     "nn.functional.grid_sample": "aten::grid_sampler",
     "nn.functional.unfold": "aten::im2col",
 }
-#: How the same places are also written.
+#: Other spellings of the same places.
 _SPELLINGS = (
     ("torch.ops.aten.", "aten."),
     ("torch.", ""),
@@ -63,7 +63,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     asked: str
     #: ``overload``, ``operator``, ``python`` or ``extension``.
     kind: str
-    #: the overload whose answer is the answer, where several are meant.
+    #: the overload that answers for the query if it means several.
     main: str
     overloads: tuple[str, ...]
 
@@ -118,7 +118,7 @@ def _python(asked: str, name: str, bases: Mapping[str, tuple[str, ...]]) -> Quer
     called = api_overloads(name)
     members = tuple(bases.get(base, ()))
     if not module and members:
-        # A bare name is the operator's own first: that is the dispatcher's word for it.
+        # A bare name means the operator first, because the dispatcher uses that name.
         return Query(asked=asked, kind="operator", main=usual(members), overloads=members)
     if called:
         main = usual([op for op in called if op in members] or called)

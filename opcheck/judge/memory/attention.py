@@ -14,7 +14,7 @@ _OP = "aten::_scaled_dot_product_attention_math_for_mps"
 _SINCE = Version(2, 13)
 _HEADS = frozenset({32, 64, 72, 80, 96, 128, 256})
 _DTYPES = frozenset({"float32", "float16", "bfloat16"})
-#: queries up to which other kernels run, which do take memory for the weights.
+#: Up to so many queries, other kernels run, which do take memory for the weights.
 _SHORT = 8
 
 

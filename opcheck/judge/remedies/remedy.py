@@ -11,7 +11,7 @@ from pathlib import Path
 from opcheck.common.versions import Target, Version
 from opcheck.model.records import Record
 
-#: The targets on which every remedy is held against the simulated Mac: (torch, macOS).
+#: The targets on which every remedy is tested on the simulated Mac: (torch, macOS).
 TESTED = (("2.1", "13.0"), ("2.4", "13.0"), ("2.4", "14.0"), ("2.13", "15.0"), ("2.15", "15.0"))
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -22,9 +22,9 @@ class Remedy(Record, frozen=True, kw_only=True):
 
     id: str
     title: str
-    #: what it is a way out of: an operator (``aten::polar``), or trait/how of an origin (``float64/numpy``)
+    #: what it replaces: an operator (``aten::polar``), or trait/how of an origin (``float64/numpy``)
     kinds: tuple[str, ...]
-    #: what stands in the program before, and instead; ``{x}`` is the user's own name.
+    #: the program's code before and after the change; ``{x}`` is the user's own name.
     before: str
     after: str
     #: module of this room and the functions that ``after`` calls, in the order of their definition; none: a pattern.
@@ -32,7 +32,7 @@ class Remedy(Record, frozen=True, kw_only=True):
     functions: tuple[str, ...] = ()
     #: relative error of norms within which it equals ``before``; 0: the same numbers.
     tolerance: float = 0.0
-    #: of its gradient; None: it has none, or none that means anything.
+    #: relative error of its gradient; None: it has no gradient, or no meaningful one.
     gradient: float | None = None
     #: what else a user should know
     remark: str = ""

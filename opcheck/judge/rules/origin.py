@@ -117,7 +117,7 @@ def _upgrade(audited: Audited, origin: dtype_flow.Origin) -> str:
     statements = audited.lists.statements.by_id
 
     def accepts(verdict: Verdict) -> bool:
-        # Nothing that may still refuse it: a target that is advised must be one that takes it.
+        # An advised target must take the dtype for certain: a statement that may refuse it excludes the target.
         return target_change.runs(verdict) and not dtype_flow.effect(
             verdict, trait, statements, certain=False
         )

@@ -26,7 +26,7 @@ class Audited:
     lists: OpLists
     #: one for each call of the trace.
     verdicts: tuple[Verdict, ...] = ()
-    #: where dtypes begin that a call refuses or narrows.
+    #: the origins of dtypes that a call refuses or narrows.
     origins: tuple[Origin, ...] = ()
     memory: Memory | None = None
     precision: tuple[Precision, ...] = ()
