@@ -234,7 +234,7 @@ class _Index:
 
 
 def _same_line(first: str, second: str) -> bool:
-    """Whether two ``file:line`` are the same, as far as the shorter path goes."""
+    """Return whether two ``file:line`` are the same, as far as the shorter path goes."""
     if not first or not second:
         return False
     steps, others = (text.replace("\\", "/").split("/") for text in (first, second))

@@ -1,4 +1,4 @@
-"""The baseline of a scan: a file of known findings, and a report without them."""
+"""Reads and writes the baseline of a scan: a file of known findings, which a report then leaves out."""
 
 from __future__ import annotations
 

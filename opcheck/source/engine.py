@@ -128,7 +128,7 @@ def _chosen(select: Sequence[str]) -> frozenset[str]:
 
 
 def _excluded(file: FoundFile, patterns: Sequence[str]) -> bool:
-    """Whether a pattern matches a file or one of its folders, also below the scanned directory."""
+    """Return whether a pattern matches a file or one of its folders, also below the scanned directory."""
     path, below = file.path, file.path.relative_to(file.root)
     names = {parent.as_posix() for parent in (path, *path.parents, below, *below.parents)}
     return any(fnmatchcase(name, pattern.rstrip("/")) for pattern in patterns for name in names)

@@ -96,7 +96,7 @@ class Mac:
     # -- values ----------------------------------------------------------------------------------
 
     def values(self, node: ast.expr) -> tuple[Value, ...]:
-        """The values that an expression may have on a Mac; UNKNOWN if there may be others."""
+        """Return the values that an expression may have on a Mac; UNKNOWN if there may be more."""
         if node in self._values:
             self._provisional += node in self._open
             return self._values[node]
@@ -113,7 +113,7 @@ class Mac:
         return self._values[node]
 
     def constant(self, node: ast.expr) -> object:
-        """The only value of an expression, or UNKNOWN."""
+        """Return the only value of an expression, or UNKNOWN."""
         # With the type, because 1, 1.0 and True are equal; not by repr, which refuses a number of
         # 5,000 digits.
         constants = {
@@ -122,7 +122,7 @@ class Mac:
         return next(iter(constants.values())) if len(constants) == 1 else UNKNOWN
 
     def cuda(self, node: ast.expr | None) -> Value | None:
-        """The text ``cuda...`` that an expression may have as its value."""
+        """Return the text ``cuda...`` that an expression may have as its value."""
         values = self.values(node) if node is not None else ()
         return next((value for value in values if is_cuda(value.constant)), None)
 
@@ -161,7 +161,7 @@ class Mac:
         return values or (Value(UNKNOWN, node),)
 
     def _bound_to(self, bindings: Sequence[Binding]) -> tuple[Value, ...]:
-        """The values of the bindings that a Mac reaches; too many values are cut off."""
+        """Return the values of the bindings that a Mac reaches; too many values are cut off."""
         values: list[Value] = []
         for binding in bindings:
             if len(values) > _MOST:
@@ -185,7 +185,7 @@ class Mac:
     # -- conditions ------------------------------------------------------------------------------
 
     def truth(self, node: ast.expr) -> bool | None:
-        """Whether a condition holds on a Mac; None if that is unknown."""
+        """Return whether a condition holds on a Mac; None if that is unknown."""
         return self._once(("truth", node), self._truth, node)
 
     def _truth(self, node: ast.expr) -> bool | None:
@@ -257,7 +257,7 @@ class Mac:
     # Whether a line is reached
 
     def reached(self, node: ast.AST, *, tries: bool = True) -> bool:
-        """Whether a Mac may reach a node.
+        """Return whether a Mac may reach a node.
 
         With ``tries``, what fails in a short try block counts as not reached.
         """
@@ -292,7 +292,7 @@ class Mac:
         return answer
 
     def _bars(self, place: Place, *, tries: bool) -> bool:
-        """Whether what holds a node keeps a Mac from it."""
+        """Return whether what holds a node keeps a Mac from it."""
         parent, field = place.parent, place.field
         if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
             truth = self.truth(parent.test) if field != "test" else None
@@ -317,7 +317,7 @@ class Mac:
         return self._left_before(place)
 
     def _left_before(self, place: Place) -> bool:
-        """Whether a statement before the child, such as a guarded return, leaves the block."""
+        """Return whether a statement before the child, such as a guarded return, leaves the block."""
         block = getattr(place.parent, place.field)
         if place.field not in _BLOCKS or not isinstance(block, list):
             return False
@@ -330,7 +330,7 @@ class Mac:
         return truth is not None and leaves(statement.body if truth else statement.orelse)
 
     def _before(self, place: Place, parts: Sequence[Part], stops: Callable[[Part], bool]) -> bool:
-        """Whether an earlier part keeps the program from reaching the child."""
+        """Return whether an earlier part keeps the program from reaching the child."""
         block = (place.parent, place.field)
         keeps = True
         for number in range(self._passed.get(block, 0), place.position):
@@ -369,7 +369,7 @@ class Mac:
         return any(map(self._skips, decorators))
 
     def _skips(self, decorator: ast.expr) -> bool:
-        """Whether a decorator skips a test where there is no CUDA."""
+        """Return whether a decorator skips a test where there is no CUDA."""
         call = decorator if isinstance(decorator, ast.Call) else None
         name = last(call.func if call else decorator).lower()
         if "skip" in name and call and call.args and "unless" not in name:
@@ -380,7 +380,7 @@ class Mac:
         return wanted and any(word in name for word in ("cuda", "gpu", "nccl"))
 
     def _called_under_guards(self, name: str) -> bool:
-        """Whether the file itself calls or hands on the function, and each time behind a guard."""
+        """Return whether the file itself calls or hands on the function, and each time behind a guard."""
         if not (name.startswith("_") or self._once(("script",), self._is_script)):
             return False
         uses = self.program.uses.get(name, [])

@@ -1,4 +1,4 @@
-"""The syntax tree of a file: the values of its names, and the nodes around a node."""
+"""Parses a file to a syntax tree that knows the bindings of names and the nodes around a node."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ class Program:
     # -- around a node ---------------------------------------------------------------------------
 
     def place(self, node: ast.AST) -> Place | None:
-        """The position of a node; None for the module."""
+        """Return the position of a node; None for the module."""
         return self._places.get(node)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        """The node that holds a node; None for the module."""
+        """Return the node that holds a node; None for the module."""
         place = self._places.get(node)
         return place.parent if place else None
 
@@ -103,12 +103,12 @@ class Program:
             node = place.parent
 
     def scope(self, node: ast.AST) -> ast.AST:
-        """The function, class or module that the names of a node belong to."""
+        """Return the function, class or module that the names of a node belong to."""
         place = self._places.get(node)
         return place.scope if place else self.tree
 
     def function(self, node: ast.AST) -> str:
-        """The name of the function around a node, or empty."""
+        """Return the name of the function around a node, or empty."""
         scope = self.scope(node)
         while scope is not self.tree:
             if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -127,7 +127,7 @@ class Program:
 
     @functools.cached_property
     def uses(self) -> dict[str, list[ast.AST]]:
-        """The nodes that are a name or an attribute, by that name."""
+        """Return the nodes that are a name or an attribute, by that name."""
         uses: dict[str, list[ast.AST]] = {}
         for node in self.nodes:
             if isinstance(node, ast.Name):

@@ -1,4 +1,4 @@
-"""Requirement files: packages that pip does not install on a Mac."""
+"""Checks requirement files for packages that pip does not install on a Mac."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 
 
 def check_lines(lines: list[str]) -> Iterator[Hit]:
-    """The findings in a requirements.txt."""
+    """Return the findings in a requirements.txt."""
     for wanted in in_lines(lines):
         yield from judge(*wanted)
 
@@ -49,7 +49,7 @@ def check_pyproject(text: str) -> Iterator[Hit]:
 
 
 def in_lines(lines: list[str]) -> Iterator[tuple[str, int, Severity]]:
-    """The requirements in a requirements.txt: text, line, and severity if it is absent."""
+    """Yield the requirements in a requirements.txt: text, line, and severity if it is absent."""
     for number, line in enumerate(lines, 1):
         text = _COMMENT.sub("", line).strip()
         if text and not text.startswith("-"):
@@ -57,7 +57,7 @@ def in_lines(lines: list[str]) -> Iterator[tuple[str, int, Severity]]:
 
 
 def in_pyproject(text: str) -> Iterator[tuple[str, int, Severity]]:
-    """The same of a pyproject.toml; a program still runs without its extras.
+    """Yield the requirements in a pyproject.toml; a program still runs without its extras.
 
     Raises:
         ValueError: it is not TOML, or its dependencies are not what they should be.
@@ -123,7 +123,7 @@ def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
 
 
 def _may_be(wanted: Requirement, since: str) -> bool:
-    """Whether pip, which takes the newest allowed version, may choose one that has a wheel."""
+    """Return whether pip, which takes the newest allowed version, may choose one that has a wheel."""
     newer = (since, f"{since}.1", f"{since}.999", "999")
     return any(wanted.specifier.contains(version) for version in newer)
 

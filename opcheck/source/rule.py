@@ -42,7 +42,7 @@ class Scanned:
         return self._answers[question]  # type: ignore[return-value]  # what find returned
 
     def dotted(self, node: ast.AST | None) -> str:
-        """The dotted name of an imported object, or empty."""
+        """Return the dotted name of an imported object, or empty."""
         return self.program.dotted(node)
 
 
@@ -77,7 +77,7 @@ class ScanRule(Rule):
 
 
 def argument(call: ast.Call, position: int | None, *names: str) -> ast.expr | None:
-    """The argument of a call, by its position or by one of its names; None if it is not given."""
+    """Return the argument of a call, by its position or by one of its names; None if it is not given."""
     for keyword in call.keywords:
         if keyword.arg in names:
             return keyword.value
@@ -88,13 +88,13 @@ def argument(call: ast.Call, position: int | None, *names: str) -> ast.expr | No
 
 
 def method(node: ast.AST) -> str:
-    """The name of the method that a call calls; empty if the node is no such call."""
+    """Return the name of the method that a call calls; empty if the node is no such call."""
     is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     return node.func.attr if is_method else ""  # type: ignore[attr-defined]
 
 
 def chain(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls in a chain, the last first: ``c()``, ``b()`` of ``a.b().c()``."""
+    """Return the calls in a chain, the last first: ``c()``, ``b()`` of ``a.b().c()``."""
     calls = 0
     while calls < _LONGEST_CHAIN:
         if isinstance(node, ast.Call):
@@ -108,7 +108,7 @@ def chain(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def torch_alias(scanned: Scanned) -> bool:
-    """Whether the file imports torch, a library of models, or a module of its own package."""
+    """Return whether the file imports torch, a library of models, or a module of its own package."""
     return scanned.once(("imports torch's kin",), _imports_kin, scanned.program)
 
 

@@ -123,7 +123,7 @@ def _is_source(path: Path) -> bool:
 
 
 def read_bytes(path: Path, shown: str) -> bytes:
-    """The bytes of a file.
+    """Read the bytes of a file.
 
     Raises:
         UnreadableError: the file is too large, not a regular file, or may not be read.
@@ -150,7 +150,7 @@ def read_bytes(path: Path, shown: str) -> bytes:
 
 
 def python(content: bytes, shown: str) -> Source:
-    """The tree of a Python file.
+    """Parse a Python file.
 
     Raises:
         UnreadableError: it does not decode or parse.
@@ -250,7 +250,7 @@ def _plain(line: str) -> str:
 
 
 def problem(kind: str, message: str, file: str, line: int = 0) -> Problem:
-    """The problem of a file, or of a line of it."""
+    """Describe a problem of a file, or of a line of it."""
     return Problem(
         kind=kind, message=message, location=SourceLocation(file=file, line=line) if line else None,
         module=file,

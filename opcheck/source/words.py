@@ -1,4 +1,4 @@
-"""Questions about a piece of syntax that need no other part of the file."""
+"""Functions about a piece of syntax that need no other part of the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
 
 
 def device_compared(kind: type[ast.cmpop], left: list[object], right: list[object]) -> bool | None:
-    """The result of comparing an unknown device with a text, in a program that runs on MPS."""
+    """Return the result of comparing an unknown device with a text, in a program that runs on MPS."""
     known = [value for value in (*left, *right) if value is not UNKNOWN]
     if len(known) != 1 or kind not in {ast.Eq, ast.NotEq, ast.In, ast.NotIn}:
         return None
@@ -32,26 +32,26 @@ def device_compared(kind: type[ast.cmpop], left: list[object], right: list[objec
 
 
 def names(node: ast.AST, name: str) -> bool:
-    """Whether a node is a name, or an attribute, of this name."""
+    """Return whether a node is a name, or an attribute, of this name."""
     return (isinstance(node, ast.Name) and node.id == name) or (
         isinstance(node, ast.Attribute) and node.attr == name
     )
 
 
 def last(node: ast.expr) -> str:
-    """The last part of a name: ``c`` of ``a.b.c``."""
+    """Return the last part of a name: ``c`` of ``a.b.c``."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def is_cuda(constant: object) -> bool:
-    """Whether a constant is the text of a CUDA device."""
+    """Return whether a constant is the text of a CUDA device."""
     return isinstance(constant, str) and (constant == "cuda" or constant.startswith("cuda:"))
 
 
 def begins(node: ast.expr) -> str:
-    """The beginning of a composed text: ``cuda:`` of ``f"cuda:{rank}"``."""
+    """Return the beginning of a composed text: ``cuda:`` of ``f"cuda:{rank}"``."""
     while True:
         if isinstance(node, ast.JoinedStr) and node.values:
             node = node.values[0]
@@ -67,7 +67,7 @@ def begins(node: ast.expr) -> str:
 
 
 def quoted(constant: object) -> str:
-    """A constant as a message shows it: at most 80 characters, and no number of 5,000 digits."""
+    """Format a constant for a message: at most 80 characters, and no number of 5,000 digits."""
     if isinstance(constant, int) and constant.bit_length() > _BITS:
         return "a number of hundreds of digits"
     if isinstance(constant, (str, bytes)):
@@ -76,7 +76,7 @@ def quoted(constant: object) -> str:
 
 
 def by_name(node: ast.expr) -> bool | None:
-    """The value on a Mac of a flag that is named after CUDA: ``use_cuda``, ``args.no_cuda``."""
+    """Return the value on a Mac of a flag that is named after CUDA: ``use_cuda``, ``args.no_cuda``."""
     name = last(node.func if isinstance(node, ast.Call) else node).lower()
     if name == "type_checking":
         return False
@@ -86,7 +86,7 @@ def by_name(node: ast.expr) -> bool | None:
 
 
 def caught(handler: ast.ExceptHandler) -> set[str]:
-    """The names of the exceptions that a handler catches."""
+    """Return the names of the exceptions that a handler catches."""
     if handler.type is None:
         return {"BaseException"}
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -94,7 +94,7 @@ def caught(handler: ast.ExceptHandler) -> set[str]:
 
 
 def leaves(block: list[ast.stmt]) -> bool:
-    """Whether a block ends the function or the loop without an error."""
+    """Return whether a block ends the function or the loop without an error."""
     if not block:
         return False
     end = block[-1]

@@ -131,7 +131,7 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether it has not ended."""
         return self.process.poll() is None
 
     def wait(self) -> int:

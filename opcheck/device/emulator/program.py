@@ -124,7 +124,7 @@ def print_error(error: BaseException, *, whole: bool = False) -> None:
 
 
 def is_between(file: str) -> bool:
-    """Whether a file is ours, or one of torch's that calls us for the program."""
+    """Return whether a file is ours, or one of torch's that calls us for the program."""
     return file.startswith((_OWN, "<frozen runpy>")) or file.endswith(_BETWEEN)
 
 

@@ -149,7 +149,7 @@ class Emulation:
 
     @property
     def ended_by_limit(self) -> bool:
-        """Whether opcheck, and not the program or its Mac, ended the run."""
+        """Return whether opcheck, and not the program or its Mac, ended the run."""
         return any(problem.kind in OWN_LIMITS for problem in self._problems)
 
     def read_variables(self) -> None:

@@ -33,7 +33,7 @@ def install() -> None:
 
 
 def installed() -> bool:
-    """Whether these kernels stand in for the compiled part."""
+    """Return whether these kernels stand in for the compiled part."""
     return bool(_kept)
 
 

@@ -175,7 +175,7 @@ class CallTimeline:
                 )
 
     def left_mps(self, number: int) -> bool:
-        """Whether calls of that row went to the CPU; known after ``fallbacks`` and ``detours``."""
+        """Return whether calls of that row went to the CPU; known after ``fallbacks`` and ``detours``."""
         return self._left[number] > 0
 
     def native(self) -> Iterator[ObservedCalls]:

@@ -102,12 +102,12 @@ class Frame(NamedTuple):
 
     @property
     def library(self) -> bool:
-        """Whether the file belongs to an installed package."""
+        """Return whether the file belongs to an installed package."""
         return _LIBRARY.search(self.file) is not None
 
     @property
     def user(self) -> bool:
-        """Whether the file is neither torch's nor Python's own, as an audit decides it."""
+        """Return whether the file is neither torch's nor Python's own, as an audit decides it."""
         if self.file.startswith("<"):
             return False
         if _LIBRARY.search(self.file):

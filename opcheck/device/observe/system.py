@@ -138,7 +138,7 @@ def _macos(written: str, minimum: Version, notes: list[str]) -> Version:
 
 
 def _needs_variable(event: LogEvent, line: str, lists: OpLists) -> bool:
-    """Whether the event is a fallback that the release makes only where the variable is set."""
+    """Return whether the event is a fallback that the release makes only where the variable is set."""
     fell_back = event.kind in {"fallback", "fallback_run", "fallback_total"} and event.op
     return bool(fell_back) and resolution(event.op, line, lists) != ("fallback", "always")
 

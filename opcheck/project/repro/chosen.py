@@ -36,7 +36,7 @@ class Chosen(Record, frozen=True, kw_only=True):
 
     @property
     def uncertain(self) -> bool:
-        """Whether it names an error that the verdict of its calls does not have: they may raise it."""
+        """Return whether it names an error that the verdict of its calls does not have: they may raise it."""
         if self.calls is None or self.calls.status != "native" or self.silent:
             return False
         return self.finding.prints not in {"", self.calls.prints}

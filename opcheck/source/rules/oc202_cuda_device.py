@@ -68,7 +68,7 @@ def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
 
 
 def _is_elsewhere(node: ast.Call, scanned: Scanned) -> bool:
-    """Whether it is only compared, or a default, of which OC203 speaks."""
+    """Return whether it is only compared, or a default, of which OC203 speaks."""
     return isinstance(scanned.program.parent(node), (ast.Compare, ast.arguments))
 
 

@@ -80,7 +80,7 @@ def _dtype_name(node: ast.expr, scanned: Scanned) -> str:
 
 
 def _on_cpu(node: ast.Call, scanned: Scanned) -> bool:
-    """Whether the code itself says that the value is on the CPU, before or in the call."""
+    """Return whether the code itself says that the value is on the CPU, before or in the call."""
     for call in chain(node):
         if call is not node and method(call) in _TO_CPU:
             return True

@@ -32,7 +32,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _with_torch(node: ast.AST, scanned: Scanned) -> bool:
-    """Whether the literal is in one expression with a call of torch."""
+    """Return whether the literal is in one expression with a call of torch."""
     top = node
     for _, place in scanned.program.ancestors(node):
         if not isinstance(place.parent, ast.expr):

@@ -67,7 +67,7 @@ def _distribution(module: str) -> str:
 
 
 def _is_beside(module: str, scanned: Scanned) -> bool:
-    """Whether the project has a module of that name itself, beside the file or above it."""
+    """Return whether the project has a module of that name itself, beside the file or above it."""
     if scanned.path is None or scanned.root is None:
         return False
     top = module.partition(".")[0]
@@ -80,7 +80,7 @@ def _is_beside(module: str, scanned: Scanned) -> bool:
 
 
 def _is_asked_before(node: ast.AST, scanned: Scanned) -> bool:
-    """Whether it stands in a try for its absence, or under a condition that nobody knows."""
+    """Return whether it stands in a try for its absence, or under a condition that nobody knows."""
     for _, (parent, field, _, _) in scanned.program.ancestors(node):
         if isinstance(parent, ast.If) and field != "test":
             return True
@@ -98,7 +98,7 @@ def _goes_on(node: ast.Try) -> bool:
 
 
 def requirement(path: Path) -> bool:
-    """Whether a file lists requirements, one a line."""
+    """Return whether a file lists requirements, one a line."""
     return path.suffix in {".txt", ".in"} and "requirements" in path.name.lower()
 
 
