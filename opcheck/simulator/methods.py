@@ -391,7 +391,7 @@ def shown(self: Any, *, tensor_contents: Any = None) -> str:
 
 
 def any_output_is_alias(args: Any, kwargs: Any, outputs: Any) -> bool:
-    """As C++ compares storages for torch.library.custom_op; here those of one metadata are one to it."""
+    """Compare storages as C++ does for torch.library.custom_op; C++ takes equal metadata here for one storage."""
     given = {id(t._mps.memory) for t in (*args, *kwargs.values()) if is_on_mps(t)}
     made = [id(t._mps.memory) for t in outputs if is_on_mps(t)]
     if len(given.union(made)) != len(given) + len(made):
@@ -431,7 +431,7 @@ class _Method:
         self._asks = asks
 
     def __get__(self, tensor: Any, owner: Any = None) -> Any:
-        """As a function in a class."""
+        """Bind the method to an instance, as a function in a class does."""
         if tensor is None:
             return self._base
         if self._asks and _asks_first(tensor):
@@ -450,11 +450,11 @@ class _Attribute:
         self._write = write or base.__set__
 
     def __get__(self, tensor: Any, owner: Any = None) -> Any:
-        """As a property."""
+        """Read the attribute, as a property does."""
         return self._base if tensor is None else self._read(tensor)
 
     def __set__(self, tensor: Any, value: Any) -> None:
-        """As a property."""
+        """Write the attribute, as a property does."""
         self._write(tensor, value)
 
 

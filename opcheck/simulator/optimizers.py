@@ -26,7 +26,7 @@ _HAND_ON = frozenset({"opcheck.simulator.device", "torch.overrides", "torch.util
 
 
 def lerp_(self: Tensor, end: Any, weight: Any) -> Tensor:
-    """adam.py, adamw.py, nadam.py, radam.py, adamax.py and rmsprop.py up to 2.0: a product and a sum."""
+    """Compute by a product and a sum, as up to 2.0 (adam.py, adamw.py, nadam.py, radam.py, adamax.py, rmsprop.py)."""
     if _calls("torch.optim.", Version(2, 1)):
         return self.mul_(1 - weight).add_(end, alpha=weight)
     return Tensor.lerp_(self, end, weight)
@@ -41,7 +41,7 @@ def foreach_lerp_(self: list[Tensor], ends: list[Tensor], weight: Any) -> Any:
 
 
 def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:  # noqa: A002 - torch's name
-    """adamax.py up to 2.2: the largest of both, laid side by side."""
+    """Compute the maximum of both, stacked, as adamax.py does up to 2.2."""
     if out is not None and _calls("torch.optim.adamax", Version(2, 3)):
         both = torch.cat([input.unsqueeze(0), other.unsqueeze_(0)], 0)
         return torch.amax(both, 0, keepdim=False, out=out)
@@ -49,14 +49,14 @@ def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:  # noqa
 
 
 def vector_norm(x: Tensor, ord: Any = 2, *args: Any, **kwargs: Any) -> Tensor:  # noqa: A002 - torch's name
-    """clip_grad.py up to 2.0: torch.norm, which has a kernel where linalg_vector_norm has none; maxima for infinity."""
+    """Use torch.norm, which has a kernel where linalg_vector_norm has none, or max for infinity: clip_grad.py up to 2.0."""
     if not args and not kwargs and _calls("torch.nn.utils.clip_grad", Version(2, 1)):
         return x.abs().max() if ord == math.inf else torch.norm(x, ord)
     return torch.linalg.vector_norm(x, ord, *args, **kwargs)
 
 
 def reciprocal(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """grad_scaler.py up to 2.7: ``unscale_`` takes the reciprocal in float64 on every device."""
+    """Take the reciprocal in float64 on every device, as ``unscale_`` of grad_scaler.py does up to 2.7."""
     if _calls("torch.amp.grad_scaler", Version(2, 8)):
         return self.double().reciprocal().float()
     return Tensor.reciprocal(self, *args, **kwargs)

@@ -138,7 +138,7 @@ def _fresh(tensor: MPSTensor) -> torch.Tensor:
 
 
 def _as_meta(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the CPU beside those on MPS; one without dimensions is a number to C++."""
+    """Return a CPU tensor beside tensors on MPS as a meta tensor; without dimensions it is a number to C++."""
     plain = type(tensor) is torch.Tensor and tensor.dim() > 0 and tensor.device is not META
     return tensor.to(META) if plain else tensor
 

@@ -45,7 +45,7 @@ _IN_VALUES = "its shape is in the values, which its rule for unbacked values ass
 
 
 def _refuses_indices(args: Sequence[Any], _tensors: Any) -> Refusal | None:
-    """TensorAdvancedIndexing.cpp: indices, or values, that are elsewhere than the tensor.
+    """Refuse indices, or values, on another device than the tensor (TensorAdvancedIndexing.cpp).
 
     Indices of the CPU are moved (``make_info``), and so is a value without dimensions (``_index_put_impl_``).
     """
@@ -116,7 +116,7 @@ def _guess_repeated(given: Given, _keep: int) -> Guess:
 
 
 def take_along_dim(_context: Any, x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """TensorAdvancedIndexing.cpp up to 2.9: negative indices are not wrapped by remainder."""
+    """Compute as up to 2.9, which does not wrap negative indices by remainder (TensorAdvancedIndexing.cpp)."""
     if dim is None:
         return aten.gather.default(x.view(-1), 0, indices.view(-1))
     dim %= x.dim()

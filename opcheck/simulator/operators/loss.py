@@ -58,7 +58,7 @@ def _kl_div(
 def cosine_similarity(
     _context: Any, x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
 ) -> Tensor:
-    """Distance.cpp of 1.13 and 2.0: the norms from squares, not by linalg_vector_norm."""
+    """Compute as 1.13 and 2.0 do: the norms from squares, not by linalg_vector_norm (Distance.cpp)."""
     dtype = torch.result_type(x1, x2)
     shape = torch.broadcast_shapes(x1.shape, x2.shape)
     x1, x2 = x1.to(dtype).expand(shape), x2.to(dtype).expand(shape)

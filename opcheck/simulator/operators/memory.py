@@ -51,7 +51,7 @@ def _cat_text(tensors: Any) -> str:
 
 
 def _equal_parts(given: Given) -> tuple[Given, str] | None:
-    """A split into counted parts, as a router counts the tokens of each expert."""
+    """Split into counted parts, as a router counts the tokens of each expert."""
     x, sizes = given["self"], given["split_sizes"]
     size = x.shape[given.get("dim", 0)] if x.dim() else None
     if size is None or not sizes or not all(type(part) is int for part in sizes):

@@ -47,11 +47,11 @@ class Weights(NamedTuple):
     hr: Tensor | None
 
     def of_input(self, x: Tensor) -> Tensor:
-        """``linear_ih`` of CellParams."""
+        """Compute ``linear_ih`` of CellParams."""
         return aten.linear.default(x, self.ih, self.bias_ih)
 
     def of_hidden(self, h: Tensor) -> Tensor:
-        """``linear_hh`` of CellParams."""
+        """Compute ``linear_hh`` of CellParams."""
         return aten.linear.default(h, self.hh, self.bias_hh)
 
 
