@@ -49,7 +49,7 @@ def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:  # noqa
 
 
 def vector_norm(x: Tensor, ord: Any = 2, *args: Any, **kwargs: Any) -> Tensor:  # noqa: A002 - torch's name
-    """Use torch.norm, which has a kernel where linalg_vector_norm has none, or max for infinity: clip_grad.py up to 2.0."""
+    """Use torch.norm, as linalg_vector_norm has no kernel, or max for infinity (clip_grad.py up to 2.0)."""
     if not args and not kwargs and _calls("torch.nn.utils.clip_grad", Version(2, 1)):
         return x.abs().max() if ord == math.inf else torch.norm(x, ord)
     return torch.linalg.vector_norm(x, ord, *args, **kwargs)
