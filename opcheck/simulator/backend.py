@@ -97,7 +97,8 @@ class _Generator(torch.Generator):
         """Return a new generator of the CPU."""
         place = torch.device(device)
         # Of a device that no Mac has C++ refuses to make one.
-        made = super().__new__(cls, "cpu" if place.type == "mps" else place)  # type: ignore[call-arg]  # the stub has __init__
+        base = "cpu" if place.type == "mps" else place
+        made = super().__new__(cls, base)  # type: ignore[call-arg]  # the stub has __init__
         made._place = place
         return made
 

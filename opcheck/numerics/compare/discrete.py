@@ -107,7 +107,8 @@ def _equal(source: torch.Tensor, dim: int, result: torch.Tensor, exact: torch.Te
     if result.numel() and (int(result.min()) < 0 or int(result.max()) >= length):
         return False
     tensor, expected = source.gather(dim, result), source.gather(dim, exact)
-    return bool(((tensor == expected) | ((tensor != tensor) & (expected != expected))).all())  # noqa: PLR0124 - not a number
+    both_nan = tensor.isnan() & expected.isnan()
+    return bool(((tensor == expected) | both_nan).all())
 
 
 def _repeats(indices: torch.Tensor, dim: int) -> bool:
