@@ -13,10 +13,9 @@ printed.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import fnmatch
+import functools
 import json
-import os
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,15 +27,17 @@ from opcheck.common.versions import Version
 from opcheck.data import composites
 from opcheck.data.registrations import data_directory, load
 from opcheck.simulator.tensor import to_mps
+from opcheck.worker.worker import WorkerError, forked
 from scripts.opinfo.record import KEEP, Watch, mac
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    Bodies = dict[str, tuple[list[str], list[str]]]
+#: by overload: what its body always calls, and what it sometimes calls
+Bodies = dict[str, tuple[list[str], list[str]]]
 
-#: How many overloads a child process tries.
-CHUNK = 60
+#: How many overloads a child process tries, and the seconds that it has for each.
+CHUNK, SECONDS = 60, 30
 OLDEST = Version(2, 8)
 
 
@@ -291,34 +292,23 @@ def in_forks(names: Sequence[str], line: str) -> Bodies:
     waiting = [list(names[start : start + CHUNK]) for start in range(0, len(names), CHUNK)]
     while waiting:
         chunk = waiting.pop()
-        answer = _forked(chunk, line)
-        if answer is not None:
-            recorded |= answer
-        elif len(chunk) > 1:
+        try:
+            # C++ warns of deprecated overloads: nobody reads what the fork prints.
+            recorded |= forked(
+                functools.partial(_in_fork, chunk, line), Bodies, SECONDS * len(chunk), quiet=True
+            )
+        except WorkerError as error:
+            if len(chunk) == 1:
+                print(f"{line} {chunk[0]}: {error}", file=sys.stderr)
+                continue
             middle = len(chunk) // 2
             waiting += [chunk[:middle], chunk[middle:]]
-        else:
-            print(f"{line} {chunk[0]}: the process ended", file=sys.stderr)
     return recorded
 
 
-def _forked(names: Sequence[str], line: str) -> Bodies | None:
-    readable, writable = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(readable)
-        torch.set_num_threads(1)  # a pool of threads does not live on in a fork
-        with contextlib.suppress(BaseException), os.fdopen(writable, "w") as answer:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # C++ warns of deprecated overloads
-            json.dump(record(names, line), answer)
-            answer.flush()
-            os._exit(0)
-        os._exit(1)
-    os.close(writable)
-    with os.fdopen(readable) as answer:
-        text = answer.read()
-    _, status = os.waitpid(child, 0)
-    return json.loads(text) if status == 0 else None
+def _in_fork(names: Sequence[str], line: str) -> Bodies:
+    torch.set_num_threads(1)  # a pool of threads does not live on in a fork
+    return record(names, line)
 
 
 def unknown(line: str) -> Iterator[str]:
