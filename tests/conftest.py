@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from opcheck.data.registrations import OpLists, load
+from opcheck.lookup.plain_call import OperatorLookup
 from tests.browser import CHROMIUM, session
 
 # Tests do not time themselves: a machine may be busy.
@@ -36,3 +37,9 @@ def browser() -> Iterator[Any]:
 def lists() -> OpLists:
     """The op lists that opcheck ships."""
     return load()
+
+
+@pytest.fixture(scope="session")
+def lookup(lists: OpLists) -> OperatorLookup:
+    """One lookup that the tests share: its memory of a whole release costs seconds to fill."""
+    return OperatorLookup(lists)

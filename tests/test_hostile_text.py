@@ -484,7 +484,7 @@ class Named(nn.Module):
 NAME = "x\n::error file=a::injected\n##[error]b \x1b[31m\u202e @somebody <img src=x> `a` | =1"
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_hostile_model_is_audited_in_every_format(
     fails: bool,
     tmp_path: Path,

@@ -60,6 +60,14 @@ KEPT = {f"torchinductor_{os.environ.get('USER', 'root')}", "torchinductor_root"}
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows environments")
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A shell starts a background job with SIGINT ignored, and every child would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Started:
     """A verb that is running, and what it has started."""
 

@@ -32,8 +32,9 @@ def test_a_status_that_came_back_is_not_older_than_its_return() -> None:
 
 
 @pytest.mark.parametrize("torch", [pytest.param("2.3", marks=pytest.mark.slow), "2.15"])
-def test_rows_say_what_single_answers_say(torch: str, lists: OpLists) -> None:
-    lookup = OperatorLookup(lists)
+def test_rows_say_what_single_answers_say(
+    torch: str, lists: OpLists, lookup: OperatorLookup
+) -> None:
     found = matrix(torch, lookup=lookup)
     assert len(found.rows) == lists.release(torch).counts.overloads
     for row in found.rows[::97]:
@@ -47,9 +48,8 @@ def test_rows_say_what_single_answers_say(torch: str, lists: OpLists) -> None:
         assert (row.status == "native") <= (row.first_native is not None)
 
 
-def test_the_runs_of_the_page_hold_in_every_release(lists: OpLists) -> None:
+def test_the_runs_of_the_page_hold_in_every_release(lists: OpLists, lookup: OperatorLookup) -> None:
     """A run is made anew only where something changes: in between it must still be true."""
-    lookup = OperatorLookup(lists)
     some = sorted(lists.names())[::60]
     found = coverage(None, lookup, some)
     for op in some:
@@ -68,8 +68,7 @@ def _order(line: str) -> tuple[int, ...]:
     return tuple(map(int, line.split(".")))
 
 
-def test_the_coverage_tells_how_far_it_is(lists: OpLists) -> None:
-    lookup = OperatorLookup(lists)
+def test_the_coverage_tells_how_far_it_is(lookup: OperatorLookup) -> None:
     told: list[str] = []
     some = sorted(lookup.lists.names())[:120]
     found = coverage(None, lookup, some, told.append)

@@ -24,8 +24,8 @@ SOME = ("aten::nonzero", "aten::nonzero.out", "aten::relu", "aten::embedding_ren
 
 
 @pytest.fixture(scope="module")
-def some(lists: OpLists) -> Coverage:
-    return coverage(None, OperatorLookup(lists), SOME)
+def some(lookup: OperatorLookup) -> Coverage:
+    return coverage(None, lookup, SOME)
 
 
 def test_nothing_is_loaded_from_elsewhere(some: Coverage) -> None:
@@ -64,9 +64,9 @@ def test_the_plot_counts_what_the_lists_hold() -> None:
     assert "torch 2.13: 7 native" in (root.find(f"{space}desc").text or "")  # type: ignore[union-attr]
 
 
-def test_the_same_lists_give_the_same_page(lists: OpLists) -> None:
-    once = page.render(coverage(None, OperatorLookup(lists), SOME), "2.13")
-    assert once == page.render(coverage(None, OperatorLookup(lists), reversed(SOME)), "2.13")
+def test_the_same_lists_give_the_same_page(lookup: OperatorLookup) -> None:
+    once = page.render(coverage(None, lookup, SOME), "2.13")
+    assert once == page.render(coverage(None, lookup, reversed(SOME)), "2.13")
 
 
 def shown(text: str) -> list[str]:

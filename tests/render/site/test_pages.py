@@ -178,8 +178,8 @@ def test_the_json_beside_each_page_keeps_to_its_schema(small: Path) -> None:
         validator.validate({"schema": "opcheck-site-operator/1", "name": 3})
 
 
-def test_operators_of_the_real_lists(lists: OpLists) -> None:
-    found, nms = operators(OperatorLookup(lists), {"aten::grid_sampler_2d", "torchvision::nms"})
+def test_operators_of_the_real_lists(lookup: OperatorLookup, lists: OpLists) -> None:
+    found, nms = operators(lookup, {"aten::grid_sampler_2d", "torchvision::nms"})
     # As `opcheck op aten::grid_sampler_2d` has it.
     assert [(row.torch, row.macos.until, row.state) for row in found.tables[0][:2]] == [
         (("1.13", "1.13"), None, "fallback_env"),
