@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import NamedTuple
 
@@ -97,7 +98,8 @@ DTYPES: dict[str, DType] = {
     for name, itemsize in sizes.items()
 }
 
-_ALIASES = {
+#: Other names of dtypes: torch's own, and those that people write.
+DTYPE_ALIASES = {
     "half": "float16",
     "float": "float32",
     "double": "float64",
@@ -107,17 +109,40 @@ _ALIASES = {
     "chalf": "complex32",
     "cfloat": "complex64",
     "cdouble": "complex128",
+    "bf16": "bfloat16",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "fp16": "float16",
+    "fp32": "float32",
+    "fp64": "float64",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "single": "float32",
+    "byte": "uint8",
+    "char": "int8",
+    "boolean": "bool",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "c64": "complex64",
+    "c128": "complex128",
+    "complex": "complex64",
 }
 
 
 def parse_dtype(text: str) -> str:
-    """Return the canonical name of a dtype given as ``float32``, ``torch.float32``, ``half`` ...
+    """Return the canonical name of a dtype given as ``float32``, ``torch.float32``, ``half``, ``bf16`` ...
 
     Raises:
         UsageError: no dtype has that name.
     """
-    name = text.removeprefix("torch.")
-    name = _ALIASES.get(name, name)
+    name = text.strip().removeprefix("torch.").lower()
+    name = DTYPE_ALIASES.get(name, name)
     if name not in DTYPES:
-        raise UsageError(f"unknown dtype: {text!r}", hint=f"known: {', '.join(DTYPES)}")
+        near = difflib.get_close_matches(name, [*DTYPES, *DTYPE_ALIASES], 1)
+        suggestion = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(f"unknown dtype: {text!r}", hint=f"{suggestion}known: {', '.join(DTYPES)}")
     return name

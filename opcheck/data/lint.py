@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from opcheck.common.versions import MACOS_MAJORS, Span, Version
 from opcheck.common.vocabulary import Effect
+from opcheck.data import python_calls
 from opcheck.data.compile_defects import load_defects
 from opcheck.data.conditions import RESULT
 from opcheck.data.macs import load_macs
@@ -66,6 +67,7 @@ def lint(directory: Path | None = None) -> int:
     problems += _excuse(excusable, directory)
     problems += lint_regressions(lists, directory)
     problems += _index(directory)
+    problems += _python_calls(lists, directory)
     refuse(problems)
     load_macs(directory)
     load_defects(directory)
@@ -254,3 +256,15 @@ def _index(directory: Path) -> Iterator[Problem]:
     if index is None or index.fingerprint != fingerprint(directory):
         message = "not that of the YAML: run python scripts/compile_statements.py"
         yield Problem(INDEX, 0, "fingerprint", message)
+
+
+def _python_calls(lists: OpLists, directory: Path) -> Iterator[Problem]:
+    """Yield the operators that a Python name calls by the table in a release that lacks them."""
+    for name in sorted(python_calls.names(directory)):
+        for release in lists.releases:
+            body = python_calls.calls(name, release.line, directory)
+            called = (*body.always, *body.sometimes) if body else ()
+            known = lists.operators(release.line)
+            for op in (op for op in called if op not in known):
+                message = f"torch {release.line} has no {op}: run python -m scripts.python_calls"
+                yield Problem(python_calls.FILE, 0, f"calls.{name}", message)

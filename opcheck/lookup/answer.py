@@ -12,9 +12,11 @@ from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
+from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.notes import notes
+from opcheck.lookup.operator_facts import is_python
 from opcheck.lookup.past import first_native, since
-from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
+from opcheck.lookup.plain_call import BOOKKEEPING, COMMON_DTYPES, OperatorLookup, target
 from opcheck.lookup.query import Query, resolve
 from opcheck.lookup.records import Answer, Cell, OverloadAnswer, State
 
@@ -140,7 +142,20 @@ def _scope(
 
 def _in_order(meant: Query, scope: _Scope) -> tuple[OverloadAnswer, ...]:
     """Return the main overload first, then the overloads that the target has, then the rest."""
-    existing = scope.lookup.lists.operators(scope.line)
+    lookup = scope.lookup
+    if is_python(meant.main):
+        calls = lookup.operators.calls(meant.main, scope.line)
+        answers = [_overload(op, scope) for op in (calls.both if calls else ())]
+        # The worst call decides: it stands first.
+        answers.sort(
+            key=lambda answer: (
+                -OUTCOMES[answer.status, answer.kind].severity,
+                answer.name in BOOKKEEPING,
+                answer.name,
+            )
+        )
+        return (_overload(meant.main, scope), *answers)
+    existing = lookup.lists.operators(scope.line)
     ordered = sorted(meant.overloads, key=lambda op: (op != meant.main, op not in existing, op))
     return tuple(_overload(op, scope) for op in ordered)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from opcheck.common.names import DTYPES
-from opcheck.data import composites
-from opcheck.data.registrations import data_directory
+from opcheck.data import composites, python_calls
+from opcheck.data.registrations import Resolution, data_directory
 from opcheck.data.statements import EVERY_OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from opcheck.common.versions import Target, Version
-    from opcheck.data.registrations import OpLists, Resolution
+    from opcheck.data.registrations import OpLists
     from opcheck.data.statement_model import Statement
 
 
@@ -52,10 +52,13 @@ class OperatorFacts:
         return self.resolution(op, line).status == "composite"
 
     def resolution(self, op: str, line: str) -> Resolution:
-        """Return the status that the registrations alone give."""
+        """Return the status that the registrations alone give; a Python name counts as a composite."""
         key = (op, line)
         if key not in self._resolutions:
-            self._resolutions[key] = self.lists.resolve(op, line)
+            python = is_python(op)
+            self._resolutions[key] = (
+                _python_resolution(op, line) if python else self.lists.resolve(op, line)
+            )
         return self._resolutions[key]
 
     def calls(self, op: str, line: str) -> Calls | None:
@@ -70,6 +73,9 @@ class OperatorFacts:
         return self._calls[key]
 
     def _called(self, op: str, line: str) -> Calls | None:
+        if is_python(op):
+            recorded = python_calls.calls(op, line)
+            return recorded and Calls(recorded.always, recorded.sometimes, recorded.torch)
         # A forwarding registration stands for the overload that it forwards to.
         last = self.resolution(op, line).chain[-1]
         body = composites.body(last, line)
@@ -147,6 +153,21 @@ class OperatorFacts:
             b for statement in statements for b in (statement.macos.since, statement.macos.until)
         )
         return frozenset(bound for bound in bounds if bound is not None)
+
+
+def is_python(op: str) -> bool:
+    """Return whether a name is that of Python code, such as ``nn.LSTM``, and not of an operator."""
+    return "::" not in op
+
+
+def _python_resolution(name: str, line: str) -> Resolution:
+    exists = python_calls.calls(name, line) is not None
+    return Resolution(
+        status="composite" if exists else "unknown",
+        kind=None,
+        chain=(name,),
+        value="python" if exists else None,
+    )
 
 
 def _ids(statements: Iterable[Statement]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import msgspec
 from opcheck.common.versions import Target, Version
 from opcheck.data.conditions import ATTRIBUTES
 from opcheck.judge.judge import OUTCOMES, judge, outcome
-from opcheck.lookup.operator_facts import OperatorFacts
+from opcheck.lookup.operator_facts import Calls, OperatorFacts, is_python
 from opcheck.lookup.records import State
 from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict
 
@@ -59,6 +59,11 @@ _RANKS = (2, 4, 3, 1, 5, 0)
 _SPATIAL = re.compile(r"(?:^|[a-z_])([123])d(?:_|$)")
 _BATCH_AND_CHANNELS = 2
 _SIZE = 2
+#: Operators that make or view memory: other calls are named before them.
+BOOKKEEPING = frozenset(
+    f"aten::{name}"
+    for name in ("as_strided", "empty.memory_format", "empty_strided", "permute", "view", "zero_")
+)
 #: How many overloads a reason names.
 _NAMED = 4
 
@@ -143,28 +148,29 @@ class OperatorLookup:
         """
         line = str(target.torch)
         calls = self.operators.calls(op, line)
-        inner = None if calls is None else ()
-        made = [
-            judge(msgspec.structs.replace(call, inner=inner), target, self.lists)
-            for call in self._made(op, line, dtype, spatial)
-        ]
-        # Judged as if its body called nothing, for the statements on the composite itself.
-        own = min(made, key=lambda verdict: outcome(verdict).severity)
+        own = self._own(op, target, dtype, spatial)
         if calls is None or not calls.both or own.status != "native":
             return own
         judged = {name: self.verdict(name, target, dtype, spatial) for name in calls.both}
+        usual = calls.always or calls.sometimes
+        if is_python(op) and not calls.always:
+            # The usual form of nn.Dropout, in evaluation, calls nothing.
+            judged[op], usual = own, (op,)
 
         def worst_among(names: Iterable[str]) -> str:
             return max(names, key=lambda name: (outcome(judged[name]).severity, name))
 
-        decider = worst_among(calls.always or calls.sometimes)
+        decider = worst_among(usual)
         worst = judged[decider]
         because = f"it calls {decider}: {worst.because}"
         if worst.status == "native":
-            because = f"it calls {_list(calls.always or calls.sometimes)}"
+            because = own.because if usual == (op,) else f"it calls {_list(usual)}"
+        otherwise = (
+            "with other arguments or in training" if is_python(op) else "with some arguments"
+        )
         for name in (worst_among(calls.sometimes),) if calls.sometimes else ():
             if outcome(judged[name]).severity > outcome(worst).severity:
-                because += f"; with some arguments it calls {name}: {judged[name].because}"
+                because += f"; {otherwise} it calls {name}: {judged[name].because}"
         how = "read in the library of" if calls.read else "seen with"
         seen = f"it calls {', '.join(sorted(calls.both))} ({how} torch {calls.torch})"
         return msgspec.structs.replace(
@@ -180,6 +186,19 @@ class OperatorLookup:
             limitations=tuple(sorted({*own.limitations, *worst.limitations})),
             advisories=tuple(sorted({*own.advisories, *worst.advisories})),
         )
+
+    def _own(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
+        """Return the verdict of a composite as if its body called nothing: by the statements on itself alone."""
+        line = str(target.torch)
+        calls = self.operators.calls(op, line)
+        if is_python(op):
+            return _python_verdict(op, target, calls)
+        inner = None if calls is None else ()
+        made = [
+            judge(msgspec.structs.replace(call, inner=inner), target, self.lists)
+            for call in self._made(op, line, dtype, spatial)
+        ]
+        return min(made, key=lambda verdict: outcome(verdict).severity)
 
     def _made(self, op: str, line: str, dtype: str, spatial: int) -> tuple[OpCall, ...]:
         """Return one call, or one of each rank if a statement tests shapes."""
@@ -202,7 +221,7 @@ class OperatorLookup:
 
 def _list(names: Iterable[str]) -> str:
     """List a few of the names; the evidence has all of them."""
-    ordered = sorted(names)
+    ordered = sorted(names, key=lambda name: (name in BOOKKEEPING, name))
     more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
     return ", ".join(ordered[:_NAMED]) + more
 
@@ -222,8 +241,30 @@ def _call(op: str, names: Sequence[str], dtype: str, rank: int) -> OpCall:
     return OpCall(op=op, inputs=tuple(inputs), outputs=(result,))
 
 
+def _python_verdict(name: str, target: Target, calls: Calls | None) -> Verdict:
+    """Return the verdict on Python code that calls no operator; unknown where the release lacks the name."""
+    if calls is None:
+        return Verdict(
+            status="unknown",
+            because=f"torch {target.torch} has no {name}, or nothing was recorded of it",
+            confidence="inferred",
+        )
+    seen = Evidence(
+        kind="capture",
+        torch=calls.torch,
+        detail=f"{name} was run on the simulated Mac, with the registrations of {target.torch}",
+    )
+    return Verdict(
+        status="native",
+        because="it calls no operator" if not calls.both else "its usual form calls no operator",
+        confidence="inferred",
+        evidence=(seen,),
+    )
+
+
 def _spatial(op: str) -> int:
-    match = _SPATIAL.search(op.partition("::")[2].partition(".")[0])
+    name = op.rpartition(".")[2] if is_python(op) else op.partition("::")[2].partition(".")[0]
+    match = _SPATIAL.search(name)
     return int(match[1]) if match else 0
 
 

@@ -1,9 +1,12 @@
 """Resolve what a user writes into operator overloads.
 
-A user writes the dispatcher's name, FX's, or the name of the Python function.  The last is looked
-up in the stored table of what each function calls; where that has no row, in the naming rules of
+A user writes the dispatcher's name, FX's, the name of a Python function, method or module class, or
+a usual word.  A name whose calls were recorded (``data/python_calls.py``) stands for itself, as an
+operator that calls others.  A function is looked up in the stored table of what the operator
+database calls; where that has no row, in the naming rules of
 ``aten/src/ATen/native/native_functions.yaml``: a function of a Python module is the operator of
-that module's prefix (``torch.fft.rfft`` is ``aten::fft_rfft``).
+that module's prefix (``torch.fft.rfft`` is ``aten::fft_rfft``).  What is still not found is
+compared with all names without regard to case, spaces, hyphens and underscores.
 """
 
 from __future__ import annotations
@@ -15,7 +18,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opcheck.common.errors import UsageError
+from opcheck.common.names import DTYPE_ALIASES, DTYPES
+from opcheck.data import composites, python_calls
+from opcheck.data.extensions import LIBRARIES
 from opcheck.lookup.operator_facts import api_overloads
+from opcheck.lookup.words import WITHOUT_OPERATORS, WORDS, key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,20 +43,26 @@ _MODULES = {
     "linalg": "linalg_",
     "special": "special_",
 }
-#: Functions whose operator has another name (torch/nn/functional.py, torch 1.13 to 2.15).
+#: Functions whose operator has another name (torch/nn/functional.py, torch/_tensor.py, torch 1.13 to 2.15).
 _RENAMED = {
+    "Tensor.to_sparse_coo": "aten::to_sparse",
     "nn.functional.affine_grid": "aten::affine_grid_generator",
     "nn.functional.fold": "aten::col2im",
     "nn.functional.grid_sample": "aten::grid_sampler",
     "nn.functional.unfold": "aten::im2col",
 }
-#: Other spellings of the same places.
+#: Other spellings of the same places, applied in turn.
 _SPELLINGS = (
-    ("torch.ops.aten.", "aten."),
-    ("torch.", ""),
-    ("F.", "nn.functional."),
-    ("functional.", "nn.functional."),
-    ("tensor.", "Tensor."),
+    (re.compile(r"torch\.ops\.aten\."), "aten."),
+    (re.compile(r"torch\.ops\.(\w+)\."), r"\1::"),
+    (re.compile(r"torch\.functional\."), ""),
+    (re.compile(r"torch\."), ""),
+    (re.compile(r"(F|functional|nn\.functional\.F)\."), "nn.functional."),
+    (re.compile(r"tensor\."), "Tensor."),
+    (re.compile(r"nn\.modules\.(\w+\.)?(?=[A-Z])"), "nn."),
+    (re.compile(r"optim\.\w+\.(?=[A-Z])"), "optim."),
+    # torchvision.ops.boxes.nms, torchaudio.functional.lfilter
+    (re.compile(rf"({'|'.join(LIBRARIES)})\.(ops|functional)\.(\w+\.)*"), r"\1::"),
 )
 
 #: What an overload without a name of its own is called, most usual first: the choice of the one
@@ -72,34 +85,56 @@ def resolve(text: str, lists: OpLists) -> Query:
     """Return the overloads that a user means.
 
     Raises:
-        UsageError: nothing of that name is in any release; near names are offered.
+        UsageError: nothing of that name is in any release, with near names; or the name calls no operator.
     """
-    asked = text.strip().removesuffix("()")
+    asked = _CALL.sub("", text.strip())
     bases = _bases(lists)
-    if _NAMESPACED.fullmatch(asked):
-        return _namespaced(asked, bases)
-    if not _PYTHON.fullmatch(asked):
-        raise UsageError(
-            f"not the name of an operator: {text!r}",
-            context="opcheck op",
-            hint="write it as aten::add.Tensor, aten::nonzero, torch.fft.rfft or isin",
-        )
     name = asked
-    for written, meant in _SPELLINGS:
-        if name.startswith(written):
-            name = meant + name.removeprefix(written)
+    for pattern, instead in _SPELLINGS:
+        name = pattern.sub(instead, name, count=1) if pattern.match(name) else name
+    if name in WITHOUT_OPERATORS:
+        why, next_step = WITHOUT_OPERATORS[name]
+        raise UsageError(f"{name}: {why}", context=f"opcheck op {asked}", hint=next_step)
+    query = _exact(name, bases)
+    if query is None:
+        meant = _by_word(name, lists)
+        query = _exact(meant, bases) if meant else None
+    if query is None:
+        raise _no_such(asked, name, lists)
+    return msgspec.structs.replace(query, asked=asked)
+
+
+#: The arguments of a call that a user copied along with the name.
+_CALL = re.compile(r"\(.*\)?$", re.DOTALL)
+
+
+def _exact(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
+    """Return what a name in its usual spelling means; None if nothing has it.
+
+    Raises:
+        UsageError: the operator has no such overload, or aten has no such operator.
+    """
+    if _NAMESPACED.fullmatch(name):
+        return _namespaced(name, bases)
+    if not _PYTHON.fullmatch(name):
+        return None
     if name.startswith("aten."):
-        return msgspec.structs.replace(_namespaced(_from_fx(name), bases), asked=asked)
-    return _python(asked, name, bases)
+        return _namespaced(_from_fx(name), bases)
+    for recorded in (name, f"nn.{name}", f"optim.{name}") if name[:1].isupper() else (name,):
+        if recorded in python_calls.names():
+            return Query(asked=name, kind="python", main=recorded, overloads=(recorded,))
+    return _python(name, bases)
 
 
-def _namespaced(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Query:
+def _namespaced(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
     base, _, overload = asked.partition(".")
     if not base.startswith("aten::"):
         return Query(asked=asked, kind="extension", main=asked, overloads=(asked,))
     members = bases.get(base)
-    if members is None or (overload and asked not in members):
-        raise _no_such(asked, bases)
+    if members is None:
+        return None
+    if overload and asked not in members:
+        raise _no_such_overload(asked, bases)
     if overload:
         return Query(asked=asked, kind="overload", main=asked, overloads=(asked,))
     return Query(asked=asked, kind="operator", main=usual(members), overloads=members)
@@ -111,7 +146,7 @@ def _from_fx(name: str) -> str:
     return "aten::" + rest.removesuffix(".default")
 
 
-def _python(asked: str, name: str, bases: Mapping[str, tuple[str, ...]]) -> Query:
+def _python(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
     module, _, function = name.rpartition(".")
     base = f"aten::{_MODULES[module]}{function}" if module in _MODULES else ""
     base = _RENAMED.get(name, base)
@@ -119,13 +154,61 @@ def _python(asked: str, name: str, bases: Mapping[str, tuple[str, ...]]) -> Quer
     members = tuple(bases.get(base, ()))
     if not module and members:
         # A bare name means the operator first, because the dispatcher uses that name.
-        return Query(asked=asked, kind="operator", main=usual(members), overloads=members)
+        return Query(asked=name, kind="operator", main=usual(members), overloads=members)
     if called:
         main = usual([op for op in called if op in members] or called)
-        return Query(asked=asked, kind="python", main=main, overloads=called)
+        return Query(asked=name, kind="python", main=main, overloads=called)
     if members:
-        return Query(asked=asked, kind="python", main=usual(members), overloads=members)
-    raise _no_such(asked, bases, base)
+        return Query(asked=name, kind="python", main=usual(members), overloads=members)
+    return None
+
+
+def _by_word(name: str, lists: OpLists) -> str:
+    """Return the name that a usual word or another spelling of a name stands for; empty if there is none."""
+    module, _, last = name.rpartition(".")
+    word = key(name if " " in name else last)
+    for usual_word, meant in WORDS.items():
+        if key(usual_word) == word:
+            return meant
+    spellings = _spellings(lists)
+    for place in (f"{module}.", "", *_PLACES) if module in {*_MODULES, "nn"} else ("",):
+        if place + word in spellings:
+            return spellings[place + word]
+    return ""
+
+
+#: Where a word is looked for that names no place.
+_PLACES = ("nn.functional.", "nn.", "Tensor.")
+
+
+def _spellings(lists: OpLists) -> Mapping[str, str]:
+    """Return names by their spelling without case and underscores, with and without their module.
+
+    Of several names with one spelling the operator comes first, then modules and functions, then the operators of
+    extension libraries, then private operators.
+    """
+    names = [base for base in _bases(lists) if not base.startswith("aten::_")]
+    names += sorted(python_calls.names(), key=lambda name: (name[:1] != "n", name))
+    names += sorted(composites.apis())
+    names += _extension_operators(lists)
+    names += [base for base in _bases(lists) if base.startswith("aten::_")]
+    spellings: dict[str, str] = {}
+    for name in names:
+        module, _, last = name.rpartition("::" if "::" in name else ".")
+        spellings.setdefault(key(last), name)
+        if "::" not in name and module:
+            spellings.setdefault(f"{module}.{key(last)}", name)
+    return spellings
+
+
+def _extension_operators(lists: OpLists) -> list[str]:
+    """Return the operators of the newest releases of the extension libraries, without overloads."""
+    newest = lists.releases[-1].line
+    names: dict[str, None] = {}
+    for library in LIBRARIES:
+        known = lists.extension(library, newest)
+        names |= dict.fromkeys(op.partition(".")[0] for op in (known[1] if known else ()))
+    return [name for name in names if "::_" not in name]
 
 
 def usual(overloads: Iterable[str]) -> str:
@@ -145,6 +228,41 @@ def writes_out(op: str) -> bool:
     return overload.endswith("out") or "names" in overload
 
 
+_DTYPE_WORDS = "|".join(map(re.escape, [*DTYPES, *DTYPE_ALIASES]))
+#: What is no operator, but often written for one: a pattern, what it is, and the next command.
+_OTHER_THINGS = (
+    (
+        re.compile(_DTYPE_WORDS),
+        "{0} is the dtype {name}, not an operator",
+        "opcheck op OPERATOR --dtype {name} says what an operator does with it",
+    ),
+    (
+        re.compile(r"v?\d+(\.\d+)+\S*"),
+        "{0} is a version, not an operator",
+        "opcheck matrix --torch {0} lists all operators of a torch release",
+    ),
+    (
+        re.compile(r"OC\d{3}", re.IGNORECASE),
+        "{0} is the code of a finding, not an operator",
+        "opcheck explain {0}",
+    ),
+    (
+        re.compile(r"PYTORCH_\w+"),
+        "{0} is an environment variable, not an operator",
+        "opcheck doctor says what the variables of this machine do",
+    ),
+    (
+        re.compile(r".*(\.py|\.pt2|[^:]:[^:]+)"),
+        "{0} names a model, not an operator",
+        "opcheck audit {0}",
+    ),
+)
+
+
+def _dtype(name: str) -> str:
+    return DTYPE_ALIASES.get(name, name)
+
+
 def _bases(lists: OpLists) -> Mapping[str, tuple[str, ...]]:
     """Return every operator that some release has, with its overloads over all releases."""
     members: dict[str, list[str]] = {}
@@ -153,16 +271,26 @@ def _bases(lists: OpLists) -> Mapping[str, tuple[str, ...]]:
     return {base: tuple(sorted(ops)) for base, ops in members.items()}
 
 
-def _no_such(asked: str, bases: Mapping[str, tuple[str, ...]], guess: str = "") -> UsageError:
+def _no_such_overload(asked: str, bases: Mapping[str, tuple[str, ...]]) -> UsageError:
     base, _, overload = asked.partition(".")
-    if base in bases:
-        known = ", ".join(op.partition(".")[2] or "(none)" for op in bases[base])
-        return UsageError(
-            f"{base} has no overload {overload!r} in any release of the lists",
-            context=f"opcheck op {asked}",
-            hint=f"its overloads: {known}",
-        )
-    near = _near(guess or asked, bases)
+    known = ", ".join(op.partition(".")[2] or "(none)" for op in bases[base])
+    return UsageError(
+        f"{base} has no overload {overload!r} in any release of the lists",
+        context=f"opcheck op {asked}",
+        hint=f"its overloads: {known}",
+    )
+
+
+def _no_such(asked: str, name: str, lists: OpLists) -> UsageError:
+    """Return the error for a name that nothing has: what else it may be, or the names most like it."""
+    for pattern, message, hint in _OTHER_THINGS:
+        if pattern.fullmatch(name):
+            return UsageError(
+                message.format(asked, name=_dtype(name)),
+                context=f"opcheck op {asked}",
+                hint=hint.format(asked, name=_dtype(name)),
+            )
+    near = _near(name, lists)
     return UsageError(
         f"no release in the lists has an operator {asked!r}",
         context=f"opcheck op {asked}",
@@ -170,12 +298,14 @@ def _no_such(asked: str, bases: Mapping[str, tuple[str, ...]], guess: str = "") 
     )
 
 
-def _near(asked: str, bases: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return the operators with names like the text."""
-    word = asked.rpartition("::")[2].rpartition(".")[2] or asked
-    shown: dict[str, str] = {}
-    for base in bases:
-        shown.setdefault(base.removeprefix("aten::"), base)
-    texts = difflib.get_close_matches(word, shown, n=5, cutoff=0.6)
-    inside = sorted((s for s in shown if len(word) > 3 and word in s), key=lambda s: (len(s), s))
-    return [shown[name] for name in dict.fromkeys([*texts, *inside])][:5]
+def _near(name: str, lists: OpLists) -> list[str]:
+    """Return the names most like the text."""
+    word = key(name.rpartition("::")[2].rpartition(".")[2] or name)
+    spellings = {
+        spelling: known for spelling, known in _spellings(lists).items() if "." not in spelling
+    }
+    texts = difflib.get_close_matches(word, spellings, n=5, cutoff=0.6)
+    inside = sorted(
+        (s for s in spellings if len(word) > 3 and word in s), key=lambda s: (len(s), s)
+    )
+    return list(dict.fromkeys(spellings[text] for text in [*texts, *inside]))[:5]

@@ -61,6 +61,14 @@ class Watch:
         finally:
             self.on = False
 
+    @contextlib.contextmanager
+    def calling(self) -> Iterator[set[str]]:
+        """Yield the set of the operators that run in the block, which is complete at its end."""
+        leaves: set[str] = set()
+        with self.watching():
+            self._stack = [leaves]
+            yield leaves
+
     def record(self, call: Call) -> None:
         """Keep one leaf call."""
         if not self.on:

@@ -38,6 +38,7 @@ def registrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(data_directory() / "releases.yaml", directory)
     shutil.copy(data_directory() / "macs.yaml", directory)
     shutil.copy(data_directory() / "compile.yaml", directory)
+    shutil.copy(data_directory() / "python_calls.json", directory)
     return directory
 
 

@@ -171,7 +171,7 @@ def test_an_answer_is_plain_data(lists: OpLists) -> None:
     [
         (("aten::nonzeros",), UsageError, "aten::nonzero"),
         (("aten::add.Tensors",), UsageError, "Tensor"),
-        (("no such thing",), UsageError, "not the name of an operator"),
+        (("no such thing",), UsageError, "has an operator 'no such thing'"),
         (("isin", "two"), UsageError, "--torch"),
         (("isin", "2.4", "x"), UsageError, "--macos"),
         (("isin", "2.4", "14", "float33"), UsageError, "--dtype"),

@@ -3,8 +3,10 @@ from __future__ import annotations
 import pytest
 
 from opcheck.common.errors import UsageError
+from opcheck.data import python_calls
 from opcheck.data.registrations import OpLists
 from opcheck.lookup.query import resolve, usual
+from opcheck.lookup.words import WITHOUT_OPERATORS, WORDS
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,21 @@ from opcheck.lookup.query import resolve, usual
         ("torch.add", "aten::add.Tensor"),
         ("nn.functional.grid_sample", "aten::grid_sampler"),
         ("torchvision::nms", "torchvision::nms"),
+        ("nms", "torchvision::nms"),
+        ("torchvision.ops.boxes.nms", "torchvision::nms"),
+        ("nn.LSTM", "nn.LSTM"),
+        ("torch.nn.modules.rnn.LSTM", "nn.LSTM"),
+        ("GroupNorm", "nn.GroupNorm"),
+        ("nn.Relu", "nn.ReLU"),
+        ("layernorm", "aten::layer_norm"),
+        ("grid sample", "aten::grid_sampler"),
+        ("batchnorm2d", "nn.BatchNorm2d"),
+        ("sdpa", "aten::scaled_dot_product_attention"),
+        ("rotary embedding", "rope"),
+        ("F.interpolate", "nn.functional.interpolate"),
+        ("torch.optim.adamw.AdamW", "optim.AdamW"),
+        ("Tensor.__getitem__", "Tensor.__getitem__"),
+        ("torch.functional.unique", "unique"),
     ],
 )
 def test_names_are_understood(text: str, main: str, lists: OpLists) -> None:
@@ -45,13 +62,63 @@ def test_a_plain_call_reaches_no_out_overload() -> None:
     assert usual(["aten::isin.Tensor_Tensor_out"]) == "aten::isin.Tensor_Tensor_out"
 
 
-@pytest.mark.parametrize("text", ["aten::isinn", "torch.fft.rffft", "nn.functional.geluu"])
-def test_near_names_are_offered(text: str, lists: OpLists) -> None:
-    with pytest.raises(UsageError, match="did you mean aten::"):
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("aten::isinn", "aten::isin"),
+        ("torch.fft.rffft", "fft.rfft"),
+        ("nn.functional.geluu", "aten::gelu"),
+        ("nn.MultiHeadAttn", "nn.MultiheadAttention"),
+    ],
+)
+def test_near_names_are_offered(text: str, near: str, lists: OpLists) -> None:
+    with pytest.raises(UsageError) as caught:
         resolve(text, lists)
+    assert "did you mean " in caught.value.hint
+    assert near in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("bf16", "the dtype bfloat16", "--dtype bfloat16"),
+        ("2.13", "a version", "--torch 2.13"),
+        ("OC102", "the code of a finding", "opcheck explain OC102"),
+        ("net.py:Net", "names a model", "opcheck audit net.py:Net"),
+        ("nn.Sequential", "holds other modules", "opcheck audit"),
+    ],
+)
+def test_what_is_no_operator_is_named(text: str, message: str, hint: str, lists: OpLists) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        resolve(text, lists)
+    assert hint in caught.value.hint
+
+
+def test_each_word_stands_for_something(lists: OpLists) -> None:
+    for word, meant in WORDS.items():
+        assert resolve(word, lists).overloads, word
+        assert resolve(meant, lists).overloads, meant
+    assert not [name for name in WITHOUT_OPERATORS if name in python_calls.names()]
+
+
+def test_each_class_of_torch_nn_has_calls_or_a_reason_for_none() -> None:
+    nn = pytest.importorskip("torch.nn")
+    classes = [
+        f"nn.{name}"
+        for name, value in vars(nn).items()
+        if isinstance(value, type) and issubclass(value, nn.Module)
+    ]
+    assert len(classes) > 150
+    missing = {*classes} - python_calls.names() - WITHOUT_OPERATORS.keys()
+    assert missing == set()
 
 
 def test_a_wrong_overload_is_answered_with_those_that_exist(lists: OpLists) -> None:
     with pytest.raises(UsageError) as caught:
         resolve("aten::median.dims", lists)
     assert "(none), dim, dim_values" in caught.value.hint
+
+
+def test_the_arguments_of_a_copied_call_are_left_out(lists: OpLists) -> None:
+    query = resolve("torch.where(x > 0, x, y)", lists)
+    assert (query.asked, query.main.partition(".")[0]) == ("torch.where", "aten::where")

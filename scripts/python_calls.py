@@ -1,0 +1,238 @@
+"""Record which operators torch's modules, Python functions and methods call on a Mac: op_lists/python_calls.json.
+
+Usage: python -m scripts.python_calls [--name PATTERN] [--check]
+
+Each example of scripts/python_call_examples.py runs on the simulated Mac of each release, a module in evaluation and
+in training.  What the first example calls, a module's in evaluation, is kept as the usual calls; what only the others
+call, as called sometimes.  An example that raises is named with its reason, and what it called up to there does not
+count.  A name whose installed Python calls an operator that the release lacks stays unknown there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import fnmatch
+import functools
+import json
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional
+from torch import nn
+
+from opcheck.common.files import write_text
+from opcheck.common.text import one_line
+from opcheck.common.versions import Version
+from opcheck.data import python_calls
+from opcheck.data.python_names import python_names
+from opcheck.data.registrations import data_directory, load
+from opcheck.worker.worker import forked
+from scripts.opinfo.record import Watch, mac
+from scripts.python_call_examples import FUNCTIONS, MODULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: by name: the usual calls, and those of other arguments or of training
+Calls = dict[str, tuple[list[str], list[str]]]
+SECONDS = 600
+
+
+def examples(pattern: str) -> dict[str, tuple[str, ...]]:
+    """Return the examples by name: ``nn.Linear``, ``nn.functional.lp_pool1d``, ``Tensor.cpu``."""
+    modules = {f"nn.{name}": written for name, written in MODULES.items()}
+    return {
+        name: written
+        for name, written in (modules | FUNCTIONS).items()
+        if fnmatch.fnmatch(name, pattern)
+    }
+
+
+def record(pattern: str, line: str) -> Calls:
+    """Return what each name calls with the registrations of a release; a name whose examples all raise is left out."""
+    torch.set_num_threads(1)  # a pool of threads does not live on in a fork
+    recorded: Calls = {}
+    watch = Watch()
+    with mac(line, watch), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, written in examples(pattern).items():
+            if not _exists(name, line):
+                continue
+            bodies = [
+                called
+                for expression in written
+                for call, training in _prepared(expression, name, line)
+                if (called := _run(call, watch, f"{line} {expression}", training=training))
+                is not None
+            ]
+            lacking = set().union(*bodies) - load().operators(line).keys()
+            if lacking:
+                print(
+                    f"{line} {name}: the installed Python calls {', '.join(sorted(lacking))}",
+                    file=sys.stderr,
+                )
+            elif bodies:
+                usual = bodies[0]
+                recorded[name] = (sorted(usual), sorted(set().union(*bodies) - usual))
+    return recorded
+
+
+def _exists(name: str, line: str) -> bool:
+    """Return whether a release has the name; what python_names.json leaves out is in every release."""
+    listed = python_names()
+    parts = f"torch.{name}".split(".")
+    for end in range(1, len(parts)):
+        module = ".".join(parts[:end])
+        known = parts[end] in listed.modules.get(module, {})
+        if known and not listed.has(line, module, parts[end]):
+            return False
+    return True
+
+
+def _prepared(expression: str, name: str, line: str) -> Iterator[tuple[Any, bool]]:
+    """Yield what an example calls, ready to be run, and whether it trains; nothing if preparing it raises."""
+    call = ast.parse(expression, mode="eval").body
+    assert isinstance(call, ast.Call), expression
+    torch.manual_seed(0)
+    try:
+        callee = _value(call.func)
+        modes: tuple[bool, ...] = (False,)
+        if isinstance(callee, nn.Module):
+            callee, modes = callee.to("mps"), (False, True)
+        for training in modes:
+            args = [part for each in call.args for part in _parts(each)]
+            kwargs = {str(each.arg): _value(each.value) for each in call.keywords}
+            if isinstance(callee, nn.Module):
+                callee.train(training)
+                if training is False:
+                    with torch.no_grad():
+                        _settle(callee, args, kwargs)
+            yield functools.partial(callee, *args, **kwargs), training
+    except Exception as error:  # noqa: BLE001 - the release may lack what the example is made of
+        print(f"{line} {name}: {expression} cannot be prepared: {one_line(error)}", file=sys.stderr)
+
+
+def _settle(module: nn.Module, args: Any, kwargs: Any) -> None:
+    """Let a lazy module make its parameters, which only its first call does."""
+    if any(
+        isinstance(each, (nn.UninitializedParameter, nn.UninitializedBuffer))
+        for each in module.parameters()
+    ):
+        module(*args, **kwargs)
+
+
+def _parts(node: ast.expr) -> list[Any]:
+    """Return the arguments that an expression stands for, ``*`` being taken apart."""
+    return [*_value(node.value)] if isinstance(node, ast.Starred) else [_value(node)]
+
+
+def _value(node: ast.expr) -> Any:
+    return eval(compile(ast.Expression(node), "<example>", "eval"), NAMES)  # noqa: S307 - our own examples
+
+
+def _run(call: Any, watch: Watch, place: str, *, training: bool) -> set[str] | None:
+    """Return the operators that a call runs; None if it raises."""
+    try:
+        with torch.set_grad_enabled(training), watch.calling() as called:
+            call()
+    except Exception as error:  # noqa: BLE001 - what the target refuses is no body
+        print(f"{place}: {type(error).__name__}: {one_line(error)}", file=sys.stderr)
+        return None
+    return called
+
+
+def x(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Return random numbers on the simulated Mac."""
+    return torch.rand(shape, dtype=dtype).to("mps")
+
+
+def ints(below: int, *shape: int) -> torch.Tensor:
+    """Return whole numbers on the simulated Mac."""
+    return torch.randint(below, shape).to("mps")
+
+
+def bools(*shape: int) -> torch.Tensor:
+    """Return truth values on the simulated Mac; the first of each row is false."""
+    made = torch.ones(shape, dtype=torch.bool)
+    made[..., 0] = False
+    return made.to("mps")
+
+
+def grown(*shape: int) -> nn.Parameter:
+    """Return a parameter on the simulated Mac that has a gradient."""
+    parameter = nn.Parameter(x(*shape))
+    parameter.grad = x(*shape)
+    return parameter
+
+
+def rotary(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotate halves of the last dimension, as most language models do."""
+    first, second = heads.chunk(2, -1)
+    return heads * cos + torch.cat((-second, first), -1) * sin
+
+
+def rotary_complex(heads: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    """Rotate pairs of the last dimension as complex numbers, as the first Llama does."""
+    pairs = torch.view_as_complex(heads.reshape(*heads.shape[:-1], -1, 2))
+    turns = torch.polar(torch.ones_like(angles), angles)
+    return torch.view_as_real(pairs * turns).flatten(-2)
+
+
+NAMES = {
+    "F": nn.functional,
+    "bools": bools,
+    "grown": grown,
+    "ints": ints,
+    "nn": nn,
+    "rotary": rotary,
+    "rotary_complex": rotary_complex,
+    "torch": torch,
+    "x": x,
+}
+
+
+def file_text(calls: dict[str, Calls]) -> str:
+    """Return the file: release line -> name -> calls becomes name -> rows where they change."""
+    lines = sorted(calls, key=Version.parse)
+    rows: dict[str, list[Any]] = {}
+    for name in sorted({name for line in lines for name in calls[line]}):
+        for line in lines:
+            value = list(calls[line].get(name, (None, None)))
+            kept = rows.setdefault(name, [])
+            if (kept and kept[-1][1:] == value) or (not kept and value[0] is None):
+                continue
+            kept.append([line, *value])
+    head = {"schema": python_calls.SCHEMA, "torch": str(torch.__version__).partition("+")[0]}
+    body = ",\n".join(
+        f"{json.dumps(name)}:{json.dumps(value, separators=(',', ':'))}"
+        for name, value in rows.items()
+    )
+    return f'{json.dumps(head, separators=(",", ":"))[:-1]},\n"calls":{{\n{body}\n}}}}\n'
+
+
+def main() -> int:
+    """Record and write the file; 1 if --check finds the file stale."""
+    parser = argparse.ArgumentParser(description="Record what Python names call on a Mac.")
+    parser.add_argument("--name", default="*", help="names of this pattern alone, printed")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    calls = {
+        release.line: forked(functools.partial(record, options.name, release.line), Calls, SECONDS)
+        for release in load().releases
+    }
+    if options.name != "*":
+        print(file_text(calls))
+        return 0
+    place = data_directory() / python_calls.FILE
+    made = file_text(calls)
+    if options.check:
+        return int(not place.is_file() or place.read_text(encoding="utf-8") != made)
+    write_text(place, made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
