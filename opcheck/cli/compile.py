@@ -9,7 +9,6 @@ import click
 from opcheck.capture.request import CaptureOptions, request_of, seconds
 from opcheck.cli import streams
 from opcheck.cli.options import (
-    COULD_NOT_TELL,
     OutputOptions,
     ProgressOptions,
     but,
@@ -27,14 +26,14 @@ from opcheck.data.targets import TargetOptions
 @verb(
     "compile",
     epilog="MODEL is named as for opcheck audit. The model is run with its weights on this machine: "
-    "take a small configuration of a large one (--config num_hidden_layers=2). Exits with 1 where no "
-    "variant for Metal works, with 3 where that cannot be told.",
+    "take a small configuration of a large one (--config num_hidden_layers=2). Exits with 1 where inference or "
+    "training works for Metal in no dtype, or not in a dtype that --dtype names; with 3 where that cannot be told.",
 )
 @click.argument("model")
 def command(
     *,
     model: str,
-    target: Annotated[TargetOptions, only("torch", "macos")],
+    target: Annotated[TargetOptions, only("torch", "macos", "fallback")],
     capture: Annotated[CaptureOptions, only("inputs", "config")],
     backends: Annotated[
         tuple[str, ...],
@@ -77,7 +76,8 @@ def command(
     """Compile each variant, write what came of it; 1 where none works, 3 where that cannot be told."""
     from opcheck.compiler import plan
     from opcheck.compiler.parent import compile_variants
-    from opcheck.project.compiled import report
+    from opcheck.compiler.released import Backend, backend, includes
+    from opcheck.project.compiled import audits, eager_runs, exit_code, report
     from opcheck.render.answers import compiled as page
 
     lists = load()
@@ -95,29 +95,31 @@ def command(
     if run_metal:
         from opcheck.compiler.execute import compiler
 
-        compiler.prepare()
+        compiler.compiler()
         variants = plan.with_kernels_run(variants)
+    request = request_of(model, mac, capture)
     with progress.shown() as say:
+        metal = any(variant.metal for variant in variants)
+        own = backend(lists.release(str(mac.torch)), say) if metal else Backend()
         compiled = compile_variants(
-            request_of(model, mac, capture),
-            plan.Plan(variants=variants, device=device, seconds=time_limit),
+            request,
+            plan.Plan(
+                variants=variants,
+                device=device,
+                seconds=time_limit,
+                backend=own.folder,
+                backend_release=own.release,
+            ),
             progress=say,
             show_output=progress.verbose,
         )
+        eager = audits(request, eager_runs(variants), lists, progress=say)
     if check_metal:
-        compiled = clang.checked(compiled)
-    answer = report(compiled, mac, lists, TOOL)
+        compiled = clang.checked(compiled, includes(own.folder))
+    answer = report(compiled, mac, lists, TOOL, eager=eager, unread=own.problem)
     if emit_metal:
         from opcheck.compiler.emit import emit
 
         streams.note(f"{emit(compiled, emit_metal)} written to {emit_metal}")
     output.deliver(answer, page.document)
-    every_attempt = backends or device == "cuda"
-    tried = [
-        attempt.outcome
-        for attempt in answer.compiled.tried
-        if attempt.variant.metal or every_attempt
-    ]
-    if "works" in tried:
-        return 0
-    return COULD_NOT_TELL if "could not tell" in tried else 1
+    return exit_code(answer, each_dtype=bool(dtypes))

@@ -11,16 +11,26 @@ from opcheck.compiler.records import Failure
 from opcheck.model.records import SourceLocation
 from opcheck.tracing.source_locations import locate_in_text
 
-#: Messages that compiling without a Mac makes, and a Mac does not.
-_OURS = re.compile(
-    r"aten::empty_strided.*'MPS' backend"
-    r"|not linked with support for mps"
-    r"|set the storage of a tensor on device"
-    r"|MPS is not available"
-    r"|Cannot copy out of meta"
-    r"|fake_impls|fake mode"
-    r"|CompilerError"  # execute/compiler.py
-)
+#: Messages that compiling without a Mac makes, and a Mac does not; what each means, by a code of its own.
+_OURS = {
+    "harness-allocation": (
+        r"aten::empty_strided.*'MPS' backend",
+        "this step makes a real tensor on mps, which needs a Mac",
+    ),
+    "harness-device": (
+        r"not linked with support for mps",
+        "this step asks PyTorch's C++ for the device mps, which needs a Mac",
+    ),
+    "harness-constant": (
+        r"set the storage of a tensor on device",
+        "a constant of this graph cannot be put on a device that is not there",
+    ),
+    "harness-shader": (r"MPS is not available", "this step compiles its own shader on a Mac"),
+    "harness-values": (r"Cannot copy out of meta", "this step needs values, and has shapes alone"),
+    "harness-fake": (r"fake_impls|fake mode", "PyTorch's shape rules do not cover this step"),
+    # execute/compiler.py
+    "harness-compiler": (r"CompilerError: (?P<detail>.{0,100})", "this machine cannot run the kernel"),
+}
 _DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not supported by MPS")
 #: of a special function; of the others, the message is empty and the method says what is missing (codegen/mps.py)
 _LACKING = re.compile(r"MetalOverrides does not implement ops\.(?P<name>\w+)")
@@ -48,8 +58,11 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> Failure:
             ours=ours,
         )
 
-    if _OURS.search(text):
-        return classified("harness", text, ours=True)
+    for code, (pattern, meaning) in _OURS.items():
+        match = re.search(pattern, text)
+        if match:
+            detail = "".join(f": {part}" for part in match.groups())
+            return classified("harness", f"not checked ({code}): {meaning}{detail}", ours=True)
     if dtype:
         name = dtype["dtype"] or dtype["plain"]
         return classified("dtype", f"Inductor's Metal backend has no {name}")

@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     import torch
 
 _BUFFER = re.compile(r"^\s*(?:device|constant)\s+[\w:]+\s*[*&]", re.MULTILINE)
+#: How the source of a kernel stands in the wrapper's Python (codegen/mps.py; \"\"\" in 2.7, ''' from 2.8 on).
+_SHADER = re.compile(
+    r"compile_mps_shader\((?P<quote>\"\"\"|''')(?P<text>.*)(?P=quote)\)", re.DOTALL
+)
+HEADER = re.compile(r"^\s*#include <c10/metal/(\w+)\.h>", re.MULTILINE)
+#: A call with many tensors, such as an optimizer's, is cut.
+_LONGEST_CALL = 2000
+#: what a kernel is called in a library of its own
+GENERATED = "generated_kernel"
 _THREADGROUP = re.compile(r"threadgroup\s+(?P<type>[\w:]+)\s+\w+\[(?P<count>[^\]]+)\]")
 
 _SIZES = {
@@ -20,15 +29,19 @@ _SIZES = {
 }  # fmt: skip
 
 
-def kernel_of(name: str, source: str, schedule: Any, kernel: Any) -> Kernel:
+def kernel_of(name: str, source: str, schedule: Any) -> Kernel:
     """Return what MetalScheduling.define_kernel is called with."""
-    body = source.partition("compile_mps_shader('''")[2].rpartition("''')")[0]
+    written = _SHADER.search(source)
+    body = written["text"] if written else source
+    headers = HEADER.findall(body)
+    # Up to 2.11 each kernel has a library of its own, mps_lib_0, mps_lib_1 ..., and is called generated_kernel there.
+    name = name.partition(".")[0]
     lines = [line for line in body.splitlines() if not line.lstrip().startswith("#include")]
-    text = "\n".join(lines).replace("kernel void generated_kernel(", f"kernel void {name}(")
+    text = "\n".join(lines).replace(f"kernel void {GENERATED}(", f"kernel void {name}(")
     return Kernel(
         name=name,
         source=text.strip("\n") + "\n",
-        headers=tuple(sorted(kernel.headers)),
+        headers=tuple(sorted({*headers})),
         nodes=_fused(schedule),
         buffers=_buffers(text),
         threadgroup_bytes=_threadgroup(text),
@@ -78,7 +91,26 @@ def extern_of(kernel: Any) -> Extern:
         dtypes=(dtype,) if dtype else (),
         location=None if origin is None else line(origin),
         module="" if origin is None else module(origin),
+        call="" if origin is None else call_text(origin),
     )
+
+
+def call_text(node: torch.fx.Node) -> str:
+    """Return a call of the graph in a line: ``aten.mm.default(float32[2, 3], float32[3, 4])``."""
+    arguments = [_argument_text(value) for value in node.args]
+    arguments += [f"{name}={_argument_text(value)}" for name, value in node.kwargs.items()]
+    return f"{node.target}({', '.join(arguments)})"[:_LONGEST_CALL]
+
+
+def _argument_text(value: Any) -> str:
+    meta = getattr(value, "meta", None)
+    tensor = meta.get("val") if isinstance(meta, dict) else None
+    if hasattr(tensor, "shape"):
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        return f"{dtype}[{', '.join(map(str, tensor.shape))}]"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_argument_text, value))}]"
+    return str(value)
 
 
 def _has_dtype(kernel: Any) -> bool:

@@ -150,7 +150,7 @@ def _metal(seen: _Seen) -> Iterator[None]:
         known = source in compilation.defined_kernels()
         name = define(self, source, schedule, kernel)
         if not known:
-            seen.kernels.append(kernel_of(str(name), source, schedule, kernel))
+            seen.kernels.append(kernel_of(str(name), source, schedule))
         return name
 
     def codegen_comment(self: Any, *args: Any, **kwargs: Any) -> Any:

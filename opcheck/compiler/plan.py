@@ -46,6 +46,9 @@ class Plan(Record, frozen=True, kw_only=True):
     seconds: float = 120.0
     #: a folder for what the kernels are compiled to; the caller removes it.  Empty: the child makes one.
     scratch: str = ""
+    #: the folder of the target's Metal backend (data/wheels/inductor.py), and its release; empty: the installed one
+    backend: str = ""
+    backend_release: str = ""
 
 
 class CompileRequest(Record, frozen=True, kw_only=True):
@@ -96,12 +99,13 @@ def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
 def named(
     backends: Sequence[str], runs: Sequence[str], dtypes: Sequence[str]
 ) -> tuple[Variant, ...]:
-    """Return variants of the backends that the user names, without further settings."""
+    """Return variants of the backends that the user names, without further settings; Inductor for Metal, too."""
     return tuple(
-        _with_run(Variant(backend=backend), dtype, training=run == "train")
+        _with_run(variant, dtype, training=run == "train")
         for run in runs
         for dtype in dtypes
         for backend in backends
+        for variant in (Variant(backend=backend), *((METAL,) if backend == METAL.backend else ()))
     )
 
 

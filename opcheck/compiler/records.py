@@ -50,6 +50,8 @@ class Extern(Record, frozen=True, kw_only=True):
     dtypes: tuple[str, ...] = ()
     location: SourceLocation | None = None
     module: str = ""
+    #: how it is called, with the dtypes and shapes of its tensors: ``aten.mm.default(float32[2, 3], float32[3, 4])``
+    call: str = ""
     count: int = 1
 
 
@@ -159,6 +161,8 @@ class Compiled(Record, frozen=True, kw_only=True):
 
     model: str
     installed_torch: str
+    #: the release whose codegen/mps.py wrote the kernels; empty: the installed one
+    metal_backend: str = ""
     device: str
     inputs: tuple[str, ...] = ()
     inputs_note: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,12 +12,14 @@ from opcheck.capture.inputs.specs import inputs_for
 from opcheck.capture.loading.load import load
 from opcheck.capture.modes import fixed, refuse_fixed
 from opcheck.capture.run import AsModule
-from opcheck.common.errors import InputError
+from opcheck.common.errors import InputError, UnsupportedTorchError
 from opcheck.common.text import filesize
 from opcheck.compiler import inductor_metal, variants
-from opcheck.compiler.execute import NOT_PROVEN, compiler, inductor
+from opcheck.compiler.execute import NOT_PROVEN, compiler
 from opcheck.compiler.plan import PORTABLE, CompileRequest, Plan
 from opcheck.compiler.records import Compiled, Failure, Tried, Variant
+from opcheck.compiler.released import includes
+from opcheck.data.wheels.inductor import BACKEND
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.worker import WorkerError, forked
 
@@ -42,6 +45,7 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
         ModelLoadError: the model cannot be imported or built.
         InputError: the inputs do not parse, none could be derived, or the model is too large to be run.
     """
+    unusable = _use_backend(plan)
     say(f"loading {request.model}")
     _refuse_if_large(request)
     loaded = load(request.model, request.config, real=True)
@@ -51,14 +55,13 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
     program = variants.Program(_module(loaded.model), inputs.args, inputs.kwargs)
     # Looking for the backends imports Dynamo, which every fork then has.
     known = tuple(sorted(compilation.backends(exclude_tags=())))
-    lacking = compilation.missing_for_metal()
+    lacking = unusable or compilation.missing_for_metal()
     if plan.device == "cpu" and not lacking:
         say("preparing Inductor")
         inductor_metal.preload()
     run_metal = any(variant.run_metal for variant in plan.variants)
     if run_metal:
-        compiler.prepare(plan.scratch)
-        inductor.prepare()
+        compiler.prepare(plan.scratch, includes(plan.backend))
     tried = []
     for number, variant in enumerate(plan.variants, 1):
         how = "training" if variant.training else "inference"
@@ -68,6 +71,7 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
     return Compiled(
         model=request.model,
         installed_torch=str(torch.__version__),
+        metal_backend="" if unusable else plan.backend_release,
         device=plan.device,
         inputs=inputs.specs,
         inputs_note=inputs.note,
@@ -75,6 +79,17 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
         tried=tuple(tried),
         not_checked=(*untrained, *((NOT_PROVEN,) if run_metal else ())),
     )
+
+
+def _use_backend(plan: Plan) -> str:
+    """Let Inductor write Metal as the target does; return why it cannot."""
+    if not plan.backend:
+        return ""
+    try:
+        compilation.use_metal_backend(Path(plan.backend) / BACKEND)
+    except UnsupportedTorchError as error:
+        return f"the Metal backend of torch {plan.backend_release} does not go with it: {error.message}"
+    return ""
 
 
 def _without_training(

@@ -29,15 +29,27 @@ class When(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     failure: str = ""
     #: the Metal source of a kernel matches each of these patterns
     source: tuple[str, ...] = ()
+    #: and none of these
+    absent: tuple[str, ...] = ()
     #: one of these operators is fused in the kernel
     ops: tuple[str, ...] = ()
+    #: a call of an operator that Inductor leaves eager matches this pattern (compiler/records.py, Extern.call)
+    call: str = ""
 
     def holds_for(self, source: str, ops: frozenset[str]) -> bool:
         """Return whether a kernel is affected; always False for a defect that is recognised by a failure."""
         if not (self.source or self.ops):
             return False
         fused = not self.ops or bool(ops.intersection(self.ops))
-        return fused and all(re.search(pattern, source) for pattern in self.source)
+        return (
+            fused
+            and all(re.search(pattern, source, re.DOTALL) for pattern in self.source)
+            and not any(re.search(pattern, source, re.DOTALL) for pattern in self.absent)
+        )
+
+    def holds_for_call(self, call: str) -> bool:
+        """Return whether a call that Inductor leaves eager is affected."""
+        return bool(self.call) and re.search(self.call, call) is not None
 
     def explains(self, message: str) -> bool:
         """Return whether this defect explains a failure."""
@@ -127,7 +139,7 @@ def _check_span(document: Document, path: Path_, torch: WrittenSpan) -> None:
 def _check_when(document: Document, path: Path_, when: When) -> None:
     if when == When():
         document.report(path, "nothing: say any: true")
-    for pattern in (when.failure, *when.source):
+    for pattern in (when.failure, when.call, *when.source, *when.absent):
         problem = _not_a_pattern(pattern)
         if problem:
             document.report(path, f"not a pattern: {pattern}: {problem}")

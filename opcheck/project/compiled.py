@@ -1,22 +1,40 @@
-"""Judges compiled variants for a target: judges externs, lints kernels, and advises which variant to use."""
+"""Judges compiled variants for a target, and advises which to use.
+
+What is known decides: kernels and eager operators are held against the target's lints, its known defects
+(op_lists/compile.yaml) and its op lists, and whatever raises or is wrong changes the outcome of its variant.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import Headline
 from opcheck.compiler.judged import Advisory, CompileReport, FailureGroup, JudgedExtern, Row
 from opcheck.compiler.lint import lint
 from opcheck.compiler.plan import PORTABLE
-from opcheck.compiler.records import Compiled, Extern, Failure, SideGraph, Tried, Variant
+from opcheck.compiler.records import (
+    Compiled,
+    Extern,
+    Failure,
+    Kernel,
+    SideGraph,
+    Tried,
+    Variant,
+)
+from opcheck.compiler.released import METAL_SINCE
 from opcheck.data.compile_defects import Defect, load_defects
 from opcheck.data.registrations import OpLists
+from opcheck.judge.pipeline import audit
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.lookup.plain_call import OperatorLookup
+from opcheck.model.records import GroupLocation, Report, SourceLocation
 
-#: The releases whose wheels have torch/_inductor/codegen/mps.py: absent in 2.6.0, there in 2.7.0.
-METAL_SINCE = Version(2, 7)
 #: The release whose notes announce it as more than a prototype.
 METAL_READY = Version(2, 8)
 
@@ -28,15 +46,54 @@ _NOT_CHECKED = (
 )
 
 
-def report(compiled: Compiled, target: Target, lists: OpLists, tool: str) -> CompileReport:
+#: A run of the program without torch.compile: its dtype, and whether it is a training step.
+Eager = tuple[str, bool]
+#: Its audit, or why there is none.
+Audit = Report | OpcheckError
+
+#: What a portable backend does on the target, by the headline of the audit of the same run.
+_EAGER_OUTCOMES: dict[Headline, str] = {
+    "runs natively": "",
+    "runs, partly on the CPU": "",
+    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "needs fallback",
+    "fails": "fails",
+    "could not tell": "could not tell",
+}
+#: The outcome of a Metal variant by the effect of a known defect.
+_DEFECT_OUTCOMES = {"wrong result": "wrong result", "raises": "fails"}
+
+
+def report(
+    compiled: Compiled,
+    target: Target,
+    lists: OpLists,
+    tool: str,
+    *,
+    eager: Mapping[Eager, Audit] | None = None,
+    unread: str = "",
+) -> CompileReport:
     """Judge what was compiled.
+
+    Args:
+        compiled: the variants that were tried.
+        target: the release and the macOS version that they are judged for.
+        lists: the op lists.
+        tool: name and version of this program.
+        eager: the audits of the program without torch.compile, by run.
+        unread: why the target's own Metal backend could not be read.
 
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
     """
     defects = load_defects()
-    tried = tuple(_on_target(attempt, target, defects) for attempt in compiled.tried)
-    externs = _judged(tried, target, lists)
+    lookup = OperatorLookup(lists)
+    tried = tuple(
+        _portable_on_target(attempt, eager or {})
+        if attempt.variant.backend in PORTABLE
+        else _on_target(attempt, target, defects, lookup, own=_is_own(compiled, target))
+        for attempt in compiled.tried
+    )
+    externs = _judged(tried, target, lookup)
     return CompileReport(
         tool=tool,
         model=compiled.model,
@@ -47,12 +104,96 @@ def report(compiled: Compiled, target: Target, lists: OpLists, tool: str) -> Com
         advisories=tuple(_advisories(tried, target, defects)),
         externs=externs,
         kernels=sum(len(graph.kernels) for attempt in tried for graph in attempt.side),
-        not_checked=(*_NOT_CHECKED, *compiled.not_checked, *_release_mismatch(compiled, target)),
+        not_checked=(
+            *_NOT_CHECKED,
+            *compiled.not_checked,
+            *_release_mismatch(compiled, target, unread),
+        ),
         compiled=msgspec.structs.replace(compiled, tried=tried),
     )
 
 
-def _on_target(tried: Tried, target: Target, defects: Sequence[Defect]) -> Tried:
+def eager_runs(variants: Iterable[Variant]) -> tuple[Eager, ...]:
+    """Return the runs without torch.compile that the portable variants are judged by."""
+    runs = ((v.dtype, v.training) for v in variants if v.backend in PORTABLE)
+    return tuple(dict.fromkeys(runs))
+
+
+def exit_code(report: CompileReport, *, each_dtype: bool = False) -> int:
+    """Return 0 where each run works in Metal in some dtype; 1 where one does not, 3 where that cannot be told.
+
+    Where nothing was compiled for Metal, one variant that works is enough.
+
+    Args:
+        report: the judged variants.
+        each_dtype: it must work in every dtype: the user named them.
+    """
+    attempts = report.compiled.tried
+    metal = [attempt for attempt in attempts if attempt.variant.metal]
+    runs: dict[tuple[bool, str], list[str]] = {}
+    for attempt in metal or attempts:
+        run = attempt.variant.training and bool(metal)
+        runs.setdefault((run, attempt.variant.dtype if each_dtype and metal else ""), []).append(
+            attempt.outcome
+        )
+    failing = [outcomes for outcomes in runs.values() if "works" not in outcomes]
+    if not failing:
+        return PASSED if runs else COULD_NOT_TELL
+    unsure = ["could not tell" in outcomes for outcomes in failing]
+    return COULD_NOT_TELL if all(unsure) else FINDINGS
+
+
+def _portable_on_target(tried: Tried, eager: Mapping[Eager, Audit]) -> Tried:
+    """Return a variant that generates no code as the target runs it: its operators are those of the eager program."""
+    audit = eager.get((tried.variant.dtype, tried.variant.training))
+    if audit is None or tried.outcome not in {"works", "one shape only", "differs"}:
+        return tried
+    if isinstance(audit, OpcheckError):
+        message = f"not checked on mps: the audit of this run ended: {audit.message}"
+        failure = Failure(kind="harness", message=message, ours=True)
+        return msgspec.structs.replace(tried, outcome="could not tell", failure=failure)
+    outcome = _EAGER_OUTCOMES[audit.headline]
+    if not outcome:
+        return tried
+    problem = next(iter(audit.problems), None)
+    group = next((group for group in audit.groups if group.status != "native"), None)
+    if outcome == "could not tell" and problem is not None:
+        failure = Failure(kind="audit", message=f"on mps without torch.compile: {problem.message}")
+    elif group is not None:
+        place = next(iter(group.locations), None)
+        failure = Failure(
+            kind="audit",
+            message=f"on mps, with or without torch.compile: {group.prints or group.because}",
+            op=group.op,
+            location=place and _location(place),
+        )
+    else:
+        failure = Failure(kind="audit", message=f"on mps without torch.compile: {audit.headline}")
+    return msgspec.structs.replace(tried, outcome=outcome, failure=failure)
+
+
+def _location(place: GroupLocation) -> SourceLocation | None:
+    """Return a group's line as that of a failure."""
+    file, _, line = place.line.rpartition(":")
+    if not line.isdigit():
+        return None
+    return SourceLocation(file=file, line=int(line), function=place.function, text=place.text)
+
+
+def _is_own(compiled: Compiled, target: Target) -> bool:
+    """Return whether the target's own Metal backend wrote the kernels, so that no failure of theirs is mended."""
+    release = compiled.metal_backend or compiled.installed_torch
+    return Version.parse(release) == target.torch
+
+
+def _on_target(
+    tried: Tried,
+    target: Target,
+    defects: Sequence[Defect],
+    lookup: OperatorLookup,
+    *,
+    own: bool,
+) -> Tried:
     """Return the variant with its outcome on the target's release and in Metal."""
     if not tried.variant.metal:
         return tried
@@ -65,31 +206,112 @@ def _on_target(tried: Tried, target: Target, defects: Sequence[Defect]) -> Tried
         return msgspec.structs.replace(
             tried, outcome="no backend", failure=failure, side=(), side_again=()
         )
-    linted = msgspec.structs.replace(
-        tried,
-        side=tuple(map(_linted, tried.side)),
-        side_again=tuple(map(_linted, tried.side_again)),
+    present = [defect for defect in defects if target.torch in defect.torch]
+
+    def held(graphs: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
+        return tuple(
+            msgspec.structs.replace(
+                graph,
+                failures=(
+                    *graph.failures,
+                    *lint(graph),
+                    *_known(graph, present),
+                    *_refused_externs(graph, target, lookup),
+                ),
+            )
+            for graph in graphs
+        )
+
+    judged = msgspec.structs.replace(
+        tried, side=held(tried.side), side_again=held(tried.side_again)
     )
-    return msgspec.structs.replace(linted, outcome=_outcome(linted, target, defects))
+    return msgspec.structs.replace(judged, outcome=_outcome(judged, target, () if own else defects))
 
 
-def _linted(graph: SideGraph) -> SideGraph:
-    return msgspec.structs.replace(graph, failures=(*graph.failures, *lint(graph)))
+def _known(graph: SideGraph, present: Sequence[Defect]) -> Iterator[Failure]:
+    """Yield the known defects that the kernels and eager calls of a graph meet."""
+    for defect in present:
+        if defect.effect not in _DEFECT_OUTCOMES:
+            continue
+        affected = next(iter(_affected(defect, (graph,))), None)
+        if affected is not None:
+            yield Failure(
+                kind=defect.effect,
+                message=f"{defect.id}: {defect.summary.rstrip('.')}",
+                op=affected.op,
+                location=affected.location,
+                module=affected.module,
+            )
+
+
+class _Affected(NamedTuple):
+    """A kernel or an eager call that meets a defect, and where it comes from."""
+
+    op: str
+    location: SourceLocation | None
+    module: str
+
+
+def _affected(defect: Defect, graphs: Iterable[SideGraph]) -> Iterator[_Affected]:
+    for graph in graphs:
+        for kernel in graph.kernels:
+            if defect.when.holds_for(kernel.source, frozenset(node.op for node in kernel.nodes)):
+                yield _place(kernel)
+        for extern in graph.externs:
+            if defect.when.holds_for_call(extern.call):
+                yield _Affected(extern.op, extern.location, extern.module)
+
+
+def _place(kernel: Kernel) -> _Affected:
+    node = next((node for node in kernel.nodes if node.location), next(iter(kernel.nodes), None))
+    return _Affected(kernel.name, node and node.location, node.module if node else "")
+
+
+def _refused_externs(graph: SideGraph, target: Target, lookup: OperatorLookup) -> Iterator[Failure]:
+    """Yield the operators that compiled code calls eagerly and that the target refuses."""
+    for extern in graph.externs:
+        # What Inductor calls without the dispatcher, such as a branch of torch.cond, has no namespace.
+        if "::" not in extern.op:
+            continue
+        verdict = lookup.verdict(
+            extern.op, target, extern.dtypes[0] if extern.dtypes else "float32"
+        )
+        refused = verdict.status == "unsupported"
+        if refused or (verdict.kind == "env" and not target.cpu_fallback):
+            how = "raises" if refused else "raises without PYTORCH_ENABLE_MPS_FALLBACK=1"
+            yield Failure(
+                kind="extern" if refused else "fallback",
+                message=f"compiled code calls {extern.op} eagerly, which {how} on mps",
+                op=extern.op,
+                location=extern.location,
+                module=extern.module,
+            )
 
 
 def _outcome(tried: Tried, target: Target, defects: Sequence[Defect]) -> str:
-    """Return the outcome with the findings of the shader lint, and without failures fixed in the target."""
+    """Return the outcome with all that is known of the target, and without failures mended in it.
+
+    Args:
+        tried: the variant, with the failures of its graphs.
+        target: the release that it is judged for.
+        defects: those whose failures do not count where the target has mended them.
+    """
     if tried.outcome not in {"works", "fails", "one shape only"}:
         return tried.outcome
     if tried.failure is not None and tried.outcome == "fails":
         return "fails"
     first = [failure for graph in tried.side for failure in graph.failures]
     again = [failure for graph in tried.side_again for failure in graph.failures]
-    standing = [
-        failure for failure in first if not (failure.ours or _mended(failure, target, defects))
-    ]
-    if standing:
+    standing = {
+        failure.kind for failure in first if not (failure.ours or _mended(failure, target, defects))
+    }
+    for kind, outcome in (("wrong result", "wrong result"), ("fallback", "needs fallback")):
+        if standing == {kind}:
+            return outcome
+    if standing - {"wrong result", "fallback"}:
         return "fails"
+    if standing:
+        return "wrong result"
     # If Inductor itself raised, the graph has no kernel to judge.
     if any(failure.kind != "shader" for failure in first):
         return "could not tell"
@@ -113,23 +335,17 @@ def _advisories(
     tried: Sequence[Tried], target: Target, defects: Sequence[Defect]
 ) -> Iterator[Advisory]:
     graphs = [graph for attempt in tried for graph in (*attempt.side, *attempt.side_again)]
-    kernels = [kernel for graph in graphs for kernel in graph.kernels]
     for defect in defects:
         if target.torch not in defect.torch or not graphs:
             continue
-        affected = [
-            kernel
-            for kernel in kernels
-            if defect.when.holds_for(kernel.source, frozenset(node.op for node in kernel.nodes))
-        ]
-        nodes = [node for kernel in affected for node in kernel.nodes]
+        affected = tuple(_affected(defect, graphs))
         if affected or defect.when.any:
             yield Advisory(
                 id=defect.id,
                 effect=defect.effect,
                 summary=defect.summary,
                 kernels=len(affected),
-                line=next((str(node.location) for node in nodes if node.location), ""),
+                line=next((str(place.location) for place in affected if place.location), ""),
                 links=defect.links,
             )
 
@@ -160,7 +376,11 @@ def _failures(
             groups.setdefault(key, []).append((attempt, failure))
     for members in groups.values():
         failure = members[0][1]
-        known = [defect for defect in defects if defect.when.explains(failure.message)]
+        known = [
+            defect
+            for defect in defects
+            if defect.when.explains(failure.message) or failure.message.startswith(f"{defect.id}: ")
+        ]
         yield FailureGroup(
             kind=failure.kind,
             message=failure.message,
@@ -187,9 +407,10 @@ def _called(variant: Variant) -> str:
     return f"{variant} ({variant.dtype}, {run_of(variant)})"
 
 
-def _judged(tried: Sequence[Tried], target: Target, lists: OpLists) -> tuple[JudgedExtern, ...]:
+def _judged(
+    tried: Sequence[Tried], target: Target, lookup: OperatorLookup
+) -> tuple[JudgedExtern, ...]:
     """Judge each operator that compiled code calls eagerly once: an extern need not be supported."""
-    lookup = OperatorLookup(lists)
     groups: dict[tuple[str, tuple[str, ...], str, str], list[Extern]] = {}
     for attempt in tried:
         for graph in attempt.side:
@@ -301,10 +522,41 @@ def _are(words: Sequence[str]) -> str:
     return "is" if len(words) == 1 else "are"
 
 
-def _release_mismatch(compiled: Compiled, target: Target) -> Iterator[str]:
+def _release_mismatch(compiled: Compiled, target: Target, unread: str) -> Iterator[str]:
     installed = Version.parse(compiled.installed_torch)
-    if installed != target.torch:
+    if installed == target.torch:
+        return
+    if compiled.metal_backend:
         yield (
-            f"the Inductor of torch {target.torch}: that of torch {compiled.installed_torch}, which is "
+            f"the decompositions, lowerings and fusion of torch {target.torch}: those of torch "
+            f"{compiled.installed_torch}, which is installed here; Metal was written by the codegen/mps.py "
+            f"of torch {compiled.metal_backend} (--exact runs the whole target)"
+        )
+    else:
+        why = f" ({unread})" if unread else ""
+        yield (
+            f"the Inductor of torch {target.torch}{why}: that of torch {compiled.installed_torch}, which is "
             "installed here, wrote the kernels"
         )
+
+
+def audits(
+    request: CaptureRequest,
+    runs: Iterable[Eager],
+    lists: OpLists,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> dict[Eager, Audit]:
+    """Audit the program without torch.compile in each run; of a run that cannot be captured, why."""
+    reports: dict[Eager, Audit] = {}
+    for dtype, training in runs:
+        if progress:
+            progress(f"auditing the program in {dtype}, {'training' if training else 'inference'}")
+        asked = msgspec.structs.replace(
+            request, dtype=dtype, mode="train" if training else "inference"
+        )
+        try:
+            reports[dtype, training] = audit(asked, lists)
+        except OpcheckError as error:
+            reports[dtype, training] = error
+    return reports

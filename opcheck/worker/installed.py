@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import sys
 
 from opcheck.common.errors import CaptureError
@@ -10,6 +11,14 @@ from opcheck.common.versions import Version
 
 #: The oldest release that was tested; CONTRIBUTING.md lists what the simulator takes from torch.
 OLDEST = Version(2, 8)
+
+
+def distribution_version(name: str) -> str:
+    """Return the version of an installed distribution, without importing it; empty where there is none."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def require() -> None:

@@ -13,6 +13,7 @@ import pytest
 from opcheck.capture.request import CaptureRequest
 from opcheck.compiler.plan import Plan
 from opcheck.compiler.records import Compiled, FusedNode, Kernel, SideGraph, Tried, Variant
+from opcheck.compiler.released import Backend
 from opcheck.model.records import SourceLocation
 from tests.cli.conftest import CommandLine
 
@@ -62,6 +63,8 @@ class Child:
 def child(monkeypatch: pytest.MonkeyPatch) -> Child:
     made = Child()
     monkeypatch.setattr("opcheck.compiler.parent.compile_variants", made)
+    monkeypatch.setattr("opcheck.compiler.released.backend", lambda *_: Backend())
+    monkeypatch.setattr("opcheck.project.compiled.audits", lambda *_, **__: {})
     return made
 
 

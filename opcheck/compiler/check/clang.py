@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -47,23 +48,27 @@ class _Place(NamedTuple):
     text: str
 
 
-def checked(compiled: Compiled) -> Compiled:
+def checked(compiled: Compiled, include: Path | None = None) -> Compiled:
     """Return the same with what Clang finds wrong in the kernels among the failures of their graphs.
+
+    Args:
+        compiled: the variants with their kernels.
+        include: the ``torch/include`` of the release that wrote the kernels; None: of the installed torch.
 
     Raises:
         UsageError: libclang is not installed, or torch has no Metal headers.
     """
-    index = _index()
+    index = _index(include)
     return msgspec.structs.replace(
         compiled,
-        tried=tuple(_checked(index, tried) for tried in compiled.tried),
+        tried=tuple(_checked(index, tried, include) for tried in compiled.tried),
         not_checked=(*compiled.not_checked, NOT_PROVEN),
     )
 
 
-def _checked(index: Any, tried: Tried) -> Tried:
+def _checked(index: Any, tried: Tried, include: Path | None) -> Tried:
     def graphs(side: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
-        pairs = ((graph, _check(index, graph.kernels)) for graph in side)
+        pairs = ((graph, _check(index, graph.kernels, include)) for graph in side)
         return tuple(
             msgspec.structs.replace(graph, failures=(*graph.failures, *wrong))
             for graph, wrong in pairs
@@ -74,26 +79,30 @@ def _checked(index: Any, tried: Tried) -> Tried:
     )
 
 
-def check(graph: SideGraph) -> tuple[Failure, ...]:
+def check(graph: SideGraph, include: Path | None = None) -> tuple[Failure, ...]:
     """Return what Clang finds wrong in the kernels of one graph, which Metal compiles as one library.
+
+    Args:
+        graph: the graph with its kernels.
+        include: as for ``checked``.
 
     Raises:
         UsageError: libclang is not installed, or torch has no Metal headers.
     """
-    return tuple(_check(_index(), graph.kernels))
+    return tuple(_check(_index(include), graph.kernels, include))
 
 
-def available() -> None:
+def available(include: Path | None = None) -> None:
     """Say so before work begins where kernels cannot be checked.
 
     Raises:
         UsageError: libclang is not installed, or torch has no Metal headers.
     """
-    _index()
+    _index(include)
 
 
-def _index() -> Any:
-    if torch_headers() is None:
+def _index(include: Path | None) -> Any:
+    if (include or torch_headers()) is None:
         raise UsageError(
             "the kernels cannot be checked: torch has no Metal headers here",
             context="torch/include/c10/metal",
@@ -117,24 +126,25 @@ def _no_libclang(error: Exception) -> UsageError:
     )
 
 
-def _check(index: Any, kernels: Sequence[Kernel]) -> Iterator[Failure]:
+def _check(index: Any, kernels: Sequence[Kernel], include: Path | None) -> Iterator[Failure]:
     """Yield the failures of kernels from templates, which bring their own headers, and of the others."""
     for kernel in kernels:
         if "#include" in kernel.source:
-            yield from _library(index, (kernel,))
-    yield from _library(index, [kernel for kernel in kernels if "#include" not in kernel.source])
+            yield from _library(index, (kernel,), include)
+    others = [kernel for kernel in kernels if "#include" not in kernel.source]
+    yield from _library(index, others, include)
 
 
-def _library(index: Any, kernels: Sequence[Kernel]) -> Iterator[Failure]:
+def _library(index: Any, kernels: Sequence[Kernel], include: Path | None) -> Iterator[Failure]:
     if not kernels:
         return
     text = library(kernels)
     unit = index.parse(
         _FILE,
-        args=[*_ARGUMENTS, "-isystem", str(INCLUDE), "-isystem", str(torch_headers())],
+        args=[*_ARGUMENTS, "-isystem", str(INCLUDE), "-isystem", str(include or torch_headers())],
         unsaved_files=[
             (_FILE, text.text),
-            *((str(path), content) for path, content in headers().items()),
+            *((str(path), content) for path, content in headers(include).items()),
         ],
     )
     failures: dict[Failure, None] = {}

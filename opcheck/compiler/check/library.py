@@ -52,9 +52,13 @@ def in_single(text: str) -> str:
 
 
 @functools.cache
-def headers() -> dict[Path, str]:
-    """Return the Metal headers of torch itself, by their path, in single precision."""
-    folder = torch_headers()
+def headers(include: Path | None = None) -> dict[Path, str]:
+    """Return torch's Metal headers, by their path, in single precision.
+
+    Args:
+        include: the ``torch/include`` of a release; None: that of the installed torch.
+    """
+    folder = include or torch_headers()
     files = sorted((folder / "c10" / "metal").glob("*.h")) if folder else ()
     return {file: in_single(file.read_text(encoding="utf-8")) for file in files}
 

@@ -23,6 +23,8 @@ _HERE = Path(__file__).parent
 _FLAGS = (
     *("-std=gnu++20", "-O1", "-w", "-fPIC", "-fsigned-char", "-fno-exceptions"),
     *("-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", *DEFINES),
+    # A word of Metal: headers of 2.8 use it before they include its library.
+    "-Dconstant=",
 )
 _ERROR = re.compile(r"error: (?P<message>.+)")
 _numbers = itertools.count()
@@ -39,28 +41,27 @@ def compiler() -> tuple[str, ...]:
     """Return the command that compiles kernels on this machine: of CXX, else the first that is found.
 
     Raises:
-        UsageError: there is none, torch has no Metal headers, or this is no POSIX system.
+        UsageError: there is none, or this is no POSIX system.
     """
-    problem = "the kernels cannot be run"
     path = cxx()
-    if torch_headers() is None:
-        raise UsageError(
-            f"{problem}: torch has no Metal headers here",
-            context="torch/include/c10/metal",
-            hint="install a torch from PyPI, 2.7 or newer",
-        )
     return path, *_FLAGS
 
 
-def _folder(scratch: str = "") -> Path:
+def _folder(scratch: str = "", include: Path | None = None) -> Path:
     """Return the folder of this process and its forks, made at the first call."""
     if not _FOLDER:
-        _FOLDER.append(_filled(scratch))
+        _FOLDER.append(_filled(scratch, include))
     return _FOLDER[0]
 
 
-def _filled(scratch: str) -> Path:
+def _filled(scratch: str, include: Path | None) -> Path:
     """Compile, once for a process and its forks, the threads and the headers that every kernel includes."""
+    if (include or torch_headers()) is None:
+        raise UsageError(
+            "the kernels cannot be run: torch has no Metal headers here",
+            context="torch/include/c10/metal",
+            hint="install a torch from PyPI, 2.7 or newer",
+        )
     folder = Path(scratch or tempfile.mkdtemp(prefix="opcheck-kernels-"))
     if not scratch:
         # Not called in forks: they end at once.
@@ -68,7 +69,7 @@ def _filled(scratch: str) -> Path:
     run(*compiler(), "-c", str(THREADS), "-o", str(folder / "threads.o"))
     written = folder / "c10" / "metal"
     written.mkdir(parents=True)
-    for path, text in headers().items():
+    for path, text in headers(include).items():
         (written / path.name).write_text(text)
     prefix = folder / "prefix.h"
     prefix.write_text(f'#include <c10/metal/utils.h>\n#include "{_HERE / "entry.h"}"\n')
@@ -77,17 +78,18 @@ def _filled(scratch: str) -> Path:
     return folder
 
 
-def prepare(scratch: str = "") -> None:
+def prepare(scratch: str = "", include: Path | None = None) -> None:
     """Compile what all kernels share; call it before forking.
 
     Args:
         scratch: a folder for it and for the kernels, which the caller removes; else this process does as it exits.
+        include: the ``torch/include`` of the release that writes the kernels; None: of the installed torch.
 
     Raises:
-        UsageError: as ``compiler``; or it is too old for Metal's half.
+        UsageError: as ``compiler``; torch has no Metal headers; or it is too old for Metal's half.
     """
     try:
-        _folder(scratch)
+        _folder(scratch, include)
     except CompilerError as error:
         raise UsageError(
             "the kernels cannot be run: the C++ compiler does not take opcheck's Metal header",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.common.errors import UsageError
 from opcheck.common.replacing import replaced
 from opcheck.compiler.execute.kernels import compile_kernels
 from opcheck.tracing.torch_private import compilation
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
 _MPS = re.compile(r"(?P<quote>['\"])mps(?P<index>:\d+)?(?P=quote)")
 #: What an operator gives back on the CPU may have other strides than on mps; the kernels after it count on those.
 _RESULT = re.compile(r"^(?P<indent>\s*)assert_size_stride\((?P<name>buf\d+), ", re.MULTILINE)
-#: A template, flex_attention's, compiles its kernel apart.
-_TEMPLATE = re.compile(r"= compile_mps_shader\(")
+#: Up to 2.11 each kernel is compiled apart; so is that of a template, flex_attention's, in later releases.
+_ALONE = re.compile(r"= compile_mps_shader\(")
 _ATTENTION = "torch.ops.aten._scaled_dot_product_attention_math_for_mps.default"
 _ON_CPU = (
     (_MPS, "'cpu'"),
-    (_TEMPLATE, "= opcheck_refused("),
+    (_ALONE, "= opcheck_compiled("),
     (_RESULT, r"\g<indent>\g<name> = opcheck_strided(\g<name>, "),
     (
         re.compile(re.escape(_ATTENTION)),
@@ -33,22 +32,8 @@ _ON_CPU = (
 )
 _PRELUDE = (
     "from opcheck.compiler.execute.inductor import strided as opcheck_strided\n"
-    "from opcheck.compiler.execute.kernels import refused as opcheck_refused\n"
+    "from opcheck.compiler.execute.kernels import compile_kernel as opcheck_compiled\n"
 )
-
-
-def prepare() -> None:
-    """Refuse, before anything is compiled, a torch whose Inductor compiles kernels in another way.
-
-    Raises:
-        UsageError: ``compile_mps_shaders`` is not there (2.9 lacks it, 2.13 and 2.15 have it).
-    """
-    if compilation.compile_shaders() is None:
-        raise UsageError(
-            "the kernels cannot be run: this torch's Inductor hands them to Metal in another way",
-            context=f"torch {torch.__version__} has no torch._inductor...compile_mps_shaders",
-            hint="install torch 2.13, or leave --run-metal out",
-        )
 
 
 @contextlib.contextmanager

@@ -6,12 +6,13 @@ import ctypes
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from opcheck.compiler.check.library import library
 from opcheck.compiler.execute.compiler import CompilerError, shared_library
+from opcheck.compiler.generated import GENERATED, HEADER
 from opcheck.compiler.records import Kernel
 
 if TYPE_CHECKING:
@@ -51,11 +52,31 @@ def compile_kernels(kernels: Sequence[tuple[str, str, list[str]]]) -> dict[str, 
     return {kernel.name: Function(kernel, loaded) for kernel in records}
 
 
+def compile_kernel(source: str) -> Function:
+    """Return what ``compile_mps_shader`` of torch/_inductor/runtime/runtime_utils.py gives, on the CPU.
+
+    The library that it stands for has one kernel, which releases up to 2.11 call as
+    ``library.generated_kernel`` and later ones as ``library``.
+
+    Raises:
+        CompilerError: the compiler refuses the kernel, or it is that of a template.
+    """
+    name = re.search(r"kernel void (\w+)", source)
+    if name is None or name[1] != GENERATED:
+        raise CompilerError(f"the kernel of a template is not run: {name[1] if name else ''}")
+    headers = HEADER.findall(source)
+    function = compile_kernels([(GENERATED, HEADER.sub("", source), headers)])[GENERATED]
+    function.generated_kernel = function
+    return function
+
+
 class Function:
     """One kernel, called as ``torch.mps.compile_shader``'s functions are."""
 
     #: kernels that were called in this process, each as often as it was
     called = 0
+    #: itself, where it stands for a library of one kernel
+    generated_kernel: Function
 
     def __init__(self, kernel: Kernel, loaded: ctypes.CDLL) -> None:
         positions = _POSITIONS.findall(kernel.source)
@@ -95,16 +116,6 @@ class Function:
         if int.from_bytes(errors.raw[:4], "little"):
             message = errors.raw[_MESSAGE : _MESSAGE + _MESSAGE_SIZE].split(b"\0")[0]
             raise KernelError(f"{self._name}: {message.decode(errors='replace')}")
-
-
-def refused(source: str) -> NoReturn:
-    """Refuse the kernel of a template: replaces ``compile_mps_shader``, which templates call.
-
-    Raises:
-        CompilerError: always.
-    """
-    name = re.search(r"kernel void (\w+)", source)
-    raise CompilerError(f"the kernel of a template is not run: {name[1] if name else ''}")
 
 
 def _argument(value: Any) -> tuple[int, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import and_more, plural
 from opcheck.compiler.plan import DTYPES
+from opcheck.data.compile_defects import EFFECTS
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
             for row in report.rows
         ),
     )
-    yield from section("Failures", Bullets(tuple(_failure(group) for group in report.failures)))
+    failures = [group for group in report.failures if group.kind not in EFFECTS]
+    yield from section("Failures", Bullets(tuple(map(_failure, failures))))
     yield from section(
         "Known defects of this release", Bullets(tuple(map(_advisory, report.advisories)))
     )
@@ -84,7 +86,7 @@ def _failure(group: FailureGroup) -> str:
         f" [{group.op}]" if group.op else "",
         f" at {place}" if place else "",
         f": {group.text}" if group.text else "",
-        " (opcheck's own way of compiling, not PyTorch's)" if group.ours else "",
+        " (opcheck's limit, not PyTorch's)" if group.ours else "",
         f" (mended in torch {group.mended}, so not held against the target)"
         if group.mended
         else "",

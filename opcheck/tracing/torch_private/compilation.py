@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import inspect
 import pkgutil
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -100,6 +105,64 @@ def _exists(path: str) -> bool:
     except (ImportError, AttributeError):
         return False
     return True
+
+
+def use_metal_backend(file: Path) -> None:
+    """Let Inductor write Metal as another release does: its ``codegen/mps.py`` takes the place of the installed one.
+
+    The rest of Inductor (its decompositions, lowerings and scheduler) stays that of the installed torch.  To be
+    called before Inductor is imported, once in a process.  Required for a target of another release.
+
+    Where an interface moved between the releases:
+
+    - ``value_expr``, an operation that Inductor asks of every backend since 2.13; what older files write for
+      ``index_expr`` is what it stands for (torch/_inductor/codegen/mps.py, 2.13).
+    - ``call_kernel`` takes ``deallocate_ws`` since 2.10 (torch/_inductor/codegen/simd.py).
+    - The parts of a variance are texts in 2.7; since 2.8 each value has a dtype (codegen/common.py, CSEProxy).
+
+    Raises:
+        UnsupportedTorchError: the file cannot be used with the installed Inductor.
+    """
+    name = _METAL["scheduling"].partition(":")[0]
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with required(_GENERATING), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        package = importlib.import_module(name.rpartition(".")[0])
+        # What the file imports from imports it in turn (torch/_inductor/codegen/common.py).
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        vars(package)["mps"] = module
+        _adapt(module.MetalOverrides, module.MetalKernel)
+
+
+def _adapt(overrides: Any, kernel: Any) -> None:
+    """Give a released backend what the installed Inductor asks of it beside what its own release did."""
+    if "value_expr" not in vars(overrides):
+        overrides.value_expr = staticmethod(overrides.index_expr)
+    call = kernel.call_kernel
+    if "deallocate_ws" not in inspect.signature(call).parameters:
+
+        def call_kernel(self: Any, name: str, node: Any = None, **_: Any) -> Any:
+            return call(self, name, node)
+
+        kernel.call_kernel = call_kernel
+    if not hasattr(kernel, "headers"):  # 2.7
+        reduce = kernel.reduction
+
+        def reduction(
+            self: Any, dtype: Any, src_dtype: Any, reduction_type: str, value: Any
+        ) -> Any:
+            result = reduce(self, dtype, src_dtype, reduction_type, value)
+            if not isinstance(result, tuple):
+                return result
+            return tuple(
+                self.cse.generate(self.compute, str(part), dtype=torch.float32) for part in result
+            )
+
+        kernel.reduction = reduction
 
 
 def inductor_config(changes: Mapping[str, Any]) -> AbstractContextManager[Any]:

@@ -1,0 +1,73 @@
+"""Inductor's Metal backend of a release: its Python files and Metal headers, unpacked from the macOS wheel."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opcheck.common.errors import OpListError
+from opcheck.data.wheels import archive
+from opcheck.data.wheels.damage import opened
+
+if TYPE_CHECKING:
+    import zipfile
+
+    from opcheck.data.files import Release
+
+#: What writes Metal, and what the kernels include.
+BACKEND = "torch/_inductor/codegen/mps.py"
+HEADERS = "torch/include"
+_MEMBERS = re.compile(rf"{re.escape(BACKEND)}|{HEADERS}/c10/metal/\w+\.h")
+_HINT = "Inductor writes Metal in torch 2.7 and newer"
+
+
+def unpacked(release: Release, cache: Path | None = None) -> Path:
+    """Return the folder with ``BACKEND`` and ``HEADERS`` of a release; its wheel is downloaded once.
+
+    The files are code that a child process runs, so the listed wheel must have the digest of the op lists.
+
+    Args:
+        release: the release as the op lists have it.
+        cache: where wheels are kept.
+
+    Raises:
+        OpListError: the wheel cannot be had, is damaged, is another file than the listed one, or has no such backend.
+    """
+    cache = cache or archive.default_cache()
+    folder = cache.parent / "inductor" / release.torch
+    if (folder / BACKEND).is_file():
+        return folder
+    wheel = archive.obtain(release.torch, cache)
+    if (
+        wheel.name == release.wheel
+        and hashlib.sha256(wheel.read_bytes()).hexdigest() != release.sha256
+    ):
+        raise OpListError(
+            "the wheel in the cache is not the released one",
+            context=f"{wheel}: its SHA-256 is not that of the op lists",
+            hint="delete the file and run again: it is then downloaded anew",
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as scratch:
+        with opened(wheel, _HINT) as members:
+            _extract(members, Path(scratch))
+        if not (Path(scratch) / BACKEND).is_file():
+            raise OpListError(
+                "the release's Inductor writes no Metal", context=wheel.name, hint=_HINT
+            )
+        # Another process may have been faster.
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(scratch, folder)
+    return folder
+
+
+def _extract(members: zipfile.ZipFile, folder: Path) -> None:
+    for name in members.namelist():
+        if _MEMBERS.fullmatch(name):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(members.read(name))
