@@ -68,6 +68,10 @@ class SideGraph(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+#: The same backend for two devices, by whether it generates Metal.
+_INDUCTOR = {True: "inductor for Metal", False: "inductor for this machine"}
+
+
 class Variant(Record, frozen=True, kw_only=True):
     """One way to call torch.compile."""
 
@@ -87,7 +91,7 @@ class Variant(Record, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """Return ``inductor fullgraph dynamic mode=reduce-overhead``, without dtype and mode of running."""
         parts = [
-            "inductor for Metal" if self.metal else self.backend,
+            _INDUCTOR[self.metal] if self.backend == "inductor" else self.backend,
             "fullgraph" if self.fullgraph else "",
             {None: "", True: "dynamic", False: "static"}[self.dynamic],
             f"mode={self.mode}" if self.mode else "",

@@ -77,7 +77,7 @@ def test_named_backends_are_taken_as_they_are() -> None:
         (Variant(backend="inductor", metal=True, dynamic=True), "inductor for Metal dynamic"),
         (
             Variant(backend="inductor", fullgraph=True, dynamic=False, mode="max-autotune"),
-            "inductor fullgraph static mode=max-autotune",
+            "inductor for this machine fullgraph static mode=max-autotune",
         ),
     ],
 )

@@ -26,17 +26,19 @@ LINE = SourceLocation(file="a.py", line=3, function="f", text="return x.sinh()")
 PAGE = """\
 a.py:net compiled for torch 2.12, macOS 15.0
 
-use inductor with float32; not with float16: Inductor's Metal backend does not implement sinh; it
-calls aten::_linalg_eigh eagerly, which is not native.
+use backend='eager': welford-barrier: A variance (LayerNorm, BatchNorm in training, var) can be
+silently wrong: threads read the accumulators before all are written.
 
 Variants
 
-  variant             run        graphs  float32  float16
-  eager               inference  2       works    -
-  inductor for Metal  inference  1       works    fails
+  variant             run        graphs  float32       float16
+  eager               inference  2       works         -
+  inductor for Metal  inference  1       wrong result  fails
 
 Failures
 
+  compiled code calls aten::_linalg_eigh eagerly, which raises without PYTORCH_ENABLE_MPS_FALLBACK=1
+    on mps [aten::_linalg_eigh] at module body.0 -- inductor for Metal (float32, inference)
   Inductor's Metal backend does not implement sinh [aten::sinh] at a.py:3: return x.sinh() --
     inductor for Metal (float16, inference) -- https://github.com/pytorch/pytorch/pull/197403
 
