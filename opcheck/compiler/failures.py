@@ -29,7 +29,10 @@ _OURS = {
     "harness-values": (r"Cannot copy out of meta", "this step needs values, and has shapes alone"),
     "harness-fake": (r"fake_impls|fake mode", "PyTorch's shape rules do not cover this step"),
     # execute/compiler.py
-    "harness-compiler": (r"CompilerError: (?P<detail>.{0,100})", "this machine cannot run the kernel"),
+    "harness-compiler": (
+        r"CompilerError: (?P<detail>.{0,100})",
+        "this machine cannot run the kernel",
+    ),
 }
 _DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not supported by MPS")
 #: of a special function; of the others, the message is empty and the method says what is missing (codegen/mps.py)
