@@ -321,8 +321,13 @@ def unknown(line: str) -> Iterator[str]:
             yield last
 
 
-def file_text(bodies: dict[str, Bodies]) -> str:
-    """Return the file: release line -> overload -> body becomes overload -> rows where it changes."""
+def file_text(bodies: dict[str, Bodies], releases: dict[str, str]) -> str:
+    """Return the file: release line -> overload -> body becomes overload -> rows where it changes.
+
+    Args:
+        bodies: what each overload calls, by release line.
+        releases: by release line, the release that was run or read for it.
+    """
     lines = sorted(bodies, key=Version.parse)
     rows: dict[str, list[Any]] = {}
     for name in sorted({name for line in lines for name in bodies[line]}):
@@ -332,8 +337,7 @@ def file_text(bodies: dict[str, Bodies]) -> str:
             if (kept and kept[-1][1:] == value) or (not kept and value[0] is None):
                 continue
             kept.append([line, *value])
-    installed = str(torch.__version__).partition("+")[0]
-    head = {"schema": 1, "torch": dict.fromkeys(lines, installed)}
+    head = {"schema": 1, "torch": {line: releases[line] for line in lines}}
     body = ",\n".join(
         f"{json.dumps(name)}:{json.dumps(value, separators=(',', ':'))}"
         for name, value in rows.items()
@@ -360,7 +364,8 @@ def main() -> int:
         print(json.dumps(bodies, indent=1))
         return 0
     place = data_directory() / composites.SCHEMA_FILE
-    made = file_text(bodies)
+    installed = str(torch.__version__).partition("+")[0]
+    made = file_text(bodies, dict.fromkeys(lines, installed))
     if options.check:
         return int(not place.is_file() or place.read_text(encoding="utf-8") != made)
     write_text(place, made)

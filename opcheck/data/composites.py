@@ -21,6 +21,8 @@ from opcheck.data.tables import read_table
 FILE = "composites.json"
 #: Bodies that were run with arguments made from schemas (scripts/schema_bodies.py).
 SCHEMA_FILE = "schema_bodies.json"
+#: Bodies that were read in the libraries of the wheels (scripts/read_bodies.py).
+READ_FILE = "read_bodies.json"
 SCHEMA = 1
 
 #: Namespaces of torch whose functions are operators with the namespace in the name.
@@ -56,10 +58,10 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchemaTable(msgspec.Struct, frozen=True, kw_only=True):
-    """The data file of the bodies that were run with made arguments."""
+    """The data file of the bodies that were run with made arguments, or read in a library."""
 
     schema: int
-    #: release line of the registrations -> the torch release that ran
+    #: release line of the registrations -> the torch release that ran, or whose wheel was read
     torch: dict[str, str]
     composites: dict[str, tuple[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None], ...]]
 
@@ -73,24 +75,36 @@ class _Names(msgspec.Struct, frozen=True):
 def body(op: str, line: str, directory: Path | None = None) -> Body | None:
     """Return what ``op`` calls with the registrations of a release line; None: nothing is known.
 
-    Samples of the operator database come first, then calls whose arguments were made from the schema.
+    Samples of the operator database come first, then calls whose arguments were made from the schema, then
+    what the library of the line's own wheel calls, all branches of its body together.
 
     Raises:
         OpListError: a data file is missing or damaged.
     """
     directory = directory or data_directory()
-    return sampled(op, line, directory) or _by_schema(op, line, directory)
+    return run_body(op, line, directory) or _in_table(_read_table(directory), op, line, read=True)
 
 
-def _by_schema(op: str, line: str, directory: Path) -> Body | None:
-    table = _schema_table(directory)
+def run_body(op: str, line: str, directory: Path | None = None) -> Body | None:
+    """Return what runs of the operator database, or of calls made from schemas, reached of ``op``.
+
+    Raises:
+        OpListError: a data file is missing or damaged.
+    """
+    directory = directory or data_directory()
+    return sampled(op, line, directory) or _in_table(
+        _schema_table(directory), op, line, read=False
+    )
+
+
+def _in_table(table: SchemaTable, op: str, line: str, *, read: bool) -> Body | None:
     if op not in table.composites:
         return None
     lines = sorted(map(Version.parse, table.torch))
     run = max(known for known in lines if known <= max(Version.parse(line), lines[0]))
     rows = [row for row in table.composites[op] if Version.parse(row[0]) <= run]
     _, always, sometimes = (rows or [("", None, None)])[-1]
-    return None if always is None else Body(always, sometimes or (), table.torch[str(run)])
+    return None if always is None else Body(always, sometimes or (), table.torch[str(run)], read)
 
 
 def sampled(op: str, line: str, directory: Path | None = None) -> Body | None:
@@ -204,13 +218,18 @@ def _table(directory: Path) -> Table:
 
 @functools.cache
 def _schema_table(directory: Path) -> SchemaTable:
-    path = directory / SCHEMA_FILE
+    return _optional(directory / SCHEMA_FILE, "by their schemas", "python -m scripts.schema_bodies")
+
+
+@functools.cache
+def _read_table(directory: Path) -> SchemaTable:
+    return _optional(directory / READ_FILE, "by the libraries", "python -m scripts.read_bodies")
+
+
+def _optional(path: Path, how: str, made_by: str) -> SchemaTable:
+    """Read a table of bodies; without the file the table is empty."""
     if not path.is_file():
         return SchemaTable(schema=SCHEMA, torch={}, composites={})
     return read_table(
-        path,
-        SchemaTable,
-        SCHEMA,
-        what="the table of what composites call, by their schemas",
-        made_by="python -m scripts.schema_bodies",
+        path, SchemaTable, SCHEMA, what=f"the table of what composites call, {how}", made_by=made_by
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import functools
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +14,7 @@ from opcheck.model.records import Record
 
 FILE = "bodies.yaml"
 
-Entry = TypeVar("Entry", "EarlierBody", "Reviewed")
+Entry = TypeVar("Entry", "EarlierBody", "Reviewed", "WrittenBody", "Unknown")
 
 
 class EarlierBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,6 +49,67 @@ class Reviewed(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     op: str
     why: str
+
+
+class WrittenBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Composites of which the library's code alone does not tell what they call, as a person read them."""
+
+    ops: tuple[str, ...]
+    why: str
+    always: tuple[str, ...]
+    sometimes: tuple[str, ...] = ()
+    #: the first release line, and the first line after the span; None: every release.
+    since: str | None = None
+    until: str | None = None
+
+    @property
+    def torch(self) -> Span:
+        """The releases that the entry covers."""
+        since, until = (
+            None if end is None else Version.parse(end) for end in (self.since, self.until)
+        )
+        return Span(since=since, until=until)
+
+    def covers(self, op: str) -> bool:
+        """Return whether the entry names an overload."""
+        return _matches(op, self.ops)
+
+
+class Unknown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Composites of which nothing is said, and the reason; ``*`` in a name stands for any text."""
+
+    ops: tuple[str, ...]
+    why: str
+
+
+def written_bodies(directory: Path) -> tuple[WrittenBody, ...]:
+    """Return the bodies that a person read, in the order of the file.
+
+    Raises:
+        OpListError: the file is damaged.
+    """
+    return tuple(_read(directory, "written", WrittenBody))
+
+
+@functools.cache
+def _unknown(directory: Path) -> tuple[Unknown, ...]:
+    return tuple(_read(directory, "unknown", Unknown))
+
+
+def why_unknown(op: str, directory: Path) -> str:
+    """Return the reason why nothing is said of a composite; empty where there is none.
+
+    Raises:
+        OpListError: the file is damaged.
+    """
+    for entry in _unknown(directory):
+        if _matches(op, entry.ops):
+            return entry.why
+    return ""
+
+
+def _matches(op: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(op, pattern) for pattern in patterns)
 
 
 def reviewed(directory: Path) -> dict[str, str]:

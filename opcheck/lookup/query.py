@@ -68,6 +68,26 @@ _SPELLINGS = (
 #: What an overload without a name of its own is called, most usual first: the choice of the one
 #: overload that answers for all where a base name is asked.
 _USUAL = ("", "Tensor", "Tensor_Tensor", "self", "input", "int", "Scalar", "dim")
+#: Operators of which another overload is the usual one, since programs call them with these arguments.
+_USUAL_OVERLOADS = {
+    "aten::embedding_bag": "padding_idx",
+    "aten::fill": "Scalar",
+    "aten::flatten": "using_ints",
+    "aten::gradient": "scalarint",
+    "aten::gru": "input",
+    "aten::index_fill": "int_Scalar",
+    "aten::index_fill_": "int_Scalar",
+    "aten::meshgrid": "indexing",
+    "aten::nanquantile": "scalar",
+    "aten::norm": "ScalarOpt_dim",
+    "aten::pow": "Tensor_Scalar",
+    "aten::quantile": "scalar",
+    "aten::scatter": "src",
+    "aten::scatter_": "src",
+    "aten::tensor_split": "sections",
+    "aten::to": "dtype",
+    "aten::where": "self",
+}
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,10 +234,10 @@ def _extension_operators(lists: OpLists) -> list[str]:
 def usual(overloads: Iterable[str]) -> str:
     """Return the overload that a plain call from Python reaches: the one without a name, else Tensor's."""
 
-    def rank(op: str) -> tuple[bool, int, str]:
-        overload = op.partition(".")[2]
+    def rank(op: str) -> tuple[bool, bool, int, str]:
+        base, _, overload = op.partition(".")
         place = _USUAL.index(overload) if overload in _USUAL else len(_USUAL)
-        return writes_out(op), place, op
+        return _USUAL_OVERLOADS.get(base) != overload, writes_out(op), place, op
 
     return min(overloads, key=rank)
 
@@ -225,7 +245,7 @@ def usual(overloads: Iterable[str]) -> str:
 def writes_out(op: str) -> bool:
     """Return whether the overload is an ``out=`` variant or takes names; torchgen's names of overloads show it."""
     overload = op.partition(".")[2]
-    return overload.endswith("out") or "names" in overload
+    return overload.endswith("out") or "names" in overload or "imname" in overload
 
 
 _DTYPE_WORDS = "|".join(map(re.escape, [*DTYPES, *DTYPE_ALIASES]))

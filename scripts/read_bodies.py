@@ -1,0 +1,89 @@
+"""Keep what the C++ bodies of composites call that no run reaches, as the wheels' libraries show it.
+
+Usage: python -m scripts.read_bodies [--check]
+
+Each composite overload that neither op_lists/composites.json nor op_lists/schema_bodies.json knows is
+looked up in the library of each release's own wheel: every operator that its body calls through the
+dispatcher, all branches together, without those that only other layouts and devices lead to.  What
+the code alone does not tell stands in op_lists/bodies.yaml (`written`), and what stays unknown
+there, too, with the reason (`unknown`).  The result is op_lists/read_bodies.json; an unknown overload
+without a reason is printed, and makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from opcheck.common.files import write_text
+from opcheck.common.versions import Version
+from opcheck.data import composites
+from opcheck.data.earlier import why_unknown, written_bodies
+from opcheck.data.registrations import data_directory, load
+from scripts.compare_bodies import ELSEWHERE, calls_of
+from scripts.schema_bodies import Bodies, file_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opcheck.data.registrations import OpLists
+
+
+def unknown(line: str, lists: OpLists) -> Iterator[str]:
+    """Yield the composites of a release whose body no run has reached."""
+    for name in sorted(lists.operators(line)):
+        resolution = lists.resolve(name, line)
+        last = resolution.chain[-1]
+        if resolution.status == "composite" and composites.run_body(last, line) is None:
+            yield last
+
+
+def bodies(line: str, calls: dict[str, tuple[str, ...]], lists: OpLists) -> Bodies:
+    """Return what the unknown composites of a release call: always, and on some branch."""
+    entries = [
+        entry
+        for entry in written_bodies(data_directory())
+        if Version.parse(line) in entry.torch
+    ]
+    read: Bodies = {}
+    for op in dict.fromkeys(unknown(line, lists)):
+        written = next((entry for entry in entries if entry.covers(op)), None)
+        if written is not None:
+            read[op] = (sorted(written.always), sorted(written.sometimes))
+            continue
+        called = [name for name in calls.get(op, ()) if name in lists.operators(line)]
+        dense = [name for name in called if not ELSEWHERE.fullmatch(name)]
+        # A body without a single call may do nothing, or do nothing but raise: the code has to be read.
+        if (dense or called) and not why_unknown(op, data_directory()):
+            read[op] = ([], sorted(dense or called))
+    return read
+
+
+def main() -> int:
+    """Read the wheels, write the file, print what stays unknown; 1 if --check finds the file stale."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    lists = load()
+    read = {}
+    for release in lists.releases:
+        read[release.line] = bodies(release.line, calls_of(release.torch, lists), lists)
+    without: dict[str, list[str]] = defaultdict(list)
+    for line, known in read.items():
+        for op in dict.fromkeys(unknown(line, lists)):
+            if op not in known and not why_unknown(op, data_directory()):
+                without[op].append(line)
+    for op, held in without.items():
+        print(f"{held[0]} to {held[-1]}  {op}: nothing is known, and bodies.yaml has no reason")
+    text = file_text(read, {release.line: release.torch for release in lists.releases})
+    place = data_directory() / composites.READ_FILE
+    if options.check:
+        return int(bool(without) or not place.is_file() or place.read_text(encoding="utf-8") != text)
+    write_text(place, text)
+    return int(bool(without))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
