@@ -43,9 +43,7 @@ def unknown(line: str, lists: OpLists) -> Iterator[str]:
 def bodies(line: str, calls: dict[str, tuple[str, ...]], lists: OpLists) -> Bodies:
     """Return what the unknown composites of a release call: always, and on some branch."""
     entries = [
-        entry
-        for entry in written_bodies(data_directory())
-        if Version.parse(line) in entry.torch
+        entry for entry in written_bodies(data_directory()) if Version.parse(line) in entry.torch
     ]
     read: Bodies = {}
     for op in dict.fromkeys(unknown(line, lists)):
@@ -80,7 +78,9 @@ def main() -> int:
     text = file_text(read, {release.line: release.torch for release in lists.releases})
     place = data_directory() / composites.READ_FILE
     if options.check:
-        return int(bool(without) or not place.is_file() or place.read_text(encoding="utf-8") != text)
+        return int(
+            bool(without) or not place.is_file() or place.read_text(encoding="utf-8") != text
+        )
     write_text(place, text)
     return int(bool(without))
 

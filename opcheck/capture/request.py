@@ -283,6 +283,8 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
     torch: str
     macos: str
     cpu_fallback: bool = False
+    #: the release that the user named, if it is newer than every list (``Target.newer_torch``).
+    newer_torch: str = ""
     #: file to which the child appends what it reads (worker/dependency_tracking.py); empty: nobody asks.
     notes: str = ""
 
@@ -293,6 +295,7 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
             torch=Version.parse(self.torch),
             macos=Version.parse(self.macos),
             cpu_fallback=self.cpu_fallback,
+            newer_torch=self.newer_torch,
         )
 
     def on(self, target: Target) -> CaptureRequest:
@@ -302,6 +305,7 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
             torch=str(target.torch),
             macos=str(target.macos),
             cpu_fallback=target.cpu_fallback,
+            newer_torch=target.newer_torch,
         )
 
 

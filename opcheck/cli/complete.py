@@ -98,9 +98,9 @@ def _releases(*_at: object) -> list[str]:
 
 
 def _systems(*_at: object) -> list[str]:
-    from opcheck.common.versions import MACOS_MAJORS
+    from opcheck.common.versions import MACOS_MAJORS, MACOS_NEWER
 
-    return [str(major) for major in reversed(MACOS_MAJORS)]
+    return [str(major) for major in reversed((*MACOS_MAJORS, *MACOS_NEWER))]
 
 
 def _range_of(single: Callable[..., list[str]]) -> _Values:

@@ -58,12 +58,6 @@ class UnknownTargetError(OpcheckError):
     """A torch release or macOS version that no list describes."""
 
 
-class NewerThanListsError(UnknownTargetError):
-    """The target is newer than the op lists: nothing is known about it, which differs from wrong usage."""
-
-    exit_code = 3
-
-
 class OpListError(OpcheckError):
     """The op lists, or a wheel that they are read from, are damaged or contradict themselves."""
 

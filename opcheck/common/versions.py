@@ -7,15 +7,16 @@ import re
 import msgspec
 
 from opcheck.common.documents import brief
-from opcheck.common.errors import NewerThanListsError, UnknownTargetError, UsageError
+from opcheck.common.errors import UnknownTargetError, UsageError
 
 # As many digits as a version can have: Python reads no integer of more than 4,300.
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:[.\-+a-z].*)?")
 _MACOS = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?(?:\.\d{1,9})?")
 
-#: macOS majors that exist, up to the newest one that a statement in the lists speaks of.
-#: Apple renumbered after 15: the next was 26.
+#: macOS majors that the op lists cover.  Apple renumbered after 15: the next was 26.
 MACOS_MAJORS = (12, 13, 14, 15, 26)
+#: Newer majors of which the lists may hold single statements; what holds for all since 26 holds for them, too.
+MACOS_NEWER = (27,)
 
 
 class Version(msgspec.Struct, frozen=True, order=True):
@@ -80,34 +81,50 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     macos: Version
     #: PYTORCH_ENABLE_MPS_FALLBACK is set to a non-zero number before torch is imported.
     cpu_fallback: bool = False
-    #: the release as the user wrote it, where that differs from the list that answers for it.
-    asked: str = ""
+    #: the release that the user named, if it is newer than the list that answers for it; else empty.
+    newer_torch: str = ""
 
     def __str__(self) -> str:
-        """Return ``torch 2.13, macOS 15.0``, with the variable where it is set."""
+        """Return ``torch 2.13, macOS 15.0``, with the variable where it is set, and what is newer than the lists."""
         variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if self.cpu_fallback else ""
-        return f"torch {self.torch}, macOS {self.macos}{variable}"
+        mark = f" ({self.beyond})" if self.beyond else ""
+        return f"torch {self.torch}, macOS {self.macos}{variable}{mark}"
+
+    @property
+    def beyond(self) -> str:
+        """What of the target is newer than the op lists, and what it is judged as; empty where nothing is."""
+        torch = (
+            f"torch {self.newer_torch} is newer than the op lists: judged as {self.torch}"
+            if self.newer_torch
+            else ""
+        )
+        return "; ".join(filter(None, (torch, macos_note(self.macos))))
+
+
+def macos_note(macos: Version) -> str:
+    """Return what stands for a macOS that is newer than the op lists; empty where they cover it."""
+    newest = MACOS_MAJORS[-1]
+    if macos.major <= newest:
+        return ""
+    return f"macOS {macos.major} is newer than the op lists: judged as {newest}"
 
 
 def parse_torch(text: str, known: tuple[Version, ...]) -> Version:
     """Return the known release line for ``text``; patch releases and nightlies map to their line.
 
+    A release that is newer than every list maps to the newest one: the target says so (``Target.beyond``).
+
     Raises:
         UsageError: not a version.
-        NewerThanListsError: newer than every list.
         UnknownTargetError: another release without a list; the nearest known ones are named.
     """
     version = Version.parse(text)
     if version in known:
         return version
+    if known and version > max(known):
+        return max(known)
     nearest = sorted(known, key=lambda line: _distance(line, version))[:3]
     names = ", ".join(str(line) for line in sorted(nearest))
-    if known and version > max(known):
-        raise NewerThanListsError(
-            f"torch {text} is newer than the op lists: nothing is known about it",
-            context=f"the newest list is torch {max(known)}",
-            hint=f"audit one of {names}, or build its list: opcheck lists build {version}.0",
-        )
     raise UnknownTargetError(
         f"there is no op list for torch {text}",
         context=f"the lists hold torch {', '.join(str(line) for line in known)}",
@@ -118,20 +135,15 @@ def parse_torch(text: str, known: tuple[Version, ...]) -> Version:
 def parse_macos(text: str, minimum: Version, torch: Version) -> Version:
     """Return the macOS version, checked against existing versions and the release's own minimum.
 
+    A macOS that is newer than the lists is taken as it is: what holds since an older one holds for it, too.
+
     Raises:
         UsageError: not a version.
-        NewerThanListsError: newer than the newest macOS that the lists speak of.
         UnknownTargetError: no such macOS, or one on which this release refuses to start.
     """
     version = Version.parse(text)
     majors = ", ".join(str(major) for major in MACOS_MAJORS)
-    if version.major > MACOS_MAJORS[-1]:
-        raise NewerThanListsError(
-            f"macOS {text} is newer than the op lists: nothing is known about it",
-            context=f"the newest macOS in the lists is {MACOS_MAJORS[-1]}",
-            hint=f"audit one of macOS {majors}",
-        )
-    if version.major not in MACOS_MAJORS:
+    if version.major not in MACOS_MAJORS and version.major < MACOS_MAJORS[-1]:
         raise UnknownTargetError(
             f"there is no macOS {text} that torch runs on",
             context="macOS goes from 15 to 26: Apple renumbered",

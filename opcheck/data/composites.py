@@ -92,9 +92,7 @@ def run_body(op: str, line: str, directory: Path | None = None) -> Body | None:
         OpListError: a data file is missing or damaged.
     """
     directory = directory or data_directory()
-    return sampled(op, line, directory) or _in_table(
-        _schema_table(directory), op, line, read=False
-    )
+    return sampled(op, line, directory) or _in_table(_schema_table(directory), op, line, read=False)
 
 
 def _in_table(table: SchemaTable, op: str, line: str, *, read: bool) -> Body | None:

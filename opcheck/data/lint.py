@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from opcheck.common.versions import MACOS_MAJORS, Span, Version
+from opcheck.common.versions import MACOS_MAJORS, MACOS_NEWER, Span, Version
 from opcheck.common.vocabulary import Effect
 from opcheck.data import python_calls
 from opcheck.data.compile_defects import load_defects
@@ -88,7 +88,7 @@ def _versions(entry: Written, lists: OpLists) -> Iterator[Problem]:
         torch, macos = getattr(statement.torch, end), getattr(statement.macos, end)
         if torch is not None and torch not in lines:
             yield _at(entry, f"torch.{end}", f"releases.yaml has no release {torch}")
-        if macos is not None and macos.major not in MACOS_MAJORS:
+        if macos is not None and macos.major not in (*MACOS_MAJORS, *MACOS_NEWER):
             yield _at(entry, f"macos.{end}", f"there is no macOS {macos}")
     if not any(line in statement.torch for line in lines):
         yield _at(entry, "torch", "no release of releases.yaml lies in the span")

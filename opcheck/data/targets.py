@@ -77,14 +77,22 @@ def target(
     Raises:
         UsageError: not a version.
         UnknownTargetError: no list for that release, no such macOS, or the release does not start on it.
-        NewerThanListsError: a version newer than the op lists.
     """
     release = release_of(torch, lists)
     return Target(
         torch=Version.parse(release.line),
         macos=macos_of(macos, release),
         cpu_fallback=fallback,
+        newer_torch=newer_torch(torch, lists),
     )
+
+
+def newer_torch(text: str | None, lists: OpLists) -> str:
+    """Return the text if it is a torch release that is newer than every list; else an empty text."""
+    if not text or not text[:1].isdigit():
+        return ""
+    newest = max(Version.parse(release.line) for release in lists.releases)
+    return text if Version.parse(text) > newest else ""
 
 
 def parse(text: str, place: str, lists: OpLists) -> Target:
@@ -138,6 +146,8 @@ def release_note(text: str | None, release: Release) -> str:
     if not text or text in {release.line, release.torch}:
         return ""
     note = f"the list of torch {release.torch} answers for {text}"
+    if Version.parse(text) > Version.parse(release.line):
+        return f"{note}, which is newer than the op lists"
     if _PRERELEASE.fullmatch(text):
         note += f", which was built before {release.line}.0 and may lack some of it"
     return note
@@ -189,10 +199,10 @@ def pairs(
     Raises:
         UsageError: a text that is no range, or a range in which no known version lies.
         UnknownTargetError: a single version that is not known, or not one of the pairs can be.
-        NewerThanListsError: a single version that is newer than the op lists.
     """
     targets: list[Target] = []
     left_out: list[str] = []
+    newer = newer_torch(torch if isinstance(torch, str) else None, lists)
     for line in releases(torch, lists):
         minimum = Version.parse(lists.release(str(line)).minimum_macos)
         for system in systems(macos):
@@ -202,7 +212,9 @@ def pairs(
                     f"it needs {minimum}"
                 )
             else:
-                targets.append(Target(torch=line, macos=system, cpu_fallback=cpu_fallback))
+                targets.append(
+                    Target(torch=line, macos=system, cpu_fallback=cpu_fallback, newer_torch=newer)
+                )
     if not targets:
         raise UnknownTargetError(
             f"none of these targets can be: {left_out[0]}",

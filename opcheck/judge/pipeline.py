@@ -186,7 +186,10 @@ def assemble(audited: Audited) -> Report:
         tool=TOOL,
         model=trace.model,
         target=ReportTarget(
-            torch=str(target.torch), macos=str(target.macos), cpu_fallback=target.cpu_fallback
+            torch=str(target.torch),
+            macos=str(target.macos),
+            cpu_fallback=target.cpu_fallback,
+            beyond=target.beyond,
         ),
         headline=headline(
             trace, {(group.verdict.status, group.verdict.kind) for group in groups}, target

@@ -102,8 +102,10 @@ class Policy(Record, frozen=True, kw_only=True):
             table=dict[str, int | str],
         ),
     ] = {}
-    #: a call that is unknown makes the whole of it "could not tell".
-    strict: Annotated[bool, Option("Exit with 3 if any call is unknown.")] = False
+    #: a call that is unknown, or a target newer than the lists, makes the whole of it "could not tell".
+    strict: Annotated[
+        bool, Option("Exit with 3 if any call is unknown, or the target newer than the lists.")
+    ] = False
     #: the headline that the model is known to have: exactly it passes, whatever fail_on says; empty: none.
     expect: str = ""
 
@@ -261,6 +263,8 @@ def _untold(report: Report, policy: Policy) -> Iterator[str]:
         yield "no call was recorded"
     elif policy.expect and report.headline != policy.expect:
         yield f"{policy.expect!r} was expected, {report.headline!r} was found"
+    elif policy.strict and report.target.beyond:
+        yield report.target.beyond
     elif policy.strict and report.totals["unknown"]:
         yield f"unknown: {plural(report.totals['unknown'], 'call')}"
 

@@ -9,7 +9,7 @@ import msgspec
 from opcheck.common.errors import UnknownTargetError, located_at
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
-from opcheck.common.versions import Version
+from opcheck.common.versions import Version, macos_note
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
@@ -53,7 +53,6 @@ def answer(
     Raises:
         UsageError: no such operator, dtype or version.
         UnknownTargetError: no list for the release, or it does not run on that macOS.
-        NewerThanListsError: a version newer than the lists.
     """
     lookup = OperatorLookup(lists or load())
     meant = resolve(query, lookup.lists)
@@ -91,7 +90,7 @@ def answer(
         because=main.because,
         overloads=overloads,
         first_native=first_native(everywhere, tuple(everywhere)),
-        notes=(note,) if note else (),
+        notes=tuple(filter(None, (note, macos_note(Version.parse(system))))),
         links=_links(overloads),
         op_lists={
             "digest": lookup.lists.digest,

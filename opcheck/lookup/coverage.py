@@ -64,7 +64,6 @@ def coverage(
     Raises:
         UsageError: not a version.
         UnknownTargetError: no such macOS.
-        NewerThanListsError: a macOS newer than the lists.
     """
     system = str(macos_of(macos, lookup.lists.releases[0]))
     wanted = sorted(names or lookup.lists.names())

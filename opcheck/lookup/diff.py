@@ -78,7 +78,6 @@ def diff(
     Raises:
         UsageError: no version, no dtype.
         UnknownTargetError: no list for a release, or one of them does not run on that macOS.
-        NewerThanListsError: a version newer than the lists.
     """
     lookup = lookup or OperatorLookup(lists or load())
     pair = (release_of(before, lookup.lists, "BEFORE"), release_of(after, lookup.lists, "AFTER"))

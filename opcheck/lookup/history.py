@@ -76,7 +76,6 @@ def history(
     Raises:
         UsageError: no such operator, dtype or version.
         UnknownTargetError: the newest release does not run on that macOS.
-        NewerThanListsError: a macOS newer than the lists.
     """
     lookup = OperatorLookup(lists or load())
     meant = resolve(query, lookup.lists)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opcheck.common.tool import TOOL
-from opcheck.common.versions import Version
+from opcheck.common.versions import Version, macos_note
 from opcheck.common.vocabulary import Effect, FallbackKind, Status
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
@@ -97,7 +97,6 @@ def matrix(
     Raises:
         UsageError: not a version.
         UnknownTargetError: no list for the release, or it does not run on that macOS.
-        NewerThanListsError: a version newer than the lists.
     """
     lookup = lookup or OperatorLookup(lists or load())
     known = lookup.lists
@@ -115,7 +114,7 @@ def matrix(
         counts=counts(State(status=row.status, kind=row.kind) for row in rows),
         rows=rows,
         statements={name: _about(known.statements.by_id[name]) for name in sorted(named)},
-        notes=(note,) if note else (),
+        notes=tuple(filter(None, (note, macos_note(Version.parse(system))))),
         op_lists={
             "digest": known.digest,
             "newest": known.releases[-1].torch,

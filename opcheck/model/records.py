@@ -552,17 +552,21 @@ class Finding(Record, frozen=True, kw_only=True):
     ] = ""
 
 
-class ReportTarget(Record, frozen=True, kw_only=True):
+class ReportTarget(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The Mac that the report is about."""
 
     torch: str
     macos: str
     cpu_fallback: Annotated[bool, Meta(description="PYTORCH_ENABLE_MPS_FALLBACK=1 is set")]
+    beyond: Annotated[
+        str, Meta(description="what is newer than the op lists, and what it is judged as")
+    ] = ""
 
     def __str__(self) -> str:
-        """``torch 2.13, macOS 15.0``, with the variable where it is set."""
+        """``torch 2.13, macOS 15.0``, with the variable where it is set, and what is newer than the lists."""
         variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if self.cpu_fallback else ""
-        return f"torch {self.torch}, macOS {self.macos}{variable}"
+        mark = f" ({self.beyond})" if self.beyond else ""
+        return f"torch {self.torch}, macOS {self.macos}{variable}{mark}"
 
     def __post_init__(self) -> None:
         """Refuse what is no version.

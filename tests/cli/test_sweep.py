@@ -11,7 +11,7 @@ from opcheck.cli import invoke
     ("arguments", "said"),
     [
         (["--backend", "dask"], "the address of the scheduler is missing"),
-        (["--torch", "3.0"], "newer than the op lists"),
+        (["--torch", "1.2"], "there is no op list"),
         (["--jobs", "0"], "--jobs"),
         (["--mode", "dream"], "--mode"),
         (["--backend", "ray"], "'ray' is not one of 'local', 'dask'"),

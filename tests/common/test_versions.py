@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcheck.common.errors import NewerThanListsError, UnknownTargetError, UsageError
+from opcheck.common.errors import UnknownTargetError, UsageError
 from opcheck.common.versions import Span, Target, Version, parse_macos, parse_torch
 
 _SMALL = [Version(major, minor) for major, minor in product(range(4), range(3))]
@@ -74,10 +74,15 @@ def test_a_patch_or_nightly_maps_to_its_line(text: str) -> None:
     assert parse_torch(text, _KNOWN) == Version(2, 10)
 
 
-def test_a_release_newer_than_the_lists_exits_with_3() -> None:
-    with pytest.raises(NewerThanListsError) as caught:
-        parse_torch("2.99", _KNOWN)
-    assert caught.value.exit_code == 3
+def test_a_release_newer_than_the_lists_is_judged_as_the_newest() -> None:
+    assert parse_torch("2.99", _KNOWN) == max(_KNOWN)
+
+
+def test_a_target_newer_than_the_lists_says_what_it_is_judged_as() -> None:
+    assert Target(torch=Version(2, 13), macos=Version(26, 1)).beyond == ""
+    newer = Target(torch=Version(2, 13), macos=Version(27), newer_torch="2.99")
+    assert "torch 2.99 is newer than the op lists: judged as 2.13" in str(newer)
+    assert "macOS 27 is newer than the op lists: judged as 26" in str(newer)
 
 
 def test_an_unknown_release_names_the_nearest() -> None:
@@ -89,8 +94,7 @@ def test_an_unknown_release_names_the_nearest() -> None:
 
 def test_macos_versions() -> None:
     assert parse_macos("26.1", Version(14), Version(2, 13)) == Version(26, 1)
-    with pytest.raises(NewerThanListsError):
-        parse_macos("99", Version(14), Version(2, 13))
+    assert parse_macos("27.1", Version(14), Version(2, 13)) == Version(27, 1)
     with pytest.raises(UnknownTargetError, match="no macOS 16"):
         parse_macos("16", Version(14), Version(2, 13))
     with pytest.raises(UnknownTargetError, match="does not start"):

@@ -74,7 +74,6 @@ def test_a_release_is_left_out_on_a_macos_on_which_it_does_not_start() -> None:
         ("last 0", "15", "there are no 0 newest versions of torch", "torch 'last 0'", 2),
         ("last 9", "15", "there are no 9 newest versions of torch: 4 are known", "last 9", 2),
         ([], "15", "no torch version is named", "torch []", 2),
-        ("2.99", "15", "torch 2.99 is newer than the op lists", "torch '2.99'", 3),
         ("1.4", "15", "there is no op list for torch 1.4", "torch '1.4'", 2),
         ("2.12", "16", "there is no macOS 16", "macOS '16'", 2),
         ("2.12", "13", "none of these targets can be: torch 2.12", "torch 2.12 with macOS 13", 2),

@@ -45,6 +45,14 @@ def test_strict_makes_unknown_calls_exit_with_3() -> None:
     assert exit_code(make_report(NATIVE), fail_on="unsupported", strict=True) == 0
 
 
+def test_strict_makes_a_target_newer_than_the_lists_exit_with_3() -> None:
+    report = make_report(NATIVE)
+    target = msgspec.structs.replace(report.target, beyond="macOS 27 is newer than the op lists")
+    newer = msgspec.structs.replace(report, target=target)
+    assert exit_code(newer, fail_on="unsupported", strict=False) == 0
+    assert exit_code(newer, fail_on="unsupported", strict=True) == 3
+
+
 @pytest.mark.parametrize("level", FAIL_ON)
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_run_not_seen_whole_never_passes(level: str, *, strict: bool) -> None:

@@ -8,7 +8,7 @@ import sys
 import msgspec
 import pytest
 
-from opcheck.common.errors import NewerThanListsError, UnknownTargetError, UsageError
+from opcheck.common.errors import UnknownTargetError, UsageError
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
 from opcheck.lookup.answer import answer
@@ -175,8 +175,6 @@ def test_an_answer_is_plain_data(lists: OpLists) -> None:
         (("isin", "two"), UsageError, "--torch"),
         (("isin", "2.4", "x"), UsageError, "--macos"),
         (("isin", "2.4", "14", "float33"), UsageError, "--dtype"),
-        (("isin", "9.9"), NewerThanListsError, "newer than the op lists"),
-        (("isin", "2.15", "99"), NewerThanListsError, "newer than the op lists"),
         (("isin", "1.12"), UnknownTargetError, "nearest"),
         (("isin", "2.15", "14"), UnknownTargetError, "does not start"),
     ],
@@ -188,6 +186,15 @@ def test_errors_name_what_is_wrong_and_what_to_do(
         answer(*arguments, lists=lists)
     assert words in str(caught.value)
     assert "help:" in str(caught.value)
+
+
+def test_a_version_newer_than_the_lists_is_judged_as_the_newest_and_noted(lists: OpLists) -> None:
+    newer, newest = answer("isin", "9.9", "27", lists=lists), answer("isin", lists=lists)
+    assert (newer.status, newer.target["torch"]) == (newest.status, newest.target["torch"])
+    assert [note.rpartition("newer than")[2] for note in newer.notes] == [
+        " the op lists",
+        " the op lists: judged as 26",
+    ]
 
 
 def test_asking_imports_no_torch() -> None:

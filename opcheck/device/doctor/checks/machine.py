@@ -158,6 +158,6 @@ def _not_listed(examined: Examined) -> Iterator[Finding]:
     macos = examined.environment.macos
     if macos is not None and macos.major > MACOS_MAJORS[-1]:
         yield finding(
-            message=f"macOS {macos} is newer than the op lists: nothing is known about it",
+            message=f"macOS {macos} is newer than the op lists: it is judged as {MACOS_MAJORS[-1]}",
             hint="pip install --upgrade opcheck",
         )
