@@ -26,19 +26,36 @@ from opcheck.data.registrations import load
 from opcheck.data.targets import target
 from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.lookup.query import resolve
+from opcheck.lookup.words import WITHOUT_OPERATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from opcheck.common.versions import Target
 
 RELEASES = ("2.9", "2.13", "2.15")
 
-#: Names that no operator can answer for, and why; the first pattern that fits counts.
+_PYTHON = "Python's own protocol and bookkeeping: no operator runs"
+_NUMBERS = "of symbolic numbers, not of tensors"
+_BACKENDS = "moves a tensor to another backend, which no Mac has"
+_HOST = "loops of the host over the memory of the tensor: nothing says what happens to one of MPS"
+#: Names that no operator can answer for, and why, besides those that ``opcheck op`` itself refuses with a
+#: reason; the first pattern that fits counts, and only where nothing else answers.
 LEFT_OUT = (
-    ("*.__get__", "an attribute: Python reads metadata, no operator runs"),
-    ("torch.Tensor.__*__", "Python's own protocol, without an operator of its own"),
+    ("torch.Tensor.*.__get__", "an attribute: Python reads metadata, no operator runs"),
+    ("torch.Tensor.__*__", _PYTHON),
+    ("torch.Tensor._clear_non_serializable_cached_data", _PYTHON),
+    ("torch.Tensor.const_data_ptr", _PYTHON),
+    ("torch.Tensor.module_load", _PYTHON),
+    ("torch.Tensor.storage_type", _PYTHON),
+    ("torch.Tensor.ipu", _BACKENDS),
+    ("torch.Tensor.mtia", _BACKENDS),
+    ("torch.Tensor.xpu", _BACKENDS),
+    ("torch.nn.functional._sym_int", _NUMBERS),
+    ("torch.sym_*", _NUMBERS),
+    ("torch.choose_qparams_optimized", _HOST),
 )
+_OPEN = ("unknown", "nameless")
 
 
 def names() -> Iterator[str]:
@@ -54,26 +71,24 @@ def names() -> Iterator[str]:
 
 def why_left_out(name: str) -> str:
     """Return why no operator can answer for the name; empty where one must."""
-    return next((why for text, why in LEFT_OUT if fnmatch.fnmatchcase(name, text)), "")
+    reasons = (why for text, why in LEFT_OUT if fnmatch.fnmatchcase(name, text))
+    return WITHOUT_OPERATORS.get(name.removeprefix("torch."), (next(reasons, ""), ""))[0]
 
 
-def statuses(asked: Iterable[str], aim: Target, lookup: OperatorLookup) -> dict[str, str]:
-    """Return the status of each name on the target; ``nameless`` where the name means no operator."""
-    lists, line = lookup.lists, str(aim.torch)
-    result = {}
-    for name in asked:
-        try:
-            query = resolve(name, lists)
-        except UsageError:
-            result[name] = "nameless"
-            continue
-        present = [op for op in query.overloads if op in lists.operators(line)]
-        if query.overloads and not present:
-            result[name] = "not in this release"
-            continue
-        main = query.main if query.main in present else present[0]
-        result[name] = str(lookup.verdict(main, aim, lookup.default_dtype(main, aim)).status)
-    return result
+def status(name: str, aim: Target, lookup: OperatorLookup) -> str:
+    """Return the status of a name on the target; ``nameless`` where the name means no operator."""
+    line = str(aim.torch)
+    try:
+        query = resolve(name, lookup.lists)
+    except UsageError:
+        return "nameless"
+    present = [
+        op for op in query.overloads if lookup.operators.resolution(op, line).value is not None
+    ]
+    if not present:
+        return "not in this release"
+    main = query.main if query.main in present else present[0]
+    return str(lookup.verdict(main, aim, lookup.default_dtype(main, aim)).status)
 
 
 def main() -> int:
@@ -81,27 +96,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("releases", nargs="*", default=RELEASES, help="such as 2.13")
     lookup = OperatorLookup(load())
-    excluded: dict[str, list[str]] = defaultdict(list)
-    asked = []
-    for name in names():
-        why = why_left_out(name)
-        excluded[why].append(name) if why else asked.append(name)
     is_open = False
     for release in parser.parse_args().releases:
-        known = statuses(asked, target(release, None, lookup.lists), lookup)
-        counts = Counter(known.values())
-        unknown, nameless = counts.pop("unknown", 0), counts.pop("nameless", 0)
-        rest = ", ".join(f"{number} {status}" for status, number in counts.most_common())
-        print(
-            f"torch {release}: {len(known)} names, {unknown} unknown, {nameless} nameless; {rest}"
-        )
-        for status in ("unknown", "nameless"):
-            listed = [name for name, state in known.items() if state == status]
+        aim = target(release, None, lookup.lists)
+        states = {name: status(name, aim, lookup) for name in names()}
+        excluded: dict[str, list[str]] = defaultdict(list)
+        for name in [name for name, state in states.items() if state in _OPEN]:
+            why = why_left_out(name)
+            if why:
+                excluded[why].append(name)
+                del states[name]
+        counts = Counter(states.values())
+        first = ", ".join(f"{counts.pop(state, 0)} {state}" for state in _OPEN)
+        rest = ", ".join(f"{number} {state}" for state, number in counts.most_common())
+        print(f"torch {release}: {len(states)} names, {first}; {rest}")
+        for state in (*_OPEN, "not in this release"):
+            listed = [name for name, its_state in states.items() if its_state == state]
+            is_open |= bool(listed) and state in _OPEN
             if listed:
-                is_open = True
-                print(f"  {status}: {' '.join(listed)}")
-    for why, left in excluded.items():
-        print(f"left out, {why} ({len(left)}): {' '.join(left)}")
+                print(f"  {state}: {' '.join(listed)}")
+        for why, left in excluded.items():
+            print(f"  left out, {why} ({len(left)}): {' '.join(left)}")
     return int(is_open)
 
 

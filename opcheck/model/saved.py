@@ -101,14 +101,18 @@ def _check_schema(schema: object, path: str) -> None:
         )
 
 
+#: Keys that a report has only where they say something (``ReportTarget`` omits defaults).
+_OMITTED = frozenset({"beyond"})
+
+
 def json_schema() -> dict[str, Any]:
     """Generate the JSON schema (2020-12) of what ``as_content`` returns from the types of the records."""
     kinds: dict[str, Any] = msgspec.json.schema(Report)["$defs"]
     report = kinds.pop("Report")
     del report["properties"]["graph"], kinds["GraphCall"]
     for kind in (report, *kinds.values()):
-        # Every key is always there, and no other is.
-        kind["required"] = list(kind["properties"])
+        # Every key is always there except those of records that omit defaults, and no other is.
+        kind["required"] = [name for name in kind["properties"] if name not in _OMITTED]
         kind["additionalProperties"] = False
         for entry in kind["properties"].values():
             entry.pop("default", None)
