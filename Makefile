@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: audit test lint types test-all clean
+.PHONY: audit test lint types test-all docs package clean
 
 audit: $(VENV)/.models
 	@$(BIN)/opcheck audit '$(MODEL)' $(if $(TORCH),--torch $(TORCH)) $(if $(MACOS),--macos $(MACOS)) $(if $(FORMAT),--format $(FORMAT))
@@ -22,7 +22,7 @@ test: lint types
 	$(BIN)/python -m pytest -n 2
 
 # Also what reads a real wheel (a download of some 100 MB), takes long or needs the libraries of the extra `programs`.
-test-all: lint types $(VENV)/.programs
+test-all: lint types docs package $(VENV)/.programs
 	$(BIN)/python -m pytest -n 2 -m ""
 
 lint: $(VENV)/.dev
@@ -31,6 +31,18 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+# The pages of docs/ as a web site in build/docs; a broken link or a page that is in no menu is an error.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# What a release uploads, in build/package, held against what package indexes ask for.
+package: $(VENV)/.docs
+	rm -rf build/package
+	$(BIN)/python -m build --no-isolation --outdir build/package
+	$(BIN)/check-wheel-contents build/package
+	$(BIN)/twine check --strict build/package/*
+	$(BIN)/pyroma --min 10 .
 
 clean:
 	rm -rf $(VENV)
@@ -55,6 +67,10 @@ $(VENV)/.dev: $(VENV)/.models
 
 $(VENV)/.programs: $(VENV)/.dev
 	$(PIP) --no-build-isolation --editable '.[programs]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP) --no-build-isolation --editable '.[docs,release]'
 	@touch $@
 
 pinned = $(shell sed -n 's/^$(1)==//p' constraints.txt)
