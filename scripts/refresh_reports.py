@@ -1,4 +1,4 @@
-"""Write the sample reports of the zoo's models, their index and the README's example, or check them.
+"""Write the sample reports of the zoo's models and their index, or check them.
 
     python scripts/refresh_reports.py [--check] [MODEL ...]
 
@@ -29,14 +29,6 @@ SUFFIXES = {"yaml": ".yaml", "markdown": ".md"}
 TORCH, MACOS = "2.13", "15.0"
 
 
-#: The model whose report the README shows.
-EXAMPLE = "linear_algebra"
-BEGIN, END = (
-    "<!-- example: written by scripts/refresh_reports.py -->",
-    "<!-- end of the example -->",
-)
-
-
 #: Reports of training steps: name -> the model of the zoo, its optimizer, its autocast.
 TRAINED = {
     "resnet50_train": ("resnet50", "sgd:momentum=0.9,nesterov=true", ""),
@@ -47,7 +39,7 @@ TRAINED = {
 def main() -> int:
     """Write or compare; 1 where something differs."""
     parser = argparse.ArgumentParser(description="Refresh the sample reports.")
-    parser.add_argument("models", nargs="*", help="these only, and neither index nor README")
+    parser.add_argument("models", nargs="*", help="these only, and no index")
     parser.add_argument(
         "--check", action="store_true", help="write nothing, exit 1 on a difference"
     )
@@ -72,7 +64,6 @@ def _files(models: list[str]) -> Iterator[tuple[Path, str]]:
             yield REPORTS / f"{model}{suffix}", render(reports[model], name)
     if not models:
         yield REPORTS / "README.md", _index(reports)
-        yield ROOT / "README.md", _readme(reports[EXAMPLE])
 
 
 def audited(model: str) -> Report:
@@ -113,14 +104,6 @@ def _index(reports: Mapping[str, Report]) -> str:
         "`matrix/` holds the coverage documentation of one release.\n\n"
         f"{tabulate(rows, headers='keys', tablefmt='github')}\n"
     )
-
-
-def _readme(report: Report) -> str:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    command = f"$ opcheck audit {report.model} --torch {TORCH} --macos {MACOS}"
-    return f"{before}{BEGIN}\n```text\n{command}\n{render(report, 'text')}```\n{END}{after}"
 
 
 def _models() -> list[str]:

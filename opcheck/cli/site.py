@@ -25,7 +25,7 @@ def command() -> None:
     parent=command,
     short_help="Write all pages, with a search that works offline.",
     help="Write a page for every operator, release, rule and model, with a search that works offline.",
-    epilog="The pages need no server: open index.html. docs/site.md says what they hold, and how to publish them.",
+    epilog="The pages need no server: open index.html. docs/reference/site-pages.md describes them.",
 )
 def build(
     *,

@@ -1,4 +1,4 @@
-"""The tables of a sweep: their columns, types and meaning.  ``docs/sweep.md`` is made from this.
+"""The tables of a sweep: their columns, types and meaning.  ``docs/reference/sweep-tables.md`` describes them.
 
 A folder of a sweep holds one Parquet file a table, ``FOLDER/NAME.parquet``.  The metadata of each file's schema say
 under ``opcheck`` (JSON, as ``sweep.json`` in the folder) what was swept: the version of these tables, opcheck's

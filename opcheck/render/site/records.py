@@ -1,4 +1,4 @@
-"""What the pages say.  Each page is one record, and the JSON beside it is that record: ``docs/site.md``."""
+"""What the pages say: each is one record, and the JSON beside it is that record (docs/reference/site-pages.md)."""
 
 from __future__ import annotations
 
