@@ -118,7 +118,7 @@ def test_without_an_opcheck_pip_installs_the_action_itself(
     runner.inputs = {"pip-arguments": "--no-deps -q"}
     assert runner.step("Install opcheck") == 0, runner.log
     said = (runner.folder / "pip").read_text(encoding="utf-8")
-    assert said == f"-m pip install --no-deps -q {ROOT}\n"
+    assert said == f"-m pip install --no-deps -q {ROOT}[torch]\n"
     assert calls(runner) == [["--version"]]
 
 
