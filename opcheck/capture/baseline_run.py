@@ -31,7 +31,7 @@ def plain(request: CaptureRequest, *, build_only: bool = False) -> str:
     """
     try:
         if build_only:
-            load(request.model, request.config, real=True)
+            load(request.model, request.config, real=True, repository=request.repository)
         else:
             _run(request)
     except Exception as error:  # noqa: BLE001 - whatever a model raises
@@ -43,7 +43,7 @@ def plain(request: CaptureRequest, *, build_only: bool = False) -> str:
 
 
 def _run(request: CaptureRequest) -> None:
-    loaded = load(request.model, request.config)
+    loaded = load(request.model, request.config, repository=request.repository)
     trains = request.mode == "train"
     inputs = called_with(loaded, request)
     model, args, kwargs = _ready(request, loaded, inputs)
@@ -60,7 +60,7 @@ def _ready(request: CaptureRequest, loaded: Loaded, inputs: Inputs) -> tuple[Any
     if not isinstance(model, torch.nn.Module):
         return model, inputs.args, inputs.kwargs
     if sum(weight.numel() for weight in model.parameters()) <= REAL:
-        built = load(request.model, request.config, real=True)
+        built = load(request.model, request.config, real=True, repository=request.repository)
         return built.model, inputs.args, inputs.kwargs
     args, kwargs = tree_map_only(
         torch.Tensor, lambda tensor: tensor.to("meta"), (inputs.args, inputs.kwargs)

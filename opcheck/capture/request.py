@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from opcheck.capture.loading.repository import Repository, fetch, is_repository
 from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import UsageError
 from opcheck.common.names import parse_dtype
@@ -173,6 +174,23 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
             scope="model",
         ),
     ] = {}
+    #: empty: the forward pass, and what users of the library do with such a model.
+    call: Annotated[
+        tuple[str, ...],
+        CaptureOption(
+            "Call this method: forward, or generate:max_new_tokens=4,do_sample=true. Repeatable.",
+            metavar="METHOD[:ARG=VALUE,...]",
+            scope="model",
+        ),
+    ] = ()
+    trust_remote_code: Annotated[
+        bool,
+        CaptureOption(
+            "Download the Python code of a model's repository and run it on this machine with your rights.",
+            negative="--no-trust-remote-code",
+            scope="model",
+        ),
+    ] = False
     checkpoints: Annotated[
         tuple[str, ...],
         CaptureOption(
@@ -285,6 +303,8 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
     cpu_fallback: bool = False
     #: the release that the user named, if it is newer than every list (``Target.newer_torch``).
     newer_torch: str = ""
+    #: what a hub or a folder says of the model; None: its name is of another form.
+    repository: Repository | None = None
     #: file to which the child appends what it reads (worker/dependency_tracking.py); empty: nobody asks.
     notes: str = ""
 
@@ -314,6 +334,7 @@ def request_of(model: str, target: Target, options: CaptureOptions) -> CaptureRe
 
     Raises:
         UsageError: options that do not go together.
+        ModelLoadError: a hub or a folder is named that has no such model, or cannot be read.
     """
     if options.mode == "train" and options.tracer != DEFAULT_TRACER:
         raise UsageError(
@@ -321,7 +342,13 @@ def request_of(model: str, target: Target, options: CaptureOptions) -> CaptureRe
             context=f"--mode train --tracer {options.tracer}",
             hint=f"leave --tracer at {DEFAULT_TRACER}",
         )
-    return CaptureRequest(model=model, torch="", macos="", **_values(options)).on(target)
+    described = None
+    if is_repository(model):
+        described = fetch(model, trusted=options.trust_remote_code)
+    request = CaptureRequest(
+        model=model, torch="", macos="", repository=described, **_values(options)
+    )
+    return request.on(target)
 
 
 def _values(options: CaptureOptions) -> dict[str, Any]:

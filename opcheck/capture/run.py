@@ -12,6 +12,8 @@ import msgspec
 import torch
 
 from opcheck.capture import endings, tracers
+from opcheck.capture.calls import FORWARD_CALL, Call
+from opcheck.capture.calls import calls as calls_of
 from opcheck.capture.imports import without_compiler
 from opcheck.capture.inputs.specs import inputs_for
 from opcheck.capture.loading import checkpoint, exported, scripted
@@ -79,6 +81,9 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
+#: Kinds of problems after which nothing further is run.
+_ENDS_ALL = frozenset({"memory", "timeout", "too_many_calls"})
+
 #: Of the phases that are not the model's own: who raised.
 _RAISERS = {"backward": "backward", "optimizer": "the optimizer"}
 
@@ -105,6 +110,7 @@ class Prepared(NamedTuple):
     packages: dict[str, str]
     #: how it was followed: one of TRACERS, or of FIXED
     tracer: str
+    calls: tuple[Call, ...]
 
 
 def answer(request: CaptureRequest, say: Say) -> Done:
@@ -173,7 +179,9 @@ def prepare(
     eager: list[Problem] = []
     births = Births()
     with mps_backend(target), uncompiled(eager), births.while_loading(), names_of_the_target():
-        loaded = live or load(request.model, request.config, dtype=request.dtype)
+        loaded = live or load(
+            request.model, request.config, dtype=request.dtype, repository=request.repository
+        )
         if step is not None and isinstance(loaded.model, torch.nn.Module):
             # Before labels are looked for among its arguments: a traced module has no signature.
             refuse_fixed(loaded.model, request.model)
@@ -184,14 +192,16 @@ def prepare(
     set_training(model, request.model, training=step is not None)
     model = scripted.on_mps(model, request.model)
     tracer = (fixed(model) if request.tracer == DEFAULT_TRACER else "") or request.tracer
+    followed = tracer == DEFAULT_TRACER and step is None
+    calls = calls_of(loaded, request.call) if followed else (FORWARD_CALL,)
     say(f"tracing with {request.tracer}")
     model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
-    return Prepared(model, inputs, step, births, saved, eager, loaded.packages, tracer)
+    return Prepared(model, inputs, step, births, saved, eager, loaded.packages, tracer, calls)
 
 
 def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say) -> Captured:
     """Run what was prepared once on the simulated Mac, and turn what was recorded into a trace."""
-    model, inputs, step, births, saved, eager, packages, tracer = prepared
+    model, inputs, step, births, saved, eager, packages, tracer, calls = prepared
     registrations = dict(load_lists().operators(str(target.torch)))
     recorder, mover = Recorder(births, _call.__code__), Mover(KEEP_ELEMENTS, births)
     mover.module(model)
@@ -206,23 +216,29 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         lost_gradients_noted() as lost,
         names_of_the_target(),
     ):
-        problem = _call(step or _forward(request), model, args, kwargs, recorder)
+        programs = [step] if step else [_program(request, call) for call in _chained(calls)]
+        ended = _call_all(programs, model, args, kwargs, recorder)
     say(f"recorded {len(recorder.calls)} calls", seconds=_FINISH)
     numbers = Numbers()
     graph = to_graph(recorder.calls, mover.names, recorder.place, numbers)
     moves = mover.calls(numbers)
-    refusal = problem and mac.context.ask(_refusal, problem, recorder.sites.phase)
-    if problem and refusal:
-        problem = msgspec.structs.replace(problem, kind="refused")
+    broken, refusals = [], []
+    for call, problem in zip(calls, ended, strict=False):
+        if problem is None:
+            continue
+        refusal = mac.context.ask(_refusal, problem, recorder.sites.phase)
+        if refusal:
+            refusals.append(refusal)
+        broken.append(_named(problem, "refused" if refusal else "", call, calls))
     problems = (
         *recorder.problems(),
         *lost_gradient_problems(lost, recorder),
         *eager,
-        *((problem,) if problem else ()),
+        *broken,
     )
     trace = Trace(
         model=request.model,
-        calls=(*moves, *op_calls(graph), *((refusal,) if refusal else ())),
+        calls=(*moves, *op_calls(graph), *refusals),
         lifetimes=lifetimes(
             recorder.calls, recorder.tensors.freed, mover.placed, numbers, len(moves)
         ),
@@ -234,6 +250,8 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         loss=step.loss if step else "",
         inputs=inputs.specs,
         inputs_note=inputs.note,
+        called=tuple(call.name for call in calls) if calls != (FORWARD_CALL,) else (),
+        source=request.repository.source() if request.repository else "",
         parameters=mover.elements,
         parameter_bytes=mover.bytes,
         installed_torch=str(torch.__version__),
@@ -241,8 +259,8 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         target_macos=str(target.macos),
         differences=differences(mac.absent, target),
         problems=problems,
-        uncalled=() if problem else recorder.uncalled(model),
-        complete=problem is None,
+        uncalled=() if broken else recorder.uncalled(model),
+        complete=not broken,
         packages=packages,
     )
     return Captured(trace, code(graph) if request.save_graph else "", mac)
@@ -307,12 +325,51 @@ def _step(request: CaptureRequest) -> TrainStep | None:
     return TrainStep(parse_optimizer(request.optimizer), request.autocast)
 
 
-def _forward(request: CaptureRequest) -> Program:
-    def forward(model: torch.nn.Module, args: Any, kwargs: Any, _sites: CallSites) -> None:
+def _program(request: CaptureRequest, call: Callable[..., None]) -> Program:
+    def program(model: torch.nn.Module, args: Any, kwargs: Any, _sites: CallSites) -> None:
         with torch.set_grad_enabled(request.grad), autocast(request.autocast):
-            model(*args, **kwargs)
+            call(model, args, kwargs)
 
-    return forward
+    return program
+
+
+def _chained(calls: Sequence[Call]) -> Iterator[Callable[..., None]]:
+    """Yield each call as a function of the model and its inputs; it gets what the call before returned."""
+    returned: list[Any] = [None]
+
+    def chain(call: Call) -> Callable[..., None]:
+        def run(model: torch.nn.Module, args: Any, kwargs: Any) -> None:
+            before, returned[0] = returned[0], None
+            returned[0] = call.run(model, (args, kwargs), before)
+
+        return run
+
+    yield from map(chain, calls)
+
+
+def _named(problem: Problem, kind: str, call: Call, calls: Sequence[Call]) -> Problem:
+    """Name the call that a problem ended, where there are others, which are judged; an empty kind leaves its own."""
+    message = problem.message if len(calls) == 1 else f"{call.name}: {problem.message}"
+    return msgspec.structs.replace(problem, kind=kind or problem.kind, message=message)
+
+
+def _call_all(
+    programs: Sequence[Program],
+    model: torch.nn.Module,
+    args: Any,
+    kwargs: Any,
+    recorder: Recorder,
+) -> list[Problem | None]:
+    """Run the programs in turn; return what ended each.  One that takes all time or memory is the last."""
+    ended: list[Problem | None] = []
+    try:
+        for program in programs:
+            ended.append(_call(program, model, args, kwargs, recorder))
+            if ended[-1] is not None and ended[-1].kind in _ENDS_ALL:
+                break
+    finally:
+        stop_time_limit()
+    return ended
 
 
 def _call(
@@ -325,10 +382,7 @@ def _call(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
-        stop_time_limit()
         return _problem(error, recorder)
-    finally:
-        stop_time_limit()
     return None
 
 

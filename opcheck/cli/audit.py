@@ -26,7 +26,8 @@ from opcheck.model.records import Report
     "audit",
     table="",
     epilog="MODEL is package.module:attribute, file.py:attribute, file.pt2, transformers:BertModel, "
-    "timm:resnet50, torchvision:... or diffusers:... "
+    "timm:resnet50, torchvision:..., diffusers:..., a model of a hub (org/name, hf:name@revision) "
+    "or a folder with its config.json. "
     "Each flag has a variable (--fail-on: OPCHECK_FAIL_ON) and a key in [tool.opcheck] of "
     "pyproject.toml (fail-on). A flag wins over its variable, the variable over the key.",
 )

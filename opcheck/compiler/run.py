@@ -48,7 +48,7 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
     unusable = _use_backend(plan)
     say(f"loading {request.model}")
     _refuse_if_large(request)
-    loaded = load(request.model, request.config, real=True)
+    loaded = load(request.model, request.config, real=True, repository=request.repository)
     plan, untrained = _without_training(plan, _module(loaded.model), request.model)
     train = any(variant.training for variant in plan.variants)
     inputs = inputs_for(loaded, request.inputs, train=train)
@@ -147,7 +147,7 @@ def _try(program: variants.Program, variant: Variant, plan: Plan) -> Tried:
 
 def _refuse_if_large(request: CaptureRequest) -> None:
     """Look at the sizes before any weight takes memory."""
-    model = load(request.model, request.config).model
+    model = load(request.model, request.config, repository=request.repository).model
     if not isinstance(model, torch.nn.Module):
         return
     size = sum(parameter.numel() * 4 for parameter in model.parameters())

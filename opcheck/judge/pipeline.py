@@ -210,6 +210,8 @@ def assemble(audited: Audited) -> Report:
             loss=trace.loss,
             inputs=trace.inputs,
             inputs_note=trace.inputs_note,
+            called=trace.called,
+            source=trace.source,
             complete=trace.complete,
             parameters=trace.parameters,
             parameter_bytes=trace.parameter_bytes,

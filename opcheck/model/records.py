@@ -178,6 +178,10 @@ class Trace(Record, frozen=True, kw_only=True):
     inputs: tuple[str, ...] = ()
     #: where the inputs come from, if the user did not give them
     inputs_note: str = ""
+    #: what the model was called for, in order.
+    called: tuple[str, ...] = ()
+    #: what was read of a model on a hub or in a folder.
+    source: str = ""
     parameters: int = 0
     parameter_bytes: int = 0
     installed_torch: str = ""
@@ -591,6 +595,12 @@ class CaptureFacts(Record, frozen=True, kw_only=True):
     loss: str = ""
     inputs: tuple[str, ...] = ()
     inputs_note: str = ""
+    called: Annotated[
+        tuple[str, ...], Meta(description="what the model was called for, in order")
+    ] = ()
+    source: Annotated[str, Meta(description="what was read of a model on a hub or in a folder")] = (
+        ""
+    )
     complete: Annotated[bool, Meta(description="false: the run broke off")]
     parameters: Count = 0
     parameter_bytes: Count = 0

@@ -38,7 +38,13 @@ def built(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
     """
     say("building the model with its weights")
     with OnMps(), uncompiled([]):
-        loaded = load(request.model, request.config, dtype=request.dtype, real=True)
+        loaded = load(
+            request.model,
+            request.config,
+            dtype=request.dtype,
+            real=True,
+            repository=request.repository,
+        )
         inputs = called_with(loaded, request)
     model = loaded.model if isinstance(loaded.model, nn.Module) else AsModule(loaded.model)
     set_training(model, request.model, training=request.mode == "train")

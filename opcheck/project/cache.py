@@ -28,6 +28,7 @@ import msgspec
 from opcheck.capture.parent import variables
 from opcheck.capture.request import CaptureRequest
 from opcheck.common import documents
+from opcheck.common.caches import user_cache
 from opcheck.common.documents import DocumentError
 from opcheck.common.files import replaced
 from opcheck.common.tool import TOOL
@@ -72,13 +73,7 @@ _ENTRY = msgspec.msgpack.Decoder(_Entry)
 
 def default_folder() -> Path:
     """Return ``opcheck/gate`` in the folder for caches of this platform."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "opcheck" / "gate"
+    return user_cache() / "gate"
 
 
 class Cache:

@@ -153,9 +153,11 @@ def statements(report: Report) -> Iterator[Block]:
     yield from section("Limitations and advisories", Bullets(lines, shown, rest))
 
 
-def evidence(report: Report) -> tuple[str, str]:
-    """Say what the calls were captured with, and what they were judged by."""
+def evidence(report: Report) -> tuple[str, ...]:
+    """Say what was read of the model, what the calls were captured with, and what they were judged by."""
+    source = report.capture.source
     return (
+        *((f"Read: {source}",) if source else ()),
         f"Captured: {summary.capture(report)}",
         f"Judged by: {summary.evidence(report)}",
     )

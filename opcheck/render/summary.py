@@ -48,6 +48,7 @@ def capture(report: Report) -> str:
     size = f"{facts.parameters:,} parameters"
     given = f", inputs {', '.join(facts.inputs)}" if facts.inputs else ""
     given += f" ({facts.inputs_note})" if facts.inputs_note else ""
+    given += f", called for {'; '.join(facts.called)}" if facts.called else ""
     end = "" if facts.complete else ", broke off before its end"
     if facts.mode == "run":
         how = _RUNS.get(facts.tracer, _RUNS["emulator"])

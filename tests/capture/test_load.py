@@ -518,10 +518,10 @@ def test_a_subclass_of_a_library_model_keeps_its_conventions(folder: Path) -> No
             "torchvision.models.list_models() names them all",
         ),
         (
-            "diffusers:StableDiffusionPipeline",
+            "diffusers:DDIMScheduler",
             {},
-            "diffusers.StableDiffusionPipeline is no model",
-            "model diffusers:StableDiffusionPipeline",
+            "diffusers.DDIMScheduler is no model",
+            "model diffusers:DDIMScheduler",
             "name one of the model classes",
         ),
     ],

@@ -13,6 +13,7 @@ from torch import nn
 from opcheck.capture.build import values
 from opcheck.capture.inputs import derive
 from opcheck.capture.inputs import files as input_files
+from opcheck.capture.inputs.processed import processed
 from opcheck.capture.loading.load import Arguments, Loaded
 from opcheck.common.documents import brief
 from opcheck.common.errors import InputError, UsageError
@@ -80,9 +81,17 @@ def inputs_for(
         args, kwargs = (*args, *read), {**kwargs, **named}
     elif loaded.inputs is not None:
         args, kwargs = loaded.inputs
-        note = "the inputs that came with the model"
+        note = (
+            "the inputs that came with the model"
+            if not loaded.as_used
+            else "as its pipeline is called"
+        )
     else:
-        args, kwargs, note = derive.derive(loaded.model, loaded.family)
+        takes_inputs = loaded.takes_inputs or loaded.model
+        args, kwargs, note = derive.derive(takes_inputs, loaded.family)
+        if loaded.processor is not None and isinstance(takes_inputs, nn.Module):
+            kwargs, name = processed(loaded.processor, takes_inputs, kwargs)
+            note = f"inputs as {name} makes them" if name else note
         if train and derive.normalizes_batches(loaded.model):
             args, kwargs = derive.twice(args, kwargs)
     if dtype:

@@ -25,8 +25,8 @@ Config = dict[str, Any]
 _HIDDEN = {"attn_implementation", "dtype", "torch_dtype", "experts_implementation"}
 
 
-def find(name: str, spec: str) -> ModuleType:
-    """Import a library.
+def find(name: str, spec: str, package: str = "") -> ModuleType:
+    """Import a library; ``package`` is its name on the index where it is another.
 
     Raises:
         ModelLoadError: it is not installed, or its import fails.
@@ -37,7 +37,7 @@ def find(name: str, spec: str) -> ModuleType:
         raise ModelLoadError(
             f"{name} is not installed",
             context=f"model {spec}",
-            hint=f"python -m pip install {name}",
+            hint=f"python -m pip install {package or name}",
         )
     try:
         return importlib.import_module(name)

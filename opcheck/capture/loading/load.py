@@ -16,7 +16,8 @@ from torch import nn
 from opcheck.capture.build import OnMps, building, fill_meta
 from opcheck.capture.extensions.audio import prepare_torchaudio
 from opcheck.capture.extensions.vision import prepare_torchvision
-from opcheck.capture.loading import archive, exported, libraries, pt2, user_code
+from opcheck.capture.loading import archive, exported, libraries, pretrained, pt2, user_code
+from opcheck.capture.loading.repository import Repository, fetch, is_repository
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.names import parse_dtype
@@ -41,6 +42,7 @@ PACKAGES = (
     "lightning",
     "numpy",
     "peft",
+    "sentence_transformers",
     "timm",
     "torch",
     "torchaudio",
@@ -67,21 +69,34 @@ class Loaded:
     packages: dict[str, str]
     #: an exported program whose tensors were on an accelerator.
     accelerated: bool = False
+    #: the module whose ``forward`` takes the inputs, where it is not the model itself.
+    takes_inputs: nn.Module | None = None
+    #: what makes inputs of pictures or sound, and objects of outputs; None: nothing is known.
+    processor: Any = None
+    #: whether the library says what its users call the model for.
+    as_used: bool = False
 
 
 def load(
-    spec: str, config: Mapping[str, Any] | None = None, *, dtype: str = "", real: bool = False
+    spec: str,
+    config: Mapping[str, Any] | None = None,
+    *,
+    dtype: str = "",
+    real: bool = False,
+    repository: Repository | None = None,
 ) -> Loaded:
     """Return the model that ``spec`` names, its large weights on the meta device.
 
     Args:
         spec: ``package.module:attribute``, ``file.py:attribute``, ``file.pt2``,
-            ``transformers:Class``, ``timm:name``, ``torchvision:name`` or ``diffusers:Class``.  The
+            ``transformers:Class``, ``timm:name``, ``torchvision:name`` or ``diffusers:Class``, or what
+            ``repository.is_repository`` takes.  The
             attribute is a module, a class of one, a function that returns one or one and its inputs,
             or a function of tensors.
         config: keyword arguments of the library's configuration, of the class or of the function.
         dtype: what floating parameters and buffers are cast to; empty leaves them.
         real: build it with its weights, as its constructor initializes them.
+        repository: what was read of a model on a hub or in a folder.
 
     Raises:
         ModelLoadError: nothing of that name, or it could not be imported or built.
@@ -94,6 +109,16 @@ def load(
     number = getattr(torch, parse_dtype(dtype)) if dtype else None
     prepare_torchvision()
     prepare_torchaudio()
+    if repository is not None or is_repository(spec):
+        described = repository or fetch(spec)
+        built = _construct(lambda: pretrained.build(described, config, number), spec, real=real)
+        return as_loaded(
+            built.model,
+            built.inputs,
+            takes_inputs=built.takes_inputs,
+            processor=built.processor,
+            as_used=True,
+        )
     if spec.endswith(".py"):
         spec += ":"  # a file without an attribute: the error lists those that it has
     prefix, colon, name = spec.partition(":")
@@ -111,19 +136,17 @@ def load(
             model = model.to(number)
     else:
         raise _no_model(spec)
-    return as_loaded(model, inputs, accelerated=accelerated)
+    return as_loaded(model, inputs, accelerated=accelerated, as_used=prefix == "transformers")
 
 
-def as_loaded(
-    model: Callable[..., Any], inputs: Arguments | None, *, accelerated: bool = False
-) -> Loaded:
-    """Return a model that is there already, with the arguments that it is called with, if they are known."""
+def as_loaded(model: Callable[..., Any], inputs: Arguments | None, **facts: Any) -> Loaded:
+    """Return a model that is there already, with its arguments, if they are known, and other fields by name."""
     return Loaded(
         model=model,
         inputs=fill_meta(inputs),
-        family=libraries.family(model),
+        family=libraries.family(facts.get("takes_inputs") or model),
         packages=_packages(),
-        accelerated=accelerated,
+        **facts,
     )
 
 

@@ -90,6 +90,7 @@ class _Work:
             inputs=task.model.inputs,
             config=config,
             mode=self.mode,
+            call=("forward",),
             time_limit=task.timeout,
         )
         platform.limit_time(task.timeout)

@@ -1,0 +1,423 @@
+"""Builds the model that a repository describes, from its configuration alone, in the dtype of its weights."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from opcheck.capture.loading import libraries
+from opcheck.capture.loading.repository import Repository
+from opcheck.capture.recipes import pipelines
+from opcheck.common.errors import ModelLoadError
+from opcheck.common.text import one_line
+
+Config = dict[str, Any]
+
+#: safetensors' names of the dtypes that a model computes in.
+_FLOATING = {
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+}
+#: Settings under which a checkpoint's tensors are stored in another form than the model's layers.
+_QUANTIZATION = "quantization_config"
+
+
+class Built(NamedTuple):
+    """A model, and what its repository says of how it is called."""
+
+    model: nn.Module
+    #: the module whose ``forward`` takes the inputs, where it is not the model itself
+    takes_inputs: nn.Module | None = None
+    #: positional and keyword arguments; None: they are derived
+    inputs: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    #: what makes inputs of pictures or sound, and objects of outputs
+    processor: Any = None
+
+
+class _Files(NamedTuple):
+    """A repository and the folder that its files were written to."""
+
+    repository: Repository
+    folder: Path
+
+    def settings(self, name: str) -> dict[str, Any]:
+        return self.repository.settings(name)
+
+    def dtype(self, component: str, settings: Config) -> torch.dtype:
+        """Return the dtype of most floating weights; without headers the one that the configuration states."""
+        stated = str(settings.get("dtype") or settings.get("torch_dtype") or "").removeprefix(
+            "torch."
+        )
+        in_settings = getattr(torch, stated, None)
+        elements = next(
+            (each.elements for each in self.repository.weights if each.folder == component), {}
+        )
+        floating = {name: count for name, count in elements.items() if name in _FLOATING}
+        if _QUANTIZATION in settings and isinstance(in_settings, torch.dtype):
+            return in_settings
+        if floating:
+            return _FLOATING[max(floating, key=floating.__getitem__)]
+        return in_settings if isinstance(in_settings, torch.dtype) else torch.float32
+
+
+def build(repository: Repository, config: Config, dtype: torch.dtype | None) -> Built:
+    """Return the model without its weights.
+
+    Args:
+        repository: what was read of it.
+        config: settings that take the place of the configuration's.
+        dtype: of floating weights; None: as the headers of the weights say, else the configuration.
+
+    Raises:
+        ModelLoadError: its library is not installed, or does not know it.
+        Exception: whatever its constructor raises.
+    """
+    with _unpacked(repository) as folder:
+        return _BUILDERS[repository.kind](_Files(repository, folder), config, dtype)
+
+
+@contextlib.contextmanager
+def _unpacked(repository: Repository) -> Iterator[Path]:
+    """Write the files to a folder that the libraries read, and remove it at the end."""
+    with tempfile.TemporaryDirectory(prefix="opcheck-") as scratch:
+        folder = Path(scratch) / (repository.name.rpartition("/")[2] or "model")
+        folder.mkdir()
+        for name, text in repository.files.items():
+            path = folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        yield folder
+
+
+# -- one model --------------------------------------------------------------------------------------------------------
+
+
+def _single(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
+    """Build the model of a config.json: of diffusers, timm or transformers."""
+    settings = files.settings("config.json")
+    if "_class_name" in settings:
+        model = _of_diffusers(files, "config.json", config)
+        return Built(model.to(dtype or files.dtype("", settings)))
+    if "architecture" in settings and "model_type" not in settings:
+        return Built(_of_timm(files, settings, config, dtype))
+    model = _of_transformers(files, files.folder, config, dtype)
+    return Built(model, processor=_processor(files, model))
+
+
+def _of_diffusers(files: _Files, path: str, config: Config) -> nn.Module:
+    library = libraries.find("diffusers", files.repository.name)
+    settings = files.settings(path)
+    name = str(settings.get("_class_name"))
+    kind = getattr(library, name, None)
+    if kind is None:
+        raise _unknown(files, "diffusers", library, name)
+    model: nn.Module = kind.from_config({**settings, **config})
+    return model
+
+
+def _of_timm(
+    files: _Files, settings: Config, config: Config, dtype: torch.dtype | None
+) -> nn.Module:
+    library = libraries.find("timm", files.repository.name)
+    name = str(settings["architecture"])
+    if not library.is_model(name):
+        raise _unknown(files, "timm", library, name)
+    own = {"num_classes": settings["num_classes"]} if "num_classes" in settings else {}
+    arguments = {**own, **(settings.get("model_args") or {}), **config}
+    overlay = settings.get("pretrained_cfg")
+    model: nn.Module = library.create_model(
+        name, pretrained=False, pretrained_cfg_overlay=overlay, **arguments
+    )
+    return model.to(dtype or files.dtype("", settings))
+
+
+def _of_transformers(
+    files: _Files,
+    folder: Path,
+    config: Config,
+    dtype: torch.dtype | None,
+    *,
+    automatic: str = "AutoModel",
+) -> nn.Module:
+    """Build a model of transformers.
+
+    Args:
+        files: the repository.
+        folder: the one of its folders that holds the config.json.
+        config: settings that take the place of the configuration's.
+        dtype: of floating weights; None: that of its weights.
+        automatic: the automatic class that chooses a class where the configuration names none; empty: by name.
+    """
+    library = libraries.find("transformers", files.repository.name)
+    component = folder.relative_to(files.folder).as_posix().removeprefix(".")
+    raw = files.settings(f"{component}/config.json".removeprefix("/"))
+    remote = raw.get("auto_map") or {}
+    trusted = files.repository.trusted
+    if remote and not trusted and not _is_known(library, raw):
+        raise ModelLoadError(
+            f"{files.repository.name} needs Python code of its own repository",
+            context=f"config.json names {', '.join(sorted(map(str, remote.values())))[:200]}",
+            hint="read that code; --trust-remote-code downloads and runs it on this machine with your rights",
+        )
+    try:
+        settings = library.AutoConfig.from_pretrained(folder, trust_remote_code=trusted, **config)
+    except ValueError as error:
+        raise ModelLoadError(
+            f"transformers {library.__version__} cannot read the configuration of {files.repository.name}: "
+            f"{one_line(error)[:300]}",
+            context=f"model_type {raw.get('model_type', '(none)')}",
+            hint="install the transformers that the model's page asks for",
+        ) from error
+    # The layers are those of the model before it was quantized; a finding says what the method needs on a Mac.
+    if hasattr(settings, _QUANTIZATION):
+        delattr(settings, _QUANTIZATION)
+    if getattr(settings, "use_pretrained_backbone", False):
+        settings.use_pretrained_backbone = False  # its weights would be downloaded
+    kind = _class(files, library, raw, settings, folder, automatic)
+    settings.dtype = dtype or files.dtype(component, raw)
+    model: nn.Module = kind._from_config(settings)
+    if (folder / "generation_config.json").is_file():
+        with contextlib.suppress(ValueError, OSError):
+            model.generation_config = library.GenerationConfig.from_pretrained(folder)
+    return model
+
+
+def _is_known(library: Any, raw: Config) -> bool:
+    """Return whether transformers itself has the model type and the class."""
+    names = raw.get("architectures") or []
+    return raw.get("model_type") in library.CONFIG_MAPPING and all(
+        hasattr(library, str(name)) for name in names
+    )
+
+
+def _class(
+    files: _Files, library: Any, raw: Config, settings: Any, folder: Path, automatic: str
+) -> Any:
+    """Return the class of the model: the one that the configuration names, else the automatic one for its type."""
+    names = (
+        [str(name) for name in raw.get("architectures") or []] if automatic == "AutoModel" else []
+    )
+    remote: dict[str, str] = raw.get("auto_map") or {}
+    if files.repository.trusted and remote and not _is_known(library, raw):
+        dynamic = importlib.import_module("transformers.dynamic_module_utils")
+        reference = next(
+            (value for key, value in remote.items() if value.rpartition(".")[2] in names),
+            next((value for key, value in remote.items() if key.startswith("AutoModel")), ""),
+        )
+        return dynamic.get_class_from_dynamic_module(reference, folder)
+    for name in names:
+        kind = getattr(library, name, None)
+        if kind is not None:
+            return kind
+    if names:
+        raise _unknown(files, "transformers", library, names[0])
+    mapping = importlib.import_module("transformers.models.auto.modeling_auto").MODEL_MAPPING
+    try:
+        kind = mapping[type(settings)]
+    except KeyError:
+        raise _unknown(files, "transformers", library, type(settings).__name__) from None
+    return kind[0] if isinstance(kind, (tuple, list)) else kind
+
+
+def _unknown(files: _Files, family: str, library: Any, name: str) -> ModelLoadError:
+    return ModelLoadError(
+        f"{family} {library.__version__} has no {name}",
+        context=f"configuration of {files.repository.name}",
+        hint=f"install the {family} that the model's page asks for",
+    )
+
+
+def _processor(files: _Files, model: nn.Module) -> Any:
+    """Return the image processor or feature extractor of a repository; None: it has none that can be built."""
+    if "preprocessor_config.json" not in files.repository.files:
+        return _usual_processor(model)
+    library = importlib.import_module("transformers")
+    settings = files.settings("preprocessor_config.json")
+    names = [settings.get("image_processor_type"), settings.get("feature_extractor_type")]
+    kinds = [library.AutoImageProcessor, library.AutoFeatureExtractor]
+    if names[1] and not names[0]:
+        kinds.reverse()
+    for kind in kinds:
+        with contextlib.suppress(Exception):  # a library's code; the inputs are derived without it
+            return kind.from_pretrained(files.folder)
+    return None
+
+
+def _usual_processor(model: nn.Module) -> Any:
+    """Return the image processor of the model's type with its default settings."""
+    config: Any = getattr(model, "config", None)
+    if getattr(model, "main_input_name", "") != "pixel_values" or config is None:
+        return None
+    with contextlib.suppress(Exception):  # a library's code; the inputs are derived without it
+        table = importlib.import_module("transformers.models.auto.image_processing_auto")
+        kinds = table.IMAGE_PROCESSOR_MAPPING[type(config)]
+        kinds = kinds.values() if isinstance(kinds, dict) else kinds
+        return next(kind for kind in kinds if kind is not None)()
+    return None
+
+
+# -- models of several parts ------------------------------------------------------------------------------------------
+
+
+def _pipeline(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
+    """Build a pipeline of diffusers: each component from its own configuration, tokenizers without their words."""
+    library = libraries.find("diffusers", files.repository.name)
+    index = files.settings("model_index.json")
+    name = str(index.get("_class_name"))
+    kind = getattr(library, name, None)
+    if kind is None:
+        raise _unknown(files, "diffusers", library, name)
+    dtype = dtype or _common_dtype(files.repository)
+    components: Config = {}
+    for component, value in index.items():
+        if not component.startswith("_"):
+            components[component] = (
+                _component(files, component, value, dtype) if isinstance(value, list) else value
+            )
+    pipeline = kind(**{**components, **config})
+    return Built(pipelines.PipelineModel(pipeline), inputs=((), pipelines.arguments(pipeline)))
+
+
+def _common_dtype(repository: Repository) -> torch.dtype:
+    """Return the dtype of most weights of a pipeline: its users load all components in one."""
+    counts: Counter[str] = Counter()
+    for weights in repository.weights:
+        counts.update({name: n for name, n in weights.elements.items() if name in _FLOATING})
+    return _FLOATING[counts.most_common(1)[0][0]] if counts else torch.float32
+
+
+def _component(files: _Files, name: str, value: list[Any], dtype: torch.dtype) -> Any:
+    """Build one component of a pipeline: a model, a scheduler, a tokenizer or a processor; None: it has none."""
+    module, kind = value
+    if kind is None:
+        return None
+    if "Tokenizer" in kind:
+        return pipelines.tokenizer(files.settings(f"{name}/tokenizer_config.json"))
+    scheduler, config = f"{name}/scheduler_config.json", f"{name}/config.json"
+    if scheduler in files.repository.files:
+        return _of_diffusers(files, scheduler, {})
+    settings = files.settings(config)
+    if module == "diffusers" or "_class_name" in settings:
+        made: Any = _of_diffusers(files, config, {})
+        return made.to(dtype) if isinstance(made, nn.Module) else made
+    folder = files.folder / name
+    library = libraries.find("transformers", files.repository.name)
+    if settings:
+        known = hasattr(library, kind)
+        own = {"architectures": [kind]}
+        return (
+            _of_transformers(files, folder, own, dtype)
+            if known
+            else _of_the_pipeline(module, kind, folder, dtype)
+        )
+    processor = getattr(library, kind, None)
+    return pipelines.processor(processor, library, folder) if folder.is_dir() else None
+
+
+def _of_the_pipeline(module: str, kind: str, folder: Path, dtype: torch.dtype) -> nn.Module:
+    """Build a model whose class a pipeline of diffusers brings itself, such as its safety checker."""
+    owner = importlib.import_module(f"diffusers.pipelines.{module}")
+    model_class = getattr(owner, kind)
+    settings = model_class.config_class.from_pretrained(folder)
+    settings.dtype = dtype
+    model: nn.Module = model_class._from_config(settings)
+    return model
+
+
+class Embedder(nn.Module):
+    """A model of sentence-transformers: what a transformer makes of tokens, pooled to one vector a text."""
+
+    def __init__(self, transformer: nn.Module, rest: list[nn.Module]) -> None:
+        super().__init__()
+        self.transformer = transformer
+        self.rest = nn.ModuleList(rest)
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """Return a vector for each text, as ``SentenceTransformer.encode`` does for a batch."""
+        made = self.transformer(**inputs)
+        ids = inputs["input_ids"]
+        features: dict[str, Any] = {
+            **inputs,
+            "attention_mask": inputs.get("attention_mask", torch.ones_like(ids)),
+            "token_embeddings": made[0],
+        }
+        for module in self.rest:
+            features = module(features)
+        return features["sentence_embedding"]
+
+
+def _sentence(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
+    """Build a model of sentence-transformers from its list of modules."""
+    path = files.folder / "modules.json"
+    modules = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
+        raise files.repository.damaged("modules.json", "it holds no list of modules")
+    libraries.find("sentence_transformers", files.repository.name, "sentence-transformers")
+    transformer: nn.Module | None = None
+    rest = []
+    for each in modules:
+        name = str(each.get("type", "")).rpartition(".")[2]
+        folder = files.folder / str(each.get("path", ""))
+        if transformer is None:
+            transformer = _of_transformers(files, folder, config, dtype, automatic="base")
+        else:
+            rest.append(_sentence_module(files, name, folder))
+    if transformer is None:
+        raise files.repository.damaged("modules.json", "it names no module")
+    number = next(transformer.parameters()).dtype
+    model = Embedder(transformer, [module.to(number) for module in rest])
+    return Built(model, takes_inputs=transformer)
+
+
+def _sentence_module(files: _Files, name: str, folder: Path) -> nn.Module:
+    try:
+        library = importlib.import_module("sentence_transformers.sentence_transformer.modules")
+    except ImportError:  # before release 6
+        library = importlib.import_module("sentence_transformers.models")
+    kind = getattr(library, name, None)
+    if kind is None:
+        raise _unknown(
+            files, "sentence-transformers", importlib.import_module("sentence_transformers"), name
+        )
+    path = folder / "config.json"
+    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    activation = settings.get("activation_function")
+    if isinstance(activation, str):
+        settings["activation_function"] = getattr(nn, activation.rpartition(".")[2])()
+    module: nn.Module = kind(**settings)
+    return module
+
+
+def _adapter(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
+    """Build the base model of an adapter of peft, and the adapter's layers in it."""
+    library = libraries.find("peft", files.repository.name)
+    base = files.repository.base
+    assert base is not None  # repository.fetch reads it
+    built = build(base, config, dtype)
+    settings = library.PeftConfig.from_pretrained(files.folder)
+    settings.inference_mode = True
+    # peft warns where the two differ; ours is a folder that is gone by then.
+    settings.base_model_name_or_path = getattr(built.model, "name_or_path", base.name)
+    return built._replace(
+        model=library.get_peft_model(built.model, settings),
+        takes_inputs=built.takes_inputs or built.model,
+    )
+
+
+_BUILDERS: dict[str, Callable[[_Files, Config, torch.dtype | None], Built]] = {
+    "model_index.json": _pipeline,
+    "modules.json": _sentence,
+    "adapter_config.json": _adapter,
+    "config.json": _single,
+}

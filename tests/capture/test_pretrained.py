@@ -1,0 +1,296 @@
+"""Models of repositories are built in the dtype of their weights, and called as their users call them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from opcheck.capture.calls import calls, parse
+from opcheck.capture.inputs.specs import inputs_for
+from opcheck.capture.loading.load import Loaded, load
+from opcheck.capture.loading.repository import Repository, Weights, fetch
+from opcheck.common.errors import InputError, ModelLoadError, UsageError
+
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "vocab_size": 64,
+}
+BERT = {
+    "model_type": "bert",
+    "architectures": ["BertModel"],
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "vocab_size": 64,
+}
+
+
+def repository(elements: dict[str, int] | None = None, **files: Any) -> Repository:
+    """A repository of these files: ``config_json`` is config.json, ``a__b_json`` is a/b.json."""
+    return Repository(
+        name="org/model",
+        files={
+            name.replace("__", "/").replace("_json", ".json").replace("_py", ".py"): (
+                content if isinstance(content, str) else json.dumps(content)
+            )
+            for name, content in files.items()
+        },
+        weights=(Weights(elements=elements),) if elements else (),
+    )
+
+
+def loaded(described: Repository, **options: Any) -> Loaded:
+    """Load it under its name."""
+    return load("org/model", repository=described, **options)
+
+
+def dtype_of(model: Any) -> torch.dtype:
+    """The dtype of the first weight."""
+    first: torch.Tensor = next(model.parameters())
+    return first.dtype
+
+
+@pytest.mark.parametrize(
+    ("elements", "stated", "asked", "dtype"),
+    [
+        ({"BF16": 9, "F32": 1}, {}, "", torch.bfloat16),
+        ({"BF16": 9}, {"torch_dtype": "float16"}, "", torch.bfloat16),
+        ({}, {"dtype": "float16"}, "", torch.float16),
+        ({}, {}, "", torch.float32),
+        ({"BF16": 9}, {}, "float16", torch.float16),
+        # The floats of a quantized checkpoint are its scales.
+        (
+            {"I32": 9, "F32": 1},
+            {"dtype": "float16", "quantization_config": {"quant_method": "gptq", "bits": 4}},
+            "",
+            torch.float16,
+        ),
+    ],
+)
+def test_the_dtype_is_that_of_the_weights(
+    elements: dict[str, int], stated: dict[str, Any], asked: str, dtype: torch.dtype
+) -> None:
+    made = loaded(repository(elements, config_json={**LLAMA, **stated}), dtype=asked)
+    assert type(made.model).__name__ == "LlamaForCausalLM"
+    assert dtype_of(made.model) == dtype
+
+
+def test_settings_of_the_command_line_win() -> None:
+    made: Any = loaded(repository(config_json=LLAMA), config={"num_hidden_layers": 3}).model
+    assert len(made.model.layers) == 3
+
+
+def test_large_weights_take_no_memory() -> None:
+    large = {**LLAMA, "hidden_size": 8192, "intermediate_size": 28672, "vocab_size": 128256}
+    made: Any = loaded(repository({"BF16": 1}, config_json=large)).model
+    assert made.lm_head.weight.is_meta
+
+
+def test_the_generation_config_of_the_repository_is_used() -> None:
+    made = loaded(repository(config_json=LLAMA, generation_config_json={"top_p": 0.5}))
+    model: Any = made.model
+    assert model.generation_config.top_p == 0.5
+    assert [call.name for call in calls(made, ())] == [
+        "forward",
+        "generate(max_new_tokens=3, do_sample=True)",
+    ]
+
+
+def test_a_model_of_timm() -> None:
+    settings = {
+        "architecture": "resnet18",
+        "num_classes": 7,
+        "pretrained_cfg": {"input_size": [3, 64, 64]},
+    }
+    made = loaded(repository({"F16": 1}, config_json=settings))
+    model: Any = made.model
+    assert (model.num_classes, dtype_of(model)) == (7, torch.float16)
+    assert inputs_for(made).specs == ("1x3x64x64:float16",)
+
+
+def test_a_model_of_diffusers() -> None:
+    settings = {"_class_name": "UNet2DModel", "block_out_channels": [32], "norm_num_groups": 8,
+                "down_block_types": ["DownBlock2D"], "up_block_types": ["UpBlock2D"], "sample_size": 8}  # fmt: skip
+    assert type(loaded(repository(config_json=settings)).model).__name__ == "UNet2DModel"
+
+
+def test_sentence_transformers_pool() -> None:
+    pytest.importorskip("sentence_transformers")
+    modules = [
+        {"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        {"idx": 2, "path": "2_Dense", "type": "sentence_transformers.models.Dense"},
+        {"idx": 3, "path": "3_Normalize", "type": "sentence_transformers.models.Normalize"},
+    ]
+    made = loaded(
+        repository(
+            modules_json=modules,
+            config_json=BERT,
+            **{
+                "1_Pooling__config_json": {"word_embedding_dimension": 16},
+                "2_Dense__config_json": {
+                    "in_features": 16,
+                    "out_features": 4,
+                    "activation_function": "torch.nn.modules.activation.Tanh",
+                },
+            },
+        ),
+        real=True,
+    )
+    model: Any = made.model
+    inputs = inputs_for(made)
+    assert inputs.specs == ("input_ids=1x128:int64",)
+    vector = model.eval()(**inputs.kwargs)
+    assert vector.shape == (1, 4)
+    assert torch.allclose(vector.norm(), torch.tensor(1.0))
+
+
+# peft reads a property that transformers 5 renames.
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+def test_an_adapter_is_put_into_its_base() -> None:
+    pytest.importorskip("peft")
+    settings = {"peft_type": "LORA", "base_model_name_or_path": "a/b", "r": 2, "target_modules": ["q_proj"], "task_type": "CAUSAL_LM"}  # fmt: skip
+    adapter = Repository(
+        name="org/adapter",
+        files={"adapter_config.json": json.dumps(settings)},
+        base=repository({"BF16": 1}, config_json=LLAMA),
+    )
+    made = loaded(adapter)
+    model: Any = made.model
+    assert [name for name, _ in model.named_modules() if name.endswith("lora_A.default")]
+    assert inputs_for(made).specs == ("input_ids=1x128:int64",)
+    assert [call.name.partition("(")[0] for call in calls(made, ())] == ["forward", "generate"]
+
+
+CODE = {
+    "config_json": {
+        "model_type": "mine",
+        "architectures": ["Mine"],
+        "auto_map": {"AutoConfig": "mine.Settings", "AutoModel": "mine.Mine"},
+    },
+    "mine_py": """
+from torch import nn
+from transformers import PretrainedConfig, PreTrainedModel
+
+
+class Settings(PretrainedConfig):
+    model_type = "mine"
+
+
+class Mine(PreTrainedModel):
+    config_class = Settings
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.layer = nn.Linear(2, 2)
+        self.post_init()
+""",
+}
+
+
+def test_code_of_the_repository_runs_only_if_it_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import dynamic_module_utils
+
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path))
+    with pytest.raises(ModelLoadError, match="needs Python code of its own repository") as raised:
+        loaded(repository(**CODE))
+    assert "--trust-remote-code" in raised.value.hint
+    for name, text in repository(**CODE).files.items():
+        (tmp_path / name).write_text(text)
+    made = loaded(fetch(str(tmp_path), trusted=True))
+    assert type(made.model).__name__ == "Mine"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"config_json": {"model_type": "bert", "architectures": ["NoModel"]}}, "has no NoModel"),
+        ({"config_json": {"model_type": "no_type"}}, "cannot read the configuration"),
+        ({"config_json": {"_class_name": "NoModel"}}, "diffusers .* has no NoModel"),
+        ({"config_json": {"architecture": "no_model"}}, "timm .* has no no_model"),
+        ({"model_index_json": {"_class_name": "NoPipeline"}}, "diffusers .* has no NoPipeline"),
+        ({"modules_json": {}}, "modules.json of org/model cannot be read"),
+        ({"modules_json": []}, "it names no module"),
+    ],
+)
+def test_what_no_library_knows_is_three_lines(files: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelLoadError, match=message) as raised:
+        loaded(repository(**files))
+    assert len(str(raised.value).splitlines()) == 3
+
+
+def test_a_detector_finds_boxes() -> None:
+    settings = {"model_type": "yolos", "architectures": ["YolosForObjectDetection"], "hidden_size": 16,
+                "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "image_size": [64, 96]}  # fmt: skip
+    made = loaded(repository(config_json=settings), real=True)
+    names = calls(made, ())
+    assert [call.name for call in names] == [
+        "forward",
+        "post_process_object_detection of the processor",
+    ]
+    inputs = inputs_for(made)
+    assert "as YolosImageProcessor" in inputs.note
+    model: Any = made.model
+    boxes: Any = None
+    with torch.no_grad():
+        for call in names:
+            boxes = call.run(model.eval(), (inputs.args, inputs.kwargs), boxes)
+    assert "boxes" in boxes[0]
+
+
+# -- --call -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_a_method_with_arguments() -> None:
+    assert parse("generate:max_new_tokens=4,do_sample=true,bad_words_ids=[[1,2],[3]]") == (
+        "generate",
+        {"max_new_tokens": 4, "do_sample": True, "bad_words_ids": [[1, 2], [3]]},
+    )
+    assert parse("forward") == ("forward", {})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a b", "generate:3", "generate:a=[1", "generate:a b=1", ":x=1"]
+)
+def test_a_call_that_does_not_parse(text: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse(text)
+    assert raised.value.hint
+
+
+class Net(nn.Module):
+    """A model with a method beside its forward."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return it."""
+        return x
+
+    def encode(self, x: torch.Tensor, scale: int = 1) -> torch.Tensor:
+        """Scale it."""
+        return x * scale
+
+
+def test_a_method_is_called_with_the_inputs_and_the_arguments() -> None:
+    model = Net()
+    made = Loaded(model=model, inputs=None, family="user", packages={})
+    (call,) = calls(made, ("encode:scale=3",))
+    assert call.name == "encode(scale=3)"
+    assert call.run(model, ((), {"x": torch.ones(1)}), None).item() == 3
+    assert [each.name for each in calls(made, ())] == ["forward"]
+    with pytest.raises(InputError, match="Net has no method 'decode'") as raised:
+        calls(made, ("decode",))
+    assert "encode" in raised.value.hint

@@ -1,0 +1,217 @@
+"""What is read of a model on a hub, in a folder or in a recipe; a hub of our own answers on the loopback address."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import constants
+
+from opcheck.capture.loading.repository import fetch, is_repository
+from opcheck.common.errors import ModelLoadError
+from tests.loopback_hub import Hub, safetensors, serving
+
+BERT = {"model_type": "bert", "architectures": ["BertModel"]}
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with some repositories, and caches of its own."""
+    with serving(
+        org__plain={
+            "config.json": BERT,
+            "model.safetensors": safetensors(a=("BF16", [3, 4]), b=("F32", [2])),
+            "tokenizer.json": b"{}",
+            "modeling.py": b"raise SystemExit",
+        },
+        org__adapter={
+            "adapter_config.json": {"base_model_name_or_path": "org/plain", "peft_type": "LORA"}
+        },
+        org__gguf={"model-q4.gguf": b"", "README.md": b""},
+        org__broken={"config.json": b"["},
+    ) as served:
+        monkeypatch.setattr(constants, "ENDPOINT", served.address)
+        monkeypatch.setattr(
+            constants,
+            "HUGGINGFACE_CO_URL_TEMPLATE",
+            served.address + "/{repo_id}/resolve/{revision}/{filename}",
+        )
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        yield served
+
+
+def test_configurations_and_headers_are_read_and_no_weights(hub: Hub) -> None:
+    read = fetch("org/plain")
+    assert read.settings("config.json") == BERT
+    assert read.commit == hub.commit("org/plain")
+    assert list(read.files) == ["config.json"]
+    assert [each.elements for each in read.weights] == [{"BF16": 12, "F32": 2}]
+    # The file is longer than what was sent of it, and the tokenizer was not asked for.
+    assert hub.sent < len(safetensors()) < 200_100
+    assert not [line for line in hub.requests if "tokenizer" in line or ".py" in line]
+    assert "no weights" in read.source()
+
+
+def test_a_second_audit_asks_for_the_commit_alone(hub: Hub) -> None:
+    first = fetch("org/plain")
+    before = len(hub.requests)
+    assert fetch("org/plain@main") == first
+    assert [line for line in hub.requests[before:] if "agent" not in line] == [
+        "GET /api/models/org/plain/revision/main"
+    ]
+
+
+def test_a_new_commit_is_read_anew(hub: Hub) -> None:
+    fetch("org/plain")
+    hub.repositories["org/plain"]["config.json"] = {**BERT, "hidden_size": 8}
+    assert fetch("org/plain").settings("config.json")["hidden_size"] == 8
+
+
+def test_code_is_read_only_where_it_may_run(hub: Hub) -> None:
+    assert "modeling.py" in fetch("org/plain", trusted=True).files
+    assert "modeling.py" not in fetch("org/plain").files
+
+
+def test_an_adapter_brings_its_base(hub: Hub) -> None:
+    read = fetch("hf:org/adapter")
+    assert read.kind == "adapter_config.json"
+    assert read.base is not None
+    assert read.base.settings("config.json") == BERT
+    assert "org/plain" in read.source()
+
+
+@pytest.mark.parametrize("name", ["org/plain", "org/plain@main"])
+def test_without_the_network_what_was_read_before_is_used(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    first = fetch(name)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert fetch(name) == first
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    assert fetch(name) == first
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal", "message"),
+    [
+        ("org/nothing", None, "has no model org/nothing, or it is private"),
+        ("org/plain@v9", None, "has no revision 'v9'"),
+        ("org/gguf", None, "holds no configuration of a model (it has README.md, model-q4.gguf)"),
+        ("org/broken", None, "config.json of org/broken cannot be read"),
+        ("org/plain", (401, "GatedRepo"), "is gated"),
+        ("org/plain", (403, "GatedRepo"), "is gated"),
+        ("org/plain", (401, ""), "does not accept the token"),
+        ("org/plain", (403, ""), "may not read org/plain"),
+        ("org/plain", (503, ""), "answers 503"),
+        ("hf:a/b/c", None, "not a name on the hub: 'a/b/c'"),
+    ],
+)
+def test_each_failure_is_three_lines(
+    hub: Hub, name: str, refusal: tuple[int, str] | None, message: str
+) -> None:
+    if refusal:
+        hub.refusals["org/plain"] = refusal
+    with pytest.raises(ModelLoadError) as raised:
+        fetch(name).settings("config.json")
+    assert message in raised.value.message
+    assert raised.value.context
+    assert raised.value.hint
+    assert len(str(raised.value).splitlines()) == 3
+
+
+def test_offline_without_anything_kept_says_so(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelLoadError, match="HF_HUB_OFFLINE is set"):
+        fetch("org/plain")
+    assert not hub.requests
+
+
+def test_a_hub_that_does_not_answer_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(ModelLoadError, match=r"http://127\.0\.0\.1:9 does not answer"):
+        fetch("org/plain")
+
+
+def _folder(path: Path, **files: Any) -> Path:
+    for name, content in files.items():
+        file = path / name.replace("__", "/").replace("_json", ".json").replace(
+            "_st", ".safetensors"
+        )
+        file.parent.mkdir(exist_ok=True, parents=True)
+        file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return path
+
+
+def test_a_folder_is_read_as_a_repository(tmp_path: Path) -> None:
+    folder = _folder(
+        tmp_path,
+        model_index_json={"_class_name": "X"},
+        unet__config_json={"a": 1},
+        unet__model_st=safetensors(a=("F16", [2, 2])),
+        onnx__config_json={"b": 1},
+    )
+    read = fetch(str(folder))
+    assert read.kind == "model_index.json"
+    assert sorted(read.files) == ["model_index.json", "unet/config.json"]
+    assert [(each.folder, each.elements) for each in read.weights] == [("unet", {"F16": 4})]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff" * 8, b"\x05" + b"\0" * 7 + b"{", b"\x02" + b"\0" * 7 + b"[]"]
+)
+def test_a_damaged_header_is_named(tmp_path: Path, content: bytes) -> None:
+    folder = _folder(tmp_path, config_json=BERT, model_st=content)
+    with pytest.raises(ModelLoadError, match=r"the header of model\.safetensors cannot be read"):
+        fetch(str(folder))
+
+
+def test_variants_and_files_of_one_checkpoint_count_once(tmp_path: Path) -> None:
+    tensors = safetensors(a=("F32", [5]))
+    for name in ("model.safetensors", "model.fp16.safetensors", "model-00001-of-00002.safetensors"):
+        (tmp_path / name).write_bytes(tensors)
+    (tmp_path / "config.json").write_text("{}")
+    assert [each.elements for each in fetch(str(tmp_path)).weights] == [{"F32": 5}]
+
+
+def test_recipes_stand_for_classes_and_tasks() -> None:
+    pipeline = fetch("diffusers:StableDiffusionPipeline")
+    assert pipeline.settings("unet/config.json")["cross_attention_dim"] == 768
+    assert fetch("transformers:pipeline/text-generation").kind == "config.json"
+    assert fetch("recipe:openai-community/gpt2").settings("config.json")["model_type"] == "gpt2"
+    for name in ("recipe:no/where", "diffusers:NothingPipeline", "transformers:pipeline/nothing"):
+        with pytest.raises(ModelLoadError, match="no recipe"):
+            fetch(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("openai/whisper-small", True),
+        ("openai/whisper-small@main", True),
+        ("hf:gpt2", True),
+        ("recipe:a/b", True),
+        ("transformers:pipeline/ner", True),
+        ("diffusers:FluxPipeline", True),
+        ("diffusers:UNet2DModel", False),
+        ("transformers:BertModel", False),
+        ("models/net.py", False),
+        ("models/net.pt2", False),
+        ("models/net.py:make", False),
+        ("resnet50", False),
+        ("./missing", False),
+        ("a/b/c", False),
+        ("\0/b", False),
+    ],
+)
+def test_names_of_repositories(name: str, is_one: bool) -> None:
+    assert is_repository(name) == is_one
+
+
+def test_a_folder_is_a_repository(tmp_path: Path) -> None:
+    assert is_repository(str(tmp_path))
