@@ -293,6 +293,7 @@ _FIELDS = {
     "when": _Field(_text),
     "error": _Field(_record(ErrorText, _check_error)),
     "summary": _Field(_text, required=True),
+    "brief": _Field(_text),
     "way_out": _Field(_text),
     "fixed": _Field(_matching(_FIXED, "a release such as 2.13"), sorts=("advisory",)),
     "fixed_basis": _Field(_one_of(FIXED_BASES), sorts=("advisory",)),

@@ -69,6 +69,8 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     when: str = ""
     error: ErrorText | None = None
     summary: str = ""
+    #: ends the sentence "on the CPU ..." or "raises ..." in a few words, such as "above 32 KiB".
+    brief: str = ""
     way_out: str = ""
     #: the first release without an advisory's fault, and the kind of evidence for it.
     fixed: str = ""

@@ -13,7 +13,7 @@ from opcheck.common.versions import Version, macos_note
 from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
-from opcheck.lookup.notes import notes
+from opcheck.lookup.notes import limit_of, notes
 from opcheck.lookup.operator_facts import is_python
 from opcheck.lookup.past import first_native, since
 from opcheck.lookup.plain_call import BOOKKEEPING, COMMON_DTYPES, OperatorLookup, target
@@ -88,6 +88,7 @@ def answer(
         kind=main.kind,
         overload=main.name,
         because=main.because,
+        limit=_limit(main, scope),
         overloads=overloads,
         first_native=first_native(everywhere, tuple(everywhere)),
         notes=tuple(filter(None, (note, macos_note(Version.parse(system))))),
@@ -181,6 +182,13 @@ def _overload(op: str, scope: _Scope) -> OverloadAnswer:
         evidence=verdict.evidence,
         releases=cells(op, scope.releases, lookup, scope.dtype, only=_only(scope)),
     )
+
+
+def _limit(main: OverloadAnswer, scope: _Scope) -> str:
+    if main.status != "native":
+        return ""
+    statements = scope.lookup.operators.usual_statements(main.name, scope.line)
+    return limit_of(statements, target(scope.line, scope.system), main.dtype)
 
 
 def _only(scope: _Scope) -> str | None:

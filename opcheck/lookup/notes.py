@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from opcheck.common.vocabulary import StatementSort
+from opcheck.common.vocabulary import Effect, StatementSort
 from opcheck.lookup.records import Note
 from opcheck.model.records import Evidence
 
@@ -44,6 +45,53 @@ def notes(
         decided = {*verdict.limitations, *verdict.advisories}
     kept.sort(key=lambda statement: (not _decides(statement, decided), statement.rank))
     return tuple(_note(statement, _decides(statement, decided)) for statement in kept)
+
+
+#: What each effect does, before the few words on when.
+_DOES: dict[Effect, str] = {
+    "aborts": "aborts",
+    "raises": "raises",
+    "falls_back": "on the CPU",
+    "wrong_result": "wrong",
+}
+#: A condition of at most this many characters can stand in a headline.
+_SHORT = 32
+#: A lone flag, such as half_to_float, says nothing to a reader.
+_COMPARES = re.compile(r"[<>=]| is ")
+#: Sizes and ranks that programs hardly reach: 2**31 elements, 16 dimensions.
+_REMOTE = re.compile(r"\*\*3[12]|42949672\d\d|2147483\d\d\d|\b1[56]$")
+
+
+def limit_of(statements: Iterable[Statement], aim: Target, dtype: str) -> str:
+    """Return the limit of a native operator that matters most, such as ``on the CPU above 32 KiB``; empty if none does.
+
+    Args:
+        statements: on the operators that a plain call reaches.
+        aim: the target.
+        dtype: of the plain call.
+    """
+    briefs: dict[Effect, list[str]] = {}
+    for statement in sorted(statements, key=lambda statement: statement.rank):
+        brief = _brief(statement)
+        holds = aim.macos in statement.macos and (not statement.dtypes or dtype in statement.dtypes)
+        if brief and holds and brief not in briefs.setdefault(statement.effect, []):
+            briefs[statement.effect].append(brief)
+    for effect, does in _DOES.items():
+        if briefs.get(effect):
+            return f"{does} {' or '.join(briefs[effect][:_MOST_BRIEFS])}"
+    return ""
+
+
+#: How many limits a headline names.
+_MOST_BRIEFS = 2
+
+
+def _brief(statement: Statement) -> str:
+    if statement.brief or statement.when:
+        return statement.brief
+    condition = statement.condition
+    readable = _COMPARES.search(condition) and not _REMOTE.search(condition)
+    return f"where {condition}" if readable and len(condition) <= _SHORT else ""
 
 
 def _decides(statement: Statement, decided: set[str]) -> bool:

@@ -10,7 +10,7 @@ from opcheck.data.registrations import Resolution, data_directory
 from opcheck.data.statements import EVERY_OPERATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from opcheck.common.versions import Target, Version
     from opcheck.data.registrations import OpLists
@@ -91,20 +91,37 @@ class OperatorFacts:
         """Return the overload and all overloads on which its verdict can rest."""
         key = (op, line)
         if key not in self._deciding:
-            seen: dict[str, None] = {}
-            left = [op]
-            while left:
-                name = left.pop(0)
-                if name in seen:
-                    continue
-                seen[name] = None
-                chain = self.resolution(name, line).chain
-                left += chain[1:]
-                if self.composite(name, line):
-                    calls = self.calls(name, line)
-                    left += calls.both if calls else ()
-            self._deciding[key] = tuple(seen)
+            self._deciding[key] = self._followed(op, line, lambda calls: calls.both)
         return self._deciding[key]
+
+    def usual_statements(self, op: str, line: str) -> tuple[Statement, ...]:
+        """Return the statements on the overload and on those that a plain call of it reaches."""
+
+        def usual(calls: Calls) -> tuple[str, ...]:
+            return calls.always if is_python(op) else calls.always or calls.sometimes
+
+        reached = set(self._followed(op, line, usual))
+        return tuple(
+            statement
+            for statement in self.about(op, line)
+            if any(statement in self.statements.for_op(name, line) for name in reached)
+        )
+
+    def _followed(
+        self, op: str, line: str, calls_of: Callable[[Calls], tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """Return the overload, and in turn those that it refers to or that ``calls_of`` selects."""
+        seen: dict[str, None] = {}
+        left = [op]
+        while left:
+            name = left.pop(0)
+            if name in seen:
+                continue
+            seen[name] = None
+            left += self.resolution(name, line).chain[1:]
+            calls = self.calls(name, line) if self.composite(name, line) else None
+            left += calls_of(calls) if calls else ()
+        return tuple(seen)
 
     def about(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on the overload or on one that decides for it, without those on every operator."""

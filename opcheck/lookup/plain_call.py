@@ -128,7 +128,7 @@ class OperatorLookup:
 
     def _decide(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
         line = str(target.torch)
-        if self.operators.composite(op, line):
+        if is_python(op) or self.operators.composite(op, line):
             return self._composite(op, target, dtype, spatial)
         best: Verdict | None = None
         for call in self._made(op, line, dtype, spatial):

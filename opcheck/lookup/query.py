@@ -25,7 +25,7 @@ from opcheck.lookup.operator_facts import api_overloads
 from opcheck.lookup.words import WITHOUT_OPERATORS, WORDS, key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from opcheck.data.registrations import OpLists
 
@@ -140,10 +140,19 @@ def _exact(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
         return None
     if name.startswith("aten."):
         return _namespaced(_from_fx(name), bases)
-    for recorded in (name, f"nn.{name}", f"optim.{name}") if name[:1].isupper() else (name,):
+    for recorded in _recorded_names(name, bases):
         if recorded in python_calls.names():
             return Query(asked=name, kind="python", main=recorded, overloads=(recorded,))
     return _python(name, bases)
+
+
+def _recorded_names(name: str, bases: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Yield the full names that a name may stand for: itself, a class, and a function that is no operator."""
+    yield name
+    if name[:1].isupper():
+        yield from (f"nn.{name}", f"optim.{name}")
+    elif "." not in name and f"aten::{name}" not in bases:
+        yield from (f"nn.functional.{name}", f"Tensor.{name}")
 
 
 def _namespaced(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:

@@ -87,6 +87,8 @@ class Answer(Record, frozen=True, kw_only=True):
     kind: FallbackKind | None
     overload: str
     because: str
+    #: the limit of a native operator that matters most: ``on the CPU above 32 KiB``; empty if none does.
+    limit: str = ""
     overloads: tuple[OverloadAnswer, ...]
     #: first release line in which the overload ran natively on the target's macOS.
     first_native: str | None

@@ -51,6 +51,8 @@ class Watch:
         self.enters: dict[str, None] = {}
         self._stack: list[set[str]] = []
         self._guesses = 0
+        #: the operators as an audit lists them: a composite that C++ runs whole by its own name
+        self.called: set[str] = set()
 
     @contextlib.contextmanager
     def watching(self, phase: Phase = "forward") -> Iterator[None]:
@@ -63,11 +65,10 @@ class Watch:
 
     @contextlib.contextmanager
     def calling(self) -> Iterator[set[str]]:
-        """Yield the set of the operators that run in the block, which is complete at its end."""
-        leaves: set[str] = set()
+        """Yield the set of the operators that an audit of the block would list, which is complete at its end."""
+        self.called = set()
         with self.watching():
-            self._stack = [leaves]
-            yield leaves
+            yield self.called
 
     def record(self, call: Call) -> None:
         """Keep one leaf call."""
@@ -79,6 +80,7 @@ class Watch:
             self.enters.setdefault(name)
         if inner is not None:
             self._entered(name, set(inner))
+        self.called.add(name)
         met = {name} if inner is None else set(inner)
         for leaves in self._stack:
             leaves.update(met)

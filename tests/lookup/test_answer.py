@@ -13,6 +13,9 @@ from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
 from opcheck.lookup.answer import answer
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
+from opcheck.render import write
+from opcheck.render.answers import op as page
+from opcheck.render.answers.wording import label
 from tests.made import make_lists
 
 #: (query, torch, macOS, dtype) -> status and kind.
@@ -156,7 +159,7 @@ def test_what_nobody_knows_is_unknown(lists: OpLists) -> None:
 def test_an_answer_is_plain_data(lists: OpLists) -> None:
     content = msgspec.to_builtins(answer("isin", "2.4.1", "14.2", "complex64", lists=lists))
     assert list(content) == [
-        "schema", "tool", "op", "target", "dtypes", "status", "kind", "overload", "because",
+        "schema", "tool", "op", "target", "dtypes", "status", "kind", "overload", "because", "limit",
         "overloads", "first_native", "notes", "links", "op_lists",
     ]  # fmt: skip
     assert content["schema"] == "opcheck-op/1"
@@ -204,3 +207,40 @@ def test_asking_imports_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False False False"
+
+
+@pytest.mark.parametrize(
+    ("query", "torch", "limit"),
+    [
+        ("svd", "2.15", "on the CPU above 32 KiB"),
+        ("svd", "2.13", ""),  # it is not native, and the headline says that
+        ("sdpa", "2.15", "raises with dropout"),
+        ("nn.LSTM", "2.15", "raises with proj_size"),
+        ("nn.LSTM", "1.13", ""),
+        # A size of 2**32 is no news to most programs, and a lone flag says nothing.
+        ("bmm", "2.15", ""),
+        ("nn.Softmax", "2.15", ""),
+    ],
+)
+def test_the_first_line_names_the_limit_that_matters(
+    query: str, torch: str, limit: str, lists: OpLists
+) -> None:
+    answered = answer(query, torch, lists=lists)
+    assert answered.limit == limit
+    first = write(answered, page.document(answered), "text").partition("\n")[0]
+    assert first.endswith(limit or label(answered.status, answered.kind))
+
+
+def test_a_module_answers_with_its_worst_call_and_lists_the_calls(lists: OpLists) -> None:
+    answered = answer("nn.CTCLoss", "2.9", lists=lists)
+    main, *calls = answered.overloads
+    assert main.name == "nn.CTCLoss"
+    assert (answered.status, answered.kind) == (calls[0].status, calls[0].kind)
+    assert {call.name for call in calls} >= {"aten::_ctc_loss"}
+    assert "it calls aten::_ctc_loss" in answered.because
+
+
+def test_a_module_that_a_release_lacks_is_unknown_there(lists: OpLists) -> None:
+    answered = answer("nn.RMSNorm", "2.3", lists=lists)
+    assert answered.status == "unknown"
+    assert "torch 2.3 has no nn.RMSNorm" in answered.because

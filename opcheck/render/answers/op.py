@@ -20,7 +20,8 @@ def document(answer: Answer) -> Iterator[Block]:
     """Make the page: the verdict, the table over releases, overloads, limits, evidence, links."""
     main = answer.overloads[0]
     target = answer.target
-    yield Heading(f"{answer.op}: {wording.label(answer.status, answer.kind)}", 1)
+    limit = f", {answer.limit}" if answer.limit else ""
+    yield Heading(f"{answer.op}: {wording.label(answer.status, answer.kind)}{limit}", 1)
     yield Lines(tuple(_head(answer, main)))
     columns = (f"status ({target['dtype'] or 'best of the usual dtypes'})", "dtypes that differ")
     rows = []
