@@ -1,7 +1,8 @@
 """One capture for all targets on which the run would be the same; the model is built once.
 
 Each run has a fork of its own, which begins with the model as it was built: a run changes a model, and one that raises,
-hangs or ends its process ends no other.  Runs in the process that it is called in: the model is loaded there.
+hangs or ends its process ends no other.  Runs in the process that it is called in: the model is loaded there.  Where
+a process cannot be copied, each class of targets needs a process of its own, for which the model is loaded again.
 """
 
 from __future__ import annotations
@@ -97,7 +98,10 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
         captured = _captured(request, prepared, targets, waiting)
         shared.append(captured)
         waiting = [n for n in waiting if n not in captured.targets]
-    return Captures(shared=tuple(shared), left=tuple(n for n in order if n not in here))
+        if not platform.CAN_FORK:
+            break
+    left = tuple(n for n in order if n not in here or n in waiting)
+    return Captures(shared=tuple(shared), left=left)
 
 
 def _captured(
@@ -108,7 +112,7 @@ def _captured(
     def work() -> Shared:
         return _run(request, prepared, targets, waiting)
 
-    if len(targets) == 1:
+    if len(targets) == 1 or not platform.CAN_FORK:
         return work()
     try:
         return forked(work, Shared, request.time_limit + _AFTER, group=False)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from opcheck.capture.parent import ask
 from opcheck.capture.request import CaptureRequest
+from opcheck.common.errors import CaptureError
 from opcheck.compiler.plan import CompileRequest, Plan
-from opcheck.compiler.records import Compiled
+from opcheck.compiler.records import Compiled, Failure, Tried, Variant
+from opcheck.worker.platform import CAN_FORK
 
 #: seconds for importing, loading and reporting, besides the variants
 _REST = 120.0
@@ -32,14 +35,47 @@ def compile_variants(
     # The child ends without its exit handlers, and may be killed.
     with tempfile.TemporaryDirectory(prefix="opcheck-", ignore_cleanup_errors=True) as scratch:
         plan = msgspec.structs.replace(plan, scratch=scratch)
-        limit = _REST + len(plan.variants) * plan.seconds
-        capture = msgspec.structs.replace(request, time_limit=limit)
-        return ask(
-            "opcheck.compiler.run:answer",
-            Compiled,
-            CompileRequest(capture=capture, plan=plan),
-            capture,
-            device=plan.device,
-            progress=progress,
-            show_output=show_output,
+
+        def tried(variants: tuple[Variant, ...]) -> Compiled:
+            part = msgspec.structs.replace(plan, variants=variants)
+            limit = _REST + len(variants) * plan.seconds
+            capture = msgspec.structs.replace(request, time_limit=limit)
+            return ask(
+                "opcheck.compiler.run:answer",
+                Compiled,
+                CompileRequest(capture=capture, plan=part),
+                capture,
+                device=plan.device,
+                progress=progress,
+                show_output=show_output,
+            )
+
+        if CAN_FORK or len(plan.variants) == 1:
+            return tried(plan.variants)
+        return _joined([_alone(tried, variant) for variant in plan.variants])
+
+
+def _alone(tried: Callable[[tuple[Variant, ...]], Compiled], variant: Variant) -> Compiled | Tried:
+    """Try a variant in a process that it may end; the model is loaded there anew."""
+    try:
+        return tried((variant,))
+    except CaptureError as error:
+        failure = Failure(kind="died", message=error.message)
+        return Tried(variant=variant, outcome="died", failure=failure)
+
+
+def _joined(parts: Sequence[Compiled | Tried]) -> Compiled:
+    """Join the outcomes of single variants.
+
+    Raises:
+        CaptureError: every variant's process ended.
+    """
+    whole = next((part for part in parts if isinstance(part, Compiled)), None)
+    if whole is None:
+        raise CaptureError(
+            "the process of every variant ended before it was done",
+            context="opcheck compile",
+            hint="run again with -v to see what the processes printed",
         )
+    each = [part.tried if isinstance(part, Compiled) else (part,) for part in parts]
+    return msgspec.structs.replace(whole, tried=tuple(itertools.chain(*each)))

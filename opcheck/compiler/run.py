@@ -21,6 +21,7 @@ from opcheck.compiler.records import Compiled, Failure, Tried, Variant
 from opcheck.compiler.released import includes
 from opcheck.data.wheels.inductor import BACKEND
 from opcheck.tracing.torch_private import compilation
+from opcheck.worker import platform
 from opcheck.worker.worker import WorkerError, forked
 
 if TYPE_CHECKING:
@@ -137,6 +138,8 @@ def _refused(variant: Variant, known: Sequence[str], lacking: str) -> Tried | No
 
 
 def _try(program: variants.Program, variant: Variant, plan: Plan) -> Tried:
+    if not platform.CAN_FORK:  # parent.py asks for one variant a process
+        return variants.attempt(program, variant, plan.device)
     try:
         return forked(lambda: variants.attempt(program, variant, plan.device), Tried, plan.seconds)
     except WorkerError as error:

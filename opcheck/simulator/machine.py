@@ -91,11 +91,9 @@ def _uname() -> platform.uname_result:
     return _MacUname("Darwin", _HOST_UNAME().node, release, _kernel(release), "arm64")
 
 
-def _os_uname() -> os.uname_result:
+def _os_uname() -> Any:
     release = python_visible_target.ask(darwin_text)
-    return os.uname_result(
-        ("Darwin", _HOST_OS_UNAME().nodename, release, _kernel(release), "arm64")
-    )
+    return _UNAME_RESULT(("Darwin", _HOST_UNAME().node, release, _kernel(release), "arm64"))
 
 
 def _mac_ver(*_: Any, **__: Any) -> tuple[str, tuple[str, str, str], str]:
@@ -111,7 +109,9 @@ def _platform(aliased: bool = False, terse: bool = False) -> str:
 
 
 _HOST_UNAME = platform.uname
-_HOST_OS_UNAME = os.uname
+#: None on Windows, which has neither.
+_HOST_OS_UNAME: Callable[[], Any] | None = getattr(os, "uname", None)
+_UNAME_RESULT: Callable[..., Any] = getattr(os, "uname_result", tuple)
 
 #: what a Mac answers, and whether libraries get it too
 _PLATFORM: dict[str, tuple[Callable[..., Any], bool]] = {
@@ -136,10 +136,10 @@ def _by_caller(host: Callable[..., Any], mac: Callable[..., Any], *, libraries: 
     return function
 
 
-def _os_uname_by_caller() -> os.uname_result:
+def _os_uname_by_caller() -> Any:
     # sysconfig and others of the standard library ask it to know where they are: only the very caller counts.
     direct = kind_of(sys._getframe(1).f_code)
-    return _os_uname() if direct == "program" else _HOST_OS_UNAME()
+    return _os_uname() if _HOST_OS_UNAME is None or direct == "program" else _HOST_OS_UNAME()
 
 
 # -- programs that tell of the machine ----------------------------------------------------------------------
@@ -178,6 +178,9 @@ def _instead(args: Any) -> Any:
         return args
     if text is None:
         return args
+    if os.name == "nt":
+        instead = [sys.executable, "-c", "import sys; print(sys.argv[1])", text]
+        return subprocess.list2cmdline(instead) if whole else instead
     instead = ["printf", "%s\\n", text]
     return shlex.join(instead) if whole else instead
 
@@ -195,6 +198,8 @@ def mac_machine() -> Iterator[None]:
         (platform, name, _by_caller(getattr(platform, name), mac, libraries=libraries))
         for name, (mac, libraries) in _PLATFORM.items()
     ]
-    changes += [(os, "uname", _os_uname_by_caller), (subprocess.Popen, "__init__", started)]
+    changes.append((subprocess.Popen, "__init__", started))
+    if _HOST_OS_UNAME is not None:
+        changes.append((os, "uname", _os_uname_by_caller))
     with replaced(changes):
         yield

@@ -137,8 +137,7 @@ def read_bytes(path: Path, shown: str) -> bytes:
             raise UnreadableError(
                 problem("too_large", f"{status.st_size:,} bytes: more than {limit:,}", shown)
             )
-        # The limit holds here, too: a file of /proc has no size, and the file may have been
-        # replaced.
+        # The limit holds here, too: a file that the kernel makes up has no size, and any may have been replaced.
         return documents.read(path, limit)
     except FileNotFoundError as error:  # a link to nothing, or a file that has just been removed
         raise UnreadableError(problem("not_a_file", "not a regular file", shown)) from error

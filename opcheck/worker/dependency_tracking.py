@@ -30,6 +30,7 @@ from typing import Any
 import msgspec
 
 from opcheck.model.records import Record
+from opcheck.worker.platform import MACHINE_FILES
 from opcheck.worker.protocol import Notes
 
 #: Folders whose contents follow from the versions of the installed distributions, of Python and of opcheck.
@@ -44,8 +45,6 @@ _INSTALLED = tuple(
         *map(Path, [*site.getsitepackages(), site.getusersitepackages()]),
     }
 )
-#: Files that describe the machine; no model depends on them.
-_MACHINE = ("/proc/", "/sys/", "/dev/")
 
 #: Events after which the dependencies of a result cannot be observed, and why.
 _UNOBSERVABLE = {
@@ -195,7 +194,7 @@ class _Writer:
     def __init__(self, notes: Notes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._descriptor = os.open(notes.path, flags, 0o600)
-        self._ignored = (*_INSTALLED, *_MACHINE, *(folder + os.sep for folder in notes.known))
+        self._ignored = (*_INSTALLED, *MACHINE_FILES, *(folder + os.sep for folder in notes.known))
         self._lines: set[tuple[object, ...]] = set()
         self._written: set[str] = set()
         self._busy = False

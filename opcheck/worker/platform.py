@@ -1,7 +1,19 @@
-"""Services of the operating system for processes: signals, limits of time and memory, ``/proc``, ``prctl``.
+"""Services of the operating system for processes: signals, limits of time and memory, locks, other processes.
 
 Nothing else in the package calls ``os.fork``, installs a signal handler, reads ``/proc`` for processes or sets a
-resource limit. Each function says what it does where the system lacks the call. Imports no torch.
+resource limit.  Each service has a way for Linux, macOS and Windows; psutil serves where it can.  Imports no torch.
+
+| service | Linux | macOS | Windows |
+| --- | --- | --- | --- |
+| copy this process | fork | no: a child is started anew | no: the same |
+| end with the parent | prctl | a thread looks for the parent | the same |
+| limit memory | RLIMIT_DATA | a thread watches it | the same |
+| limit time | SIGALRM | SIGALRM | a thread raises in the main thread |
+| end a process and what it started | process group, mark | process group, mark | process tree, mark |
+| lock a file | flock | flock | msvcrt |
+
+macOS does have a fork, but Objective-C, Metal and Accelerate abort or hang in one that follows their first use
+(objc4, ``objc-initialize.mm``; bugs.python.org, issue 33725, for which multiprocessing starts processes anew there).
 """
 
 from __future__ import annotations
@@ -9,27 +21,50 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
+import subprocess
 import sys
+import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from pathlib import Path
 from types import FrameType
+from typing import Any
+
+from opcheck.common.errors import UsageError
 
 #: A variable that marks a child and all that it starts, so that they are recognised in another session, too.
 MARK = "OPCHECK_PROCESS"
-#: Whether this system can copy a process.
-CAN_FORK = hasattr(os, "fork")
+#: The name of the system; tests on Linux set the variable to take the ways of "darwin" or "win32".
+SYSTEM = os.environ.get("OPCHECK_TEST_SYSTEM") or sys.platform
+#: Whether a copy of this process can go on computing.
+CAN_FORK = hasattr(os, "fork") and SYSTEM not in {"darwin", "win32"}
+#: Folders of files that describe the machine.
+MACHINE_FILES = ("/proc/", "/sys/", "/dev/")
+#: Audit events of Python after which there is another process.
+START_EVENTS = frozenset({"os.exec", "os.fork", "os.posix_spawn", "os.system", "subprocess.Popen"})
+#: Exit codes of a program that Ctrl-C and an abort ended, as shells report them.
+INTERRUPTED, ABORTED = 128 + signal.SIGINT, 128 + signal.SIGABRT
+#: The exit code of a process that exceeded its memory where the system does not limit it.
+OVER_MEMORY = 137
 
 #: Searches for processes that a child left behind: each may start more while the search runs.
-_ROUNDS = 5
+_ROUNDS = 6
 #: linux/prctl.h
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 #: Seconds after which a program that caught the end of its time is interrupted again.
 _AGAIN = 1.0
+#: Seconds between two looks at a parent, and at the memory.
+_PARENT_LOOK, _MEMORY_LOOK = 1.0, 0.1
+#: Seconds that a program gets to free memory after a MemoryError.
+_FREEING = 2.0
 #: The share of this machine's memory that a program may take by default.
 _SHARE = 0.75
+#: The byte of a file that msvcrt locks: locked bytes cannot be read, and no lock file is as long.
+_LOCKED_BYTE = 1 << 30
+_CHUNK = 1 << 16
 
 
 class SignalledError(BaseException):
@@ -55,7 +90,7 @@ def handle_signals() -> None:
 
 
 def _ending_signals() -> list[signal.Signals]:
-    names = ("SIGTERM", "SIGHUP")
+    names = ("SIGTERM", "SIGHUP", "SIGBREAK")
     return [signal.Signals[name] for name in names if hasattr(signal, name)]
 
 
@@ -80,21 +115,42 @@ def signal_name(number: int) -> str:
 
 
 def die_with_parent() -> None:
-    """Let this process, which ``process.Child`` started, end when its parent ends, however that happens.
-
-    Only Linux can do this; elsewhere a child notices that its pipes are closed.
-    """
-    if sys.platform != "linux":
-        return
-    fork_dies_with_parent()
+    """Let this process, which ``process.Child`` started, end when its parent ends, however that happens."""
     parent = os.environ.get(MARK, "").rpartition("/")[2].partition("-")[0]
-    if parent and parent != str(os.getppid()):
-        os._exit(1)  # the parent ended before the call above
+    end_with_parent(int(parent) if parent.isdigit() else os.getppid())
 
 
-def fork_dies_with_parent() -> None:
-    """Let this fork, whose parent is certainly alive, end when its parent ends."""
-    _prctl(_PR_SET_PDEATHSIG, 9)
+def end_with_parent(parent: int | None = None) -> None:
+    """Let this process end when its parent ends; at once if that is no longer the process with the given id."""
+    expected = os.getppid() if parent is None else parent
+    if SYSTEM == "linux":
+        _prctl(_PR_SET_PDEATHSIG, 9)
+    else:
+        threading.Thread(target=_watch_parent, args=(expected,), daemon=True).start()
+    # The python.exe of a Windows environment starts the real one, which then has it for a parent.
+    if SYSTEM != "win32" and os.getppid() != expected:
+        os._exit(1)  # the parent ended before the calls above
+
+
+def _watch_parent(parent: int) -> None:
+    while _is_parent(parent):
+        time.sleep(_PARENT_LOOK)
+    os._exit(1)
+
+
+def _is_parent(number: int) -> bool:
+    # An orphan gets another parent; a process of Windows keeps the number.
+    return exists(number) if SYSTEM == "win32" else os.getppid() == number
+
+
+def exists(number: int) -> bool:
+    """Return whether there is a process of this id that has not ended."""
+    import psutil
+
+    try:
+        return bool(psutil.Process(number).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def adopt_orphans() -> None:
@@ -104,73 +160,70 @@ def adopt_orphans() -> None:
 
 def end_orphans(keep: Container[int]) -> None:
     """Kill the children of this process, adopted ones included, but for those to keep."""
+    import psutil
+
     for _ in range(_ROUNDS):
-        numbers = [number for number in children_of_this_process() if number not in keep]
-        for number in numbers:
-            with contextlib.suppress(OSError):
-                kill(number)
-                os.waitpid(number, 0)
-        if not numbers:
+        processes = [each for each in psutil.Process().children() if each.pid not in keep]
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+                process.wait()
+        if not processes:
             return
 
 
 def children_of_this_process() -> list[int]:
-    """Return the ids of this process's children; empty where there is no /proc."""
-    children = []
-    for name in _process_names():
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # The name of the program stands in parentheses, and may hold any character.
-            fields = Path("/proc", name, "stat").read_text("utf-8", "replace").rpartition(")")[2]
-            if int(fields.split()[1]) == os.getpid():
-                children.append(int(name))
-    return children
+    """Return the ids of this process's children."""
+    import psutil
+
+    return [process.pid for process in psutil.Process().children()]
 
 
 def kill_marked(token: str) -> None:
     """Kill the processes that began with this text in their environment, whatever their session.
 
-    Linux alone shows the environment of other processes (/proc).
+    A system shows the environment of the user's own processes; macOS that of its own programs to nobody.
     """
+    import psutil
+
+    clean = 0
     for _ in range(_ROUNDS):
         killed = False
-        for number in _marked(token.encode()):
-            with contextlib.suppress(OSError):
-                kill(number)
-                killed = True
-        if not killed:
+        for process in psutil.process_iter():
+            # It may have ended meanwhile, or belong to another user.
+            with contextlib.suppress(psutil.Error, OSError):
+                if token in process.environ().get(MARK, "") and _may_be_killed(process):
+                    process.kill()
+                    killed = True
+        # A process may start another and end while the list is read, so that neither is seen: look twice.
+        clean = 0 if killed else clean + 1
+        if clean == 2:
             return
         time.sleep(0.01)
 
 
-def _marked(token: bytes) -> Iterator[int]:
-    for name in _process_names():
-        if int(name) != os.getpid():
-            # The process may have ended meanwhile, or belong to another user.
-            with contextlib.suppress(OSError):
-                if token in Path("/proc", name, "environ").read_bytes() and not _is_tracker(name):
-                    yield int(name)
+def _may_be_killed(process: Any) -> bool:
+    """Return False for this process and multiprocessing's resource tracker, which must outlive its files' owners."""
+    return process.pid != os.getpid() and "resource_tracker" not in " ".join(process.cmdline())
 
 
-def _is_tracker(name: str) -> bool:
-    """Return whether it is multiprocessing's resource tracker, which must outlive the owners of its files."""
-    return b"resource_tracker" in Path("/proc", name, "cmdline").read_bytes()
-
-
-def _process_names() -> list[str]:
-    try:
-        return [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208  (names alone)
-    except OSError:
-        return []
+def own_session() -> dict[str, Any]:
+    """Return the arguments of subprocess.Popen that keep the terminal's Ctrl-C from a process."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {"start_new_session": True}
 
 
 def kill(number: int, *, group: bool = False) -> None:
-    """Kill a process, or its whole process group; nothing happens where it is gone.
+    """Kill a process, or with ``group`` also what it started; nothing happens where it is gone."""
+    import psutil
 
-    Where the system has no SIGKILL (Windows) the process is terminated.
-    """
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            os.kill(number, signal.SIGTERM)
+    with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
+        if sys.platform == "win32" or SYSTEM == "win32":
+            process = psutil.Process(number)
+            for each in [*(process.children(recursive=True) if group else ()), process]:
+                with contextlib.suppress(psutil.Error):
+                    each.kill()
         elif group:
             os.killpg(number, signal.SIGKILL)
         else:
@@ -179,13 +232,56 @@ def kill(number: int, *, group: bool = False) -> None:
 
 def interrupt(number: int, *, in_other_group: bool) -> None:
     """Pass a Ctrl-C of this process on to a child, unless the terminal has sent it to the child as well."""
+    if sys.platform == "win32":
+        # The console sends it to all its processes outside of a group of their own, and there Ctrl-Break alone passes.
+        if in_other_group:
+            os.kill(number, signal.CTRL_BREAK_EVENT)
+        return
     try:
         heard = not in_other_group and os.tcgetpgrp(0) == os.getpgrp()
-    except (OSError, AttributeError):
+    except OSError:
         heard = False
     if not heard:
         with contextlib.suppress(ProcessLookupError):
             os.kill(number, signal.SIGINT)
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file; return whether this process has the lock, which ends with the descriptor or the process.
+
+    filelock is not used: it empties the file before it has the lock, and the file names the holder.
+    """
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+            try:
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            finally:
+                os.lseek(descriptor, 0, os.SEEK_SET)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def selectable(descriptor: int) -> int | socket.socket:
+    """Return a selectable descriptor: Windows selects only sockets, so a thread copies the pipe to one there."""
+    if SYSTEM != "win32":
+        return descriptor
+    reading, writing = socket.socketpair()
+
+    def copy() -> None:
+        with contextlib.suppress(OSError), writing:
+            while part := os.read(descriptor, _CHUNK):
+                writing.sendall(part)
+
+    threading.Thread(target=copy, daemon=True).start()
+    return reading
 
 
 def _prctl(option: int, value: int) -> None:
@@ -207,8 +303,16 @@ class Fork:
 
     #: What a fork exits with where opcheck's own code in it fails; a model that ends its process has another code.
     FAILED = 70
+    _group: bool
+    _number: int
 
     def __init__(self, work: Callable[[], int], *, group: bool = True) -> None:
+        if sys.platform == "win32" or not CAN_FORK:
+            raise UsageError(
+                "a copy of this process is needed, and this system makes none that could compute",
+                context=SYSTEM,
+                hint="run it on Linux, as in a container",
+            )
         self._group = group
         self._status: int | None = None
         with warnings.catch_warnings():
@@ -220,7 +324,7 @@ class Fork:
             try:
                 if group:
                     os.setsid()
-                fork_dies_with_parent()
+                end_with_parent()
                 stop_time_limit()
                 code = work()
             except BaseException:  # noqa: BLE001  (the fork ends with it)
@@ -233,7 +337,7 @@ class Fork:
     @property
     def alive(self) -> bool:
         """Return whether the fork has not ended."""
-        if self._status is None:
+        if sys.platform != "win32" and self._status is None:
             try:
                 done, status = os.waitpid(self._number, os.WNOHANG)
             except ChildProcessError:  # user code has waited for all children of this process
@@ -259,9 +363,11 @@ class Fork:
 def limit_time(seconds: float) -> None:
     """Raise TimeLimitReached in the main thread after so many seconds, repeatedly until ``stop_time_limit``.
 
-    Only POSIX has the timer; elsewhere, and where a program waits in C, the parent ends the process.
+    Where a program waits in C code the parent ends the process.
     """
-    if sys.platform == "win32":
+    if sys.platform == "win32" or SYSTEM == "win32":
+        stop_time_limit()
+        _alarms.append(_Alarm(seconds))
         return
 
     def expire(_number: int, _frame: FrameType | None) -> None:
@@ -274,31 +380,111 @@ def limit_time(seconds: float) -> None:
 
 def stop_time_limit() -> None:
     """Remove the time limit: the program is done, and the rest is opcheck's own work."""
-    if sys.platform != "win32":
+    if sys.platform == "win32" or SYSTEM == "win32":
+        while _alarms:
+            _alarms.pop().stop()
+    else:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class _Alarm:
+    """A thread that raises TimeLimitReached in the main thread, for a system without timers."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._stopped = threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        wait = self._seconds
+        while not self._stopped.wait(wait):
+            _raise_in_main_thread(TimeLimitReached)
+            wait = _AGAIN
+
+    def stop(self) -> None:
+        self._stopped.set()
+        _raise_in_main_thread(None)
+
+
+#: The alarm that is set, if any.
+_alarms: list[_Alarm] = []
+
+
+def _raise_in_main_thread(error: type[BaseException] | None) -> None:
+    """Raise an exception before the next instruction of the main thread; None takes back one that waits."""
+    import ctypes
+
+    number = ctypes.c_ulong(threading.main_thread().ident or 0)
+    raised = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(number, raised)
 
 
 def limit_memory(limit: int) -> None:
     """Make allocations fail that exceed what this process holds now by ``limit`` bytes.
 
-    Linux alone counts what a program has reserved (RLIMIT_DATA, since 4.7); elsewhere nothing is limited.
+    Linux alone counts what a program has reserved (RLIMIT_DATA, since 4.7).  Elsewhere a thread watches what it uses:
+    beyond the limit it raises MemoryError, and ends the process where that does not help.
     """
-    reserved = _reserved()
-    if reserved is None or sys.platform == "win32":
+    if sys.platform == "linux" and SYSTEM == "linux":
+        _limit_reserved(limit)
+    else:
+        _memory_watch.limit_to(limit)
+
+
+def _limit_reserved(limit: int) -> None:
+    if sys.platform == "win32":
         return
     import resource
 
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_DATA, (reserved + limit, hard))
+    reserved = _reserved()
+    if reserved is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_DATA, (reserved + limit, hard))
+
+
+class _MemoryWatch:
+    """Watches the memory of this process from a thread, where the system does not limit it."""
+
+    def __init__(self) -> None:
+        self._most = 0
+        self._thread: threading.Thread | None = None
+
+    def limit_to(self, limit: int) -> None:
+        """Allow ``limit`` bytes beyond what the process uses now."""
+        self._most = _used() + limit
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_MEMORY_LOOK)
+            if _used() <= self._most:
+                continue
+            _raise_in_main_thread(MemoryError)
+            time.sleep(_FREEING)
+            if _used() > self._most:
+                with contextlib.suppress(OSError):
+                    os.write(2, f"more than {self._most >> 20} MiB of memory\n".encode())
+                os._exit(OVER_MEMORY)
+
+
+_memory_watch = _MemoryWatch()
+
+
+def _used() -> int:
+    """Return the bytes of memory that this process uses."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
 
 
 def default_memory() -> int:
-    """Return three quarters of the memory of this machine or container, in bytes; 0 if unknown."""
-    try:
-        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 0
+    """Return three quarters of the memory of this machine or container, in bytes."""
+    import psutil
+
+    machine = int(psutil.virtual_memory().total)
     with contextlib.suppress(OSError, ValueError):
         # "max" where the container has no limit of its own
         machine = min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -313,9 +499,10 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def _reserved() -> int | None:
-    """Return the bytes of data that this process has reserved."""
+    """Return the bytes of data that this process has reserved; None where the system does not say."""
+    if sys.platform == "win32":
+        return None
     try:
-        pages = Path("/proc/self/statm").read_text().split()[5]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError, AttributeError):
+        return int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
         return None

@@ -11,7 +11,6 @@ import contextlib
 import os
 import secrets
 import select
-import socket
 import subprocess
 import sys
 import threading
@@ -82,6 +81,10 @@ def leave_safe_path() -> None:
         del os.environ[_SAFE_PATH]
 
 
+#: A household ends: a thread that goes on must start no process that the search would not see.
+_ending = threading.Event()
+
+
 def _token() -> str:
     return f"{os.getpid()}-{secrets.token_hex(8)}"
 
@@ -92,9 +95,11 @@ def household() -> Iterator[None]:
     token = _token()
     before = os.environ.get(MARK)
     os.environ[MARK] = f"{before or ''}/{token}"
+    _ending.clear()
     try:
         yield
     except BaseException:
+        _ending.set()
         platform.kill_marked(token)
         raise
     finally:
@@ -112,6 +117,9 @@ class Child:
         environment: its variables.
         group: it leads a session of its own; else the terminal's Ctrl-C reaches it, too.
         streams: stdin, stdout and stderr, as subprocess.Popen takes them.
+
+    Raises:
+        KeyboardInterrupt: this program is ending.
     """
 
     def __init__(
@@ -122,11 +130,16 @@ class Child:
         group: bool = True,
         **streams: Any,
     ) -> None:
-        self._group = group and os.name != "nt"
+        self._group = group
         self._token = _token()
         mark = f"{os.environ.get(MARK, '')}/{self._token}"
+        if _ending.is_set():
+            raise KeyboardInterrupt
         self.process = subprocess.Popen(
-            command, env={**environment, MARK: mark}, start_new_session=self._group, **streams
+            command,
+            env={**environment, MARK: mark},
+            **(platform.own_session() if group else {}),
+            **streams,
         )
 
     @property
@@ -172,10 +185,14 @@ class Lines:
     """
 
     def __init__(self, descriptor: int, alive: Callable[[], bool]) -> None:
-        self._pipe = _selectable(descriptor)
+        self._pipe = platform.selectable(descriptor)
         self._alive = alive
         self._rest = bytearray()
         self._searched = 0
+
+    def __del__(self) -> None:
+        if not isinstance(self._pipe, int):
+            self._pipe.close()
 
     def next(self, deadline: float) -> bytes | None:
         """Return the next line without its end; None if the child has closed the pipe or ended.
@@ -218,21 +235,6 @@ class Lines:
                 )
             if not alive:
                 return b""
-
-
-def _selectable(descriptor: int) -> int | socket.socket:
-    """Return a selectable descriptor: Windows selects only sockets, so a thread copies the pipe to one there."""
-    if os.name != "nt":
-        return descriptor
-    reading, writing = socket.socketpair()
-
-    def copy() -> None:
-        with contextlib.suppress(OSError), writing:
-            while part := os.read(descriptor, _CHUNK):
-                writing.sendall(part)
-
-    threading.Thread(target=copy, daemon=True).start()
-    return reading
 
 
 class Printed:

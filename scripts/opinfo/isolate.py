@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import math
 import pickle
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from opcheck.worker.platform import Fork, how_it_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,23 +24,14 @@ class Died(NamedTuple):
 
 def isolated(work: Callable[[], T]) -> T | Died:
     """What ``work`` returns, run in a fork of this process; the result must pickle."""
-    descriptor, name = tempfile.mkstemp(prefix="opcheck-opinfo-")
-    os.close(descriptor)
-    path = Path(name)
-    try:
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                path.write_bytes(pickle.dumps(work()))
-                code = 0
-            finally:
-                os._exit(code)
-        status = os.waitpid(child, 0)[1]
-        if status == 0:
-            return pickle.loads(path.read_bytes())  # type: ignore[no-any-return]  # noqa: S301 - written above
-        if os.WIFSIGNALED(status):
-            return Died(f"the process died of signal {os.WTERMSIG(status)}")
-        return Died(f"the process ended with code {os.waitstatus_to_exitcode(status)}")
-    finally:
-        path.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="opcheck-opinfo-") as folder:
+        path = Path(folder, "result")
+
+        def live() -> int:
+            path.write_bytes(pickle.dumps(work()))
+            return 0
+
+        code = Fork(live).end(math.inf)
+        if code:
+            return Died(f"the process {how_it_ended(code)}")
+        return pickle.loads(path.read_bytes())  # type: ignore[no-any-return]  # noqa: S301 - written above

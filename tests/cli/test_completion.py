@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import select
 import shlex
@@ -216,7 +215,14 @@ def test_a_broken_project_completes_nothing_and_says_nothing(
 class Shell:
     """An interactive shell on a terminal of its own, which a person would type into."""
 
+    process: int
+    _terminal: int
+
     def __init__(self, command: list[str], at: Path, binaries: Path) -> None:
+        if sys.platform == "win32":
+            pytest.skip("Windows has no pseudo-terminals")
+        import pty
+
         environment = {
             "PATH": f"{binaries}:{os.environ['PATH']}",
             "HOME": str(at),

@@ -14,6 +14,9 @@ import pytest
 
 from opcheck.worker.process import python
 
+if sys.platform == "win32":
+    pytest.skip("Windows has no signals", allow_module_level=True)
+
 #: seconds after which a test gives up: a loaded machine takes its time.
 PATIENCE = 300.0
 MODEL = """

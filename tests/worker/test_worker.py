@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.errors import CaptureError, InputError
-from opcheck.worker import worker
+from opcheck.worker import platform, worker
 from opcheck.worker.worker import Worker, WorkerError, forked
 from tests.worker.functions import Question, Reply
 from tests.worker.test_process import PATIENCE
@@ -110,6 +111,7 @@ def test_a_function_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatc
         made.ask(Question(do="nothing"), PATIENCE)
 
 
+@pytest.mark.skipif(not platform.CAN_FORK, reason="this system copies no process")
 def test_a_fork_gives_back_what_it_made() -> None:
     assert forked(lambda: "x" * 200_000, str, 10.0) == "x" * 200_000
 
@@ -119,6 +121,8 @@ def _sleep() -> None:
 
 
 def _killed() -> None:
+    if sys.platform == "win32":
+        pytest.skip("Windows has no SIGKILL")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -126,6 +130,7 @@ def _leave() -> None:
     os._exit(3)
 
 
+@pytest.mark.skipif(not platform.CAN_FORK, reason="this system copies no process")
 @pytest.mark.parametrize(
     ("work", "seconds", "said"),
     [

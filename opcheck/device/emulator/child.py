@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import signal
 import sys
 import warnings
 from pathlib import Path
@@ -19,6 +18,7 @@ from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import program
 from opcheck.device.emulator.request import Outcome, RunRequest
 from opcheck.worker import installed
+from opcheck.worker.platform import ABORTED, INTERRUPTED
 from opcheck.worker.protocol import failure_of
 
 
@@ -62,10 +62,10 @@ def main(file: Path) -> int:
             run.broke_off(error) if code else run.came_to_its_end(watched.cause)
         except KeyboardInterrupt as error:
             run.broke_off(error)
-            code = 128 + signal.SIGINT
+            code = INTERRUPTED
         except ProcessAbortedError as error:
             run.broke_off(error)
-            code = 128 + signal.SIGABRT
+            code = ABORTED
             sys.stderr.write(f"{error}\nopcheck: a Mac ends the process here (abort)\n")
         except BaseException as error:  # noqa: BLE001 - the program's
             run.broke_off(error)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from opcheck.worker.platform import START_EVENTS
+
 #: torch's own files whose frames stand between the program and the emulation.
 _OVERRIDES = str(Path("torch", "overrides.py"))
 _BETWEEN = (
@@ -55,10 +57,6 @@ def execute(program: str, *, is_module: bool) -> None:
     exec(code, module.__dict__)  # noqa: S102 - this is what it is for
 
 
-#: Audit events of Python that start another process.
-_STARTS = frozenset({"os.exec", "os.fork", "os.posix_spawn", "os.system", "subprocess.Popen"})
-
-
 class Watched:
     """Sees when a program imports torch, and whether it starts processes."""
 
@@ -96,7 +94,7 @@ class Watched:
                 builtins.__import__ = original
 
     def _see(self, event: str, _arguments: tuple[Any, ...]) -> None:
-        if self._watching and event in _STARTS:
+        if self._watching and event in START_EVENTS:
             self._processes += 1
 
     @property

@@ -10,7 +10,6 @@ import contextlib
 import os
 import platform
 import shutil
-import signal
 import subprocess
 import warnings
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ import msgspec
 from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import program
 from opcheck.device.observe.request import End, ObserveRequest, Start
+from opcheck.worker.platform import INTERRUPTED
 from opcheck.worker.protocol import Failure
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _run(request: ObserveRequest, recorder: Recorder) -> End:
     except SystemExit as error:
         return End(exit_code=program.code_of(error))
     except KeyboardInterrupt as error:
-        return _end(error, 128 + signal.SIGINT, recorder)
+        return _end(error, INTERRUPTED, recorder)
     except BaseException as error:  # noqa: BLE001 - the program's
         program.print_error(error)
         return _end(error, 1, recorder)

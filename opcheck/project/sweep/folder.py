@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import platform
 import re
 import stat
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,7 @@ from opcheck.common.vocabulary import Mode
 from opcheck.model.records import Record
 from opcheck.project.sweep.records import Model, Result, target_name
 from opcheck.project.sweep.schema import FORMAT, TABLES
+from opcheck.worker.platform import lock
 
 if TYPE_CHECKING:
     from typing import Self
@@ -279,7 +281,9 @@ def _cannot_write(path: Path, error: OSError) -> UsageError:
 
 def _open_own(path: Path) -> int:
     """Open a regular file and create it if missing; links are not followed."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    # Windows has neither flag, nor named pipes in folders.
+    safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | safe, 0o644)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no file")
@@ -299,15 +303,11 @@ class _Lock:
         Raises:
             UsageError: another process has it.
         """
-        import fcntl
-
         try:
             self._file = _open_own(self._path)
         except OSError as error:
             raise _cannot_write(self._path, error) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(self._file):
             holder = os.read(self._file, 100).decode(errors="replace").strip()
             os.close(self._file)
             self._file = None
@@ -315,9 +315,9 @@ class _Lock:
                 f"another sweep writes into this folder{': ' + holder if holder else ''}",
                 context=str(self._path.parent),
                 hint="wait for it, or name another folder with --folder",
-            ) from None
+            )
         os.ftruncate(self._file, 0)
-        os.write(self._file, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
+        os.write(self._file, f"process {os.getpid()} on {platform.node()}\n".encode())
 
     def give(self) -> None:
         """Release the lock."""

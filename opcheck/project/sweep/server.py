@@ -37,6 +37,8 @@ def answer(request: Prepare | Measure | Control, _say: Say) -> Reply:
         return Plain(text="")
     _import_for(request.model.library, request.model.spec.partition(":")[2])
     seconds = _CONTROL if isinstance(request, Control) else 2 * request.task.timeout
+    if not platform.CAN_FORK:  # the worker ends this process after each model
+        return _reply(request)
     others = {*platform.children_of_this_process()}
     try:
         return forked(lambda: _reply(request), Reply, seconds + _GRACE, quiet=True)

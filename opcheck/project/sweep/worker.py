@@ -34,7 +34,7 @@ from opcheck.project.sweep.records import (
     Task,
     target_name,
 )
-from opcheck.worker.platform import fork_dies_with_parent
+from opcheck.worker.platform import CAN_FORK, end_with_parent
 from opcheck.worker.process import leave_safe_path
 from opcheck.worker.worker import Worker, WorkerError
 
@@ -57,7 +57,7 @@ def work(task: bytes) -> bytes:
     leave_safe_path()
     if multiprocessing.current_process().name.startswith("LokyProcess"):
         # A scheduler's worker has a parent of another kind: a thread of it, which may end before.
-        fork_dies_with_parent()
+        end_with_parent()
     asked = msgspec.json.decode(task, type=Task)
     _same_versions(asked.versions)
     return msgspec.json.encode([_with_control(_result(asked, mode), asked) for mode in asked.keys])
@@ -139,8 +139,13 @@ def _ask(request: Measure | Control, timeout: float) -> Reply:
     try:
         # The server enforces the limits of its fork; this limit is for the server's own work.
         return server.ask(request, _IMPORTS + 2 * timeout)
-    except WorkerError:
+    except WorkerError as error:
+        if not CAN_FORK:
+            return Ended(problem="hung" if error.kind == "late" else "died", how=str(error))
         return Ended(problem="died", how="was ended together with the one that started it")
+    finally:
+        if not CAN_FORK:
+            server.end()
 
 
 def _prepare(server: Worker[Prepare | Measure | Control, Reply]) -> None:

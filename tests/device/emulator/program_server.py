@@ -15,6 +15,8 @@ from pathlib import Path
 
 def main() -> None:
     """Serve until stdin ends."""
+    if sys.platform == "win32":
+        raise OSError("Windows has no fork")
     os.environ["PYTORCH_JIT"] = "0"
     # Each program would import them again: torch, and what torch itself imports at the first composite.
     import torch._dynamo  # noqa: F401
