@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.integrations.runner import ROOT
+from tests.integrations.runner import ACTION, ROOT
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 EXAMPLES = sorted((ROOT / "examples/github").glob("*.yml"))
@@ -38,6 +40,19 @@ def actionlint(*files: Path) -> subprocess.CompletedProcess[str]:
     return lint("actionlint", "-no-color", *files)
 
 
+def using_the_action(folder: Path, inputs: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """What actionlint says of a repository that holds the action, and a workflow that uses it."""
+    outputs = " ".join(f"${{{{ steps.a.outputs.{name} }}}}" for name in ACTION["outputs"])
+    steps = [{"id": "a", "uses": "./", "with": inputs}, {"run": f'echo "{outputs}"'}]
+    jobs = {"a": {"runs-on": "ubuntu-latest", "steps": steps}}
+    (folder / ".git").mkdir(parents=True)
+    workflow = folder / ".github/workflows/a.yml"
+    workflow.parent.mkdir(parents=True)
+    workflow.write_text(yaml.safe_dump({"on": "push", "jobs": jobs}), encoding="utf-8")
+    shutil.copy(ROOT / "action.yml", folder)
+    return actionlint(workflow)
+
+
 def zizmor(*files: Path) -> subprocess.CompletedProcess[str]:
     return lint("zizmor", "--offline", "--no-progress", *files)
 
@@ -54,6 +69,15 @@ def test_actionlint_finds_nothing(tmp_path: Path) -> None:
     assert "steps" in actionlint(wrong).stdout
     done = actionlint(*WORKFLOWS, *EXAMPLES)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="the package of actionlint has no macOS wheel")
+def test_a_workflow_can_give_each_input_of_the_action_and_read_each_output(tmp_path: Path) -> None:
+    inputs = {name: given["default"] for name, given in ACTION["inputs"].items()}
+    done = using_the_action(tmp_path / "right", inputs)
+    assert (done.returncode, done.stdout) == (0, "")
+    wrong = using_the_action(tmp_path / "wrong", {"modles": "encoder"})
+    assert 'input "modles" is not defined in action "opcheck"' in wrong.stdout
 
 
 def test_zizmor_finds_nothing(tmp_path: Path) -> None:
