@@ -182,6 +182,7 @@ _REDUCED: dict[str, Callable[[Tensor], Tensor]] = {
     "norm_l0": lambda x: (x != 0).sum(-1).double(),
     "norm_l1": lambda x: x.abs().sum(-1),
     "norm_l2": lambda x: x.square().sum(-1).sqrt(),
+    "norm_l2_combine": lambda x: x.sum(-1).sqrt(),
     "norm_inf": lambda x: x.abs().amax(-1),
     "norm_neginf": lambda x: x.abs().amin(-1),
 }
@@ -223,24 +224,134 @@ def _reductions(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )  # fmt: skip
 
 
-@_family(r"(?P<op>\w+?)_reduction_innermost_(?P<a>[a-z0-9]+)_(?P<b>[a-z0-9]+)")
-def _innermost(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    operation, source, target = match["op"], _dtype(match["a"]), _dtype(match["b"])
-    if operation not in _REDUCED or "param" not in {a.name for a in kernel.buffers}:
+class _Form(msgspec.Struct, frozen=True):
+    """One way in which the reductions are launched; the kernels' code says what each number means."""
+
+    #: The extents of the reduced dimension that the form takes.
+    lengths: tuple[int, ...]
+    #: Where the reduced dimension stands in memory.
+    last: bool
+    #: Sizes, strides, grid and threadgroup, by (batch, width, length) of the results and the reduction.
+    sizes: Callable[[int, int, int], tuple[int, ...]]
+    strides: Callable[[int, int, int], tuple[int, ...]]
+    threads: Callable[[int, int], tuple[int, ...]]
+    group: tuple[int, ...]
+
+
+def _outer_form(group: tuple[int, ...]) -> _Form:
+    """Return the form of a reduction over an outer dimension: 32 columns a threadgroup."""
+    return _Form(
+        lengths=(1, 7, 33, 100),
+        last=False,
+        sizes=lambda _batch, width, length: (length, width, 1, 0),
+        strides=lambda _batch, width, length: (width, 1, length * width, 0),
+        threads=lambda batch, width: (-(-width // 32) * 32, group[1], batch),
+        group=group,
+    )
+
+
+_FORMS = {
+    "flat": _Form(
+        lengths=(4, 128, 1028),
+        last=True,
+        sizes=lambda batch, width, length: (batch * width * length, length),
+        strides=lambda *_: (),
+        threads=lambda batch, width: (batch * width * 256,),
+        group=(256,),
+    ),
+    # One threadgroup reduces all rows.
+    "flat_strided": _Form(
+        lengths=(1, 7, 33, 1025),
+        last=True,
+        sizes=lambda _batch, _width, length: (1, length, 1, 0),
+        strides=lambda _batch, _width, length: (length, 1, 0, 0),
+        threads=lambda _batch, _width: (256,),
+        group=(256,),
+    ),
+    # A simdgroup a row (2.15.0).  Sums read two of the sizes; argmax has the number of parts and of a row's elements, too.
+    "innermost": _Form(
+        lengths=_LENGTHS[1:],
+        last=True,
+        sizes=lambda batch, width, length: (batch * width, length, 1, length),
+        strides=lambda *_: (),
+        threads=lambda batch, width: (batch * width * 32,),
+        group=(32,),
+    ),
+    # Eight lanes a row, so that a simdgroup has four rows.
+    "innermost_chunk": _Form(
+        lengths=_LENGTHS,
+        last=True,
+        sizes=lambda batch, width, length: (batch * width, length, 8, 1),
+        strides=lambda *_: (),
+        threads=lambda batch, width: (-(-batch * width // 4) * 32,),
+        group=(32,),
+    ),
+    "narrow": _Form(
+        lengths=_LENGTHS,
+        last=False,
+        sizes=lambda _batch, width, length: (length, width, 1, 0),
+        strides=lambda *_: (),
+        threads=lambda batch, _width: (256, 1, batch),
+        group=(256, 1, 1),
+    ),
+    "outer": _outer_form((32, 32, 1)),
+    "outer_small_dim": _outer_form((32, 1, 1)),
+}  # fmt: skip
+#: Batches and width of the results of one launch; else 2 and 3.  The outer forms have batches since 2.14.  Threads of a partly filled threadgroup would
+#: return before its barrier, so that the outer forms get whole ones.
+_EXTENTS = {"flat_strided": (1, 1), "narrow": (1, 3), "outer": (1, 64), "outer_small_dim": (1, 64)}
+#: The flat forms have no parameter and leave the last step to a second kernel: no correction, no root.
+_FLAT: dict[str, Callable[[Tensor], Tensor]] = {
+    "norm_l2": lambda x: x.square().sum(-1),
+    "norm_l2_combine": lambda x: x.sum(-1),
+    "var": lambda x: x.var(-1, correction=0),
+    "std": lambda x: x.std(-1, correction=0),
+}
+
+
+@_family(
+    r"(?P<op>\w+?)_reduction_(?P<form>flat_strided|flat|innermost_chunk|innermost|narrow|outer_small_dim|outer)"
+    r"_(?P<a>[a-z0-9]+)_(?P<b>[a-z0-9]+)"
+)
+def _reduction_forms(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    operation, form = match["op"], _FORMS[match["form"]]
+    partial = match["a"] == "p1"  # the first of two passes: a value and its place for each part
+    source, target = _dtype(match["b" if partial else "a"]), _dtype(match["b"])
+    names = {argument.name for argument in kernel.buffers}
+    references = _REDUCED | _FLAT if match["form"].startswith("flat") else _REDUCED
+    if operation not in references or not {"input", "val_out" if partial else "output"} <= names:
         raise Unfit(f"no reference for the reduction {operation}")
-    for length in _LENGTHS[1:]:
-        given = _random((5, length), source, length)
+    batch, width = _EXTENTS.get(match["form"], (2, 3))
+    for length in form.lengths:
+        if operation in {"var", "std"} and length == 1:
+            continue
+        given = _random((batch, width, length), source, length)
         if operation == "prod":
             given = torch.where(given == 0, torch.ones_like(given), given)
-            given = given.sign() if not source.is_complex else given / 3
-        value = _REDUCED[operation](_wide(given))
-        out = _empty((5,), target)
-        # A simdgroup a row (2.15.0), as many rows as the threadgroup has simdgroups.
-        group = 32
+            given = given.sign() if not source.is_complex else (_wide(given) / 3).to(source)
+        if operation.endswith("combine"):
+            given = given.abs()  # sums of squares
+        value = references[operation](_wide(given))
+        numbers_of = (batch, width, length)
+        bound = {
+            "input": given if form.last else given.transpose(1, 2).contiguous(),
+            "output": _empty((batch * width,), target),
+            "sizes": numbers(*form.sizes(*numbers_of)),
+            "params": numbers(*form.sizes(*numbers_of)),
+            "strides": numbers(*form.strides(*numbers_of)),
+            "param": torch.tensor(1.0),
+            "divisor": torch.tensor(1.0),  # before 2.15.0
+            "val_out": _empty((batch * width,), source),
+            "idx_out": _empty((batch * width,), torch.int32),
+            "idx_in": torch.arange(given.numel(), dtype=torch.int32),
+        }
+        expected = {"output": (given, value, _reduction_slack(operation, given, value))}
+        if partial:
+            largest = (given.amax if operation == "argmax" else given.amin)(-1)
+            expected = {"val_out": (given, _wide(largest), 0.0), "idx_out": (given, value, 0.0)}
         yield Launch(
-            {"input": given, "output": out, "sizes": numbers(5, length), "param": torch.tensor(1.0)},
-            (5 * group,), (group,),
-            {"output": (given, value, _reduction_slack(operation, given, value))},
+            {name: tensor for name, tensor in bound.items() if name in names},
+            form.threads(batch, width), form.group, expected,
         )  # fmt: skip
 
 
