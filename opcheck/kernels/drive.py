@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from opcheck.data.wheels.metallib import Function
-from opcheck.kernels import hosted, names, pointwise
+from opcheck.kernels import computing, launch, moving, names, pointwise, reducing
 from opcheck.kernels.judging import Judged
 from opcheck.kernels.machine import KernelError, Machine
 from opcheck.kernels.pointwise import Unfit
 from opcheck.kernels.records import Outcome, Task, Verdict
 
+#: The modules whose import registers the families.
+FAMILIES = (computing, moving, reducing)
 #: Units in the last place up to which a result is called right.
 _RIGHT = 1.0
 
@@ -47,10 +49,10 @@ class Drivers:
 
     def _judged(self, machine: Machine, function: Function, named: names.Named) -> Judged:
         """Compile only what can be called."""
-        hosted_here = hosted.is_driven(function.name)
-        if not hosted_here and not named.form:
+        family_known = launch.is_driven(function.name)
+        if not family_known and not named.form:
             raise Unfit("its family is not driven")
         kernel = machine.kernel(machine.compiled(function))
-        if hosted_here:
-            return hosted.judge(function.name, kernel)
+        if family_known:
+            return launch.judge(function.name, kernel)
         return self._pointwise.judge(named, kernel)

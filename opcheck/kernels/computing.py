@@ -1,0 +1,346 @@
+"""Calls the kernels of softmax, norms, sorting, attention, pooling, resampling and linear algebra."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
+from torch import Tensor
+
+from opcheck.kernels import values
+from opcheck.kernels.launch import (
+    EPS,
+    LENGTHS,
+    Launch,
+    dtype_named,
+    family,
+    random,
+    struct,
+    untouched,
+    widened,
+)
+from opcheck.kernels.machine import Kernel
+from opcheck.kernels.pointwise import Unfit, numbers
+
+# Softmax and norms are called by SoftMax.mm, LayerNorm.mm and RMSNorm.mm there.
+
+
+@family(r"(?P<log>log_)?softmax_row_(?P<a>[a-z0-9]+)_u32")
+def _softmax(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    for length in LENGTHS:
+        given = random((4, length), dtype, length) * 3
+        given[0, 0] = -100.0
+        function = torch.log_softmax if match["log"] else torch.softmax
+        value = function(given.double(), -1)
+        params = struct(
+            kernel, "params", dim_size=length, num_rows=4, inner_size=1, chunk_size=length,
+            n_chunks=1, ndim=2, dim=1, sizes=(4, length), strides=(length, 1),
+        )  # fmt: skip
+        group = min(256, -(-length // 32) * 32)
+        slack = (value.abs() + 1) * 8 * EPS if match["log"] else value * 8 * EPS
+        yield Launch(
+            {"input": given, "output": untouched((4, length), dtype), "params": params},
+            (4 * group,), (group,), {"output": (given, value, slack)},
+        )  # fmt: skip
+
+
+@family(r"layer_norm_(?P<how>single_row|looped)(_i32)?_(?P<a>[a-z0-9]+)")
+def _layer_norm(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    flags = {a.name: a for a in kernel.buffers}
+    for length in (8, 33, 100, 1000):
+        given = random((3, length), dtype, length)
+        weight, bias = random((length,), dtype, 1), random((length,), dtype, 2)
+        wide = given.double()
+        value = F.layer_norm(wide, (length,), weight.double(), bias.double(), 1e-5)
+        mean, rstd = wide.mean(-1), (wide.var(-1, correction=0) + 1e-5).rsqrt()
+        slack = 64 * EPS * (1 + weight.double().abs() * 4)
+        bound = {
+            "input": given, "output": untouched((3, length), dtype), "meanOut": untouched((3,), dtype),
+            "rstdTensor": untouched((3,), dtype), "axis_size": numbers(length),
+            "epsilon": torch.tensor(1e-5), "weight": weight, "bias": bias,
+        }  # fmt: skip
+        for extra in flags.keys() - bound.keys():
+            if flags[extra].type not in {"bool", "int", "uint"}:
+                raise Unfit(f"nothing is known of the argument {extra}")
+            bound[extra] = numbers(1, 1)
+        group = min(1024, -(-length // (4 * 32)) * 32)
+        yield Launch(
+            bound, (3 * group,), (group,),
+            {
+                "output": (given, value, slack),
+                "meanOut": (given, mean, 1e-6),
+                "rstdTensor": (given, rstd, rstd * 16 * EPS),
+            },
+        )  # fmt: skip
+
+
+@family(r"rms_norm(?P<how>_looped)?_(?P<a>float|half|bfloat)")
+def _rms_norm(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    for length in (8, 33, 100, 1000):
+        given, weight = random((3, length), dtype, length), random((length,), dtype, 1)
+        wide = given.double()
+        value = wide * (wide.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * weight.double()
+        group = min(1024, -(-length // (4 * 32)) * 32)
+        yield Launch(
+            {
+                "x": given, "w": weight, "out": untouched((3, length), dtype), "eps": torch.tensor(1e-5),
+                "axis_size": numbers(length), "w_stride": numbers(1),
+            },
+            (3 * group,), (group,),
+            {"out": (given, value, value.abs() * (_half_step(dtype) + 16 * EPS))},
+        )  # fmt: skip
+
+
+def _half_step(dtype: torch.dtype) -> float:
+    """Return what rounding an intermediate value to the dtype may change."""
+    return torch.finfo(dtype).eps
+
+
+# Sorting and searching: Sort.mm, Bucketization.mm
+
+
+@family(r"sort_block_(?P<a>[a-z0-9]+)_tptg(?P<t>\d+)(?P<stable>_stable)?")
+def _sort(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype, threads = dtype_named(match["a"]), int(match["t"])
+    if not {"inp", "out_vals", "out_idx", "size", "strides", "desc"} <= {
+        a.name for a in kernel.buffers
+    }:
+        raise Unfit("other arguments than sort_block had in 2.13")
+    for length, down in ((1, 0), (33, 0), (100, 1), (4 * threads, 0)):
+        given = random((2, length), dtype, length)
+        value = torch.sort(given, dim=-1, descending=bool(down), stable=True)
+        expected: dict[str, Any] = {"out_vals": (given, widened(value.values), 0.0)}
+        if match["stable"]:
+            expected["out_idx"] = (given, value.indices, 0.0)
+        yield Launch(
+            {
+                "inp": given, "out_vals": untouched((2, length), dtype),
+                "out_idx": untouched((2, length), torch.int64), "size": numbers(length),
+                "strides": numbers(1, length, size=8), "desc": torch.tensor([bool(down)]),
+            },
+            (threads, 2, 1), (threads, 1, 1), expected,
+        )  # fmt: skip
+
+
+@family(r"searchsorted_(?P<a>[a-z0-9]+)_(?P<b>int|long)(?P<sorter>_sorter)?")
+def _search(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+    dtype, target = dtype_named(match["a"]), dtype_named(match["b"])
+    for right in (0, 1):
+        bounds = torch.unique(random((40,), dtype, 1))
+        given = torch.cat([random((61,), dtype, 2), bounds[:5]])
+        bound = {
+            "data_in": given, "data_bd": bounds, "data_out": untouched((len(given),), target),
+            "idim_in": numbers(len(given), size=8), "idim_bd": numbers(len(bounds), size=8),
+            "numel_in": numbers(len(given), size=8), "right": numbers(right, size=8),
+            "is_1d_boundaries": numbers(1, size=8),
+        }  # fmt: skip
+        if match["sorter"]:
+            order = torch.randperm(len(bounds), generator=values.generator(1))
+            bound["data_sort"] = torch.argsort(order)
+            bound["data_bd"] = bounds[order]
+        value = torch.searchsorted(bounds.double(), given.double(), right=bool(right))
+        yield Launch(bound, (len(given), 1), (32, 1), {"data_out": (given, value, 0.0)})
+
+
+# Attention and quantized products: Attention.mm, Quantized.mm
+
+
+@family(r"sdpa_vector_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)_masknone(?P<causal>_causal)?")
+def _attention(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype, size, last = dtype_named(match["a"]), int(match["d"]), int(match["v"])
+    heads, queries, keys = 2, 3, 40
+    q, k = random((heads, queries, size), dtype, 1), random((heads, keys, size), dtype, 2)
+    v = random((heads, keys, last), dtype, 3)
+    scale = size**-0.5
+    scores = q.double() @ k.double().transpose(1, 2) * scale
+    if match["causal"]:
+        allowed = torch.arange(keys)[None] <= torch.arange(queries)[:, None]
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    value = scores.softmax(-1) @ v.double()
+    bound = {
+        "queries": q, "keys": k, "values": v, "out": untouched((heads, queries, last), dtype),
+        "gqa_factor": numbers(1), "N": numbers(keys), "scale": torch.tensor(scale),
+        "qkv_head_strides": numbers(queries * size, keys * size, keys * last, 0),
+        "qkv_seq_strides": numbers(size, size, last, 0), "mask": torch.zeros(8, dtype=dtype),
+        "mask_strides": numbers(0, 0, 0, 0),
+        "qkv_batch_strides_heads": numbers(heads * queries * size, heads * keys * size, heads * keys * last, heads),
+    }  # fmt: skip
+    bound = {
+        name: tensor for name, tensor in bound.items() if name in {a.name for a in kernel.buffers}
+    }
+    yield Launch(
+        bound, (heads * 1024, queries, 1), (1024, 1, 1),
+        {"out": (q, value, v.double().abs().amax() * 64 * EPS + value.abs() * _half_step(dtype))},
+    )  # fmt: skip
+
+
+@family(r"int8pack_mv_(?P<a>float|half|bfloat)")
+def _int8(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    rows, depth, columns = 3, 64, 16
+    given, scales = random((rows, depth), dtype, 1), random((columns,), dtype, 2)
+    weight = torch.randint(-128, 128, (columns, depth), generator=values.generator(1)).to(
+        torch.int8
+    )
+    value = given.double() @ weight.double().T * scales.double()
+    size = given.double().abs() @ weight.double().abs().T * scales.double().abs()
+    yield Launch(
+        {
+            "A": given, "B": weight, "scalesAndZeros": scales,
+            "outputData": untouched((rows, columns), dtype), "sizes": numbers(rows, depth, columns, 0),
+        },
+        (columns // 8 * 64, rows, 1), (64, 1, 1),
+        {"outputData": (given, value, size * 16 * EPS + value.abs() * _half_step(dtype))},
+        {"shared_memory": 64},
+    )  # fmt: skip
+
+
+# Pooling and upsampling: Pooling.mm, UpSample.mm, GridSampler.mm
+
+
+@family(r"(?P<op>max|avg)_pool_(?P<a>[a-z0-9]+)")
+def _pooling(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    for size, stride, padding in (((2, 2), (2, 2), (0, 0)), ((3, 2), (1, 2), (1, 1))):
+        given = random((2, 3, 7, 8), dtype, 1)
+        kinds = {"kernel_size": size, "stride": stride, "padding": padding}
+        wide = given.double()
+        if match["op"] == "max":
+            value, places = F.max_pool2d(wide, size, stride, padding, return_indices=True)
+            more = {
+                "dilation": (1, 1), "return_indices": 1, "indices_sizes": value.shape,
+                "indices_strides": value.stride(),
+            }  # fmt: skip
+        else:
+            value, more = F.avg_pool2d(wide, size, stride, padding), {"count_include_pad": 1}
+            if not dtype.is_floating_point:
+                raise Unfit("no reference for means of integers")
+        params = struct(
+            kernel, "params", dims=4, pooling_dims=2, input_sizes=given.shape,
+            input_strides=given.stride(), output_sizes=value.shape, output_strides=value.stride(),
+            **kinds, **more,
+        )  # fmt: skip
+        bound = {"input": given, "output": untouched(value.shape, dtype), "params": params}
+        expected: dict[str, Any] = {"output": (given, value, value.abs() * 4 * EPS)}
+        if match["op"] == "max":
+            bound["indices"] = untouched(value.shape, torch.int64)
+            if dtype.is_floating_point:
+                expected["indices"] = (given, places, 0.0)
+        expected["output"] = (given, value, _terms(wide, 9))
+        yield Launch(bound, (value.numel(),), (32,), expected)
+
+
+def _terms(given: Tensor, count: int) -> float:
+    """Return what summing so many of the values in another order may change."""
+    return float(given.abs().amax()) * count * EPS
+
+
+_MODES = {
+    "nearest1d": ("nearest", 1), "nearest2d": ("nearest", 2), "nearest_3d": ("nearest", 3),
+    "nearest_exact1d": ("nearest-exact", 1), "nearest_exact2d": ("nearest-exact", 2),
+    "nearest_exact_3d": ("nearest-exact", 3), "linear1d": ("linear", 1),
+    "bilinear2d": ("bilinear", 2), "bicubic2d": ("bicubic", 2), "trilinear": ("trilinear", 3),
+    "bilinear2d_aa": ("bilinear", 2), "bicubic2d_aa": ("bicubic", 2),
+}  # fmt: skip
+
+
+@family(r"upsample_(?P<mode>\w+?)_(?P<a>float|half|bfloat|uchar|char|int|short|long|bool)")
+def _upsample(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    if match["mode"] not in _MODES:
+        raise Unfit(f"the mode {match['mode']} is not driven")
+    mode, dims = _MODES[match["mode"]]
+    for shape, target, corners in (
+        ((5, 4, 6)[:dims], (7, 9, 11)[:dims], False),
+        ((6, 7, 5)[:dims], (3, 4, 9)[:dims], True),
+    ):
+        if corners and (mode.startswith("nearest") or "_aa" in match["mode"]):
+            corners = False  # noqa: PLW2901  (those modes know none)
+        given = random((2, 3, *shape), dtype, 1)
+        flags = {} if mode.startswith("nearest") else {"align_corners": corners}
+        if match["mode"].endswith("_aa"):
+            flags["antialias"] = True
+        value = F.interpolate(given.double(), target, mode=mode, **flags)
+        if not dtype.is_floating_point and not mode.startswith("nearest"):
+            raise Unfit("no reference for interpolated integers")
+        scales = [
+            (s - 1) / (t - 1) if corners and t > 1 else s / t
+            for s, t in zip(shape, target, strict=True)
+        ]
+        params = struct(
+            kernel, "params", input_strides=given.stride(), input_sizes=given.shape,
+            output_strides=value.stride(), output_sizes=value.shape,
+            scales=list(reversed(scales)), align_corners=int(corners),
+        )  # fmt: skip
+        yield Launch(
+            {"inputData": given, "outputData": untouched(value.shape, dtype), "params": params},
+            (value[0, 0].numel(),), (32,), {"outputData": (given, value, 2e-5)},
+        )  # fmt: skip
+
+
+@family(
+    r"grid_sampler_2d_(?P<mode>bilinear|nearest|bicubic)_(?P<pad>zeros|border|reflection)_i32_(?P<a>float|half|bfloat)"
+)
+def _grid_sampler(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    for corners in (False, True):
+        given = random((2, 3, 5, 6), dtype, 1)
+        grid = random((2, 4, 7, 2), dtype, 2)
+        value = F.grid_sample(
+            given.double(), grid.double(), match["mode"], match["pad"], align_corners=corners
+        )
+        params = struct(
+            kernel, "params", sampler_dims=2, output_sizes=value.shape, output_strides=value.stride(),
+            input_sizes=given.shape, input_strides=given.stride(), grid_sizes=grid.shape,
+            grid_strides=grid.stride(), align_corners=int(corners),
+        )  # fmt: skip
+        slack = 1e-4 if dtype == torch.float32 else 64 * _half_step(dtype)
+        yield Launch(
+            {"output": untouched(value.shape, dtype), "input": given, "grid": grid, "params": params},
+            (value.numel() // value.shape[1],), (32,), {"output": (given, value, slack)},
+        )  # fmt: skip
+
+
+# Linear algebra: LinearAlgebra.mm
+
+
+@family(r"triangular_solve_(?P<a>float|float2)")
+def _triangular(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    size, columns = 5, 3
+    for upper in (0, 1):
+        given = random((2, size, size), dtype, 1) / 4
+        given = (given.triu(1) if upper else given.tril(-1)) + 2 * torch.eye(size, dtype=dtype)
+        right = random((2, size, columns), dtype, 2)
+        value = torch.linalg.solve_triangular(widened(given), widened(right), upper=bool(upper))
+        params = struct(kernel, "p", nbatch=2, n=size, k=columns, upper=upper)
+        group = 32
+        yield Launch(
+            {"A": given, "B": right, "X": untouched(right.shape, dtype), "p": params},
+            (2 * columns * group,), (group,), {"X": (given, value, 1e-5)},
+            {"xs": 4096, "red": 4096},
+        )  # fmt: skip
+
+
+@family(r"naive_bmm_(?P<a>[a-z0-9]+)")
+def _bmm(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    batch, m, k, n = 2, 19, 33, 17
+    left, right = random((batch, m, k), dtype, 1), random((batch, k, n), dtype, 2)
+    value = widened(left) @ widened(right)
+    size = widened(left).abs().double() @ widened(right).abs().double()
+    strides = numbers(*(s for t in (left, right, value) for s in reversed(t.stride())), size=8)
+    yield Launch(
+        {
+            "mat1Data": left, "mat2Data": right, "outputData": untouched(value.shape, dtype),
+            "strides": strides, "sizes": numbers(m, k, n, batch),
+        },
+        (-(-n // 16) * 16, -(-m // 16) * 16, batch), (16, 16, 1),
+        {"outputData": (left, value, size * 8 * EPS)},
+    )  # fmt: skip

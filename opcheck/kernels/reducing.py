@@ -1,0 +1,259 @@
+"""Calls the kernels of reductions and scans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from opcheck.kernels.launch import (
+    EPS,
+    LENGTHS,
+    Launch,
+    dtype_named,
+    family,
+    random,
+    struct,
+    untouched,
+    widened,
+)
+from opcheck.kernels.machine import Kernel
+from opcheck.kernels.pointwise import Unfit, numbers
+
+# The reductions are called by aten/src/ATen/native/mps/operations/ReduceOps.mm.
+
+_REDUCED: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: x.sum(-1),
+    "nansum": lambda x: x.nansum(-1),
+    "prod": lambda x: x.prod(-1),
+    "max": lambda x: x.amax(-1),
+    "min": lambda x: x.amin(-1),
+    "argmax": lambda x: x.argmax(-1),
+    "argmin": lambda x: x.argmin(-1),
+    "any": lambda x: x.bool().any(-1),
+    "all": lambda x: x.bool().all(-1),
+    "count_nonzero": lambda x: (x != 0).sum(-1),
+    "var": lambda x: x.var(-1, correction=1),
+    "std": lambda x: x.std(-1, correction=1),
+    "norm_l0": lambda x: (x != 0).sum(-1).double(),
+    "norm_l1": lambda x: x.abs().sum(-1),
+    "norm_l2": lambda x: x.square().sum(-1).sqrt(),
+    "norm_l2_combine": lambda x: x.sum(-1).sqrt(),
+    "norm_inf": lambda x: x.abs().amax(-1),
+    "norm_neginf": lambda x: x.abs().amin(-1),
+}
+
+
+def _reduction_slack(operation: str, given: Tensor, value: Tensor) -> Tensor:
+    """Return what another order of summation may change."""
+    if value.dtype in {torch.int64, torch.bool} or operation in {"max", "min"}:
+        return torch.zeros(value.shape, dtype=torch.float64)
+    wide = given.abs().double()
+    return wide.sum(-1) * 8 * EPS + (value.abs().double() * given.shape[-1] * EPS)
+
+
+@family(r"(?P<op>\w+?)_reduction_(?P<a>[a-z0-9]+)_(?P<b>[a-z0-9]+)")
+def _reductions(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    operation, source, target = match["op"], dtype_named(match["a"]), dtype_named(match["b"])
+    if operation not in _REDUCED:
+        raise Unfit(f"no reference for the reduction {operation}")
+    for length in LENGTHS:
+        if operation in {"var", "std"} and length == 1:
+            continue
+        rows = 5
+        given = random((rows, length), source, length)
+        if operation == "prod":
+            given = given.sign() if not source.is_complex else given / 3
+            given = torch.where(given == 0, torch.ones_like(given), given)
+        value = _REDUCED[operation](widened(given))
+        params = struct(
+            kernel, "params", p=1.0, reduction_size=length, ndim=2,
+            input_sizes=(rows, length), input_strides=(length, 1),
+            output_sizes=(rows, 1), output_strides=(1, 1),
+        )  # fmt: skip
+        group = min(1024, -(-length // 32) * 32)
+        out = untouched((rows,), target)
+        yield Launch(
+            {"input": given, "output": out, "params": params},
+            (rows * group,), (group,),
+            {"output": (given, value, _reduction_slack(operation, given, value))},
+        )  # fmt: skip
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """One way in which the reductions are launched; the kernels' code says what each number means."""
+
+    #: The extents of the reduced dimension that the form takes.
+    lengths: tuple[int, ...]
+    #: Where the reduced dimension stands in memory.
+    last: bool
+    #: Sizes, strides, grid and threadgroup, by (batch, width, length) of the results and the reduction.
+    sizes: Callable[[int, int, int], tuple[int, ...]]
+    strides: Callable[[int, int, int], tuple[int, ...]]
+    threads: Callable[[int, int], tuple[int, ...]]
+    group: tuple[int, ...]
+
+
+def _outer_form(group: tuple[int, ...]) -> _Form:
+    """Return the form of a reduction over an outer dimension: 32 columns a threadgroup."""
+    return _Form(
+        lengths=(1, 7, 33, 100),
+        last=False,
+        sizes=lambda _batch, width, length: (length, width, 1, 0),
+        strides=lambda _batch, width, length: (width, 1, length * width, 0),
+        threads=lambda batch, width: (-(-width // 32) * 32, group[1], batch),
+        group=group,
+    )
+
+
+_FORMS = {
+    "flat": _Form(
+        lengths=(4, 128, 1028),
+        last=True,
+        sizes=lambda batch, width, length: (batch * width * length, length),
+        strides=lambda *_: (),
+        threads=lambda batch, width: (batch * width * 256,),
+        group=(256,),
+    ),
+    # One threadgroup reduces all rows.
+    "flat_strided": _Form(
+        lengths=(1, 7, 33, 1025),
+        last=True,
+        sizes=lambda _batch, _width, length: (1, length, 1, 0),
+        strides=lambda _batch, _width, length: (length, 1, 0, 0),
+        threads=lambda _batch, _width: (256,),
+        group=(256,),
+    ),
+    # A simdgroup a row (2.15.0).  Sums read two of the sizes; argmax also the parts and elements of a row.
+    "innermost": _Form(
+        lengths=LENGTHS[1:],
+        last=True,
+        sizes=lambda batch, width, length: (batch * width, length, 1, length),
+        strides=lambda *_: (),
+        threads=lambda batch, width: (batch * width * 32,),
+        group=(32,),
+    ),
+    # Eight lanes a row, so that a simdgroup has four rows.
+    "innermost_chunk": _Form(
+        lengths=LENGTHS,
+        last=True,
+        sizes=lambda batch, width, length: (batch * width, length, 8, 1),
+        strides=lambda *_: (),
+        threads=lambda batch, width: (-(-batch * width // 4) * 32,),
+        group=(32,),
+    ),
+    "narrow": _Form(
+        lengths=LENGTHS,
+        last=False,
+        sizes=lambda _batch, width, length: (length, width, 1, 0),
+        strides=lambda *_: (),
+        threads=lambda batch, _width: (256, 1, batch),
+        group=(256, 1, 1),
+    ),
+    "outer": _outer_form((32, 32, 1)),
+    "outer_small_dim": _outer_form((32, 1, 1)),
+}  # fmt: skip
+#: Batches and width of the results of one launch; else 2 and 3.  The outer forms have batches since 2.14.
+#: Threads of a partly filled threadgroup would return before its barrier, so that the outer forms get whole ones.
+_EXTENTS = {"flat_strided": (1, 1), "narrow": (1, 3), "outer": (1, 64), "outer_small_dim": (1, 64)}
+#: The flat forms have no parameter and leave the last step to a second kernel: no correction, no root.
+_FLAT: dict[str, Callable[[Tensor], Tensor]] = {
+    "norm_l2": lambda x: x.square().sum(-1),
+    "norm_l2_combine": lambda x: x.sum(-1),
+    "var": lambda x: x.var(-1, correction=0),
+    "std": lambda x: x.std(-1, correction=0),
+}
+
+
+@family(
+    r"(?P<op>\w+?)_reduction_(?P<form>flat_strided|flat|innermost_chunk|innermost|narrow|outer_small_dim|outer)"
+    r"_(?P<a>[a-z0-9]+)_(?P<b>[a-z0-9]+)"
+)
+def _reduction_forms(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    operation, form = match["op"], _FORMS[match["form"]]
+    partial = match["a"] == "p1"  # the first of two passes: a value and its place for each part
+    source, target = dtype_named(match["b" if partial else "a"]), dtype_named(match["b"])
+    names = {argument.name for argument in kernel.buffers}
+    references = _REDUCED | _FLAT if match["form"].startswith("flat") else _REDUCED
+    if operation not in references or not {"input", "val_out" if partial else "output"} <= names:
+        raise Unfit(f"no reference for the reduction {operation}")
+    batch, width = _EXTENTS.get(match["form"], (2, 3))
+    for length in form.lengths:
+        if operation in {"var", "std"} and length == 1:
+            continue
+        given = random((batch, width, length), source, length)
+        if operation == "prod":
+            given = torch.where(given == 0, torch.ones_like(given), given)
+            given = given.sign() if not source.is_complex else (widened(given) / 3).to(source)
+        if operation.endswith("combine"):
+            given = given.abs()  # sums of squares
+        value = references[operation](widened(given))
+        numbers_of = (batch, width, length)
+        bound = {
+            "input": given if form.last else given.transpose(1, 2).contiguous(),
+            "output": untouched((batch * width,), target),
+            "sizes": numbers(*form.sizes(*numbers_of)),
+            "params": numbers(*form.sizes(*numbers_of)),
+            "strides": numbers(*form.strides(*numbers_of)),
+            "param": torch.tensor(1.0),
+            "divisor": torch.tensor(1.0),  # before 2.15.0
+            "val_out": untouched((batch * width,), source),
+            "idx_out": untouched((batch * width,), torch.int32),
+            "idx_in": torch.arange(given.numel(), dtype=torch.int32),
+        }
+        expected = {"output": (given, value, _reduction_slack(operation, given, value))}
+        if partial:
+            largest = (given.amax if operation == "argmax" else given.amin)(-1)
+            expected = {"val_out": (given, widened(largest), 0.0), "idx_out": (given, value, 0.0)}
+        yield Launch(
+            {name: tensor for name, tensor in bound.items() if name in names},
+            form.threads(batch, width), form.group, expected,
+        )  # fmt: skip
+
+
+# The scans are called by aten/src/ATen/native/mps/operations/ScanKernel.mm.
+
+_SCANNED: dict[str, Callable[[Tensor, int], Any]] = {
+    "cumsum": torch.cumsum,
+    "cumprod": torch.cumprod,
+    "cummax": torch.cummax,
+    "cummin": torch.cummin,
+    "logcumsumexp": torch.logcumsumexp,
+}
+
+
+@family(r"(?P<op>cumsum|cumprod|cummax|cummin|logcumsumexp)_innermost_(?P<a>[a-z0-9]+)")
+def _scans(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    operation, dtype = match["op"], dtype_named(match["a"])
+    names = [argument.name for argument in kernel.buffers]
+    for length in LENGTHS:
+        rows = 3
+        given = random((rows, length), dtype, length)
+        if operation == "cumprod":
+            given = torch.where(given == 0, torch.ones_like(given), given)
+            given = given.sign() if not dtype.is_complex else given / given.abs().clamp(min=1e-3)
+        scanned = _SCANNED[operation](widened(given), -1)
+        value, places = (
+            (scanned.values, scanned.indices)
+            if operation in {"cummax", "cummin"}
+            else (scanned, None)
+        )
+        slack: Tensor | float = 0.0
+        if dtype.is_floating_point or dtype.is_complex:
+            slack = given.abs().double().cumsum(-1) * 4 * EPS + value.abs() * length * EPS
+        bound = {"in": given, "axis_size": numbers(length, size=8)}
+        out = untouched((rows, length), dtype)
+        expected = {}
+        if places is None:
+            bound["out"], expected["out"] = out, (given, value, slack)
+        elif "out_values" in names:
+            bound |= {"out_values": out, "out_indices": untouched((rows, length), torch.int64)}
+            expected = {"out_values": (given, value, 0.0)}
+            if dtype.is_floating_point:
+                expected["out_indices"] = (given, places, 0.0)
+        group = min(1024, -(-length // (4 * 32)) * 32)
+        yield Launch(bound, (group, rows, 1), (group, 1, 1), expected)
