@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import torch
+import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
 from opcheck.kernels import values
@@ -15,6 +16,7 @@ from opcheck.kernels.launch import (
     dtype_named,
     family,
     random,
+    struct,
     untouched,
     widened,
 )
@@ -71,3 +73,455 @@ def _gather(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         {name: tensor for name, tensor in bound.items() if name in wanted},
         (rows * picked,), (32,), {"output": (given, value, value.abs().double() * 4 * EPS)},
     )  # fmt: skip
+
+
+#: Kernels that only move elements are keyed by their width.
+_WIDTHS = {"8bit": torch.int8, "16bit": torch.int16, "32bit": torch.int32, "64bit": torch.int64}
+
+
+def _element(word: str) -> torch.dtype:
+    return _WIDTHS.get(word) or dtype_named(word)
+
+
+def _bound(kernel: Kernel, named: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return what the kernel takes of the buffers that its family has."""
+    wanted = {argument.name for argument in kernel.buffers}
+    return {name: tensor for name, tensor in named.items() if name in wanted}
+
+
+def _picked(rows: int, columns: int, picked: int) -> Tensor:
+    """Return places without duplicates along the middle dimension, shaped (rows, picked)."""
+    order = torch.rand(rows, columns, generator=values.generator(rows))
+    return order.argsort(1)[:, :picked].contiguous()
+
+
+@family(
+    r"(?P<op>gather|scatter_(?:set|add|amax|amin|prod))_dense_(?P<value>value_)?(?P<a>[a-z0-9]+)_(?P<b>int|long)"
+)
+def _gather_dense(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call the kernels for contiguous tensors, seen as (outer, dimension, inner)."""
+    operation, dtype, index_dtype = match["op"], dtype_named(match["a"]), dtype_named(match["b"])
+    outer, columns, picked, inner = 3, 9, 6, 5
+    index = _picked(outer, columns, picked)[..., None].expand(outer, picked, inner).contiguous()
+    given, source = (
+        random((outer, columns, inner), dtype, 1),
+        random((outer, picked, inner), dtype, 2),
+    )
+    if match["value"]:
+        source = source[:1, :1, :1].expand(source.shape).contiguous()
+    if operation == "gather":
+        value, output = widened(given).gather(1, index), untouched(index.shape, dtype)
+    else:
+        value, output = _scattered(operation, given, index, source), given.clone()
+    bound = {
+        "output": output, "input": given, "src": source, "value": source.flatten()[:1],
+        "index": index.to(index_dtype), "inner_size": numbers(inner, size=8),
+        "input_dim_size": numbers(columns, size=8), "index_dim_size": numbers(picked, size=8),
+        "output_dim_size": numbers(picked if operation == "gather" else columns, size=8),
+        "tid_offset": numbers(0, size=8),
+    }  # fmt: skip
+    yield Launch(
+        _bound(kernel, bound), (index.numel(),), (32,),
+        {"output": (given, value, value.abs().double() * 4 * EPS)},
+    )  # fmt: skip
+
+
+@family(r"scatter_set_(?P<a>(?!dense)[a-z0-9]+)_(?P<b>int|long)")
+def _scatter_set(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype, index_dtype = dtype_named(match["a"]), dtype_named(match["b"])
+    rows, columns, picked = 5, 9, 6
+    index = _picked(rows, columns, picked)
+    given, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
+    bound = {
+        "output": given.clone(), "src": source, "index": index.to(index_dtype),
+        "index_sizes": numbers(picked, rows, size=8), "output_strides": numbers(1, columns, size=8),
+        "src_strides": numbers(1, picked, size=8), "index_strides": numbers(1, picked, size=8),
+        "ndim_dim": numbers(2, 0, 0, 0), "dim_size": numbers(columns, size=8), "tid_offset": numbers(0, size=8),
+    }  # fmt: skip
+    value = widened(given).scatter(1, index, widened(source))
+    yield Launch(_bound(kernel, bound), (index.numel(),), (32,), {"output": (given, value, 0.0)})
+
+
+@family(r"index_copy_(?P<how>dense|strided)_(?P<a>[a-z0-9]+)_(?P<b>int|long)(_(32|64))?")
+def _index_copy(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype, index_dtype = dtype_named(match["a"]), dtype_named(match["b"])
+    outer, columns, picked, inner = 3, 9, 4, 5
+    index = _picked(1, columns, picked)[0]
+    given, source = (
+        random((outer, columns, inner), dtype, 1),
+        random((outer, picked, inner), dtype, 2),
+    )
+    value = widened(given).index_copy(1, index, widened(source))
+    bound = {
+        "output": given.clone(), "source": source, "indices": index.to(index_dtype),
+        "dim_size": numbers(columns, size=8), "inner": numbers(inner, size=8),
+        "indices_numel": numbers(picked, size=8), "dim_out_stride": numbers(inner, size=8),
+        "dim_source_stride": numbers(inner, size=8), "slice_sizes": numbers(outer, inner, size=8),
+        "slice_out_strides": numbers(columns * inner, 1, size=8),
+        "slice_source_strides": numbers(picked * inner, 1, size=8), "slice_ndim": numbers(2),
+        "slice_numel": numbers(outer * inner, size=8), "indices_stride": numbers(1, size=8),
+    }  # fmt: skip
+    grid = (inner, picked, outer) if match["how"] == "dense" else (source.numel(),)
+    group = (1, 1, 1) if match["how"] == "dense" else (32,)
+    yield Launch(_bound(kernel, bound), grid, group, {"output": (given, value, 0.0)})
+
+
+@family(r"index_(?P<op>add|reduce_amax|reduce_amin|reduce_prod)_(?P<a>[a-z0-9]+)_(?P<b>int|long)")
+def _index_reduce(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype, index_dtype = dtype_named(match["a"]), dtype_named(match["b"])
+    operation = match["op"].removeprefix("reduce_")
+    rows, columns, picked = 5, 9, 6
+    index = torch.tensor([3, 0, 3, 8, 0, 1])
+    given, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
+    wide = widened(given)
+    if operation == "add":
+        value = wide.index_add(1, index, widened(source), alpha=2)
+        if dtype == torch.bool:
+            value = wide.bool().long().index_add(1, index, source.long()).bool().long()
+    elif dtype.is_complex or dtype == torch.bool:
+        raise Unfit("no reference for reductions of the dtype")
+    else:
+        value = wide.index_reduce(1, index, widened(source), operation)
+    params = struct(
+        kernel, "params", ndim=2, reduce_dim=1, self_strides=(columns, 1), self_sizes=(rows, columns),
+        source_strides=(picked, 1), source_sizes=(rows, picked), index_stride=1,
+    )  # fmt: skip
+    alpha = torch.tensor([2]).to(dtype)
+    # Atomics on small dtypes work on whole words: the memory behind the tensor is the allocator's padding.
+    memory = torch.cat([given.flatten(), torch.zeros(8, dtype=dtype)])
+    bound = {
+        "self": memory,
+        "index": index.to(index_dtype),
+        "source": source,
+        "params": params,
+        "alpha": alpha,
+    }
+    padded = torch.cat([value.flatten(), torch.zeros(8, dtype=value.dtype)])
+    yield Launch(
+        _bound(kernel, bound), (source.numel(),), (32,),
+        {"self": (given, padded, padded.abs().double() * 8 * EPS + _half_steps(dtype) * padded.abs().double())},
+    )  # fmt: skip
+
+
+def _half_steps(dtype: torch.dtype) -> float:
+    """Return what rounding each of a few steps to the dtype may change."""
+    return 4 * torch.finfo(dtype).eps if dtype in {torch.float16, torch.bfloat16} else 0.0
+
+
+@family(r"index_fill_(?P<how>dense|strided)_(?P<a>(?!from)[a-z0-9]+)")
+def _index_fill(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    outer, columns, inner = 3, 9, 5
+    index = torch.tensor([3, -1, 0])
+    given = random((outer, columns, inner), dtype, 1)
+    filler = random((1,), dtype, 3)
+    value = widened(given).index_fill(1, index % columns, widened(filler)[0])
+    bound = {
+        "output": given.clone(), "indices": index, "fill_val": filler, "dim_size": numbers(columns, size=8),
+        "dim_stride": numbers(inner, size=8), "slice_numel": numbers(outer * inner, size=8),
+        "dim_out_stride": numbers(inner, size=8), "slice_sizes": numbers(outer, inner, size=8),
+        "slice_out_strides": numbers(columns * inner, 1, size=8), "slice_ndim": numbers(2),
+        "indices_stride": numbers(1, size=8),
+    }  # fmt: skip
+    yield Launch(
+        _bound(kernel, bound), (len(index) * outer * inner,), (1,), {"output": (given, value, 0.0)}
+    )
+
+
+@family(r"masked_fill_scalar_(?P<how>dense|strided|broadcast)_(?P<a>\d+bit)")
+def _masked_fill(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = _element(match["a"])
+    rows, columns = 5, 7
+    given, filler = random((rows, columns), dtype, 1), random((1,), dtype, 3)
+    mask = random((rows, columns), torch.bool, 2)
+    if match["how"] == "broadcast":
+        mask = mask[:1]
+    value = torch.where(mask, filler, given)
+    width = 1 if match["how"] == "broadcast" else columns
+    bound = {
+        "input": given.clone(), "mask": mask.contiguous(), "val": filler, "mask_numel": numbers(mask.numel()),
+        "sizes": numbers(columns, rows, size=8), "input_strides": numbers(1, columns, size=8),
+        "mask_strides": numbers(1, width, size=8), "ndim": numbers(2),
+    }  # fmt: skip
+    yield Launch(_bound(kernel, bound), (given.numel(),), (1,), {"input": (given, value, 0.0)})
+
+
+@family(r"flip_(?P<direct>direct_)?(?P<a>\d+bit)")
+def _flip(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with a negative stride for the flipped dimension, as the host turns it (in bytes)."""
+    dtype = _element(match["a"])
+    rows, columns = 4, 6
+    given = random((rows, columns), dtype, 1)
+    value = given.flip(0, 1)
+    size = given.element_size()
+    source = torch.cat(
+        [given.flatten().flip(0)]
+    )  # the last element comes first: strides count down from it
+    del source
+    bound = {
+        "output": untouched((rows, columns), dtype), "input": given.flatten()[-1:], "ndim": numbers(2),
+        "sizes": numbers(columns, rows), "output_strides": numbers(size, columns * size, 0, 0),
+        "input_strides": torch.tensor([-size, -columns * size, 0, 0], dtype=torch.int32),
+    }  # fmt: skip
+    grid = (columns, rows, 1) if match["direct"] else (given.numel(),)
+    yield Launch(
+        _bound(kernel, bound),
+        grid,
+        (1, 1, 1) if match["direct"] else (1,),
+        {"output": (given, value, 0.0)},
+    )
+
+
+@family(r"index_fill_(?P<how>dense|strided)_from_mask_(?P<a>[a-z0-9]+)")
+def _index_fill_mask(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    outer, columns, inner = 3, 9, 5
+    mask = torch.zeros(columns, dtype=torch.bool)
+    mask[[0, 3, 8]] = True
+    given, filler = random((outer, columns, inner), dtype, 1), random((1,), dtype, 3)
+    bound = {
+        "output": given.clone(), "mask": mask, "fill_val": filler, "dim_size": numbers(columns),
+        "inner_size": numbers(inner), "sizes": numbers(outer, columns, inner, size=8),
+        "out_strides": numbers(*given.stride(), size=8), "dim": numbers(1), "ndim": numbers(3),
+    }  # fmt: skip
+    value = widened(torch.where(mask[:, None], filler, given))
+    dense = match["how"] == "dense"
+    yield Launch(
+        _bound(kernel, bound), (inner, columns, outer) if dense else (given.numel(),),
+        (1, 1, 1) if dense else (1,), {"output": (given, value, 0.0)},
+    )  # fmt: skip
+
+
+@family(r"eye_diag_(?P<a>[a-z0-9]+)")
+def _eye_diagonal(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call on memory that the host has filled with zeros."""
+    dtype = dtype_named(match["a"])
+    output = torch.zeros((4, 6), dtype=dtype)
+    value = widened(torch.eye(4, 6, dtype=torch.float64).to(dtype))
+    bound = {"output": output, "diag_stride": numbers(7, size=8)}
+    yield Launch(_bound(kernel, bound), (4,), (1,), {"output": (value, value, 0.0)})
+
+
+@family(r"eye_(?P<a>(?!diag)[a-z0-9]+)")
+def _eye(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    rows, columns = 4, 6
+    bound = {
+        "output": untouched((rows, columns), dtype), "stride0": numbers(columns, size=8), "stride1": numbers(1, size=8)
+    }  # fmt: skip
+    value = torch.eye(rows, columns, dtype=torch.float64)
+    value = value.to(torch.complex128) if dtype.is_complex else value
+    yield Launch(_bound(kernel, bound), (columns, rows), (1, 1), {"output": (value, value, 0.0)})
+
+
+@family(r"(?P<op>tril|triu)_(?P<inplace>inplace_)?(?P<b>int|long)_(?P<a>[a-z0-9]+)")
+def _triangle(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    batch, rows, columns = 2, 5, 7
+    for diagonal in (0, 2, -1):
+        given = random((batch, rows, columns), dtype, 1)
+        value = getattr(torch, match["op"])(widened(given), diagonal)
+        strides = numbers(1, columns, rows * columns, 0, size=4 if match["b"] == "int" else 8)
+        bound = {
+            "inp": given, "out": untouched(given.shape, dtype), "self": given.clone(), "out_strides": strides,
+            "inp_strides": strides, "strides": strides, "sizes": numbers(columns, rows, batch, 0),
+            "k_ndim": torch.tensor([diagonal, 3], dtype=torch.int32),
+        }  # fmt: skip
+        result = "self" if match["inplace"] else "out"
+        yield Launch(
+            _bound(kernel, bound), (columns, rows, batch), (1, 1, 1), {result: (given, value, 0.0)}
+        )
+
+
+@family(r"cat_(?P<i>int32_t|int64_t)_(?P<a>[a-z0-9]+)_(?P<b>[a-z0-9]+)")
+def _cat(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call once: each input of a cat is a launch of its own, at an offset."""
+    first, second = dtype_named(match["a"]), dtype_named(match["b"])
+    types = {argument.name: argument.type for argument in kernel.buffers}
+    source, target = (first, second) if types["input"] == match["a"] else (second, first)
+    batch, before, rows, columns = 2, 3, 4, 5
+    given = random((batch, rows, columns), source, 1)
+    if target == torch.uint8 and source.is_signed:
+        given = given.abs() if not source.is_complex else given
+    shape = (batch, before + rows + 1, columns)
+    output = untouched(shape, target)
+    value = widened(output)
+    moved = given.to(target)
+    value[:, before : before + rows] = widened(moved)
+    shared = struct(
+        kernel,
+        "shared_params",
+        ndim=3,
+        cat_dim=1,
+        output_strides=output.stride(),
+        output_sizes=shape,
+    )
+    own = struct(
+        kernel, "input_params", cat_dim_offset=before, input_element_offset=0,
+        input_strides=given.stride(), input_sizes=given.shape,
+    )  # fmt: skip
+    yield Launch(
+        {"input": given, "output": output, "shared_params": shared, "input_params": own},
+        (given.numel(),), (32,), {"output": (given, value, 0.0)},
+    )  # fmt: skip
+
+
+_PADDED = {"reflection": "reflect", "replication": "replicate"}
+
+
+@family(
+    r"(?P<mode>reflection|replication)_pad(?P<dims>[123])d_(?P<way>forward|backward)_(?P<a>[a-z0-9]+)_(?P<i>i32|i64)"
+)
+def _pads(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with dimensions innermost first; strides 3 and 4 are those of channels and batch."""
+    dtype, dims = dtype_named(match["a"]), int(match["dims"])
+    for left, right in ((1, 2), (2, 0)):
+        shape = (2, 3, 3, 5, 4)[:2] + (3, 5, 4)[3 - dims :]
+        given = random(shape, dtype, 1)
+        wide = widened(given)
+        wide = wide if wide.is_floating_point() or wide.is_complex() else wide.double()
+        wide.requires_grad_(match["way"] == "backward")
+        padded = F.pad(wide, (left, right) * dims, mode=_PADDED[match["mode"]])
+        output = untouched(padded.shape, dtype)
+
+        def strides(tensor: Tensor) -> tuple[int, ...]:
+            spatial = tuple(reversed(tensor.stride()[2:]))
+            return (*spatial, *(0,) * (3 - dims), tensor.stride(1), tensor.stride(0))  # noqa: B023
+
+        params = struct(
+            kernel, "params", input_sizes=tuple(reversed(shape[2:])), left_pad=(left,) * dims,
+            output_sizes=tuple(reversed(padded.shape[2:])), input_strides=strides(given),
+            output_strides=strides(output), channels=3,
+        )  # fmt: skip
+        extent = padded.shape[2:] if match["way"] == "forward" else given.shape[2:]
+        grid = (extent[-1], extent[-2] if dims > 1 else 1, 6 * (extent[0] if dims == 3 else 1))
+        if match["way"] == "forward":
+            bound = {"input": given, "output": output, "params": params}
+            yield Launch(bound, grid, (1, 1, 1), {"output": (given, padded, 0.0)})
+            continue
+        upstream = random(padded.shape, dtype, 2)
+        (gradient,) = torch.autograd.grad(padded, wide, widened(upstream))
+        bound = {
+            "grad_output": upstream,
+            "grad_input": torch.zeros(shape, dtype=dtype),
+            "params": params,
+        }
+        slack = float(upstream.abs().double().amax()) * 64 * (EPS + _half_steps(dtype) / 8)
+        yield Launch(bound, grid, (1, 1, 1), {"grad_input": (given, gradient, slack)})
+
+
+@family(r"constant_pad_nd_(?P<dense>dense_)?(?P<a>[a-z0-9]+?)(_u32|_u64)?")
+def _constant_pad(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    shape, left, right = (3, 4, 5), (1, 2, 0), (2, 0, 3)
+    given, filler = random(shape, dtype, 1), random((1,), dtype, 3)
+    sides = [side for dimension in (2, 1, 0) for side in (left[dimension], right[dimension])]
+    value = F.pad(widened(given), sides, value=0)
+    inside = F.pad(torch.ones(shape, dtype=torch.bool), sides, value=False)
+    value = torch.where(inside, value, widened(filler))
+    given_strides = {} if match["dense"] else {
+        "input_strides": (1, 5, 20), "output_strides": tuple(reversed(value.stride())), "ndim": 3
+    }  # fmt: skip
+    params = struct(
+        kernel, "params", output_sizes=tuple(reversed(value.shape)), input_sizes=tuple(reversed(shape)),
+        left_pad=tuple(reversed(left)), **given_strides,
+    )  # fmt: skip
+    depth, height, width = value.shape
+    grid = (width, height, depth) if match["dense"] else (width, height * depth)
+    bound = {
+        "input": given,
+        "output": untouched(value.shape, dtype),
+        "params": params,
+        "fill_value": filler,
+    }
+    yield Launch(bound, grid, (1,) * len(grid), {"output": (given, value, 0.0)})
+
+
+@family(r"(?P<op>arange|linspace|logspace)_(?P<a>[a-z0-9]+)_(?P<i>i32|i64)")
+def _ranges(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype, size = dtype_named(match["a"]), 4 if match["i"] == "i32" else 8
+    if dtype.is_complex:
+        raise Unfit("a complex range is not driven")
+    steps, start, step = 33, 2.0, 0.25 if dtype.is_floating_point else 1.0
+    last = start + step * (steps - 1)
+    value = torch.linspace(start, last, steps, dtype=torch.float64)
+    parameters = {
+        "arange": (start, step),
+        "linspace": (start, step, last),
+        "logspace": (start, step, last, 2.0),
+    }
+    if match["op"] == "logspace":
+        value = 2**value
+        if not dtype.is_floating_point:
+            raise Unfit("whole powers leave the integer's range")
+    name = "se" if match["op"] == "arange" else "v"
+    argument = next(argument for argument in kernel.buffers if argument.name == name)
+    numeric = dtype_named(argument.fields[0].type)
+    bound = {
+        "out": untouched((steps,), dtype), name: torch.tensor(parameters[match["op"]]).to(numeric),
+        "p": numbers(*((steps, 1, 0) if match["op"] != "arange" else (1, 0)), 0, size=size),
+    }  # fmt: skip
+    slack = value.abs() * (8 if match["op"] == "linspace" else 32) * EPS
+    yield Launch(bound, (steps,), (1,), {"out": (value, value, slack)})
+
+
+@family(r"fill_scalar_(?P<how>dense|strided)_(?P<a>[a-z0-9]+)")
+def _fill(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    rows, columns = 5, 7
+    filler, output = random((1,), dtype, 3), untouched((rows, columns), dtype)
+    size = output.element_size()
+    bound = {
+        "out": output, "fill_val": filler, "numel": numbers(output.numel()), "sizes": numbers(rows, columns, size=8),
+        "strides": numbers(columns * size, size, size=8), "ndim": numbers(2),
+    }  # fmt: skip
+    grid = (output.numel(),) if match["how"] == "dense" else (columns, rows)
+    value = widened(filler).expand(rows, columns)
+    yield Launch(_bound(kernel, bound), grid, (1,) * len(grid), {"out": (value, value, 0.0)})
+
+
+@family(r"where_strided_(?P<a>[a-z0-9]+)_bool")
+def _where(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    rows, columns = 5, 7
+    condition = random((rows, columns), torch.bool, 0)
+    first, second = random((rows, columns), dtype, 1), random((rows, 1), dtype, 2)
+    size = first.element_size()
+    bound = {
+        "output": untouched((rows, columns), dtype), "input": condition, "other1": first, "other2": second,
+        "sizes": numbers(columns, rows, size=8), "output_strides": numbers(size, columns * size, size=8),
+        "input_strides": numbers(1, columns, size=8), "other1_strides": numbers(size, columns * size, size=8),
+        "other2_strides": numbers(0, size, size=8), "ndim": numbers(2),
+    }  # fmt: skip
+    value = widened(torch.where(condition, first, second))
+    yield Launch(
+        _bound(kernel, bound), (columns, rows, 1), (1, 1, 1), {"output": (first, value, 0.0)}
+    )
+
+
+@family(r"index_select_dim_(?P<dense>dense_)?(?P<a>\d+bit)_(?P<b>int|long)")
+def _index_select(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype, index_dtype = _element(match["a"]), dtype_named(match["b"])
+    outer, columns, inner = 3, 9, 5
+    index = torch.tensor([3, 0, 3, 8])
+    given = random((outer, columns, inner), dtype, 1)
+    value = given.index_select(1, index)
+    bound = {
+        "output": untouched(value.shape, dtype), "index": index.to(index_dtype), "input": given
+    }  # fmt: skip
+    if match["dense"]:
+        bound["params"] = struct(
+            kernel,
+            "params",
+            inner=inner,
+            in_dim_size=columns,
+            out_dim_size=len(index),
+            index_stride=1,
+        )
+        yield Launch(bound, (inner, len(index), outer), (1, 1, 1), {"output": (given, value, 0.0)})
+        return
+    bound["params"] = struct(
+        kernel, "params", ndim=3, reduce_dim=1, self_strides=given.stride(), self_sizes=given.shape,
+        source_strides=value.stride(), source_sizes=value.shape, index_stride=1,
+    )  # fmt: skip
+    yield Launch(bound, (value.numel(),), (1,), {"output": (given, value, 0.0)})
