@@ -344,3 +344,130 @@ def _bmm(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
         (-(-n // 16) * 16, -(-m // 16) * 16, batch), (16, 16, 1),
         {"outputData": (left, value, size * 8 * EPS)},
     )  # fmt: skip
+
+
+@family(
+    r"gemv_nt_(?P<a>[a-z0-9]+)_(?P<simd>\d+)_(?P<vector>\d+)_(?P<end>ab|none)_(?P<x>xs|xc)(?P<strided>_strided)?(_i64)?"
+)
+def _matrix_times_vector(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with a simdgroup for each row of the matrix; the vector's stride is 1 in the forms `xc`."""
+    dtype, simdgroups = dtype_named(match["a"]), int(match["simd"])
+    rows = 11
+    for depth in (1, 37, 300):
+        step = 2 if match["x"] == "xs" else 1
+        matrix, vector = random((rows, depth), dtype, 1), random((depth, step), dtype, 2)
+        bias = random((rows,), dtype, 3)
+        value = widened(matrix) @ widened(vector[:, 0])
+        size = widened(matrix).abs().double() @ widened(vector[:, 0]).abs().double()
+        if match["end"] == "ab":
+            value, size = 2 * value + 0.5 * widened(bias), 2 * size + widened(bias).abs().double()
+        dims = struct(kernel, "gP", n=rows, K=depth, ld=depth, ms=1, xs=step, bias_r=1, bias_c=1)
+        yield Launch(
+            {
+                "A": matrix, "x": vector, "y": untouched((rows,), dtype), "gP": dims, "bias": bias,
+                "alpha_beta": torch.tensor([2.0, 0.5]).to(_scale_dtype(kernel, dtype)),
+            },
+            (-(-rows // simdgroups) * simdgroups * 32, 1, 1), (simdgroups * 32, 1, 1),
+            {"y": (matrix, value, size * 16 * EPS + value.abs().double() * _rounding(dtype))},
+        )  # fmt: skip
+
+
+def _scale_dtype(kernel: Kernel, dtype: torch.dtype) -> torch.dtype:
+    """Return the type of alpha and beta, which is float32 for the half types."""
+    argument = next(argument for argument in kernel.buffers if argument.name == "alpha_beta")
+    return dtype_named(argument.fields[0].type) if argument.fields else dtype
+
+
+def _rounding(dtype: torch.dtype) -> float:
+    return _half_step(dtype) if dtype in {torch.float16, torch.bfloat16} else EPS
+
+
+@family(
+    r"group_norm_(?P<x>[a-z0-9]+)_(?P<stat>[a-z0-9]+)_(?P<gamma>[a-z0-9]+)_(?P<beta>[a-z0-9]+)_uint(?:32|64)_t"
+)
+def _group_norm(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype, statistics = dtype_named(match["x"]), dtype_named(match["stat"])
+    batch, groups, per_group, extent = 2, 3, 4, 15
+    channels = groups * per_group
+    given = random((batch, channels, extent), dtype, 1)
+    affine = {
+        name: None if match[name] == "void" else random((channels,), dtype_named(match[name]), salt)
+        for salt, name in ((2, "gamma"), (3, "beta"))
+    }
+    wide = given.double()
+    value = F.group_norm(
+        wide,
+        groups,
+        *(None if tensor is None else tensor.double() for tensor in affine.values()),
+        1e-5,
+    )
+    rows = wide.reshape(batch * groups, -1)
+    mean, rstd = rows.mean(-1), (rows.var(-1, correction=0) + 1e-5).rsqrt()
+    params = _group_params(kernel, batch, groups, per_group, extent)
+    bound = {
+        "Y": untouched(given.shape, dtype), "mean": untouched((batch * groups,), statistics),
+        "rstd": untouched((batch * groups,), statistics), "X": given, "params": params,
+    }  # fmt: skip
+    for name, tensor in affine.items():
+        bound[name] = torch.zeros(8) if tensor is None else tensor
+    group = 64
+    slack = 1e-5 + 4 * _rounding(dtype)
+    yield Launch(
+        bound, (batch * groups * group,), (group,),
+        {
+            "Y": (given, value, slack * 4),
+            "mean": (given, mean, 1e-6 + _rounding(statistics)),
+            "rstd": (given, rstd, rstd * (1e-5 + _rounding(statistics))),
+        },
+    )  # fmt: skip
+
+
+def _group_params(kernel: Kernel, batch: int, groups: int, per_group: int, extent: int) -> Tensor:
+    return struct(
+        kernel, "params", HxW=extent, num_groups=groups, channels_per_group=per_group,
+        elements_per_group=per_group * extent, C=groups * per_group, N_times_HxW=batch * extent, eps=1e-5,
+    )  # fmt: skip
+
+
+@family(
+    r"group_norm_backward_(?P<of>x|affine)_(?P<x>[a-z0-9]+)_(?P<stat>[a-z0-9]+)_(?P<gamma>[a-z0-9]+)_uint(?:32|64)_t"
+)
+def _group_norm_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype, statistics = dtype_named(match["x"]), dtype_named(match["stat"])
+    batch, groups, per_group, extent = 2, 3, 4, 15
+    channels = groups * per_group
+    given, upstream = (
+        random((batch, channels, extent), dtype, 1),
+        random((batch, channels, extent), dtype, 2),
+    )
+    kind = None if match["gamma"] == "void" else dtype_named(match["gamma"])
+    gamma = (
+        torch.ones(channels, dtype=kind or dtype) if kind is None else random((channels,), kind, 3)
+    )
+    wide = given.double().requires_grad_()
+    scale, shift = (
+        gamma.double().requires_grad_(),
+        torch.zeros(channels, dtype=torch.float64, requires_grad=True),
+    )
+    result = F.group_norm(wide, groups, scale, shift, 1e-5)
+    gradients = torch.autograd.grad(result, (wide, scale, shift), upstream.double())
+    rows = wide.detach().reshape(batch * groups, -1)
+    mean, rstd = (
+        rows.mean(-1).to(statistics),
+        (rows.var(-1, correction=0) + 1e-5).rsqrt().to(statistics),
+    )
+    bound = {
+        "dX": untouched(given.shape, dtype), "dY": upstream, "X": given, "mean": mean, "rstd": rstd,
+        "gamma": gamma, "params": _group_params(kernel, batch, groups, per_group, extent),
+        "dgamma": untouched((channels,), gamma.dtype), "dbeta": untouched((channels,), gamma.dtype),
+    }  # fmt: skip
+    wanted = {argument.name for argument in kernel.buffers}
+    slack = 1e-4 + 64 * (_rounding(dtype) + _rounding(statistics) + _rounding(gamma.dtype))
+    expected: dict[str, Any] = {"dX": (given, gradients[0], slack)}
+    if match["of"] == "affine":
+        expected = {"dgamma": (given, gradients[1], slack), "dbeta": (given, gradients[2], slack)}
+    count = batch * groups if match["of"] == "x" else channels
+    yield Launch(
+        {name: tensor for name, tensor in bound.items() if name in wanted},
+        (count * 64,), (64,), expected,
+    )  # fmt: skip
