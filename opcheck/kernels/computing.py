@@ -28,7 +28,7 @@ from opcheck.kernels.pointwise import Unfit, numbers
 # Softmax and norms are called by SoftMax.mm, LayerNorm.mm and RMSNorm.mm there.
 
 
-@family(r"(?P<log>log_)?softmax_row_(?P<a>[a-z0-9]+)_u32")
+@family(r"(?P<log>log_)?softmax_row_(?P<a>[a-z0-9]+)_(?:u32|u64)")
 def _softmax(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype = dtype_named(match["a"])
     for length in LENGTHS:
@@ -46,6 +46,60 @@ def _softmax(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
             {"input": given, "output": untouched((4, length), dtype), "params": params},
             (4 * group,), (group,), {"output": (given, value, slack)},
         )  # fmt: skip
+
+
+def _softmax_params(kernel: Kernel, shape: tuple[int, int, int], chunk: int) -> Tensor:
+    """Return the parameters of a softmax over the middle dimension."""
+    outer, length, inner = shape
+    return struct(
+        kernel, "params", dim_size=length, num_rows=outer * inner, inner_size=inner, chunk_size=chunk,
+        n_chunks=-(-length // chunk), ndim=3, dim=1, sizes=shape, strides=(length * inner, inner, 1),
+    )  # fmt: skip
+
+
+@family(r"(?P<log>log_)?softmax_(?P<a>float|half|bfloat)_(?:u32|u64)")
+def _softmax_strided(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with 8 columns and 32 threads a column in a threadgroup."""
+    dtype = dtype_named(match["a"])
+    for length in LENGTHS:
+        given = random((2, length, 8), dtype, length) * 3
+        value = (torch.log_softmax if match["log"] else torch.softmax)(given.double(), 1)
+        slack = (value.abs() + 1) * 8 * EPS if match["log"] else value * 8 * EPS
+        params = _softmax_params(kernel, (2, length, 8), length)
+        yield Launch(
+            {"input": given, "output": untouched(given.shape, dtype), "params": params},
+            (8, 64), (8, 32), {"output": (given, value, slack)},
+        )  # fmt: skip
+
+
+@family(r"(?P<log>log_)?softmax_(?P<step>partial|finalize)_(?P<a>float|half|bfloat)_(?:u32|u64)")
+def _softmax_in_chunks(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call one of two steps: the largest value and the sum of each chunk, then the result of them."""
+    dtype, chunk, rows = dtype_named(match["a"]), 32, 3
+    for length in (32, 100, 1025):
+        given = random((rows, length), dtype, length) * 3
+        chunks = [part.double() for part in given.split(chunk, 1)]
+        largest = torch.stack([part.amax(1) for part in chunks], 1)
+        sums = torch.stack([(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], 1)
+        partials = torch.stack([largest, sums], -1)
+        params = _softmax_params(kernel, (rows, length, 1), chunk)
+        grid = (len(chunks) * 32, rows)
+        if match["step"] == "partial":
+            bound = {
+                "input": given,
+                "partials": untouched(partials.shape, torch.float32),
+                "params": params,
+            }
+            yield Launch(
+                bound, grid, (32, 1), {"partials": (given, partials, partials.abs() * 16 * EPS)}
+            )
+            continue
+        value = (torch.log_softmax if match["log"] else torch.softmax)(given.double(), 1)
+        slack = (value.abs() + 1) * 16 * EPS if match["log"] else value * 16 * EPS
+        bound = {
+            "input": given, "output": untouched(given.shape, dtype), "partials": partials.float(), "params": params
+        }  # fmt: skip
+        yield Launch(bound, grid, (32, 1), {"output": (given, value, slack)})
 
 
 @family(r"layer_norm_(?P<how>single_row|looped)(_i32)?_(?P<a>[a-z0-9]+)")
@@ -151,7 +205,9 @@ def _search(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
 # Attention and quantized products: Attention.mm, Quantized.mm
 
 
-@family(r"sdpa_vector_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)_masknone(?P<causal>_causal)?")
+@family(
+    r"sdpa_vector_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)_mask(?P<mask>none|bool|float|half|bfloat)(?P<causal>_causal)?"
+)
 def _attention(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype, size, last = dtype_named(match["a"]), int(match["d"]), int(match["v"])
     heads, queries, keys = 2, 3, 40
@@ -162,13 +218,21 @@ def _attention(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     if match["causal"]:
         allowed = torch.arange(keys)[None] <= torch.arange(queries)[:, None]
         scores = scores.masked_fill(~allowed, -torch.inf)
+    mask, strides = torch.zeros(8, dtype=dtype), (0, 0, 0, 0)
+    if match["mask"] != "none":
+        mask, strides = random((queries, keys), dtype_named(match["mask"]), 4), (1, keys, 0, 0)
+        scores = (
+            scores.masked_fill(~mask, -torch.inf)
+            if mask.dtype == torch.bool
+            else scores + mask.double()
+        )
     value = scores.softmax(-1) @ v.double()
     bound = {
         "queries": q, "keys": k, "values": v, "out": untouched((heads, queries, last), dtype),
         "gqa_factor": numbers(1), "N": numbers(keys), "scale": torch.tensor(scale),
         "qkv_head_strides": numbers(queries * size, keys * size, keys * last, 0),
-        "qkv_seq_strides": numbers(size, size, last, 0), "mask": torch.zeros(8, dtype=dtype),
-        "mask_strides": numbers(0, 0, 0, 0),
+        "qkv_seq_strides": numbers(size, size, last, 0), "mask": mask,
+        "mask_strides": numbers(*strides),
         "qkv_batch_strides_heads": numbers(heads * queries * size, heads * keys * size, heads * keys * last, heads),
     }  # fmt: skip
     bound = {

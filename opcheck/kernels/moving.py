@@ -386,7 +386,7 @@ def _pads(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
 
         def strides(tensor: Tensor) -> tuple[int, ...]:
             spatial = tuple(reversed(tensor.stride()[2:]))
-            return (*spatial, *(0,) * (3 - dims), tensor.stride(1), tensor.stride(0))  # noqa: B023
+            return (*spatial, *(0,) * (3 - dims), tensor.stride(1), tensor.stride(0))
 
         params = struct(
             kernel, "params", input_sizes=tuple(reversed(shape[2:])), left_pad=(left,) * dims,

@@ -226,17 +226,25 @@ _SCANNED: dict[str, Callable[[Tensor, int], Any]] = {
 }
 
 
-@family(r"(?P<op>cumsum|cumprod|cummax|cummin|logcumsumexp)_innermost_(?P<a>[a-z0-9]+)")
+@family(
+    r"(?P<op>cumsum|cumprod|cummax|cummin|logcumsumexp)_(?P<form>innermost|outer)_(?P<a>[a-z0-9]+)"
+)
 def _scans(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    operation, dtype = match["op"], dtype_named(match["a"])
+    operation, dtype, outer = match["op"], dtype_named(match["a"]), match["form"] == "outer"
     names = [argument.name for argument in kernel.buffers]
-    for length in LENGTHS:
+    for length in LENGTHS[:4] if outer else LENGTHS:
         rows = 3
         given = random((rows, length), dtype, length)
         if operation == "cumprod":
             given = torch.where(given == 0, torch.ones_like(given), given)
-            given = given.sign() if not dtype.is_complex else given / given.abs().clamp(min=1e-3)
-        scanned = _SCANNED[operation](widened(given), -1)
+            given = given.sign() if not dtype.is_complex else torch.ones_like(given) * 1j
+        if outer:  # the scanned dimension stands before 40 columns: more than the 32 of a block
+            given = given[..., None].expand(rows, length, 40).clone()
+            given[..., 7] = given[:, :1, 7]
+            if dtype == torch.float16:
+                given[..., 7] = 1.0 if operation != "cumsum" else 0.25
+        dim = 1
+        scanned = _SCANNED[operation](widened(given), dim)
         value, places = (
             (scanned.values, scanned.indices)
             if operation in {"cummax", "cummin"}
@@ -244,16 +252,24 @@ def _scans(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )
         slack: Tensor | float = 0.0
         if dtype.is_floating_point or dtype.is_complex:
-            slack = given.abs().double().cumsum(-1) * 4 * EPS + value.abs() * length * EPS
-        bound = {"in": given, "axis_size": numbers(length, size=8)}
-        out = untouched((rows, length), dtype)
+            slack = given.abs().double().cumsum(dim) * 4 * EPS + value.abs() * length * EPS
+        bound = {
+            "in": given, "axis_size": numbers(length, size=8), "stride": numbers(40, size=8),
+            "stride_blocks": numbers(2, size=8),
+        }  # fmt: skip
+        out = untouched(given.shape, dtype)
         expected = {}
         if places is None:
             bound["out"], expected["out"] = out, (given, value, slack)
         elif "out_values" in names:
-            bound |= {"out_values": out, "out_indices": untouched((rows, length), torch.int64)}
+            bound |= {"out_values": out, "out_indices": untouched(given.shape, torch.int64)}
             expected = {"out_values": (given, value, 0.0)}
-            if dtype.is_floating_point:
+            if dtype.is_floating_point and not outer:
                 expected["out_indices"] = (given, places, 0.0)
         group = min(1024, -(-length // (4 * 32)) * 32)
-        yield Launch(bound, (group, rows, 1), (group, 1, 1), expected)
+        if outer:  # 32 rows, and as many lanes a row as read 32 columns: 4 elements a lane, or 2 of eight bytes
+            group = 32 * (16 if dtype.itemsize == 8 else 8)
+        yield Launch(
+            {name: tensor for name, tensor in bound.items() if name in names},
+            (group, 2 * rows if outer else rows, 1), (group, 1, 1), expected,
+        )  # fmt: skip
