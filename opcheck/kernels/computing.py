@@ -78,7 +78,7 @@ def _softmax_in_chunks(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]
     dtype, chunk, rows = dtype_named(match["a"]), 32, 3
     for length in (32, 100, 1025):
         given = random((rows, length), dtype, length) * 3
-        chunks = [part.double() for part in given.split(chunk, 1)]
+        chunks = [part.double() for part in torch.split(given, chunk, 1)]
         largest = torch.stack([part.amax(1) for part in chunks], 1)
         sums = torch.stack([(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], 1)
         partials = torch.stack([largest, sums], -1)
@@ -459,12 +459,8 @@ def _group_norm(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         for salt, name in ((2, "gamma"), (3, "beta"))
     }
     wide = given.double()
-    value = F.group_norm(
-        wide,
-        groups,
-        *(None if tensor is None else tensor.double() for tensor in affine.values()),
-        1e-5,
-    )
+    gamma, beta = (None if tensor is None else tensor.double() for tensor in affine.values())
+    value = F.group_norm(wide, groups, gamma, beta, 1e-5)
     rows = wide.reshape(batch * groups, -1)
     mean, rstd = rows.mean(-1), (rows.var(-1, correction=0) + 1e-5).rsqrt()
     params = _group_params(kernel, batch, groups, per_group, extent)
@@ -505,9 +501,7 @@ def _group_norm_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Launc
         random((batch, channels, extent), dtype, 2),
     )
     kind = None if match["gamma"] == "void" else dtype_named(match["gamma"])
-    gamma = (
-        torch.ones(channels, dtype=kind or dtype) if kind is None else random((channels,), kind, 3)
-    )
+    gamma = torch.ones(channels, dtype=dtype) if kind is None else random((channels,), kind, 3)
     wide = given.double().requires_grad_()
     scale, shift = (
         gamma.double().requires_grad_(),

@@ -205,7 +205,9 @@ def _reduction_forms(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
             "idx_out": untouched((batch * width,), torch.int32),
             "idx_in": torch.arange(given.numel(), dtype=torch.int32),
         }
-        expected = {"output": (given, value, _reduction_slack(operation, given, value))}
+        expected: dict[str, tuple[Tensor, Tensor, Tensor | float]] = {
+            "output": (given, value, _reduction_slack(operation, given, value))
+        }
         if partial:
             largest = (given.amax if operation == "argmax" else given.amin)(-1)
             expected = {"val_out": (given, widened(largest), 0.0), "idx_out": (given, value, 0.0)}

@@ -1,0 +1,37 @@
+"""Kernels of a released wheel, by family: each that runs agrees with the CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.kernels import library, names, parent
+
+pytestmark = pytest.mark.wheel
+
+#: Kernels of torch 2.15, by pattern, and how many the pattern has at least.
+DRIVEN = {
+    "sum_reduction_*float_float": 8,
+    "arg*_reduction_outer_*": 32,
+    "var_reduction_innermost_chunk_half_half": 1,
+    "cumsum_outer_*": 5,
+    "softmax_*_float_u32": 3,
+    "scatter_add_dense_*_long": 10,
+    "index_copy_*_int_32": 22,
+    "reflection_pad2d_*_i32": 15,
+    "constant_pad_nd_*_u32": 10,
+    "cat_int32_t_half_*": 3,
+    "linspace_*_i32": 4,
+    "gemv_nt_float_4_2_*": 8,
+    "group_norm_*half*": 20,
+    "sdpa_vector_*_mask*": 12,
+}
+
+
+@pytest.mark.parametrize("pattern", DRIVEN)
+def test_kernels_that_run_agree_with_the_cpu(pattern: str) -> None:
+    released = library.read("2.15.0")
+    assert len(names.matching(released.functions, pattern)) >= DRIVEN[pattern]
+    run = parent.run(released, pattern=pattern, jobs=1)
+    verdicts = [outcome.verdict for outcome in run.outcomes if outcome.verdict != "not run"]
+    assert len(verdicts) >= DRIVEN[pattern]
+    assert {*verdicts} <= {"right", "within"}
