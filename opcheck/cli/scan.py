@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
 
@@ -20,11 +20,18 @@ from opcheck.cli.options import (
     verb,
 )
 from opcheck.common.errors import UsageError
-from opcheck.common.files import write_text
+from opcheck.common.files import rewrite, write_text
 from opcheck.common.text import plural
 from opcheck.data.targets import TargetOptions
 from opcheck.model.options import Option, failing_on
 from opcheck.render import WITHOUT_PAGE, render
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opcheck.common.versions import Target
+    from opcheck.model.ignores import Entry
+    from opcheck.source.fixing import Change, Fixed
 
 
 @verb(
@@ -51,6 +58,13 @@ def command(
         str, Option("Leave out the findings that this file knows.", metavar="FILE")
     ] = "",
     update_baseline: Annotated[bool, flag("Write all findings to that file.")] = False,
+    fix: Annotated[
+        bool, flag("Correct what can be corrected safely, and report the rest.")
+    ] = False,
+    diff: Annotated[bool, flag("Print what --fix would change, and write nothing.")] = False,
+    unsafe_fixes: Annotated[
+        bool, flag("Also make changes that a person must review; with --fix or --diff.")
+    ] = False,
     fail_on: Annotated[str, failing_on(SEVERITIES)] = "error",
     output: Annotated[OutputOptions, but(format=formats(WITHOUT_PAGE))],
 ) -> int:
@@ -59,24 +73,18 @@ def command(
     from opcheck.source import baseline as known
     from opcheck.source.engine import scan
 
-    if not paths:
-        raise UsageError(
-            "no path to read",
-            context="opcheck scan",
-            hint='give files or directories, or paths = ["src"] in [tool.opcheck.scan]',
-        )
-    if update_baseline and not baseline:
-        raise UsageError(
-            "there is no baseline to update",
-            context="--update-baseline",
-            hint="name its file: --baseline FILE",
-        )
+    _require(bool(paths), _NO_PATH)
+    _require(bool(baseline) or not update_baseline, _NO_BASELINE)
+    _require(fix or diff or not unsafe_fixes, _NO_FIX)
+    chosen = _Chosen(
+        paths, target.target(load()), exclude, select, tuple(config.ignore_entries(Path.cwd()))
+    )
+    if diff:
+        return _show(chosen, output, unsafe=unsafe_fixes)
+    if fix:
+        _write(chosen, unsafe=unsafe_fixes)
     report = scan(
-        list(paths),
-        target.target(load()),
-        exclude=exclude,
-        select=select,
-        ignores=config.ignore_entries(Path.cwd()),
+        list(paths), chosen.target, exclude=exclude, select=select, ignores=chosen.ignores
     )
     if update_baseline:
         write_text(Path(baseline), known.text(report))
@@ -91,3 +99,81 @@ def command(
     if any(report.totals[level] for level in counted(fail_on)):
         return 1
     return COULD_NOT_TELL if report.problems else 0
+
+
+_NO_PATH = (
+    "no path to read",
+    "opcheck scan",
+    'give files or directories, or paths = ["src"] in [tool.opcheck.scan]',
+)
+_NO_BASELINE = (
+    "there is no baseline to update",
+    "--update-baseline",
+    "name its file: --baseline FILE",
+)
+_NO_FIX = (
+    "there is nothing to fix unsafely",
+    "--unsafe-fixes",
+    "add --diff to see the changes, or --fix to make them",
+)
+
+
+def _require(given: bool, otherwise: tuple[str, str, str]) -> None:
+    if not given:
+        message, context, hint = otherwise
+        raise UsageError(message, context=context, hint=hint)
+
+
+class _Chosen(NamedTuple):
+    """What is scanned, for which Mac, by which rules."""
+
+    paths: tuple[str, ...]
+    target: Target
+    exclude: tuple[str, ...]
+    select: tuple[str, ...]
+    ignores: tuple[Entry, ...]
+
+
+def _fixed(chosen: _Chosen, *, unsafe: bool) -> Fixed:
+    from opcheck.source.fixing import fix
+
+    return fix(
+        list(chosen.paths),
+        chosen.target,
+        unsafe=unsafe,
+        exclude=chosen.exclude,
+        select=chosen.select,
+        ignores=chosen.ignores,
+    )
+
+
+def _show(chosen: _Chosen, output: OutputOptions, *, unsafe: bool) -> int:
+    """Print the changes as a diff; 1 where there are any, as ``ruff check --diff``."""
+    fixed = _fixed(chosen, unsafe=unsafe)
+    if fixed.changes:
+        output.put("".join(change.diff() for change in fixed.changes))
+    _tell(fixed, "would be fixed", fixed.changes)
+    if fixed.changes:
+        return 1
+    return COULD_NOT_TELL if fixed.problems else 0
+
+
+def _write(chosen: _Chosen, *, unsafe: bool) -> None:
+    """Write the changed files, each as a whole or not at all."""
+    fixed = _fixed(chosen, unsafe=unsafe)
+    written = []
+    for change in fixed.changes:
+        if change.path.is_symlink():
+            streams.note(f"{change.path} is a link, and was not fixed")
+            continue
+        rewrite(change.path, change.after)
+        written.append(change)
+    _tell(fixed, "fixed", written)
+
+
+def _tell(fixed: Fixed, what: str, changes: Sequence[Change]) -> None:
+    count = sum(fixed.fixed.values())
+    more = f"; {fixed.unsafe} more with --unsafe-fixes" if fixed.unsafe else ""
+    streams.note(f"{plural(count, 'finding')} {what} in {plural(len(changes), 'file')}{more}")
+    for problem in fixed.problems:
+        streams.note(f"{problem.module}: {problem.message}")

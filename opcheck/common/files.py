@@ -42,6 +42,31 @@ def write_text(path: Path, text: str) -> None:
         ) from error
 
 
+def rewrite(path: Path, text: str) -> None:
+    """Replace a file of the user's by changed text; its permissions and its byte order mark stay.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        mark = b""
+        mode = None
+        if path.exists():
+            mode = stat.S_IMODE(path.stat().st_mode)
+            with path.open("rb") as old:
+                mark = b"\xef\xbb\xbf" if old.read(3) == b"\xef\xbb\xbf" else b""
+        with replaced(path) as file:
+            file.write(mark + text.encode())
+        if mode is not None:
+            path.chmod(mode)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot write the file: {getattr(error, 'strerror', None) or error}",
+            context=str(path),
+            hint="make the file and its directory writable, or leave it out with --exclude",
+        ) from error
+
+
 @contextlib.contextmanager
 def replaced(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that replaces the path at the end of the block.

@@ -35,7 +35,8 @@ def document(report: ScanReport) -> Iterator[Block]:
     )
     length = plural(report.read.get("lines", 0), "line")
     read = f"Read: {', '.join(kinds) or 'nothing'} ({length})."
-    yield Lines((f"{headline[:1].upper()}{headline[1:]}{ignored}{known}.", read))
+    fixable = tuple(_fixable(report.fixable))
+    yield Lines((f"{headline[:1].upper()}{headline[1:]}{ignored}{known}.", read, *fixable))
     yield from section("Ignores", Bullets(report.notes))
     by_rule = ((code, str(count), BY_ID[code].title) for code, count in report.by_rule.items())
     yield from section("By rule", Table(("rule", "count", "what"), tuple(by_rule), code=(0,)))
@@ -47,6 +48,13 @@ def document(report: ScanReport) -> Iterator[Block]:
     left = (f"left out: {count} {what}" for what, count in report.skipped.items())
     yield from section("Not read", Bullets((*map(_problem, report.problems), *left)))
     yield from section("Not checked", Bullets(report.not_checked))
+
+
+def _fixable(counts: dict[str, int]) -> Iterator[str]:
+    safe, unsafe = counts.get("safe", 0), counts.get("unsafe", 0)
+    more = f"; {unsafe} more with --unsafe-fixes, which a person must review" if unsafe else ""
+    if safe or unsafe:
+        yield f"Fixable with --fix: {safe}{more}. --diff shows the changes."
 
 
 def _message(finding: Finding) -> str:

@@ -7,9 +7,12 @@ import contextlib
 import functools
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,21 +25,38 @@ from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.ignores import Comment, Entry, Ignores, Silencers, of_lines, of_python
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
 from opcheck.source import requirements, source
+from opcheck.source.edits import Fix
+from opcheck.source.intent import for_cuda
 from opcheck.source.mac import Mac
 from opcheck.source.program import Program
+from opcheck.source.project import Module, Project
 from opcheck.source.records import ScanReport
 from opcheck.source.rule import Hit, Scanned, ScanRule
 from opcheck.source.rules import BY_ID, RULES
 from opcheck.source.source import FoundFile, Source, UnreadableError
 
 NOT_CHECKED = (
-    "Names that another file gives a value, and code that is made at run time, were not followed.",
+    "Attributes of objects, names of libraries, and code that is made at run time were not followed.",
     "What the operators of the model do on MPS is the audit's to say: opcheck audit.",
     "Nothing was run, and nothing was observed on a Mac.",
 )
 #: A finding lists at most so many places of use.
 _MOST_USES = 10
+#: Their errors are warnings where the code is for CUDA by intent.
+_ABOUT_CUDA = {"OC201", "OC202", "OC204", "OC205", "OC208"}
+#: So many parsed files are kept for those that import from them.
+_KEPT = 64
 _EXCLUDED = "files that --exclude names"
+
+
+class Proposal(NamedTuple):
+    """A change that a rule proposes for a finding that counts."""
+
+    file: FoundFile
+    rule: str
+    fix: Fix
+    #: in a notebook: the (cell, line) of each line
+    places: Sequence[tuple[str, int]] = ()
 
 
 def scan(
@@ -62,17 +82,7 @@ def scan(
         UsageError: a path does not exist, there is nothing to read, or no rule has such a code.
         OpListError: the data of the rules is damaged.
     """
-    chosen = _chosen(select)
-    entries = [entry for entry in ignores if entry.rule in chosen]
-    # The user's own day counts.
-    day = today or date.today()  # noqa: DTZ011
-    reader = _Reader(target, chosen, Ignores(entries, today=day))
-    with _without_collector():
-        for file in source.find(paths, reader.skipped, reader.problems):
-            if _excluded(file, exclude):
-                reader.skipped[_EXCLUDED] += 1
-            else:
-                reader.read(file)
+    reader = _read(paths, target, exclude, select, ignores, today)
     if not reader.counts and not reader.problems and not reader.skipped[_EXCLUDED]:
         raise UsageError(
             "there is no Python source below these paths",
@@ -95,8 +105,66 @@ def scan(
         notes=(*reader.ignores.expired(), *reader.ignores.unused("OC2")),
         problems=tuple(reader.problems),
         skipped=dict(sorted(reader.skipped.items())),
+        fixable=dict(Counter(proposal.fix.applicability for proposal in reader.proposals)),
         not_checked=NOT_CHECKED,
     )
+
+
+def read_proposals(
+    paths: list[str],
+    target: Target,
+    *,
+    exclude: Sequence[str] = (),
+    select: Sequence[str] = (),
+    ignores: Sequence[Entry] = (),
+    today: date | None = None,
+    contents: Mapping[Path, bytes] | None = None,
+    only: Collection[Path] | None = None,
+) -> tuple[tuple[FoundFile, ...], list[Proposal]]:
+    """Find the files below the paths, and what the rules propose to change in them.
+
+    Args:
+        paths: files and directories; so all further ones as in ``scan``.
+        target: as in ``scan``.
+        exclude: as in ``scan``.
+        select: as in ``scan``.
+        ignores: as in ``scan``.
+        today: as in ``scan``.
+        contents: the contents of files that were changed and are not written yet.
+        only: the files to read; None: all.
+
+    Raises:
+        UsageError: as ``scan``.
+        OpListError: as ``scan``.
+    """
+    reader = _read(paths, target, exclude, select, ignores, today, contents or {}, only)
+    return reader.files, reader.proposals
+
+
+def _read(
+    paths: list[str],
+    target: Target,
+    exclude: Sequence[str],
+    select: Sequence[str],
+    ignores: Sequence[Entry],
+    today: date | None,
+    contents: Mapping[Path, bytes] | None = None,
+    only: Collection[Path] | None = None,
+) -> _Reader:
+    chosen = _chosen(select)
+    entries = [entry for entry in ignores if entry.rule in chosen]
+    # The user's own day counts.
+    day = today or date.today()  # noqa: DTZ011
+    reader = _Reader(target, chosen, Ignores(entries, today=day), contents or {})
+    with _without_collector():
+        files = []
+        for file in source.find(paths, reader.skipped, reader.problems):
+            if _excluded(file, exclude):
+                reader.skipped[_EXCLUDED] += 1
+            else:
+                files.append(file)
+        reader.read_all(files, only)
+    return reader
 
 
 @contextlib.contextmanager
@@ -137,7 +205,16 @@ def _excluded(file: FoundFile, patterns: Sequence[str]) -> bool:
 class _Reader:
     """Reads the files one by one and collects their findings."""
 
-    def __init__(self, target: Target, chosen: frozenset[str], ignores: Ignores) -> None:
+    def __init__(
+        self,
+        target: Target,
+        chosen: frozenset[str],
+        ignores: Ignores,
+        contents: Mapping[Path, bytes],
+    ) -> None:
+        self.contents = contents
+        self.files: tuple[FoundFile, ...] = ()
+        self.proposals: list[Proposal] = []
         self.target = target
         self.chosen = chosen
         self.ignores = ignores
@@ -146,11 +223,47 @@ class _Reader:
         self.findings: list[Finding] = []
         self.problems: list[Problem] = []
         self.ignored = 0
+        self.project = Project((), self._module)
+
+    def read_all(self, files: Sequence[FoundFile], only: Collection[Path] | None) -> None:
+        """Read the files; a name that one imports from another is followed."""
+        self.files = tuple(files)
+        self.project = Project((file.path for file in files), self._module)
+        for file in files:
+            if only is None or file.path in only:
+                self.read(file)
+
+    def _content(self, path: Path) -> bytes:
+        return (
+            self.contents[path]
+            if path in self.contents
+            else source.read_bytes(path, path.as_posix())
+        )
+
+    @functools.lru_cache(maxsize=_KEPT)  # noqa: B019  (a reader lives as long as its scan)
+    def _module(self, path: Path) -> Module | None:
+        """A file that another one imports from; None where it cannot be read, or does not speak of CUDA."""
+        shown = path.as_posix()
+        try:
+            content = self._content(path)
+            if path.name != "__init__.py" and b"cuda" not in content:
+                return None
+            program = Program(source.python(content, shown).tree)
+        except (UnreadableError, RecursionError, MemoryError):
+            return None
+        return Module(path, program, self._mac(program, path))
+
+    def _mac(self, program: Program, path: Path) -> Mac:
+        return Mac(
+            program,
+            str(self.target.torch),
+            lambda name: self.project.constants(name, path),
+        )
 
     def read(self, file: FoundFile) -> None:
         shown = file.path.as_posix()
         try:
-            content = source.read_bytes(file.path, shown)
+            content = self._content(file.path)
             if file.kind == "requirements":
                 self._requirements(content, file, shown)
             elif file.kind == "notebook":
@@ -185,22 +298,24 @@ class _Reader:
         # preprocess).
         lines = split_lines(text) if is_toml else text.splitlines()
         comments = of_lines(lines, shown)
-        self._add([(requirements.RULE, hit) for hit in hits], comments, lines, [], None, shown)
+        self._add([(requirements.RULE, hit) for hit in hits], comments, lines, [], None, file)
 
     def _program(self, parsed: Source, file: FoundFile, shown: str) -> None:
         self.counts["lines"] += len(parsed.lines)
         program = Program(parsed.tree)
         scanned = Scanned(
             program=program,
-            mac=Mac(program, str(self.target.torch)),
+            mac=self._mac(program, file.path),
             target=self.target,
             path=file.path,
             root=file.root,
+            lines=parsed.lines,
+            project=self.project,
         )
         text = "\n".join(parsed.lines) + "\n"
         comments = of_python(text, shown)
         hits = list(_hits(scanned, _rules_for(text)))
-        self._add(hits, comments, parsed.lines, parsed.places, program, shown)
+        self._add(hits, comments, parsed.lines, parsed.places, program, file)
 
     def _add(
         self,
@@ -209,11 +324,13 @@ class _Reader:
         lines: list[str],
         places: list[tuple[str, int]],
         program: Program | None,
-        shown: str,
+        file: FoundFile,
     ) -> None:
+        shown = file.path.as_posix()
+
         def place(line: int, function: str = "") -> GroupLocation:
-            file, number = places[line - 1] if places else (shown, line)
-            location = SourceLocation(file=file, line=number, function=function, text=quoted(line))
+            name, number = places[line - 1] if places else (shown, line)
+            location = SourceLocation(file=name, line=number, function=function, text=quoted(line))
             return GroupLocation.at(location, module="", count=1)
 
         @functools.cache
@@ -246,6 +363,8 @@ class _Reader:
                 count=max(1, len(uses)),
             )
             pairs.append((line, finding))
+            if hit.fix is not None:
+                self.proposals.append(Proposal(file, rule.id, hit.fix, places))
         for number, comment in enumerate(comments):
             for finding in self._about(comment, silencers.unused(number)):
                 located = msgspec.structs.replace(finding, locations=(place(comment.line),))
@@ -307,12 +426,23 @@ def _hits(
     scanned: Scanned, rules: Mapping[type[ast.AST], tuple[ScanRule, ...]]
 ) -> Iterator[tuple[ScanRule, Hit]]:
     """The hits of the rules at places that a Mac reaches."""
+    known: dict[ast.AST, bool] = {}
     for node in scanned.program.nodes:
         for rule in rules.get(type(node), ()):
             for hit in rule.check(node, scanned):
                 places = (hit.node,) if hit.use is None else (hit.use, hit.node)
-                if all(map(scanned.mac.reached, places)):
-                    yield rule, hit
+                severity = hit.severity or rule.severity
+                # What fails in a try block is caught there; what takes another way is not.
+                tries = severity == "error"
+                if not all(scanned.mac.reached(place, tries=tries) for place in places):
+                    continue
+                if (
+                    severity == "error"
+                    and rule.id in _ABOUT_CUDA
+                    and any(for_cuda(place, scanned.program, known) for place in places)
+                ):
+                    hit = replace(hit, severity="warning")  # noqa: PLW2901  (the same hit)
+                yield rule, hit
 
 
 def _joined(

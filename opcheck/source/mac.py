@@ -68,8 +68,15 @@ class Mac:
     one is found. An answer that used a provisional one is not kept, unless the cycle began with it.
     """
 
-    def __init__(self, program: Program, torch: str) -> None:
+    def __init__(
+        self,
+        program: Program,
+        torch: str,
+        imported: Callable[[str], Sequence[object]] = lambda _name: (),
+    ) -> None:
+        """Read a program for a release of torch; ``imported`` gives the values of names of other files."""
         self.program = program
+        self._imported = imported
         self._known: dict[str, object] = {"torch.__version__": f"{torch}.0", **tables.ON_A_MAC}
         self._values: dict[ast.AST, tuple[Value, ...]] = {}
         self._reached: dict[tuple[ast.AST, bool], bool] = {}
@@ -156,7 +163,10 @@ class Mac:
     def _bound(self, node: ast.expr) -> tuple[Value, ...]:
         bindings = self.program.bindings(node)
         if not bindings:
-            return (Value(UNKNOWN, node),)
+            name = self.program.dotted(node)
+            constants = self._once(("imported", name), self._imported, name) if name else ()
+            values = tuple(Value(constant, node) for constant in constants)
+            return values or (Value(UNKNOWN, node),)
         values = self._once(("bound", id(bindings)), self._bound_to, bindings)
         return values or (Value(UNKNOWN, node),)
 

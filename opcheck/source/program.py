@@ -15,6 +15,8 @@ _SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.cmpop, ast.unaryop)
 #: Nodes whose only children are shared ones, and the most frequent other expressions.
 _LEAVES = (ast.Name, ast.Constant)
 _BINDS_NOTHING = (*_LEAVES, ast.Attribute, ast.Call, ast.Expr)
+#: The functions of torch that the rules look for in a file with ``from torch import *``.
+_OF_TORCH = {"Generator", "autocast", "cuda", "device", "load", "set_default_device"}
 #: No name in the tables of the rules has as many parts.
 _LONGEST_NAME = 30
 
@@ -24,6 +26,10 @@ class Binding(NamedTuple):
 
     value: ast.expr | None
     node: ast.AST
+
+
+#: The bindings of a name that a file does not bind.
+_NONE: list[Binding] = []
 
 
 class Place(NamedTuple):
@@ -149,8 +155,15 @@ class Program:
         while isinstance(node, ast.Attribute) and len(parts) < _LONGEST_NAME:
             parts.append(node.attr)
             node = node.value
-        first = self.imports.get(node.id, "") if isinstance(node, ast.Name) else ""
+        first = self._full_name(node.id) if isinstance(node, ast.Name) else ""
         return ".".join((first, *reversed(parts))) if first else ""
+
+    def _full_name(self, name: str) -> str:
+        """The dotted name of an imported object; after ``from torch import *`` that may be one of torch."""
+        if name in self.imports or "*" not in self.imports:
+            return self.imports.get(name, "")
+        from_torch = self.imports["*"] == "torch.*" and name in _OF_TORCH
+        return f"torch.{name}" if from_torch and not self.module_bindings(name) else ""
 
     def bindings(self, node: ast.expr) -> list[Binding]:
         """The places that bind a name or a ``self.name``; empty if none is in this file."""
@@ -169,6 +182,18 @@ class Program:
             if scope is self.tree:
                 return []
             scope, first = self.scope(scope), False
+
+    def module_bindings(self, name: str) -> list[Binding]:
+        """The places that bind a name at the top level of the file."""
+        return self._bindings.get((self.tree, name), [])
+
+    def bound_in(self, scope: ast.AST, name: str) -> list[Binding]:
+        """The places that bind a name as a function sees it: in itself, or else around it."""
+        while True:
+            bindings = self._bindings.get((scope, name))
+            if bindings or scope is self.tree:
+                return bindings or _NONE
+            scope = self.scope(scope)
 
     def _bind(self, node: ast.AST) -> None:
         if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -28,4 +28,6 @@ class ScanReport(Record, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     #: how many directories and links were left out, by reason
     skipped: dict[str, int] = {}
+    #: how many findings --fix corrects (safe), and how many more --unsafe-fixes does (unsafe)
+    fixable: dict[str, int] = {}
     not_checked: tuple[str, ...] = ()

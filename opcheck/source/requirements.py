@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -14,6 +15,7 @@ from opcheck.common.documents import from_toml
 from opcheck.common.python_source import split_lines
 from opcheck.common.vocabulary import Severity
 from opcheck.data.packages import packages
+from opcheck.source.edits import Edit, Fix
 from opcheck.source.rule import Hit
 from opcheck.source.rules.oc214_package_without_macos import RULE, describe
 
@@ -34,8 +36,9 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 
 def check_lines(lines: list[str]) -> Iterator[Hit]:
     """Return the findings in a requirements.txt."""
-    for wanted in in_lines(lines):
-        yield from judge(*wanted)
+    for text, number, severity in in_lines(lines):
+        for hit in judge(text, number, severity):
+            yield replace(hit, fix=_fix(text, lines[number - 1], number))
 
 
 def check_pyproject(text: str) -> Iterator[Hit]:
@@ -44,8 +47,10 @@ def check_pyproject(text: str) -> Iterator[Hit]:
     Raises:
         ValueError: it is not TOML.
     """
-    for wanted in in_pyproject(text):
-        yield from judge(*wanted)
+    lines = split_lines(text)
+    for requirement, number, severity in in_pyproject(text):
+        for hit in judge(requirement, number, severity):
+            yield replace(hit, fix=_fix(requirement, lines[number - 1], number, quoted=True))
 
 
 def in_lines(lines: list[str]) -> Iterator[tuple[str, int, Severity]]:
@@ -118,8 +123,32 @@ def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
         node=where,
         severity=severity,
         message=f"{described}: pip does not install it on a Mac",
-        hint=f'for other machines only: {wanted.name}; sys_platform == "linux"{instead}',
+        hint=f'for other machines only: {wanted.name}; sys_platform != "darwin"{instead}',
     )
+
+
+def _fix(text: str, line: str, number: int, *, quoted: bool = False) -> Fix | None:
+    """A marker that leaves the requirement out on macOS; elsewhere pip installs what it did before."""
+    try:
+        wanted = Requirement(text)
+    except ValueError:
+        return None
+    start = line.find(text)
+    if wanted.url or start < 0 or line.count(text) > 1 or "\\" in line or " --" in line:
+        return None
+    quote = '"'
+    if quoted:
+        before = line[start - 1 : start]
+        if before not in {"'", '"'}:
+            return None
+        quote = "'" if before == '"' else '"'
+    marker = f"sys_platform != {quote}darwin{quote}"
+    plain, _, old = text.partition(";")
+    if wanted.marker is not None:
+        marker = f"({old.strip()}) and {marker}"
+    column = len(line[:start].encode())
+    edit = Edit(number, column, number, column + len(text.encode()), f"{plain.rstrip()}; {marker}")
+    return Fix((edit,))
 
 
 def _may_be(wanted: Requirement, since: str) -> bool:

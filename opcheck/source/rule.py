@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from opcheck.common.catalogue import Rule
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Severity
+from opcheck.source.edits import Applicability, Fix
 from opcheck.source.mac import Mac
 from opcheck.source.program import Program
+from opcheck.source.project import Project
 
 Answer = TypeVar("Answer")
 
@@ -31,6 +33,10 @@ class Scanned:
     path: Path | None = None
     #: the scanned directory
     root: Path | None = None
+    #: the lines of the file, without their newlines
+    lines: Sequence[str] = ()
+    #: the other files of the project, to follow imported names; None for a text that is no file
+    project: Project | None = None
     _answers: dict[tuple[object, ...], object] = field(default_factory=dict)
 
     def once(
@@ -40,6 +46,16 @@ class Scanned:
         if question not in self._answers:
             self._answers[question] = find(*given)
         return self._answers[question]  # type: ignore[return-value]  # what find returned
+
+    def text(self, node: ast.AST) -> str:
+        """Return the source of an expression or a statement; empty where it has no place in the file."""
+        first, last = getattr(node, "lineno", 0) - 1, (getattr(node, "end_lineno", 0) or 0) - 1
+        if not 0 <= first <= last < len(self.lines):
+            return ""
+        part = [line.encode() for line in self.lines[first : last + 1]]
+        part[-1] = part[-1][: getattr(node, "end_col_offset", 0)]
+        part[0] = part[0][getattr(node, "col_offset", 0) :]
+        return b"\n".join(part).decode()
 
     def dotted(self, node: ast.AST | None) -> str:
         """Return the dotted name of an imported object, or empty."""
@@ -59,8 +75,8 @@ class Hit:
     #: where the value of the node is used, if that is elsewhere
     use: ast.AST | None = None
     prints: str = ""
-    #: whether the rule also names code that a Mac does not reach
-    unreached: bool = False
+    #: the change that corrects it, if a tool can make one
+    fix: Fix | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +89,8 @@ class ScanRule(Rule):
     #: names that Python code must spell out (an attribute, an imported name, a keyword) may stand
     #: here.
     words: tuple[str, ...] = ()
+    #: the best that a fix of the rule is; none: a person must choose
+    fix: Applicability | Literal["none"] = "none"
     check: Callable[[ast.AST, Scanned], Iterator[Hit]] = lambda _node, _scanned: iter(())
 
 

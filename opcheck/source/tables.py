@@ -111,6 +111,9 @@ RAISES: dict[str, str] = {
     "set_device": _NO_TYPE.format("setDevice"),
 }
 
+#: The functions of torch.cuda that torch.mps has under the same name, without arguments.
+ON_MPS = {"empty_cache", "synchronize"}
+
 #: The equivalents on MPS of the names that raise.
 INSTEAD: dict[str, str] = {
     "Event": "torch.mps.Event (torch 2.1 and newer)",

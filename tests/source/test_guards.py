@@ -60,9 +60,13 @@ GUARDED = {
 }  # fmt: skip
 
 
+#: They name the guard itself, which knows no MPS.
+ABOUT_GUARDS = {"OC222", "OC223"}
+
+
 @pytest.mark.parametrize("text", GUARDED.values(), ids=GUARDED)
 def test_a_guard_keeps_a_line_silent(tmp_path: Path, text: str) -> None:
-    assert found(tmp_path, text) == []
+    assert [code for code, _ in found(tmp_path, text) if code not in ABOUT_GUARDS] == []
 
 
 OPEN = {
@@ -83,7 +87,7 @@ OPEN = {
 
 @pytest.mark.parametrize(("text", "line"), OPEN.values(), ids=OPEN)
 def test_what_is_no_guard_leaves_the_line_open(tmp_path: Path, text: str, line: int) -> None:
-    assert found(tmp_path, text) == [("OC201", line)]
+    assert [hit for hit in found(tmp_path, text) if hit[0] not in ABOUT_GUARDS] == [("OC201", line)]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +103,9 @@ def test_what_is_no_guard_leaves_the_line_open(tmp_path: Path, text: str, line: 
         ('d = "cuda"\nx.to(d)\nif "cuda" in d:\n    x.pin_memory()', [("OC202", 1)]),
         ("n = n + 1\nx.to(n)", []),
         ("from torch.cuda.amp import autocast as cast\ncast()", [("OC207", 2)]),
+        ("cast = torch.cuda.amp.autocast\ncast()", [("OC207", 2)]),
+        ('from torch import *\ndevice("cuda")', [("OC202", 2)]),
+        ('from torch import *\ndef device(x): pass\ndevice("cuda")', []),
         ('from torch import device as dev\ndev("cuda")', [("OC202", 2)]),
         ("t = torch.float64\nx.to(t)", [("OC210", 2)]),
     ],
@@ -106,7 +113,7 @@ def test_what_is_no_guard_leaves_the_line_open(tmp_path: Path, text: str, line: 
 def test_names_are_followed_within_the_file(
     tmp_path: Path, text: str, expected: list[tuple[str, int]]
 ) -> None:
-    assert found(tmp_path, text) == expected
+    assert [hit for hit in found(tmp_path, text) if hit[0] not in ABOUT_GUARDS] == expected
 
 
 def test_the_variable_may_be_set_before_torch(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from tests.source.reading import found
 
 OLD = Target(torch=Version(2, 2), macos=Version(14))
 
+CHOICE = '"cuda" if torch.cuda.is_available() else "cpu"'
+
 #: (rule, a line that it names, a line that it does not)
 LINES = [
     ("OC201", "x.cuda()", "x.cpu()"),
@@ -40,7 +42,9 @@ LINES = [
     ("OC205", "torch.cuda.memory.reset_peak_memory_stats()", "torch.cuda.is_available()"),
     ("OC206", "torch.cuda.empty_cache()", "torch.mps.empty_cache()"),
     ("OC206", "torch.cuda.manual_seed_all(0)", "torch.manual_seed(0)"),
-    ("OC207", "torch.cuda.amp.autocast()", "torch.cuda.amp.autocast(enabled=False)"),
+    ("OC207", "torch.cuda.amp.autocast()", "torch.cuda.amp.GradScaler(enabled=False)"),
+    ("OC207", "torch.cuda.amp.autocast(enabled=False)", 'torch.autocast("mps", enabled=False)'),
+    ("OC207", "@torch.cuda.amp.custom_fwd\ndef f(): pass", "@torch.no_grad()\ndef f(): pass"),
     ("OC207", 'torch.autocast("cuda")', 'torch.autocast("mps")'),
     ("OC207", "torch.amp.GradScaler()", 'torch.amp.GradScaler("mps")'),
     ("OC208", 'torch.distributed.init_process_group("nccl")', 'torch.distributed.init_process_group("gloo")'),
@@ -67,6 +71,31 @@ LINES = [
     ("OC218", 'getattr(torch, "has_mps", False)', 'getattr(torch, "has_cuda", False)'),
     ("OC219", 'x.to("mps").numpy()', 'x.to("mps").cpu().numpy()'),
     ("OC219", 'torch.ones(2, device="mps").exp().numpy()', "x.numpy()"),
+    ("OC201", "def to_cuda(x):\n    x.cuda()", "def cuda(x):\n    x.cuda()"),
+    ("OC208", 'S(process_group_backend="nccl")', 'S(process_group_backend="gloo")'),
+    ("OC216", 'os.environ["PYTOCH_ENABLE_MPS_FALLBACK"] = "1"', 'os.environ["MPS_FALLBACK"] = "1"'),
+    ("OC222", f"d = {CHOICE}", f"d = {CHOICE.replace('cpu', 'mps')}"),
+    ("OC222", f"d = torch.device({CHOICE})", f"d = torch.device({CHOICE}) if x else 'mps'"),
+    ("OC222", "if torch.cuda.is_available():\n    d = 'cuda'\nelse:\n    d = 'cpu'", "if x:\n    d = 'cuda'\nelse:\n    d = 'cpu'"),
+    ("OC222", "d = 'cpu'\nif x.is_cuda:\n    d = 'cuda'", "d = 'cpu'\nif x.is_mps:\n    d = 'mps'"),
+    ("OC222", "use_cuda = not args.no_cuda and torch.cuda.is_available()", "print(torch.cuda.is_available())"),
+    ("OC222", "if args.cuda:\n    x = x.cuda()", "if args.fast:\n    x = x.to(d)"),
+    ("OC222", "y = x.cuda() if use_cuda else x", "y = x.half() if fast else x"),
+    ("OC222", "if torch.cuda.is_available():\n    torch.cuda.empty_cache()", "if torch.cuda.is_available():\n    torch.cuda.manual_seed(0)"),
+    ("OC222", f"def f():\n    return {CHOICE}", f"def f():\n    if torch.backends.mps.is_available():\n        return 'mps'\n    return {CHOICE}"),
+    ("OC223", 't = torch.half if device.type == "cuda" else torch.float32', 't = torch.half if device.type != "cpu" else torch.float32'),
+    ("OC223", 'amp = device.type == "cuda"', 'assert device.type == "cuda"'),
+    ("OC223", "if x.is_cuda:\n    y = f(x)", "if x.is_cuda:\n    print(x)"),
+    ("OC223", 'use = d.startswith("cuda")', 'DataLoader(x, pin_memory=d.startswith("cuda"))'),
+    ("OC224", 'parser.add_argument("--d", choices=["cuda", "cpu"])', 'parser.add_argument("--d", choices=["cuda", "mps"])'),
+    ("OC224", 'assert d in ("cuda", "cpu")', 'x = d in ("cuda", "cpu")'),
+    ("OC224", 'def f(d: Literal["cuda", "cpu"]): pass', 'def f(d: Literal["fast", "slow"]): pass'),
+    ("OC224", 'S(providers=["CUDAExecutionProvider"])', 'S(providers=["CUDAExecutionProvider", "CoreMLExecutionProvider"])'),
+    ("OC225", "x.type(y.type())", "x.type(y.dtype)"),
+    ("OC225", "kind = y.type()\nx.type(kind)", "kind = torch.half\nx.type(kind)"),
+    ("OC226", "range(torch.cuda.device_count())", "max(1, torch.cuda.device_count())"),
+    ("OC226", "rank % torch.cuda.device_count()", "torch.cuda.device_count() > 1"),
+    ("OC227", 'torch.load("f")', 'torch.load("f", map_location="cpu")'),
     ("OC220", "x.cuda()  # opcheck: ignore[OC201]", "x.cuda()  # opcheck: ignore[OC201] on the cluster"),
     ("OC221", "x.cpu()  # opcheck: ignore[OC201] why", "x.cpu()  # opcheck: ignore[OC102] why"),
 ]  # fmt: skip
@@ -103,6 +132,9 @@ def test_every_rule_has_a_page_with_its_parts(rule: ScanRule) -> None:
     names = ("What", "Why", "Before", "After", "Way out", "Evidence")
     parts = [rule.page.index(f"**{name}.**") for name in names]
     assert parts == sorted(parts)
+    # What the page says of the fix is what the rule proposes.
+    fix = rule.page.partition("**Fix.** ")[2]
+    assert fix.startswith(rule.fix)
     assert rule.severity in SEVERITIES
 
 

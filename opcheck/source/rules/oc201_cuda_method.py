@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opcheck.source.devices import cuda_name, write_choice
+from opcheck.source.edits import Fix, replace_method
 from opcheck.source.rule import Hit, Scanned, ScanRule, method
 
 
@@ -14,17 +16,41 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         return
     if isinstance(node.func, ast.Attribute) and scanned.dotted(node.func.value):
         return
+    if scanned.program.function(node) == "cuda":
+        return  # a method of this name is there to move to CUDA
     yield Hit(
         node=node,
+        fix=_fix(node, scanned),
         message=".cuda() moves to CUDA, which a Mac does not have",
         hint="take the device as a value: .to(device)",
         prints="AssertionError: Torch not compiled with CUDA enabled",
     )
 
 
+def _fix(node: ast.Call, scanned: Scanned) -> Fix | None:
+    """``.to(device)`` where the name is provably CUDA on a machine that has it; else, unsafe, with a choice.
+
+    Without CUDA the method raises, so that only what happens with CUDA must stay the same.
+    """
+    if node.args or any(keyword.arg != "non_blocking" for keyword in node.keywords):
+        return None
+    further = "".join(f", non_blocking={scanned.text(keyword.value)}" for keyword in node.keywords)
+    device = cuda_name(node, scanned)
+    if device:
+        return Fix((replace_method(node, "cuda", f"to({device}{further})"),))
+    choice = write_choice('"cuda"', scanned)
+    if not choice:
+        return None
+    inline, helper = (
+        (replace_method(node, "cuda", f"to({text}{further})"),) for text in (choice, "{helper}")
+    )
+    return Fix(inline, "unsafe", helper)
+
+
 RULE = ScanRule(
     id="OC201",
     severity="error",
+    fix="safe",
     nodes=(ast.Call,),
     check=check,
 )

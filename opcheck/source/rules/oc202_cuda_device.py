@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opcheck.source.devices import write_choice
+from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method
 from opcheck.source.words import quoted
 
@@ -28,10 +30,13 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     last = name.rpartition(".")[2] or method(node)
     if name.partition(".")[0] in _OTHERS or last in _OWN_RULES or _is_elsewhere(node, scanned):
         return
+    if scanned.program.function(node) == "cuda":
+        return  # a method of this name is there to move to CUDA
     value = scanned.mac.cuda(_device(node, name))
     if value is not None:
         yield Hit(
             node=value.origin,
+            fix=_fix(value.origin, scanned),
             use=node,
             message=f"the device is {quoted(value.constant)}, which a Mac does not have",
             hint="choose the device in one place: torch.accelerator.current_accelerator()",
@@ -45,12 +50,32 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         )
 
 
+def _fix(origin: ast.AST, scanned: Scanned) -> Fix | None:
+    """The choice in place of the text; not in a default, which is evaluated when the file is imported."""
+    plain = isinstance(origin, ast.Constant) and origin.value in {"cuda", "cuda:0"}
+    if not plain or not isinstance(origin, ast.Constant) or _in_default(origin, scanned):
+        return None
+    choice = write_choice(scanned.text(origin), scanned)
+    if not choice or scanned.text(origin)[:1] not in {"'", '"'}:
+        return None
+    if not isinstance(scanned.program.parent(origin), (ast.Assign, ast.Call, ast.keyword)):
+        choice = f"({choice})"
+    helper = (replace(origin, "{helper}"),) if origin.value == "cuda" else ()
+    return Fix((replace(origin, choice),), "unsafe", helper)
+
+
+def _in_default(node: ast.AST, scanned: Scanned) -> bool:
+    return any(
+        isinstance(place.parent, ast.arguments) for _, place in scanned.program.ancestors(node)
+    )
+
+
 def _device(node: ast.Call, name: str) -> ast.expr | None:
     if name in _FUNCTIONS:
         return argument(node, *_FUNCTIONS[name])
     if not name and method(node) == "to":
         return argument(node, 0, "device")
-    return argument(node, None, "device", "map_location")
+    return argument(node, None, "device", "map_location", "accelerator", "device_map")
 
 
 def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
@@ -75,6 +100,7 @@ def _is_elsewhere(node: ast.Call, scanned: Scanned) -> bool:
 RULE = ScanRule(
     id="OC202",
     severity="error",
+    fix="unsafe",
     nodes=(ast.Call,),
     check=check,
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opcheck.source.devices import torch_name
+from opcheck.source.edits import Fix, insert_after
 from opcheck.source.rule import Hit, Scanned, ScanRule
 
 _EXITS = {"sys.exit", "exit", "quit", "os._exit"}
@@ -26,9 +28,22 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     if refuses:
         yield Hit(
             node=node.test,
+            fix=_fix(node, scanned),
             message="without CUDA the program ends here: the condition fails on a Mac",
             hint="ask for what is needed, not for CUDA: x.device.type in {...}, or drop the check",
         )
+
+
+def _fix(node: ast.Assert | ast.If, scanned: Scanned) -> Fix | None:
+    """Let MPS pass, too; what follows may still need CUDA."""
+    torch = torch_name(scanned)
+    is_plain = (
+        isinstance(node.test, ast.Call)
+        and scanned.dotted(node.test.func) == "torch.cuda.is_available"
+    )
+    if not torch or not isinstance(node, ast.Assert) or not is_plain:
+        return None
+    return Fix((insert_after(node.test, f" or {torch}.backends.mps.is_available()"),), "unsafe")
 
 
 def _is_about_cuda(test: ast.expr) -> bool:
@@ -56,6 +71,7 @@ def _ends(statement: ast.stmt, scanned: Scanned) -> bool:
 RULE = ScanRule(
     id="OC204",
     severity="error",
+    fix="unsafe",
     nodes=(ast.Assert, ast.If),
     check=check,
 )

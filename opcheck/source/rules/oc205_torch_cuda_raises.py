@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opcheck.source.devices import guarded_for_mps
 from opcheck.source.rule import Hit, Scanned, ScanRule
 from opcheck.source.tables import INSTEAD, RAISES
 
@@ -26,6 +27,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         instead = INSTEAD.get(name, "")
         yield Hit(
             node=node,
+            fix=guarded_for_mps(node, name, scanned),
             message=f"torch.cuda.{name} fails without CUDA",
             hint=f"on MPS: {instead}"
             if instead
@@ -37,6 +39,7 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 RULE = ScanRule(
     id="OC205",
     severity="error",
+    fix="safe",
     nodes=(ast.Call,),
     words=("cuda",),
     check=check,

@@ -5,36 +5,85 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opcheck.source.devices import torch_name
+from opcheck.source.edits import Applicability, Edit, Fix, replace
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument
+from opcheck.source.words import last
 
 _AUTOCAST = {"torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast"}
 _SCALER = {"torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler", "torch.GradScaler"}
+#: They ask about autocast of CUDA, and decorators that set it.
+_OF_CUDA = {
+    "torch.get_autocast_gpu_dtype": 'torch.get_autocast_dtype("mps")',
+    "torch.set_autocast_gpu_dtype": 'torch.set_autocast_dtype("mps", dtype)',
+    "torch.cuda.amp.custom_fwd": 'torch.amp.custom_fwd(device_type="mps")',
+    "torch.cuda.amp.custom_bwd": 'torch.amp.custom_bwd(device_type="mps")',
+}
+#: The parameters of torch.cuda.amp.autocast (torch/cuda/amp/autocast_mode.py) in their order.
+_PARAMETERS = ("enabled", "dtype", "cache_enabled")
 
 
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
-    """Autocast and GradScaler of CUDA, unless they are turned off."""
-    if not isinstance(node, ast.Call):
-        return
-    name = scanned.dotted(node.func)
-    last = name.rpartition(".")[2]
-    if last not in {"autocast", "GradScaler"} or not name.startswith("torch."):
+    """Autocast and GradScaler of CUDA, and what asks about them."""
+    if isinstance(node, ast.Attribute):
+        yield from _asked(node, scanned)
+    elif isinstance(node, ast.Call):
+        yield from _called(node, scanned)
+
+
+def _asked(node: ast.Attribute, scanned: Scanned) -> Iterator[Hit]:
+    instead = _OF_CUDA.get(scanned.dotted(node))
+    if instead:
+        yield Hit(
+            node=node,
+            severity="note",
+            message=f"{scanned.dotted(node)} is about CUDA's autocast alone",
+            hint=f"on MPS: {instead}",
+        )
+
+
+def _called(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    name = _name(node, scanned)
+    ending = name.rpartition(".")[2]
+    if ending not in {"autocast", "GradScaler"} or not name.startswith("torch."):
         return
     enabled = argument(node, None, "enabled")
-    if enabled is not None and scanned.mac.truth(enabled) is False:
+    if enabled is None and name.startswith("torch.cuda.amp.") and ending == "autocast":
+        enabled = argument(node, 0)
+    is_off = enabled is not None and scanned.mac.truth(enabled) is False
+    if is_off and (ending == "GradScaler" or not isinstance(enabled, ast.Constant)):
         return
     if name.startswith("torch.cuda.amp."):
-        what = f"torch.cuda.amp.{last}"
+        what = f"torch.cuda.amp.{ending}"
     elif name in _AUTOCAST and scanned.mac.cuda(argument(node, 0, "device_type")):
         what = 'torch.autocast("cuda")'
     elif name in _SCALER and _scales_cuda(node, scanned):
         what = 'torch.amp.GradScaler("cuda")'
     else:
         return
+    message = f"{what} turns itself off without CUDA: on a Mac nothing is cast or scaled"
+    if is_off:
+        message = (
+            f"{what} with enabled=False turns off CUDA's autocast alone: "
+            'inside of autocast("mps") this part is cast'
+        )
     yield Hit(
         node=node,
-        message=f"{what} turns itself off without CUDA: on a Mac nothing is cast or scaled",
-        hint=f'torch.amp.{last}("mps"), or with the type of the device that was chosen',
+        message=message,
+        hint=f'torch.amp.{ending}("mps"), or with the type of the device that was chosen',
+        fix=_fix(node, name, scanned, is_off=is_off) if ending == "autocast" else None,
     )
+
+
+def _name(node: ast.Call, scanned: Scanned) -> str:
+    """The dotted name of what is called, also through ``autocast = torch.cuda.amp.autocast``."""
+    if name := scanned.dotted(node.func):
+        return name
+    if last(node.func) == "partial" or not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return ""
+    bindings = scanned.program.bindings(node.func)
+    names = {scanned.dotted(value) for binding in bindings if (value := binding.value) is not None}
+    return names.pop() if len(names) == 1 and len(bindings) == 1 else ""
 
 
 def _scales_cuda(node: ast.Call, scanned: Scanned) -> bool:
@@ -42,10 +91,60 @@ def _scales_cuda(node: ast.Call, scanned: Scanned) -> bool:
     return device is None or scanned.mac.cuda(device) is not None
 
 
+def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | None:
+    """Autocast of MPS where there is MPS, and of CUDA everywhere else, as before.
+
+    It is safe in a ``with``; a decorator runs when the file is imported. Where the file scales gradients as well,
+    float16 on MPS without the scaler may lose them, and a person must look.
+    """
+    torch = torch_name(scanned)
+    if not torch or not scanned.dotted(node.func):
+        return None
+    device = f'"mps" if {torch}.backends.mps.is_available() else "cuda"'
+    in_with = isinstance(scanned.program.parent(node), ast.withitem)
+    scales = "GradScaler" in scanned.program.uses or any(
+        full.endswith(".GradScaler") for full in scanned.program.imports.values()
+    )
+    applicability: Applicability = "safe" if in_with and (is_off or not scales) else "unsafe"
+    given = argument(node, 0, "device_type")
+    if name in _AUTOCAST:
+        is_text = isinstance(given, ast.Constant) and given.value == "cuda"
+        return (
+            Fix((replace(given, device),), applicability) if is_text and given is not None else None
+        )
+    if any(isinstance(part, ast.Starred) for part in node.args) or len(node.args) > len(
+        _PARAMETERS
+    ):
+        return None
+    edits = [replace(node.func, f"{torch}.autocast")]
+    line, column = node.func.end_lineno or node.lineno, node.func.end_col_offset or 0
+    opening = scanned.lines[line - 1].encode()[column:]
+    if not opening.startswith(b"("):
+        return None
+    has_arguments = bool(node.args or node.keywords)
+    edits.append(Edit(line, column + 1, line, column + 1, device + ", " * has_arguments))
+    for parameter, given in zip(_PARAMETERS, node.args, strict=False):
+        edits.append(
+            Edit(given.lineno, given.col_offset, given.lineno, given.col_offset, f"{parameter}=")
+        )
+    return Fix(tuple(_joined(edits)), applicability)
+
+
+def _joined(edits: list[Edit]) -> Iterator[Edit]:
+    """Join insertions at one place: the first argument begins where the device is inserted."""
+    merged: dict[tuple[int, int], Edit] = {}
+    for edit in edits:
+        place = edit[:2]
+        before = merged.get(place)
+        merged[place] = edit if before is None else before._replace(text=before.text + edit.text)
+    yield from merged.values()
+
+
 RULE = ScanRule(
     id="OC207",
     severity="warning",
-    nodes=(ast.Call,),
-    words=("autocast", "GradScaler"),
+    nodes=(ast.Call, ast.Attribute),
+    words=("autocast", "GradScaler", "custom_fwd", "custom_bwd"),
+    fix="safe",
     check=check,
 )

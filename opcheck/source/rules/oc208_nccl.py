@@ -23,6 +23,8 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
             position = 0 if name == "init_process_group" else None
             value = _nccl(argument(node, position, "backend", "dist_backend"), scanned)
             yield from _nccl_hits(value, "torch for macOS has no NCCL", None, node)
+        elif (given := argument(node, None, "process_group_backend")) is not None:
+            yield from _nccl_hits(_nccl(given, scanned), "torch for macOS has no NCCL", None, node)
         elif name in _OPTIONS:
             value = _nccl(argument(node, None, "default"), scanned)
             yield from _nccl_hits(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opcheck.source.devices import torch_name
+from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method
 
 
@@ -18,7 +20,8 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         called = called or getattr(node.func, "id", "")
         loader = "; a DataLoader leaves it out on a Mac, and warns" * called.endswith("DataLoader")
         yield Hit(
-            node=node,
+            node=asked,
+            fix=_fix(asked, scanned),
             message=f"pinned memory is for CUDA, and gains nothing on a Mac{loader}",
             hint="pin_memory=torch.cuda.is_available()",
         )
@@ -31,9 +34,16 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         )
 
 
+def _fix(asked: ast.expr, scanned: Scanned) -> Fix | None:
+    torch = torch_name(scanned)
+    is_constant = isinstance(asked, ast.Constant) and torch
+    return Fix((replace(asked, f"{torch}.cuda.is_available()"),)) if is_constant else None
+
+
 RULE = ScanRule(
     id="OC213",
     severity="note",
+    fix="safe",
     nodes=(ast.Call,),
     words=("pin_memory",),
     check=check,

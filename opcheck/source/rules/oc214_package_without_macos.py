@@ -105,6 +105,7 @@ def requirement(path: Path) -> bool:
 RULE = ScanRule(
     id="OC214",
     severity="error",
+    fix="safe",
     nodes=(ast.Import, ast.ImportFrom),
     check=check,
 )

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from opcheck.data.environment import NAME, Variable, load_environment, number
+from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument
 from opcheck.source.words import UNKNOWN, quoted
 
@@ -18,7 +19,19 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     """Variables with MPS in their names that the program sets for itself."""
     for name_node, value in _set(node, scanned):
         name = scanned.mac.constant(name_node)
-        if not isinstance(name, str) or not NAME.fullmatch(name):
+        if not isinstance(name, str):
+            continue
+        meant = _meant(name)
+        if meant:
+            yield Hit(
+                node=node,
+                severity="error",
+                message=f"no release of PyTorch reads {quoted(name)}",
+                hint=f"{meant} is meant",
+                fix=_renamed(name_node, meant, scanned),
+            )
+            continue
+        if not NAME.fullmatch(name):
             continue
         known = load_environment().explain(name, str(scanned.target.torch))
         if known.status != "read":
@@ -30,6 +43,33 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
             )
         elif known.variable is not None:
             yield from _misused(node, known.variable, value, scanned)
+
+
+def _meant(name: str) -> str:
+    """Return the variable of PyTorch that a name misspells by up to two letters; empty if it is none."""
+    known = load_environment()
+    if name in known.variables or name in known.invented or not 10 < len(name) < 60:
+        return ""
+    return next(
+        (variable for variable in known.variables if 0 < _distance(name, variable) <= 2), ""
+    )
+
+
+def _distance(first: str, second: str) -> int:
+    """The number of letters to insert, delete or replace (Levenshtein); 3 stands for more."""
+    if abs(len(first) - len(second)) > 2:
+        return 3
+    row = list(range(len(second) + 1))
+    for i, letter in enumerate(first, 1):
+        before, row[0] = row[0], i
+        for j, other in enumerate(second, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != other))
+    return min(row[-1], 3)
+
+
+def _renamed(node: ast.expr, meant: str, scanned: Scanned) -> Fix | None:
+    text = scanned.text(node) if isinstance(node, ast.Constant) else ""
+    return Fix((replace(node, f"{text[0]}{meant}{text[0]}"),)) if text[:1] in {"'", '"'} else None
 
 
 def _set(node: ast.AST, scanned: Scanned) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -105,6 +145,7 @@ def _first_import(tree: ast.Module) -> ast.stmt | None:
 RULE = ScanRule(
     id="OC216",
     severity="warning",
+    fix="safe",
     nodes=(ast.Assign, ast.Call),
     words=("environ", "putenv"),
     check=check,

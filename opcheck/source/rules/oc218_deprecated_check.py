@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from opcheck.source.devices import torch_name
+from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, ScanRule
 
 
@@ -22,15 +24,22 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     if asked:
         yield Hit(
             node=node,
+            fix=_fix(node, scanned),
             message="torch.has_mps is deprecated, and says how torch was built, not what the Mac "
             "has",
             hint="torch.backends.mps.is_available()",
         )
 
 
+def _fix(node: ast.AST, scanned: Scanned) -> Fix | None:
+    torch = torch_name(scanned)
+    return Fix((replace(node, f"{torch}.backends.mps.is_available()"),)) if torch else None
+
+
 RULE = ScanRule(
     id="OC218",
     severity="warning",
+    fix="safe",
     nodes=(ast.Attribute, ast.Call),
     words=("has_mps",),
     check=check,

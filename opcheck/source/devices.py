@@ -1,0 +1,235 @@
+"""The ways in which a program chooses between CUDA and the CPU, and whether it knows MPS."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from opcheck.source import tables
+from opcheck.source.edits import Fix, replace
+from opcheck.source.rule import Scanned
+from opcheck.source.words import is_cuda, last
+
+#: A chain of names that stand for one condition is followed so far.
+_DEEPEST = 4
+
+
+class Device(NamedTuple):
+    """A device that is written as a constant."""
+
+    text: str
+    #: whether it is a torch.device and not a text
+    made: bool
+
+
+def written(node: ast.AST | None, scanned: Scanned) -> Device | None:
+    """Return the device in ``"cuda:0"`` or ``torch.device("cpu")``; None for other expressions."""
+    if isinstance(node, ast.Call) and scanned.dotted(node.func) == "torch.device":
+        inner = written(node.args[0], scanned) if len(node.args) >= 1 else None
+        return Device(inner.text, made=True) if inner is not None and not node.keywords else None
+    if isinstance(node, ast.JoinedStr):
+        first = node.values[0] if node.values else None
+        begins = first.value if isinstance(first, ast.Constant) else ""
+        is_index = isinstance(begins, str) and begins.startswith("cuda:")
+        return Device("cuda:?", made=False) if is_index else None
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        is_device = is_cuda(node.value) or node.value in {"cpu", "cpu:0"}
+        return Device(node.value, made=False) if is_device else None
+    return None
+
+
+def chosen(
+    first: ast.AST | None, second: ast.AST | None, scanned: Scanned
+) -> tuple[Device, Device] | None:
+    """Return both devices where one is CUDA and the other the CPU."""
+    one, other = written(first, scanned), written(second, scanned)
+    if one is None or other is None or is_cuda(one.text) == is_cuda(other.text):
+        return None
+    return one, other
+
+
+def about_cuda(test: ast.AST, scanned: Scanned, depth: int = _DEEPEST) -> bool:
+    """Return whether a condition depends on CUDA, also through names that the file binds once."""
+    for part in ast.walk(test):
+        if isinstance(part, ast.Constant) and is_cuda(part.value):
+            return True
+        if not isinstance(part, (ast.Name, ast.Attribute)):
+            continue
+        if "cuda" in last(part).lower() or "cuda" in scanned.dotted(part):
+            return True
+        bindings = scanned.program.bindings(part) if depth else []
+        value = bindings[0].value if len(bindings) == 1 else None
+        if value is not None and about_cuda(value, scanned, depth - 1):
+            return True
+    return False
+
+
+def holds_on_cuda(test: ast.expr, scanned: Scanned) -> bool | None:
+    """Return whether a condition about CUDA holds with CUDA and fails on a Mac (True), or the reverse (False)."""
+    truth = scanned.mac.truth(test)
+    if truth is None or not about_cuda(test, scanned):
+        return None
+    return not truth
+
+
+def knows_mps(node: ast.AST, scanned: Scanned) -> bool:
+    """Return whether the function around a node, or the module's own code, mentions MPS."""
+    scopes = scanned.once(("scopes with mps",), _scopes_with_mps, scanned)
+    return scanned.program.scope(node) in scopes or node in scopes
+
+
+def _scopes_with_mps(scanned: Scanned) -> set[ast.AST]:
+    scopes: set[ast.AST] = set()
+    for node in scanned.program.nodes:
+        if any(_says_mps(word) for word in _words(node)):
+            scopes.add(scanned.program.scope(node))
+    return scopes
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, str) and len(node.value) < 200:  # a longer text is documentation
+            yield node.value
+    elif isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
+
+
+def _says_mps(word: str) -> bool:
+    word = word.lower()
+    return word in {"mps", "current_accelerator"} or (
+        "mps" in word and ("mps" in word.replace("-", "_").replace(":", "_").split("_"))
+    )
+
+
+def flag_value(name: ast.expr, scanned: Scanned) -> ast.expr | None:
+    """Return the only value that the file gives to a name."""
+    bindings = scanned.program.bindings(name)
+    return bindings[0].value if len(bindings) == 1 else None
+
+
+def torch_name(scanned: Scanned) -> str:
+    """Return the name by which the file calls torch; empty where it does not import torch as a whole."""
+    names = [name for name, full in scanned.program.imports.items() if full == "torch"]
+    return min(names, key=len) if names else ""
+
+
+def write_choice(cuda: str, scanned: Scanned) -> str:
+    """Write the choice of CUDA, then MPS, then the CPU; ``cuda`` is the text in its quotes."""
+    torch = torch_name(scanned)
+    quote = cuda[0]
+    mps = f"{quote}mps{quote} if {torch}.backends.mps.is_available() else {quote}cpu{quote}"
+    return f"{cuda} if {torch}.cuda.is_available() else {mps}" if torch else ""
+
+
+def cuda_name(node: ast.AST, scanned: Scanned) -> str:
+    """Return the name of a device that is CUDA on every machine that has it; empty where no name is bound so.
+
+    It is bound once in the function, or at the top of the file, above the node.
+    """
+    line = getattr(node, "lineno", 0)
+    for name in ("device", "DEVICE", "dev"):
+        bindings = scanned.program.bound_in(scanned.program.scope(node), name)
+        value = bindings[0].value if len(bindings) == 1 else None
+        if value is None or value.lineno >= line:
+            continue
+        if (
+            isinstance(value, ast.Call)
+            and scanned.dotted(value.func) == "torch.device"
+            and value.args
+        ):
+            value = value.args[0]
+        is_choice = isinstance(value, ast.IfExp) and _is_plain(value.test, scanned)
+        first = written(value.body if isinstance(value, ast.IfExp) else value, scanned)
+        if (
+            first is not None
+            and first.text == "cuda"
+            and (is_choice or not isinstance(value, ast.IfExp))
+        ):
+            return name
+    return ""
+
+
+def _is_plain(test: ast.expr, scanned: Scanned) -> bool:
+    return isinstance(test, ast.Call) and scanned.dotted(test.func) == "torch.cuda.is_available"
+
+
+def guarded_for_mps(call: ast.AST, name: str, scanned: Scanned) -> Fix | None:
+    """``torch.cuda.empty_cache()`` in two guarded branches, for CUDA and for MPS."""
+    statement, torch = scanned.program.parent(call), torch_name(scanned)
+    line = scanned.lines[getattr(call, "lineno", 1) - 1] if scanned.lines else ""
+    indent = line[: len(line) - len(line.lstrip())]
+    alone = (
+        isinstance(statement, ast.Expr)
+        and isinstance(call, ast.Call)
+        and not call.args
+        and not call.keywords
+    )
+    starts = statement is not None and getattr(statement, "col_offset", -1) == len(indent)
+    is_line = starts and line.strip().partition("#")[0].rstrip().endswith(")") and ";" not in line
+    if not (alone and is_line and torch and name in tables.ON_MPS) or statement is None:
+        return None
+    lines = [
+        f"if {torch}.cuda.is_available():",
+        f"{indent}    {scanned.text(call)}",
+        f"{indent}elif {torch}.backends.mps.is_available():",
+        f"{indent}    {torch}.mps.{name}()",
+    ]
+    return Fix((replace(statement, "\n".join(lines)),))
+
+
+def asks_mps(test: ast.expr, scanned: Scanned) -> str:
+    """Write the condition that asks of MPS what a condition asks of CUDA.
+
+    ``args.gpu and torch.cuda.is_available()`` gives ``args.gpu and torch.backends.mps.is_available()``. Empty where the
+    condition is of another form: a part must be a call of ``torch.cuda.is_available()``, the others may be names,
+    ``not`` and ``and``.
+    """
+    torch = torch_name(scanned)
+    if not torch:
+        return ""
+    text, asked = _asks(test, scanned, f"{torch}.backends.mps.is_available()", depth=_DEEPEST)
+    return text if asked else ""
+
+
+def _means_the_same(value: ast.expr, place: ast.expr, scanned: Scanned) -> bool:
+    """Return whether the names in a value are bound where it is used as where it stands."""
+    program = scanned.program
+    here, there = program.scope(place), program.scope(value)
+    names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
+    return here is there or all(
+        program.bound_in(here, name) is program.bound_in(there, name) for name in names
+    )
+
+
+def _asks(test: ast.expr, scanned: Scanned, mps: str, depth: int) -> tuple[str, bool]:
+    """The condition, and whether CUDA is asked for in it; empty: another form."""
+    if isinstance(test, ast.Call):
+        plain = scanned.dotted(test.func) == "torch.cuda.is_available" and not test.args
+        return (mps, True) if plain else ("", False)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        parts = [_asks(part, scanned, mps, depth) for part in test.values]
+        if not all(text for text, _ in parts):
+            return "", False
+        return " and ".join(text for text, _ in parts), any(asked for _, asked in parts)
+    if isinstance(test, (ast.Name, ast.Attribute)):
+        value = flag_value(test, scanned) if depth else None
+        if (
+            value is not None
+            and isinstance(value, (ast.Call, ast.BoolOp))
+            and about_cuda(value, scanned)
+        ):
+            return (
+                _asks(value, scanned, mps, depth - 1)
+                if _means_the_same(value, test, scanned)
+                else ("", False)
+            )
+        return scanned.text(test), False
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        if about_cuda(test.operand, scanned) and isinstance(test.operand, ast.Call):
+            return "", False
+        is_name = isinstance(test.operand, (ast.Name, ast.Attribute))
+        return (scanned.text(test), False) if is_name else ("", False)
+    return "", False

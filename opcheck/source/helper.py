@@ -1,0 +1,282 @@
+"""A function that chooses the device, for programs that need the choice in several places.
+
+An existing one of the project is used; else, for three or more places, a new file gets one.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from opcheck.source import source
+from opcheck.source.engine import Proposal
+from opcheck.source.program import Function, Program
+from opcheck.source.source import FoundFile
+
+#: In so many places a helper is shorter than the choice itself.
+_ENOUGH = 3
+_NAMES = ("get_device", "choose_device")
+TEXT = '''"""The device that this program computes on."""
+
+import torch
+
+
+def get_device() -> str:
+    """Return the first that the machine has of "cuda", "mps" and "cpu"."""
+    if torch.cuda.is_available():
+        return "cuda"
+    if torch.backends.mps.is_available():
+        return "mps"
+    return "cpu"
+'''
+
+
+class Helper(NamedTuple):
+    """The function, seen from a file that calls it."""
+
+    #: what stands in the file; its value is a text
+    call: str
+    #: the statement that imports it; empty where the file defines it
+    statement: str
+
+
+class New(NamedTuple):
+    """A file to be written, and the files that import from it."""
+
+    path: Path
+    users: frozenset[Path]
+
+
+class _Existing(NamedTuple):
+    path: Path
+    name: str
+    #: whether it returns a torch.device and not a text
+    made: bool
+
+
+class Plan:
+    """Which files call a helper."""
+
+    def __init__(self, by_file: Mapping[Path, Helper], new: Sequence[New]) -> None:
+        self._by_file = by_file
+        self.new = new
+
+    def helper(self, path: Path) -> Helper | None:
+        """Return the helper of a file; None where the choice is written out."""
+        return self._by_file.get(path)
+
+    def uses_new(self, path: Path, text: str) -> bool:
+        """Return whether a changed file imports a helper."""
+        helper = self._by_file.get(path)
+        return helper is not None and helper.statement in text
+
+
+def plan(
+    proposals: Iterable[Proposal], files: Sequence[FoundFile], contents: Mapping[Path, bytes]
+) -> Plan:
+    """Decide for each file whether its choices call a helper, and where that stands."""
+    places: dict[Path, int] = {}
+    for proposal in proposals:
+        if proposal.fix.helper_edits and proposal.file.kind == "python":
+            places[proposal.file.path] = places.get(proposal.file.path, 0) + 1
+    known = {file.path for file in files}
+    programs = {
+        path: program for path in places if (program := _program(path, contents)) is not None
+    }
+    by_file: dict[Path, Helper] = {}
+    groups: dict[Path, list[Path]] = {}
+    existing = (
+        [helper for path in sorted(known) for helper in _existing(path, contents, known)]
+        if places
+        else []
+    )
+    for path, program in programs.items():
+        home = _home(path, program, known)
+        if home is None:
+            continue
+        reused = next((each for each in existing if _sees(path, home, each)), None)
+        if reused is not None:
+            by_file[path] = _call(path, home, reused, program)
+        else:
+            groups.setdefault(home, []).append(path)
+    new: list[New] = []
+    for home, paths in groups.items():
+        if sum(places[path] for path in paths) < _ENOUGH:
+            continue
+        file = next(
+            (home / name for name in ("device.py", "device_choice.py") if home / name not in known),
+            None,
+        )
+        if file is None or file.exists():
+            continue
+        made = _Existing(file, _NAMES[0], made=False)
+        by_file |= {path: _call(path, home, made, programs[path]) for path in paths}
+        new.append(New(file, frozenset(paths)))
+    return Plan(by_file, new)
+
+
+def _program(path: Path, contents: Mapping[Path, bytes]) -> Program | None:
+    try:
+        content = contents[path] if path in contents else path.read_bytes()
+        return Program(source.python(content, path.as_posix()).tree)
+    except (source.UnreadableError, OSError, RecursionError):
+        return None
+
+
+def _home(path: Path, program: Program, known: set[Path]) -> Path | None:
+    """The folder for a helper that a file can surely import; None where that is not sure.
+
+    A file of a package must import from its package already; a script must import a neighbour.
+    """
+    package = _package(path, known)
+    if package is not None:
+        inside = any(
+            f"{full}.".startswith((".", f"{package.name}.")) for full in program.imports.values()
+        )
+        return package if inside or path.name == "__init__.py" else None
+    neighbours = {
+        full.partition(".")[0] for full in program.imports.values() if not full.startswith(".")
+    }
+    return (
+        path.parent if any(path.with_name(f"{name}.py") in known for name in neighbours) else None
+    )
+
+
+def _package(path: Path, known: set[Path]) -> Path | None:
+    """The outermost package around a file."""
+    package = None
+    for folder in path.parents:
+        if folder / "__init__.py" not in known:
+            break
+        package = folder
+    return package
+
+
+def _sees(path: Path, home: Path, helper: _Existing) -> bool:
+    return helper.path == path or home in helper.path.parents
+
+
+def _call(path: Path, home: Path, helper: _Existing, program: Program) -> Helper:
+    """How a file calls a helper, under a name that it does not have yet."""
+    ending = "().type" if helper.made else "()"
+    if helper.path == path:
+        return Helper(f"{helper.name}{ending}", "")
+    is_package = home / "__init__.py" == path or _is_package(home)
+    parts = helper.path.with_suffix("").relative_to(home.parent if is_package else home).parts
+    module = ".".join(part for part in parts if part != "__init__")
+    taken = {*program.uses, *program.imports}
+    # The file may have the very same import.
+    if program.imports.get(helper.name) == f"{module}.{helper.name}":
+        return Helper(f"{helper.name}{ending}", "")
+    name = next(
+        (name for name in (helper.name, *_NAMES) if name not in taken), f"opcheck_{helper.name}"
+    )
+    alias = "" if name == helper.name else f" as {name}"
+    return Helper(f"{name}{ending}", f"from {module} import {helper.name}{alias}")
+
+
+def _is_package(folder: Path) -> bool:
+    return (folder / "__init__.py").is_file()
+
+
+def _existing(path: Path, contents: Mapping[Path, bytes], known: set[Path]) -> Iterable[_Existing]:
+    """The functions of a file that choose a device and know MPS; not in a file that imports from the project."""
+    if path.suffix != ".py":
+        return
+    try:
+        content = contents[path] if path in contents else path.read_bytes()
+    except OSError:
+        return
+    if b"mps" not in content or b"device" not in content or b"def " not in content:
+        return
+    program = _program(path, contents)
+    if program is None or _imports_project(path, program, known):
+        return
+    for node in program.tree.body:
+        if (
+            isinstance(node, ast.FunctionDef)
+            and "device" in node.name
+            and not _needs_arguments(node)
+        ):
+            returned = _returned(node)
+            if returned is not None:
+                yield _Existing(path, node.name, returned)
+
+
+def _imports_project(path: Path, program: Program, known: set[Path]) -> bool:
+    """Return whether a file imports from others of the project; they may import it in turn."""
+    package = _package(path, known)
+    inside = (".", f"{package.name}.") if package is not None else (".",)
+    names = {full.partition(".")[0] for full in program.imports.values()}
+    return any(f"{full}.".startswith(inside) for full in program.imports.values()) or any(
+        path.with_name(f"{name}.py") in known for name in names if name
+    )
+
+
+def _needs_arguments(node: Function) -> bool:
+    arguments = node.args
+    return bool(
+        arguments.posonlyargs
+        or arguments.args
+        or arguments.kwonlyargs
+        or arguments.vararg
+        or arguments.kwarg
+    )
+
+
+def _returned(node: Function) -> bool | None:
+    """Return whether a function returns torch devices (True) or texts (False), all three; None for anything else."""
+    if node.decorator_list:
+        return None
+    texts: set[str] = set()
+    made: set[bool] = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Return):
+            if part.value is None:
+                return None
+            for value in _branches(part.value):
+                is_made = (
+                    isinstance(value, ast.Call)
+                    and isinstance(value.func, ast.Attribute)
+                    and value.func.attr == "device"
+                )
+                if is_made and isinstance(value, ast.Call) and len(value.args) == 1:
+                    branches = list(_branches(value.args[0]))
+                else:
+                    branches = [value]
+                for branch in branches:
+                    if not isinstance(branch, ast.Constant) or not isinstance(branch.value, str):
+                        return None
+                    texts.add(branch.value)
+                    made.add(is_made)
+    return made.pop() if texts == {"cuda", "mps", "cpu"} and len(made) == 1 else None
+
+
+def _branches(node: ast.expr) -> Iterable[ast.expr]:
+    if isinstance(node, ast.IfExp):
+        yield from _branches(node.body)
+        yield from _branches(node.orelse)
+    else:
+        yield node
+
+
+def imported(before: str, after: str, helper: Helper) -> str:
+    """Add the import of a helper to a changed text, if the text calls it and does not import it yet."""
+    if not helper.statement or helper.call not in after or helper.statement in after:
+        return after
+    lines = after.split("\n")
+    tree = ast.parse(after)
+    line = 0
+    for statement in tree.body:
+        is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not isinstance(statement, (ast.Import, ast.ImportFrom)) and not is_text:
+            break
+        line = statement.end_lineno or statement.lineno
+    ending = "\r" if "\r\n" in before else ""
+    # Above the first statement, a comment of the interpreter or of the encoding stays in its place.
+    while line == 0 and lines and lines[0].startswith("#!"):
+        line = 1
+    lines.insert(line, f"{helper.statement}{ending}")
+    return "\n".join(lines)

@@ -1,0 +1,106 @@
+"""Follows imported names to the files of the same project.
+
+Only files that the scan reads anyway are opened; libraries are not followed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from opcheck.source.mac import Mac
+from opcheck.source.program import Function, Program
+
+#: A name is followed through so many files that only import it in turn.
+_DEEPEST = 4
+
+
+class Module(NamedTuple):
+    """A parsed file of the project."""
+
+    path: Path
+    program: Program
+    mac: Mac
+
+
+class Project:
+    """The Python files of a scan, by the names under which others import them."""
+
+    def __init__(self, files: Iterable[Path], load: Callable[[Path], Module | None]) -> None:
+        self._files = {path.as_posix() for path in files}
+        self._load = load
+
+    def constants(self, dotted: str, importer: Path) -> tuple[object, ...]:
+        """Return the values that a module-level name of another file may have on a Mac; empty if unknown."""
+        definition = self._definition(dotted, importer)
+        if definition is None:
+            return ()
+        module, name = definition
+        values: list[object] = []
+        for binding in module.program.module_bindings(name):
+            if binding.value is None:
+                return ()
+            if module.mac.reached(binding.node, tries=False):
+                values += [value.constant for value in module.mac.values(binding.value)]
+        return tuple(values)
+
+    def function(self, dotted: str, importer: Path) -> tuple[Module, Function] | None:
+        """Return the function of another file, or the ``__init__`` of a class there."""
+        definition = self._definition(dotted, importer)
+        if definition is None:
+            return None
+        module, name = definition
+        nodes = [binding.node for binding in module.program.module_bindings(name)]
+        if len(nodes) != 1:
+            return None
+        node = nodes[0]
+        if isinstance(node, ast.ClassDef):
+            inits = [
+                part
+                for part in node.body
+                if isinstance(part, ast.FunctionDef) and part.name == "__init__"
+            ]
+            node = inits[0] if inits else node
+        return (module, node) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+
+    def _definition(
+        self, dotted: str, importer: Path, depth: int = _DEEPEST
+    ) -> tuple[Module, str] | None:
+        """Return the file that binds a name at its top level, and the name there."""
+        module_name, _, name = dotted.rpartition(".")
+        if not module_name.strip(".") and not module_name:
+            return None
+        for path in self._candidates(module_name, importer):
+            if path.as_posix() not in self._files or path == importer:
+                continue
+            module = self._load(path)
+            if module is None:
+                return None
+            if module.program.module_bindings(name):
+                return module, name
+            further = module.program.imports.get(name, "")
+            return self._definition(further, path, depth - 1) if further and depth else None
+        return None
+
+    def _candidates(self, module: str, importer: Path) -> Iterator[Path]:
+        """Yield the files that a module of this name may be, seen from the file that imports it."""
+        level = len(module) - len(module.lstrip("."))
+        parts = [part for part in module.split(".") if part]
+        if level:
+            # ``from . import a`` and ``from .. import a`` both come as more dots than the statement has.
+            for up in (level, level - 1):
+                if 1 <= up <= len(importer.parents):
+                    yield from _files(importer.parents[up - 1], parts)
+            return
+        # A set of names is asked, not the disk.
+        for directory in importer.parents:
+            yield from _files(directory, parts)
+
+
+def _files(directory: Path, parts: list[str]) -> Iterator[Path]:
+    base = directory.joinpath(*parts)
+    if parts:
+        yield base.with_name(f"{base.name}.py")
+    yield base / "__init__.py"

@@ -1,0 +1,388 @@
+"""OC222: a choice between CUDA and the CPU that does not know MPS."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opcheck.source.devices import (
+    Device,
+    asks_mps,
+    chosen,
+    holds_on_cuda,
+    knows_mps,
+    torch_name,
+    written,
+)
+from opcheck.source.edits import Edit, Fix, insert_before, insert_line, replace
+from opcheck.source.rule import Hit, Scanned, ScanRule, method
+from opcheck.source.tables import ON_MPS
+from opcheck.source.words import is_cuda, last
+
+_CHOICE = "this chooses between CUDA and the CPU, so a Mac computes on the CPU"
+_HINT = 'after CUDA ask for MPS: "mps" if torch.backends.mps.is_available()'
+
+
+def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
+    """Ternaries, if statements, flags, guarded moves and guarded calls of torch.cuda, each without MPS."""
+    if knows_mps(node, scanned):
+        return
+    if isinstance(node, ast.IfExp):
+        yield from _ternary(node, scanned)
+    elif isinstance(node, ast.If):
+        yield from _statement(node, scanned)
+    elif isinstance(node, ast.Assign):
+        yield from _flag(node, node.value, scanned)
+    elif isinstance(node, ast.keyword) and node.arg == "default":
+        yield from _flag(node.value, node.value, scanned)
+
+
+def _hit(
+    node: ast.AST, fix: Fix | None = None, message: str = _CHOICE, hint: str = _HINT
+) -> Iterator[Hit]:
+    yield Hit(node=node, message=message, hint=hint, fix=fix)
+
+
+# -- "cuda" if torch.cuda.is_available() else "cpu" --------------------------------------------------
+
+
+def _ternary(node: ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
+    on_cuda = holds_on_cuda(node.test, scanned)
+    if on_cuda is None:
+        return
+    first, second = (node.body, node.orelse) if on_cuda else (node.orelse, node.body)
+    devices = chosen(first, second, scanned)
+    if devices is not None and is_cuda(devices[0].text):
+        yield from _hit(node, _ternary_fix(node, first, second, devices, scanned))
+    elif _moves(first) and not isinstance(second, ast.IfExp):
+        fix = _moved(node, node.test, first, scanned) or _moved_by_branch(
+            node, node.test, first, scanned
+        )
+        yield from _hit(node, fix if on_cuda else None, *_MOVE)
+
+
+def _ternary_fix(
+    node: ast.IfExp,
+    first: ast.expr,
+    second: ast.expr,
+    devices: tuple[Device, Device],
+    scanned: Scanned,
+) -> Fix | None:
+    if isinstance(node.test, ast.Attribute) and node.test.attr == "is_cuda":
+        return _like_tensor(node, node.test, devices, scanned)
+    asked = asks_mps(node.test, scanned)
+    if not asked or first is not node.body or devices[1].text != "cpu":
+        return None
+    mps = scanned.text(second).replace("cpu", "mps")
+    edits = (insert_before(second, f"{mps} if {asked} else "),)
+    return Fix(edits, "safe", _call_of_helper(node, node, devices, scanned))
+
+
+def _call_of_helper(
+    node: ast.expr, test: ast.IfExp | ast.If, devices: tuple[Device, Device], scanned: Scanned
+) -> tuple[Edit, ...]:
+    """The same by a helper function, where nothing but CUDA decides."""
+    plain = isinstance(test.test, ast.Call) and devices[0].text == "cuda"
+    if not plain or devices[0].made != devices[1].made:
+        return ()
+    text = "{helper}"
+    if devices[0].made:
+        text = f"{torch_name(scanned)}.device({text})"
+    return (replace(node, text),)
+
+
+def _like_tensor(
+    node: ast.expr, asked: ast.Attribute, devices: tuple[Device, Device], scanned: Scanned
+) -> Fix | None:
+    """``"cuda" if x.is_cuda else "cpu"`` is the type of the tensor's device."""
+    if (devices[0].text, devices[1].text) != ("cuda", "cpu") or devices[0].made != devices[1].made:
+        return None
+    text = f"{scanned.text(asked.value)}.device.type"
+    if devices[0].made:
+        if not torch_name(scanned):
+            return None
+        text = f"{torch_name(scanned)}.device({text})"
+    return Fix((replace(node, text),))
+
+
+# -- if torch.cuda.is_available(): ... ---------------------------------------------------------------
+
+
+def _statement(node: ast.If, scanned: Scanned) -> Iterator[Hit]:
+    on_cuda = holds_on_cuda(node.test, scanned)
+    if on_cuda is None:
+        return
+    cuda, other = (node.body, node.orelse) if on_cuda else (node.orelse, node.body)
+    bound = _bound_device(cuda, scanned)
+    if bound is not None and is_cuda(bound[1].text):
+        before = _statement_before(node, scanned)
+        after = _bound_device(other, scanned) or _bound_device([before] if before else [], scanned)
+        returned = _statement_after(node, scanned) if not other and bound[0] == "return" else None
+        after = after or _bound_device([returned] if returned else [], scanned)
+        if after is not None and after[0] == bound[0] and not is_cuda(after[1].text):
+            yield from _hit(
+                node.test, _statement_fix(node, scanned, (bound[1], after[1]), on_cuda=on_cuda)
+            )
+            return
+    # Blocks inside of the branch may be 100,000 deep, and each would be walked again.
+    simple = (
+        each for each in cuda if isinstance(each, (ast.Assign, ast.Expr, ast.Return, ast.AnnAssign))
+    )
+    moves = [part for statement in simple for part in ast.walk(statement) if _moves(part)]
+    if moves:
+        alone = (
+            len(node.body) == 1
+            and not node.orelse
+            and isinstance(node.body[0], (ast.Assign, ast.Expr))
+        )
+        fix = None
+        if alone and on_cuda:
+            value: ast.expr = node.body[0].value  # type: ignore[attr-defined]  # both have one
+            fix = _moved(node, node.test, value, scanned) or _moved_by_branch(
+                node, node.test, value, scanned
+            )
+        yield from _hit(node.test, fix, *_MOVE)
+        return
+    called = [_memory_call(statement, scanned) for statement in cuda]
+    if called and all(called) and any(name in ON_MPS for name in called):
+        yield from _hit(
+            node.test,
+            _memory_fix(node, called, scanned) if on_cuda else None,
+            f"torch.cuda.{called[0]} is called for CUDA alone",
+            "for MPS beside it, behind its own guard: torch.mps",
+        )
+
+
+def _bound_device(block: list[ast.stmt], scanned: Scanned) -> tuple[str, Device] | None:
+    """What a block binds to a device (or ``return``), where it does nothing else but print."""
+    statements = [part for part in block if not _prints(part)]
+    if len(statements) != 1:
+        return None
+    only = statements[0]
+    if isinstance(only, ast.Return):
+        device = written(only.value, scanned)
+        return ("return", device) if device is not None else None
+    if isinstance(only, ast.Assign) and len(only.targets) == 1:
+        device = written(only.value, scanned)
+        return (ast.unparse(only.targets[0]), device) if device is not None else None
+    return None
+
+
+def _prints(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Constant):
+        return True
+    names = {"print", "info", "warning", "debug", "warn", "print0", "error"}
+    return isinstance(call, ast.Call) and last(call.func) in names
+
+
+def _neighbour(node: ast.stmt, scanned: Scanned, step: int) -> ast.stmt | None:
+    place = scanned.program.place(node)
+    block = getattr(place.parent, place.field, None) if place else None
+    if place is None or not isinstance(block, list):
+        return None
+    index = place.position + step
+    return block[index] if 0 <= index < len(block) else None
+
+
+def _statement_before(node: ast.stmt, scanned: Scanned) -> ast.stmt | None:
+    return _neighbour(node, scanned, -1)
+
+
+def _statement_after(node: ast.stmt, scanned: Scanned) -> ast.stmt | None:
+    return _neighbour(node, scanned, 1)
+
+
+def _statement_fix(
+    node: ast.If, scanned: Scanned, devices: tuple[Device, Device], *, on_cuda: bool
+) -> Fix | None:
+    """Add an ``elif`` branch for MPS."""
+    if not on_cuda or devices[1].text != "cpu" or len(node.body) != 1:
+        return None
+    statement = node.body[0]
+    if isinstance(node.test, ast.Attribute) and node.test.attr == "is_cuda":
+        before = _statement_before(node, scanned)
+        if (
+            node.orelse
+            or not isinstance(statement, ast.Assign)
+            or not isinstance(before, ast.Assign)
+        ):
+            return None
+        like = _like_tensor(statement.value, node.test, devices, scanned)
+        if like is None:
+            return None
+        # Both statements become one.
+        first = replace(before, f"{scanned.text(statement.targets[0])} = {like.edits[0].text}")
+        end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
+        return Fix((first._replace(end_line=end_line, end_column=end_column),))
+    asked = asks_mps(node.test, scanned)
+    value = statement.value if isinstance(statement, (ast.Assign, ast.Return)) else None
+    if not asked or value is None or _is_elif(node, scanned):
+        return None
+    device = 'device("mps")' if devices[0].made else '"mps"'
+    if devices[0].made:
+        device = f"{torch_name(scanned)}.{device}"
+    target = "return"
+    if isinstance(statement, ast.Assign):
+        target = f"{scanned.text(statement.targets[0])} ="
+    return _elif(node, asked, [f"{target} {device}"], scanned)
+
+
+def _is_elif(node: ast.If, scanned: Scanned) -> bool:
+    line = scanned.lines[node.lineno - 1].encode()[node.col_offset :]
+    return line.startswith(b"elif")
+
+
+def _elif(node: ast.If, asked: str, body: list[str], scanned: Scanned) -> Fix | None:
+    """Insert a branch below the first one of an if statement."""
+    if _is_elif(node, scanned):
+        return None
+    indent = scanned.lines[node.lineno - 1][: node.col_offset]
+    if indent.strip():
+        return None
+    deeper = " " * 4
+    if node.body[0].lineno > node.lineno:
+        deeper = scanned.lines[node.body[0].lineno - 1][len(indent) : node.body[0].col_offset]
+    lines = [f"{indent}elif {asked}:", *(f"{indent}{deeper}{line}" for line in body)]
+    if not node.orelse:
+        return Fix((insert_line((node.body[-1].end_lineno or node.lineno) + 1, "\n".join(lines)),))
+    line = node.orelse[0].lineno
+    while line > (node.body[-1].end_lineno or 0) and not _is_else(scanned.lines[line - 1], indent):
+        line -= 1
+    is_else = _is_else(scanned.lines[line - 1], indent)
+    return Fix((insert_line(line, "\n".join(lines)),)) if is_else else None
+
+
+def _is_else(line: str, indent: str) -> bool:
+    return line.startswith((f"{indent}else", f"{indent}elif"))
+
+
+# -- if use_cuda: x = x.cuda() -----------------------------------------------------------------------
+
+_MOVE = (
+    "this moves to CUDA alone, so on a Mac it stays on the CPU",
+    "take the device as a value: .to(device)",
+)
+
+
+def _moves(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and method(node) == "cuda"
+
+
+def _moved(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned) -> Fix | None:
+    """``x.to(device)``, where one name is bound to the device that the same condition chooses."""
+    device = chosen_name(test, scanned)
+    call = value if isinstance(value, ast.Call) and _moves(value) else None
+    if not device or call is None or not isinstance(call.func, ast.Attribute):
+        return None
+    if call.args or any(keyword.arg != "non_blocking" for keyword in call.keywords):
+        return None
+    further = "".join(f", non_blocking={scanned.text(keyword.value)}" for keyword in call.keywords)
+    receiver = scanned.text(call.func.value)
+    moved = f"{receiver}.to({device}{further})"
+    if "\n" in moved or isinstance(
+        call.func.value, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Lambda, ast.Await)
+    ):
+        return None  # it may need brackets
+    if isinstance(node, ast.IfExp):
+        same = receiver == scanned.text(node.orelse)
+        return Fix((replace(node, moved),)) if same else None
+    statement = node.body[0] if isinstance(node, ast.If) and not _is_elif(node, scanned) else None
+    if isinstance(statement, ast.Assign):
+        target = scanned.text(statement.targets[0])
+        return Fix((replace(node, f"{target} = {moved}"),)) if target == receiver else None
+    return Fix((replace(node, moved),)) if isinstance(statement, ast.Expr) else None
+
+
+def _moved_by_branch(
+    node: ast.If | ast.IfExp, test: ast.expr, value: ast.expr, scanned: Scanned
+) -> Fix | None:
+    """A branch of its own for MPS; what else the program moves may not go there, so that it is unsafe."""
+    asked = asks_mps(test, scanned)
+    call = value if isinstance(value, ast.Call) and _moves(value) else None
+    if not asked or call is None or not isinstance(call.func, ast.Attribute) or call.args:
+        return None
+    end = scanned.text(call)[len(scanned.text(call.func)) + 1 : -1]
+    moved = f'{scanned.text(call.func).removesuffix("cuda")}to("mps"{", " * bool(end)}{end})'
+    if "\n" in moved:
+        return None
+    if isinstance(node, ast.IfExp):
+        return Fix((insert_before(node.orelse, f"{moved} if {asked} else "),), "unsafe")
+    statement = node.body[0]
+    target = f"{scanned.text(statement.targets[0])} = " if isinstance(statement, ast.Assign) else ""
+    branch = _elif(node, asked, [f"{target}{moved}"], scanned)
+    return branch._replace(applicability="unsafe") if branch else None
+
+
+def chosen_name(test: ast.expr, scanned: Scanned) -> str:
+    """Return the only name ``device`` of the function that is bound to a choice by this condition.
+
+    On CUDA and on the CPU the name has the device that the condition stands for, so that a move to it does the same.
+    """
+    condition = scanned.text(test)
+    for name in ("device", "DEVICE", "dev"):
+        node = ast.Name(name, ast.Load())
+        scope = scanned.program.scope(test)
+        bindings = scanned.program.bound_in(scope, name)
+        if len(bindings) != 1 or bindings[0].value is None:
+            continue
+        value = bindings[0].value
+        if getattr(value, "lineno", 0) >= test.lineno:
+            continue
+        if (
+            isinstance(value, ast.Call)
+            and scanned.dotted(value.func) == "torch.device"
+            and value.args
+        ):
+            value = value.args[0]
+        if not isinstance(value, ast.IfExp):
+            continue
+        first = written(value.body, scanned)
+        is_plain = first is not None and first.text == "cuda"
+        if is_plain and scanned.text(value.test) == condition:
+            return node.id
+    return ""
+
+
+# -- if torch.cuda.is_available(): torch.cuda.empty_cache() ------------------------------------------
+
+
+def _memory_call(statement: ast.stmt, scanned: Scanned) -> str:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    name = scanned.dotted(call.func) if isinstance(call, ast.Call) else ""
+    return name.removeprefix("torch.cuda.") if name.startswith("torch.cuda.") else ""
+
+
+def _memory_fix(node: ast.If, called: list[str], scanned: Scanned) -> Fix | None:
+    asked = asks_mps(node.test, scanned)
+    torch = torch_name(scanned)
+    body = [f"{torch}.mps.{name}()" for name in called if name in ON_MPS]
+    return _elif(node, asked, body, scanned) if asked and not node.orelse else None
+
+
+# -- use_cuda = not args.no_cuda and torch.cuda.is_available() ---------------------------------------
+
+
+def _flag(place: ast.AST, value: ast.expr, scanned: Scanned) -> Iterator[Hit]:
+    """A flag that says whether CUDA is used; it decides elsewhere."""
+    asks = any(
+        isinstance(part, ast.Call) and scanned.dotted(part.func) == "torch.cuda.is_available"
+        for part in (value, *(value.values if isinstance(value, ast.BoolOp) else ()))
+    )
+    if asks and scanned.mac.truth(value) is False:
+        yield from _hit(
+            place,
+            None,
+            "this flag is false on a Mac, so what it chooses is the CPU",
+            "choose a device instead of a flag, and ask for MPS after CUDA",
+        )
+
+
+RULE = ScanRule(
+    id="OC222",
+    severity="warning",
+    nodes=(ast.IfExp, ast.If, ast.Assign, ast.keyword),
+    words=("cuda",),
+    fix="safe",
+    check=check,
+)

@@ -1,0 +1,421 @@
+"""What ``--fix`` changes: the same on CUDA and without a GPU as before, MPS on a Mac, and nothing twice."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import textwrap
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opcheck.source.edits import Edit, apply
+from opcheck.source.fixing import Fixed, fix
+from tests.source.reading import TARGET
+
+
+def fixed(folder: Path, files: dict[str, str], *, unsafe: bool = False) -> dict[str, str]:
+    """The changed files of a project, by name."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text.encode())
+    result = fix([str(folder)], TARGET, unsafe=unsafe)
+    _write(result)
+    again = fix([str(folder)], TARGET, unsafe=unsafe)
+    assert again.changes == (), "a second run changes nothing"
+    return {change.path.relative_to(folder).as_posix(): change.after for change in result.changes}
+
+
+def _write(result: Fixed) -> None:
+    for change in result.changes:
+        change.path.write_bytes(change.after.encode())
+
+
+MPS = "torch.backends.mps.is_available()"
+CUDA = "torch.cuda.is_available()"
+
+#: (before, after)
+SAFE = {
+    "ternary": (f"d = 'cuda' if {CUDA} else 'cpu'  # d", f"d = 'cuda' if {CUDA} else 'mps' if {MPS} else 'cpu'  # d"),
+    "torch.device": (
+        f'd = torch.device("cuda:0" if {CUDA} else "cpu")',
+        f'd = torch.device("cuda:0" if {CUDA} else "mps" if {MPS} else "cpu")',
+    ),
+    "made in each branch": (
+        f'd = torch.device("cuda") if {CUDA} else torch.device("cpu")',
+        f'd = torch.device("cuda") if {CUDA} else torch.device("mps") if {MPS} else torch.device("cpu")',
+    ),
+    "flag": (
+        f"use = {CUDA} and not args.cpu\nd = 'cuda' if use else 'cpu'",
+        f"use = {CUDA} and not args.cpu\nd = 'cuda' if use else 'mps' if {MPS} and not args.cpu else 'cpu'",
+    ),
+    "if": (
+        f"if {CUDA}:\n    d = 'cuda'\nelse:  # no GPU\n    d = 'cpu'",
+        f"if {CUDA}:\n    d = 'cuda'\nelif {MPS}:\n    d = \"mps\"\nelse:  # no GPU\n    d = 'cpu'",
+    ),
+    "if without else": (
+        f"d = 'cpu'\nif {CUDA}:\n\td = 'cuda'  # fast\nf(d)",
+        f"d = 'cpu'\nif {CUDA}:\n\td = 'cuda'  # fast\nelif {MPS}:\n\td = \"mps\"\nf(d)",
+    ),
+    "returned": (
+        f"def f():\n    if {CUDA}:\n        return 'cuda'\n    return 'cpu'",
+        f"def f():\n    if {CUDA}:\n        return 'cuda'\n    elif {MPS}:\n        return \"mps\"\n    return 'cpu'",
+    ),
+    "is_cuda": ("d = 'cpu'\nif x.is_cuda:\n    d = 'cuda'\n", "d = x.device.type\n"),
+    "is_cuda in a ternary": ("d = torch.device('cuda' if x.is_cuda else 'cpu')", "d = torch.device(x.device.type)"),
+    "guarded move": (
+        f"device = 'cuda' if {CUDA} else 'cpu'\nif {CUDA}:\n    m = m.cuda()",
+        f"device = 'cuda' if {CUDA} else 'mps' if {MPS} else 'cpu'\nm = m.to(device)",
+    ),
+    "move": (
+        f"device = 'cuda' if {CUDA} else 'cpu'\nm = (a + b).cuda(non_blocking=True)",
+        f"device = 'cuda' if {CUDA} else 'mps' if {MPS} else 'cpu'\nm = (a + b).to(device, non_blocking=True)",
+    ),
+    "memory": (
+        "for i in x:\n    torch.cuda.empty_cache()  # now",
+        f"for i in x:\n    if {CUDA}:\n        torch.cuda.empty_cache()\n    elif {MPS}:\n        torch.mps.empty_cache()  # now",
+    ),
+    "guarded memory": (
+        f"if {CUDA}:\n    torch.cuda.synchronize()",
+        f"if {CUDA}:\n    torch.cuda.synchronize()\nelif {MPS}:\n    torch.mps.synchronize()\n",
+    ),
+    "autocast": (
+        "with torch.autocast('cuda', dtype=t):\n    f(x)",
+        f'with torch.autocast("mps" if {MPS} else "cuda", dtype=t):\n    f(x)',
+    ),
+    "old autocast": (
+        "with torch.cuda.amp.autocast(False):\n    f(x)",
+        f'with torch.autocast("mps" if {MPS} else "cuda", enabled=False):\n    f(x)',
+    ),
+    "type": ("y = x.type(\n    z.type()\n)", "y = x.to(z)"),
+    "pinned": ("f(pin_memory=True)", f"f(pin_memory={CUDA})"),
+    "choices": (
+        "p.add_argument('--where', choices=['cuda', 'cpu'])\nd = torch.device(a.where)",
+        "p.add_argument('--where', choices=['cuda', 'cpu', 'mps'])\nd = torch.device(a.where)",
+    ),
+    "variable": (
+        'import os\nos.environ["PYTOCH_ENABLE_MPS_FALLBACK"] = "1"',
+        'import os\nos.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"',
+    ),
+    "unicode": (f"s = 'ä'; d = 'cuda' if {CUDA} else 'cpu'", f"s = 'ä'; d = 'cuda' if {CUDA} else 'mps' if {MPS} else 'cpu'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), SAFE.values(), ids=SAFE)
+def test_a_safe_fix(tmp_path: Path, before: str, after: str) -> None:
+    changed = fixed(tmp_path, {"a.py": f"import torch\n{before}"})
+    assert changed == {"a.py": f"import torch\n{after}"}
+
+
+KEPT = {
+    "MPS is known": f"d = 'mps' if m else 'cuda' if {CUDA} else 'cpu'",
+    "another part of the condition": f"d = 'cuda' if {CUDA} and f() else 'cpu'",
+    "more in a branch": f"if {CUDA}:\n    d = 'cuda'\n    n = 1\nelse:\n    d = 'cpu'",
+    "method cuda": "class C:\n    def cuda(self):\n        self.x = self.x.cuda()",
+    "unguarded move": "x = x.cuda()",
+    "default": "def f(device='cuda'): pass",
+    "load": "torch.load('f')",
+    "parameter": "def f(x, device):\n    return x.cuda()",
+    "device that is not CUDA's": "device = 'cpu'\nx = x.cuda()",
+    "decorator": "@torch.autocast('cuda')\ndef f(): pass",
+    "scaled": "s = torch.cuda.amp.GradScaler()\nwith torch.cuda.amp.autocast():\n    f()",
+    "half precision": f"t = torch.half if {CUDA} else torch.float32",
+    "float64": "x.double()",
+    "ignored": f"d = 'cuda' if {CUDA} else 'cpu'  # opcheck: ignore[OC222] on the cluster",
+    "other uses of the option": "p.add_argument('--where', choices=['cuda', 'cpu'])\nif a.where == 'cuda': pass",
+}
+
+
+@pytest.mark.parametrize("text", KEPT.values(), ids=KEPT)
+def test_what_is_not_safe_stays(tmp_path: Path, text: str) -> None:
+    assert fixed(tmp_path, {"a.py": f"import torch\n{text}\n"}) == {}
+
+
+UNSAFE = {
+    "move": ("x.cuda()", f'x.to("cuda" if {CUDA} else "mps" if {MPS} else "cpu")'),
+    "text": ("d = 'cuda'\nx.to(d)", f"d = 'cuda' if {CUDA} else 'mps' if {MPS} else 'cpu'\nx.to(d)"),
+    "load": ("torch.load('f')", "torch.load('f', map_location=\"cpu\")"),
+    "required": (f"assert {CUDA}, 'x'", f"assert {CUDA} or {MPS}, 'x'"),
+    "default": (
+        "def f(device='cuda'):\n    'Doc.'\n    return 1",
+        f"def f(device=None):\n    'Doc.'\n    if device is None:\n        device = 'cuda' if {CUDA} else 'mps' if {MPS} else 'cpu'\n    return 1",
+    ),
+    "guarded move": (
+        f"if {CUDA}:\n    x = x.cuda()\nelse:\n    pass",
+        f"if {CUDA}:\n    x = x.cuda()\nelse:\n    pass",
+    ),
+    "guarded move alone": (
+        f"if {CUDA}:\n    x = x.cuda()",
+        f'if {CUDA}:\n    x = x.cuda()\nelif {MPS}:\n    x = x.to("mps")\n',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), UNSAFE.values(), ids=UNSAFE)
+def test_an_unsafe_fix_is_made_only_if_asked(tmp_path: Path, before: str, after: str) -> None:
+    (tmp_path / "safe").mkdir()
+    assert fixed(tmp_path / "safe", {"a.py": f"import torch\n{before}"}) == {}
+    (tmp_path / "unsafe").mkdir()
+    changed = fixed(tmp_path / "unsafe", {"a.py": f"import torch\n{before}"}, unsafe=True)
+    assert changed.get("a.py", f"import torch\n{before}") == f"import torch\n{after}"
+
+
+# -- the same as before, under a torch that only writes down what is asked of it ----------------------
+
+
+class _Tensor:
+    def __init__(self, log: list[object], device: str = "cpu") -> None:
+        self.log, self.device = log, types.SimpleNamespace(type=device)
+        self.is_cuda = device == "cuda"
+
+    def to(self, device: object, **options: object) -> _Tensor:
+        name = device.device.type if isinstance(device, _Tensor) else str(device)
+        if name == self.device.type:
+            return self  # as torch does
+        self.log.append(("moved", name, options))
+        return _Tensor(self.log, name)
+
+    def cuda(self, **options: object) -> _Tensor:
+        return self.to("cuda", **options)
+
+    def type(self, kind: str | None = None) -> object:
+        return self.device.type if kind is None else self.to(kind)
+
+
+def _fake_torch(log: list[object], *, cuda: bool, mps: bool) -> types.ModuleType:
+    torch: Any = types.ModuleType("torch")
+
+    def autocast(device: str, **options: object) -> _Nothing:
+        log.append(("autocast", device, options))
+        return _Nothing()
+
+    torch.device = str
+    torch.autocast = autocast
+    torch.backends = types.SimpleNamespace(mps=types.SimpleNamespace(is_available=lambda: mps))
+    torch.mps = types.SimpleNamespace(
+        empty_cache=lambda: log.append("mps emptied"),
+        synchronize=lambda: log.append("mps synchronized"),
+    )
+    torch.cuda = types.SimpleNamespace(
+        is_available=lambda: cuda,
+        # Without CUDA it does nothing.
+        empty_cache=lambda: log.append("emptied") if cuda else None,
+        synchronize=lambda: log.append("synchronized"),
+        amp=types.SimpleNamespace(autocast=functools.partial(_old_autocast, autocast)),
+    )
+    return torch  # type: ignore[no-any-return]  # a module
+
+
+def _old_autocast(autocast: Any, enabled: bool = True, **options: object) -> _Nothing:
+    return autocast("cuda", enabled=enabled, **options)  # type: ignore[no-any-return]  # the function above
+
+
+class _Nothing:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+PROGRAM = f"""
+import torch
+use = {CUDA} and not args.cpu
+a = 'cuda' if use else 'cpu'
+b = torch.device("cuda" if {CUDA} else "cpu")
+device = "cuda" if {CUDA} else "cpu"
+if {CUDA}:
+    c = "cuda"
+else:
+    c = "cpu"
+d = "cpu"
+if x.is_cuda:
+    d = "cuda"
+if {CUDA}:
+    x = x.cuda()
+x = x.cuda(non_blocking=True) if {CUDA} else x
+torch.cuda.empty_cache()
+if {CUDA}:
+    torch.cuda.synchronize()
+with torch.cuda.amp.autocast(False):
+    with torch.autocast("cuda"):
+        y = x.type(x.type())
+def choose():
+    if {CUDA}:
+        return "cuda"
+    return "cpu"
+e = choose()
+"""
+
+
+def _run(
+    text: str, monkeypatch: pytest.MonkeyPatch, *, cuda: bool, mps: bool, cpu: bool
+) -> tuple[list[str], str, list[object]]:
+    log: list[object] = []
+    monkeypatch.setitem(sys.modules, "torch", _fake_torch(log, cuda=cuda, mps=mps))
+    names: dict[str, Any] = {
+        "args": types.SimpleNamespace(cpu=cpu),
+        "x": _Tensor(log, "cuda" if cuda else "mps" if mps else "cpu"),
+    }
+    exec(compile(text, "program", "exec"), names)  # noqa: S102  (a program of this file)
+    return [str(names[name]) for name in "abcde"], names["x"].device.type, log
+
+
+@pytest.mark.parametrize("cpu", [False, True])
+@pytest.mark.parametrize("cuda", [False, True])
+def test_a_fixed_program_does_the_same_on_cuda_and_without_a_gpu(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cuda: bool,
+    cpu: bool,
+) -> None:
+    after = fixed(tmp_path, {"a.py": PROGRAM})["a.py"]
+    assert "mps" in after
+    before = _run(PROGRAM, monkeypatch, cuda=cuda, mps=False, cpu=cpu)
+    assert _run(after, monkeypatch, cuda=cuda, mps=False, cpu=cpu) == before
+
+
+def test_a_fixed_program_uses_mps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    after = fixed(tmp_path, {"a.py": PROGRAM})["a.py"]
+    devices, where, log = _run(after, monkeypatch, cuda=False, mps=True, cpu=False)
+    assert devices == ["mps"] * 5
+    assert where == "mps"
+    assert {"mps emptied", "mps synchronized"} <= {entry for entry in log if isinstance(entry, str)}
+    devices, _, _ = _run(after, monkeypatch, cuda=False, mps=True, cpu=True)
+    assert devices[0] == "cpu"
+
+
+# -- the helper ---------------------------------------------------------------------------------------
+
+TERNARY = f'"cuda" if {CUDA} else "cpu"'
+THREE = f"import torch\nimport pkg.other\n\na = {TERNARY}\nb = torch.device({TERNARY})\nc = torch.device('cuda') if {CUDA} else torch.device('cpu')\n"
+
+
+def test_three_places_of_a_package_get_a_helper(tmp_path: Path) -> None:
+    changed = fixed(tmp_path, {"pkg/__init__.py": "", "pkg/other.py": "", "pkg/a.py": THREE})
+    assert "def get_device() -> str:" in changed["pkg/device.py"]
+    assert changed["pkg/a.py"] == (
+        "import torch\nimport pkg.other\nfrom pkg.device import get_device\n\n"
+        "a = get_device()\nb = torch.device(get_device())\nc = torch.device(get_device())\n"
+    )
+
+
+def test_two_places_do_not(tmp_path: Path) -> None:
+    text = f"import torch\nimport pkg.other\na = {TERNARY}\nb = {TERNARY}\n"
+    changed = fixed(tmp_path, {"pkg/__init__.py": "", "pkg/other.py": "", "pkg/a.py": text})
+    assert set(changed) == {"pkg/a.py"}
+    assert "get_device" not in changed["pkg/a.py"]
+
+
+def test_nor_does_a_script_that_imports_no_neighbour(tmp_path: Path) -> None:
+    changed = fixed(tmp_path, {"a.py": THREE.replace("import pkg.other\n", "")})
+    assert set(changed) == {"a.py"}
+
+
+HELPER = """
+import torch
+def best_device():
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+"""
+
+
+def test_a_helper_of_the_project_is_reused(tmp_path: Path) -> None:
+    text = f"import torch\nfrom .tools import f\na = {TERNARY}\n"
+    changed = fixed(tmp_path, {"pkg/__init__.py": "", "pkg/tools.py": HELPER, "pkg/a.py": text})
+    assert changed == {
+        "pkg/a.py": "import torch\nfrom .tools import f\nfrom pkg.tools import best_device\na = best_device().type\n"
+    }
+
+
+def test_a_helper_that_does_not_know_mps_is_corrected_itself(tmp_path: Path) -> None:
+    text = f"import torch\ndef get_device():\n    return {TERNARY}\n"
+    changed = fixed(tmp_path, {"tools.py": text})
+    assert f'return "cuda" if {CUDA} else "mps" if {MPS} else "cpu"' in changed["tools.py"]
+
+
+# -- other files --------------------------------------------------------------------------------------
+
+
+def test_requirements_get_a_marker(tmp_path: Path) -> None:
+    changed = fixed(
+        tmp_path,
+        {
+            "requirements.txt": "torch\nflash-attn>=2  # fast\nvllm ; python_version > '3.8'\n",
+            "pyproject.toml": '[project]\ndependencies = ["torch", "xformers>=0.0.20"]\n',
+        },
+    )
+    assert changed["requirements.txt"] == (
+        'torch\nflash-attn>=2; sys_platform != "darwin"  # fast\n'
+        "vllm; (python_version > '3.8') and sys_platform != \"darwin\"\n"
+    )
+    assert changed["pyproject.toml"] == (
+        '[project]\ndependencies = ["torch", "xformers>=0.0.20; sys_platform != \'darwin\'"]\n'
+    )
+
+
+def _notebook(*cells: str) -> str:
+    content = {
+        "cells": [
+            {
+                "cell_type": "code",
+                "metadata": {},
+                "outputs": [],
+                "source": cell.splitlines(keepends=True),
+            }
+            for cell in cells
+        ],
+        "metadata": {},
+        "nbformat": 4,
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def test_a_notebook_keeps_all_but_the_changed_lines(tmp_path: Path) -> None:
+    before = (
+        "%pip install x\nimport torch",
+        f"d = {TERNARY}\nif {CUDA}:\n    d = 'cuda'\nelse:\n    d = 'cpu'",
+        "ä = 1",
+    )
+    after = fixed(tmp_path, {"a.ipynb": _notebook(*before)})["a.ipynb"]
+    assert after == _notebook(
+        before[0],
+        f'd = "cuda" if {CUDA} else "mps" if {MPS} else "cpu"\nif {CUDA}:\n    d = \'cuda\'\n'
+        f"elif {MPS}:\n    d = \"mps\"\nelse:\n    d = 'cpu'",
+        before[2],
+    )
+
+
+def test_a_notebook_of_another_layout_stays(tmp_path: Path) -> None:
+    text = _notebook(f"import torch\nd = {TERNARY}").replace('"nbformat": 4', '"nbformat":  4')
+    assert fixed(tmp_path, {"a.ipynb": text}) == {}
+    assert fix([str(tmp_path)], TARGET).problems[0].kind == "not_fixed"
+
+
+@pytest.mark.parametrize(("ending", "mark"), [("\n", ""), ("\r\n", ""), ("\n", "\ufeff")])
+def test_line_endings_and_the_byte_order_mark_stay(tmp_path: Path, ending: str, mark: str) -> None:
+    text = f"import torch{ending}if {CUDA}:{ending}    d = 'cuda'{ending}else:{ending}    d = 'cpu'{ending}"
+    after = fixed(tmp_path, {"a.py": mark + text})["a.py"]
+    assert after.count(ending) == after.count("\n") == 7
+
+
+def test_a_file_in_another_encoding_is_left_alone(tmp_path: Path) -> None:
+    text = f"# coding: latin-1\nimport torch\ns = 'ä'\nd = {TERNARY}\n"
+    (tmp_path / "a.py").write_bytes(text.encode("latin-1"))
+    result = fix([str(tmp_path)], TARGET)
+    assert result.changes == ()
+    assert [problem.kind for problem in result.problems] == ["not_fixed"]
+
+
+def test_edits_that_overlap_wait_for_the_next_round() -> None:
+    lines = ["ab\n", "cd\n"]
+    first, second = Edit(1, 0, 1, 2, "x"), Edit(1, 1, 2, 1, "y")
+    assert apply(lines, [(second,), (first,)]) == (["x\n", "cd\n"], 1)
+    assert apply(lines, [(Edit(1, 2, 2, 0, ""),)]) == (["abcd\n", ""], 1)
+    assert apply(["a"], [(Edit(2, 0, 2, 0, "b\n"),)]) == (["a\n", "b\n"], 1)
+
+
+def test_the_program_of_this_file_is_a_program() -> None:
+    compile(textwrap.dedent(PROGRAM), "program", "exec")

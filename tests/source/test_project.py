@@ -1,0 +1,130 @@
+"""Names are followed to other files of the project, and code that is for CUDA by intent is no error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opcheck.model.records import Finding
+from opcheck.source.engine import scan
+from tests.source.reading import TARGET
+
+
+def findings(folder: Path, files: dict[str, str]) -> list[tuple[str, str, int]]:
+    """The rules, files and lines that a project is told of."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    report = scan([str(folder)], TARGET)
+    return [(finding.rule, *_place(finding, folder)) for finding in report.findings]
+
+
+def _place(finding: Finding, folder: Path) -> tuple[str, int]:
+    where = finding.locations[0].location
+    assert where is not None
+    return Path(where.file).relative_to(folder).as_posix(), where.line
+
+
+USES = {
+    "constant": (
+        "D = 'cuda'",
+        "import torch\nfrom config import D\nx.to(D)",
+        ("OC202", "main.py", 3),
+    ),
+    "attribute": (
+        "D = 'cuda'",
+        "import torch\nimport config\nx.to(config.D)",
+        ("OC202", "main.py", 3),
+    ),
+    "default": (
+        "def f(x, device='cuda'): pass",
+        "from config import f\nf(1)",
+        ("OC203", "main.py", 2),
+    ),
+    "class": (
+        "class C:\n    def __init__(self, d='cuda'): pass",
+        "import config\nconfig.C()",
+        ("OC203", "main.py", 2),
+    ),
+    "keyword": (
+        "def f(*, device='cuda'): pass",
+        "from config import f\nf()",
+        ("OC203", "main.py", 2),
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "main", "expected"), USES.values(), ids=USES)
+def test_a_name_of_another_file_is_followed(
+    tmp_path: Path, config: str, main: str, expected: tuple[str, str, int]
+) -> None:
+    assert expected in findings(
+        tmp_path, {"config.py": f"import torch\n{config}\n", "main.py": main}
+    )
+
+
+GIVEN = {
+    "a device is given": ("def f(x, device='cuda'): pass", "from config import f\nf(1, d)"),
+    "by name": ("def f(x, device='cuda'): pass", "from config import f\nf(1, device=d)"),
+    "by a mapping": ("def f(x, device='cuda'): pass", "from config import f\nf(1, **kw)"),
+    "another default": ("def f(x, device='cpu'): pass", "from config import f\nf(1)"),
+    "another module": ("def f(x, device='cuda'): pass", "from other import f\nf(1)"),
+    "guarded there": (
+        "import torch\nD = 'cuda' if torch.cuda.is_available() else 'cpu'",
+        "import torch\nfrom config import D\nx.to(D)",
+    ),
+    "rebound there": (
+        "D = 'cuda'\nD = choose()",
+        "import torch\nfrom config import D\nif D == 'x':\n    x.to(1)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "main"), GIVEN.values(), ids=GIVEN)
+def test_a_call_that_gives_the_device_is_silent(tmp_path: Path, config: str, main: str) -> None:
+    named = findings(tmp_path, {"config.py": config, "main.py": main})
+    assert [each for each in named if each[1] == "main.py"] == []
+
+
+def test_relative_imports_and_names_that_are_handed_on_are_followed(tmp_path: Path) -> None:
+    files = {
+        "pkg/__init__.py": "from .config import D\n",
+        "pkg/config.py": "D = 'cuda'\n",
+        "pkg/sub/__init__.py": "",
+        "pkg/sub/a.py": "import torch\nfrom ..config import D\nx.to(D)\n",
+        "pkg/sub/b.py": "import torch\nfrom pkg import D\nx.to(D)\n",
+        "pkg/c.py": "import torch\nfrom . import config\nx.to(config.D)\n",
+    }
+    assert findings(tmp_path, files) == [
+        ("OC202", "pkg/c.py", 3),
+        ("OC202", "pkg/sub/a.py", 3),
+        ("OC202", "pkg/sub/b.py", 3),
+    ]
+
+
+def test_files_that_import_each_other_end(tmp_path: Path) -> None:
+    files = {
+        "a.py": "import torch\nfrom b import D\nx.to(D)  # cuda\n",
+        "b.py": "import torch\nfrom a import D\nx.to(D)  # cuda\n",
+    }
+    assert findings(tmp_path, files) == []
+
+
+INTENDED = {
+    "several GPUs": "if ddp:\n    x.cuda()",
+    "a named GPU": "if args.gpu is not None:\n    x.cuda(args.gpu)",
+    "offloading": "if offload:\n    x.to('cuda')",
+    "a worker": "def main_worker(rank):\n    x.cuda(rank)",
+}
+
+
+@pytest.mark.parametrize("text", INTENDED.values(), ids=INTENDED)
+def test_code_for_cuda_by_intent_is_a_warning(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.py").write_text(f"import torch\n{text}\n", encoding="utf-8")
+    assert [finding.severity for finding in scan([str(tmp_path)], TARGET).findings] == ["warning"]
+    (tmp_path / "a.py").write_text(
+        f"import torch\n{text.replace('ddp', 'fast')}\n", encoding="utf-8"
+    )
+    severities = {finding.severity for finding in scan([str(tmp_path)], TARGET).findings}
+    assert severities == ({"error"} if "ddp" in text else {"warning"})
