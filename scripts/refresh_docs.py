@@ -5,8 +5,9 @@
 A page is a small program. Its fenced blocks are read from top to bottom, in a folder that is empty at first:
 
 * ```` ```console ````: each line that begins with ``$ `` is run by bash; the lines below it are what it prints.
-* a comment ``<!-- file: NAME -->`` directly above a block: the block is written to the file NAME.
-* ``<!-- head: N -->``: only the first N lines of each command's output are shown, then ``...``.
+* ```` ```python title="NAME" ````, in any language: the block is written to the file NAME.
+* a comment ``<!-- head: N -->`` directly above a block: of each command's output only the first N lines are
+  shown, then ``...``.
 * ``<!-- not run: REASON -->``: the block is shown as it is.
 * ``<!-- slow -->`` above the first heading: the page imports torch, and is run by the tests marked ``slow``.
 
@@ -42,7 +43,7 @@ PROMPT = "$ "
 TIMEOUT = 300
 _BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>[a-z ]+)(?:: (?P<value>[^\n]*?))? -->\n)?"
-    r"```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```$",
+    r"```(?P<language>\w*)(?: title=\"(?P<title>[^\n\"]+)\")?\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 #: A digest of the op lists or of a file: it changes with each edit of the data, and says nothing here.
@@ -62,9 +63,10 @@ class PageError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """A fenced block: its language, the comment above it, and where its body stands in the page."""
+    """A fenced block: its language and title, the comment above it, and where its body stands in the page."""
 
     language: str
+    title: str
     mark: str
     value: str
     body: str
@@ -88,6 +90,7 @@ def blocks(text: str) -> Iterator[Block]:
     for match in _BLOCK.finditer(text):
         yield Block(
             language=match["language"],
+            title=match["title"] or "",
             mark=match["mark"] or "",
             value=match["value"] or "",
             body=match["body"],
@@ -98,11 +101,11 @@ def blocks(text: str) -> Iterator[Block]:
 
 def check(block: Block) -> None:
     """Raise PageError for a block that is neither run nor written to a file, nor marked why not, nor data."""
-    known = {"", "file", "head", "not run"}
+    known = {"", "head", "not run"}
     if block.mark not in known or (block.mark and not block.value):
         message = f"<!-- {block.mark}: {block.value} --> is none of {', '.join(sorted(known))}"
         raise PageError(message)
-    if block.mark in {"file", "not run"} or block.language == "console":
+    if block.title or block.mark == "not run" or block.language == "console":
         return
     if block.language not in _PARSERS:
         message = f"a block of {block.language or 'no language'} is neither run nor marked why not"
@@ -123,8 +126,8 @@ def refreshed(text: str) -> str:
         project.mkdir()
         for block in blocks(text):
             check(block)
-            if block.mark == "file":
-                target = project / block.value
+            if block.title:
+                target = project / block.title
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(block.body, encoding="utf-8")
             elif block.language == "console" and block.mark != "not run":
@@ -162,7 +165,7 @@ def _run(command: str, code: int, project: Path) -> tuple[int, str]:
         "PATH": os.pathsep.join([str(binaries), os.environ.get("PATH", os.defpath)]),
         "HOME": str(project.parent),
         "LANG": "C.UTF-8",
-        "COLUMNS": "100",
+        "COLUMNS": "80",
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -9,8 +9,7 @@ from scripts.refresh_docs import PageError, refreshed
 
 def test_a_page_is_a_program_in_a_folder_of_its_own() -> None:
     page = """\
-<!-- file: a.txt -->
-```text
+```text title="a.txt"
 one
 two
 ```
