@@ -142,6 +142,56 @@ def run_kernels(
     return 1 if any(outcome.verdict == "wrong" for outcome in tested.outcomes) else 0
 
 
+@verb(
+    "issue",
+    parent=command,
+    short_help="Write the text for PyTorch's tracker about an operation's wrong results.",
+    help="Run an operation's kernels, and write the text for PyTorch's tracker about what they compute wrongly.\n\n"
+    "OPERATION is the first column of `opcheck kernels list`. Exits with 3 if nothing is wrong.",
+)
+@click.argument("operation")
+def issue(
+    *,
+    operation: str,
+    target: _Release,
+    dtype: Annotated[str | None, DTYPE] = None,
+    output: Annotated[OutputOptions, but(path="Write the text there.")],
+    progress: Annotated[ProgressOptions, only("quiet")],
+) -> int:
+    """Write the text."""
+    from opcheck.common.names import parse_dtype
+    from opcheck.kernels import air, parent
+    from opcheck.kernels import issue as issues
+
+    air.binding()
+    library = _library(target.torch)
+    with progress.shown() as say:
+        tested = parent.run(
+            library,
+            operations=(operation,),
+            dtype=parse_dtype(dtype) if dtype else "",
+            jobs=1,
+            progress=say,
+        )
+    if not tested.outcomes:
+        raise UsageError(
+            f"no kernel of torch {library.torch} is of the operation",
+            context=operation,
+            hint=f"opcheck kernels list --torch {library.torch} shows the operations",
+        )
+    text = issues.text(tested, operation)
+    if not text:
+        streams.note(
+            f"no result of {operation} is wrong in torch {library.torch}: there is nothing to report"
+        )
+        return 3
+    output.put(text)
+    streams.note(
+        "goes to https://github.com/pytorch/pytorch/issues; look for one that is there already"
+    )
+    return 0
+
+
 def _library(torch: str | None) -> Library:
     """Return the kernel library of a release that is named on the command line."""
     from opcheck.data.registrations import load

@@ -10,7 +10,7 @@ import torch
 from torch.nn.attention.flex_attention import flex_attention
 
 from opcheck.common.errors import UsageError
-from opcheck.compiler.execute import compiler, inductor, kernels
+from opcheck.compiler.execute import compiler, kernels
 from opcheck.compiler.execute.kernels import Function, KernelError, compile_kernels
 from opcheck.compiler.inductor_metal import SideCompiler
 

@@ -1,0 +1,72 @@
+"""The text for PyTorch's tracker: its program runs, and it says what was and was not seen."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+
+import pytest
+import torch
+
+from opcheck.kernels import issue
+from opcheck.kernels.records import Outcome, Run, Sample
+
+
+def run(operation: str, dtypes: tuple[str, ...], sample: Sample | None) -> Run:
+    outcome = Outcome(
+        kernel=f"{operation}_dense",
+        family="unary",
+        operation=operation,
+        dtypes=dtypes,
+        verdict="wrong" if sample else "right",
+        compared=10,
+        wrong=1 if sample else 0,
+        smallest=sample,
+    )
+    return Run(torch="2.99.0", section="metal_basic", seed=0, seconds=1.0, outcomes=(outcome,))
+
+
+@pytest.mark.parametrize(
+    ("operation", "dtype", "inputs", "printed"),
+    [
+        ("acos", "complex64", ("1+0j",), "tensor([0.-0.j])"),
+        ("div_floor", "float32", ("33", "0.001"), "tensor([32999.])"),
+        ("remainder", "float32", ("7", "inf"), "tensor([7.])"),
+        ("bessel_j0_forward", "float32", ("0",), "tensor([1.])"),
+        ("maximum", "float32", ("nan", "-inf"), "tensor([nan])"),
+    ],
+)
+def test_the_program_runs(
+    operation: str, dtype: str, inputs: tuple[str, ...], printed: str
+) -> None:
+    sample = Sample(inputs=inputs, result="77", expected="1")
+    text = issue.text(run(operation, (dtype, dtype), sample), operation)
+    program = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert program is not None
+    heard = io.StringIO()
+    with contextlib.redirect_stdout(heard):
+        exec(program[1].replace('"mps"', '"cpu"'), {})  # noqa: S102  (our own text)
+    assert heard.getvalue() == f"cpu {printed}\n" * 2
+    assert "gives 77 on MPS, torch 2.99.0" in text
+    assert "nothing was observed on a Mac" in text
+
+
+def test_an_operation_without_a_call_has_no_program() -> None:
+    sample = Sample(inputs=("1",), result="2", expected="1")
+    text = issue.text(run("shrink_backward", ("float32", "float32"), sample), "shrink_backward")
+    assert "```python" not in text
+    assert "`shrink_backward` of float32 gives 2" in text
+
+
+def test_what_is_right_makes_no_text() -> None:
+    assert issue.text(run("acos", ("float32", "float32"), None), "acos") == ""
+
+
+@pytest.mark.parametrize("operation", issue.CALLS)
+def test_every_call_that_is_spelled_out_runs(operation: str) -> None:
+    operands = "x, x" if operation.startswith(("div", "add", "sub", "make", "lerp")) else "x"
+    result = eval(
+        issue.call(operation).format(operands), {"torch": torch, "x": torch.tensor([0.5])}
+    )
+    assert result.isfinite().all()
