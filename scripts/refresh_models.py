@@ -1,0 +1,278 @@
+"""Audit the public models whose configurations ship with opcheck on nine targets, and write ``reports/models.md``.
+
+    python scripts/refresh_models.py [--again] [--page] [MODEL ...]
+
+Results are kept in ``reports/models.jsonl``, one line a model, so that an interrupted run goes on where it was; ``--again``
+audits the named models (all, without names) anew, ``--page`` writes the page of what is kept and audits nothing.
+Layers beyond the first few of a stack of equal ones are left out: they make the same calls.  The page says of each model
+how many were run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from opcheck.capture.loading.repository import Repository
+from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
+from opcheck.capture.shared import captures
+from opcheck.common.errors import OpcheckError
+from opcheck.common.text import one_line
+from opcheck.common.versions import Target
+from opcheck.common.vocabulary import HEADLINES
+from opcheck.data import targets
+from opcheck.data.registrations import load
+from opcheck.judge.target_summary import summaries
+from opcheck.model.records import Record
+from opcheck.project.sweep import prepare
+from opcheck.worker.protocol import silent
+from opcheck.worker.worker import WorkerError, forked
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "reports" / "models.jsonl"
+PAGE = ROOT / "reports" / "models.md"
+
+TORCH = ("2.9", "2.13", "2.15")
+MACOS = ("14", "15", "26")
+#: Seconds for one model on all targets.
+LIMIT = 420.0
+#: Layers that are run of a stack of equal ones: models of two kinds of layers alternate within six.
+LAYERS = 6
+#: Settings that count equal layers.
+COUNTS = frozenset(
+    {"decoder_layers", "depth", "encoder_layers", "n_layer", "n_layers", "num_decoder_layers"}
+    | {"num_hidden_layers", "num_layers", "num_single_layers"}
+)
+#: Settings that name single layers: a model that has one is run whole.
+NAMED = frozenset(
+    {"attention_types", "backbone_out_indices", "fullatt_block_indexes", "out_indices", "vision_feature_layer"}
+)
+
+
+class Cell(Record, frozen=True, kw_only=True):
+    """The outcome on one target."""
+
+    torch: str
+    macos: str
+    headline: str
+    #: what is not native: operator, status with kind, calls
+    operators: tuple[tuple[str, str, int], ...] = ()
+
+
+class Result(Record, frozen=True, kw_only=True):
+    """The outcome of one model."""
+
+    model: str
+    task: str
+    called: tuple[str, ...] = ()
+    parameters: int = 0
+    calls: int = 0
+    #: ``6 of 32``; empty: all
+    layers: str = ""
+    cells: tuple[Cell, ...] = ()
+    #: what opcheck could not follow, or why there is no trace
+    problems: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def shortened(repository: Repository) -> tuple[Repository, str]:
+    """Leave out layers beyond the first few; return how many are run of how many."""
+    most: list[tuple[int, int]] = []
+
+    def cut(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        whole = not NAMED.isdisjoint(value)
+        made = {}
+        for key, item in value.items():
+            if key in COUNTS and isinstance(item, int) and item > LAYERS and not whole:
+                most.append((item, LAYERS))
+                made[key] = LAYERS
+            else:
+                made[key] = item if whole else cut(item)
+        return made
+
+    files = {
+        name: json.dumps(cut(json.loads(text))) if name.endswith("config.json") else text
+        for name, text in repository.files.items()
+    }
+    layers = f"{LAYERS} of {max(most)[0]}" if most else ""
+    return msgspec.structs.replace(repository, files=files), layers
+
+
+def result_of(model: str, task: str, on: Sequence[Target]) -> Result:
+    """Audit one model on the targets, in this process."""
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    request = request_of(f"recipe:{model}", on[0], CaptureOptions(time_limit=LIMIT / 2))
+    assert request.repository is not None
+    repository, layers = shortened(request.repository)
+    request = msgspec.structs.replace(request, repository=repository)
+    made = Result(model=model, task=task, layers=layers)
+    try:
+        return msgspec.structs.replace(
+            _audited(made, request, on), seconds=round(time.perf_counter() - start, 1)
+        )
+    except OpcheckError as error:
+        return msgspec.structs.replace(made, problems=(one_line(error),))
+
+
+def _audited(made: Result, request: CaptureRequest, on: Sequence[Target]) -> Result:
+    lists = load()
+    cells: dict[Target, Cell] = {}
+    problems: dict[str, None] = {}
+    for shared in captures(request, on, silent).shared:
+        served = [on[n] for n in shared.targets]
+        trace = shared.trace
+        if trace is None:
+            problems[shared.failure.message if shared.failure else "no trace"] = None
+            continue
+        problems.update(
+            dict.fromkeys(
+                f"{problem.kind}: {problem.message}" for problem in trace.problems if not trace.complete
+            )
+        )
+        for summary in summaries(trace, served, lists):
+            cells[summary.target] = Cell(
+                torch=str(summary.target.torch),
+                macos=str(summary.target.macos),
+                headline=summary.headline,
+                operators=tuple(
+                    (op, f"{status} ({kind})" if kind else status, calls)
+                    for op, status, kind, calls in summary.operators
+                ),
+            )
+        made = msgspec.structs.replace(
+            made,
+            called=trace.called or ("forward",),
+            parameters=trace.parameters,
+            calls=len(trace.calls),
+        )
+    return msgspec.structs.replace(
+        made, cells=tuple(cells[target] for target in on if target in cells), problems=tuple(problems)
+    )
+
+
+def kept() -> dict[str, Result]:
+    """Read the results of earlier runs."""
+    if not RESULTS.exists():
+        return {}
+    lines = RESULTS.read_text(encoding="utf-8").splitlines()
+    read = [msgspec.json.decode(line, type=Result) for line in lines]
+    return {result.model: result for result in read}
+
+
+def page(results: Sequence[Result]) -> str:
+    """Write the table."""
+    columns = [(release, macos) for release in TORCH for macos in MACOS]
+    count = Counter(cell.headline for result in results for cell in result.cells)
+    lines = [
+        "# Public models",
+        "",
+        f"{len(results)} models of the hub by name, written by `scripts/refresh_models.py`: their public configurations as opcheck holds",
+        "them (`opcheck audit recipe:NAME`), no weights; the forward pass and what their users call them for; nothing was observed on a Mac.",
+        f"Captured with torch {str(torch.__version__).partition('+')[0]} installed. Of a stack of equal layers the first {LAYERS} were run; the column",
+        "*layers* says where.",
+        "",
+        "| | |",
+        "| --- | --- |",
+        *(f"| {_SIGNS[name]} | {name}: {count[name]} of {count.total()} |" for name in HEADLINES if count[name]),
+        "",
+    ]
+    tasks: dict[str, list[Result]] = {}
+    for result in results:
+        tasks.setdefault(result.task, []).append(result)
+    heads = " | ".join(f"{release}<br>macOS {macos}" for release, macos in columns)
+    for task, members in tasks.items():
+        lines += [f"## {task}", "", f"| model | called for | layers | {heads} |", "| --- | --- | --- |" + " --- |" * len(columns)]
+        for result in members:
+            cells = {(cell.torch, cell.macos.removesuffix(".0")): cell for cell in result.cells}
+            signs = " | ".join(
+                _SIGNS[cells[key].headline] if key in cells else "-" for key in columns
+            )
+            called = ", ".join(call.partition("(")[0] for call in result.called) or "-"
+            lines.append(f"| {result.model} | {called} | {result.layers or 'all'} | {signs} |")
+        lines.append("")
+    lines += ["## What is not native", "", "| model | torch | macOS | operators |", "| --- | --- | --- | --- |"]
+    lines += _not_native(results)
+    failed = [result for result in results if result.problems]
+    lines += ["", "## What could not be followed", ""]
+    lines += [f"- {result.model}: {'; '.join(result.problems)}" for result in failed] or ["Nothing."]
+    return "\n".join(lines) + "\n"
+
+
+def _not_native(results: Sequence[Result]) -> Iterator[str]:
+    """Yield a row for each model and set of operators, with the targets on which they are not native."""
+    for result in results:
+        rows: dict[tuple[tuple[str, str, int], ...], list[Cell]] = {}
+        for cell in result.cells:
+            if cell.operators:
+                rows.setdefault(cell.operators, []).append(cell)
+        for operators, cells in rows.items():
+            releases = ", ".join(dict.fromkeys(cell.torch for cell in cells))
+            systems = ", ".join(dict.fromkeys(cell.macos for cell in cells))
+            named = ", ".join(f"`{op}` {what} x{calls}" for op, what, calls in operators[:6])
+            more = f" and {len(operators) - 6} more" if len(operators) > 6 else ""
+            yield f"| {result.model} | {releases} | {systems} | {named}{more} |"
+
+
+_SIGNS = {
+    "runs natively": "native",
+    "runs, partly on the CPU": "partly",
+    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "variable",
+    "fails": "fails",
+    "could not tell": "?",
+}
+
+
+def main() -> int:
+    """Audit what is not kept, write the page."""
+    parser = argparse.ArgumentParser(description="Audit the public models.")
+    parser.add_argument("models", nargs="*", metavar="MODEL")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--page", action="store_true")
+    options = parser.parse_args()
+    from opcheck.capture.recipes.hub import recipes
+
+    lists = load()
+    on = targets.targets(TORCH, MACOS, lists=lists)
+    results = kept()
+    known = recipes()
+    names = options.models or list(known)
+    if not options.page:
+        prepare.prepare()
+        for library in ("transformers", "diffusers", "timm"):
+            prepare.preload(library)
+        # Each fork would import these for itself.
+        importlib.import_module("transformers.generation.utils")
+        importlib.import_module("sentence_transformers")
+        for name in names:
+            if name in results and not options.again:
+                continue
+            try:
+                result = forked(
+                    lambda name=name: result_of(name, known[name].task, on), Result, LIMIT, quiet=True
+                )
+            except WorkerError as error:
+                result = Result(model=name, task=known[name].task, problems=(f"the process {error}",))
+            results[name] = result
+            signs = Counter(_SIGNS[cell.headline] for cell in result.cells)
+            print(f"{name}: {dict(signs)} {result.problems} {result.seconds} s", flush=True)
+            lines = [msgspec.json.encode(results[each]).decode() for each in known if each in results]
+            RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    PAGE.write_text(page([results[name] for name in known if name in results]), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
