@@ -55,7 +55,13 @@ COUNTS = frozenset(
 )
 #: Settings that name single layers: a model that has one is run whole.
 NAMED = frozenset(
-    {"attention_types", "backbone_out_indices", "fullatt_block_indexes", "out_indices", "vision_feature_layer"}
+    {
+        "attention_types",
+        "backbone_out_indices",
+        "fullatt_block_indexes",
+        "out_indices",
+        "vision_feature_layer",
+    }
 )
 
 
@@ -139,7 +145,9 @@ def _audited(made: Result, request: CaptureRequest, on: Sequence[Target]) -> Res
             continue
         problems.update(
             dict.fromkeys(
-                f"{problem.kind}: {problem.message}" for problem in trace.problems if not trace.complete
+                f"{problem.kind}: {problem.message}"
+                for problem in trace.problems
+                if not trace.complete
             )
         )
         for summary in summaries(trace, served, lists):
@@ -159,7 +167,9 @@ def _audited(made: Result, request: CaptureRequest, on: Sequence[Target]) -> Res
             calls=len(trace.calls),
         )
     return msgspec.structs.replace(
-        made, cells=tuple(cells[target] for target in on if target in cells), problems=tuple(problems)
+        made,
+        cells=tuple(cells[target] for target in on if target in cells),
+        problems=tuple(problems),
     )
 
 
@@ -186,7 +196,11 @@ def page(results: Sequence[Result]) -> str:
         "",
         "| | |",
         "| --- | --- |",
-        *(f"| {_SIGNS[name]} | {name}: {count[name]} of {count.total()} |" for name in HEADLINES if count[name]),
+        *(
+            f"| {_SIGNS[name]} | {name}: {count[name]} of {count.total()} |"
+            for name in HEADLINES
+            if count[name]
+        ),
         "",
     ]
     tasks: dict[str, list[Result]] = {}
@@ -194,7 +208,12 @@ def page(results: Sequence[Result]) -> str:
         tasks.setdefault(result.task, []).append(result)
     heads = " | ".join(f"{release}<br>macOS {macos}" for release, macos in columns)
     for task, members in tasks.items():
-        lines += [f"## {task}", "", f"| model | called for | layers | {heads} |", "| --- | --- | --- |" + " --- |" * len(columns)]
+        lines += [
+            f"## {task}",
+            "",
+            f"| model | called for | layers | {heads} |",
+            "| --- | --- | --- |" + " --- |" * len(columns),
+        ]
         for result in members:
             cells = {(cell.torch, cell.macos.removesuffix(".0")): cell for cell in result.cells}
             signs = " | ".join(
@@ -203,11 +222,18 @@ def page(results: Sequence[Result]) -> str:
             called = ", ".join(call.partition("(")[0] for call in result.called) or "-"
             lines.append(f"| {result.model} | {called} | {result.layers or 'all'} | {signs} |")
         lines.append("")
-    lines += ["## What is not native", "", "| model | torch | macOS | operators |", "| --- | --- | --- | --- |"]
+    lines += [
+        "## What is not native",
+        "",
+        "| model | torch | macOS | operators |",
+        "| --- | --- | --- | --- |",
+    ]
     lines += _not_native(results)
     failed = [result for result in results if result.problems]
     lines += ["", "## What could not be followed", ""]
-    lines += [f"- {result.model}: {'; '.join(result.problems)}" for result in failed] or ["Nothing."]
+    lines += [f"- {result.model}: {'; '.join(result.problems)}" for result in failed] or [
+        "Nothing."
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -261,14 +287,21 @@ def main() -> int:
                 continue
             try:
                 result = forked(
-                    lambda name=name: result_of(name, known[name].task, on), Result, LIMIT, quiet=True
+                    lambda name=name: result_of(name, known[name].task, on),
+                    Result,
+                    LIMIT,
+                    quiet=True,
                 )
             except WorkerError as error:
-                result = Result(model=name, task=known[name].task, problems=(f"the process {error}",))
+                result = Result(
+                    model=name, task=known[name].task, problems=(f"the process {error}",)
+                )
             results[name] = result
             signs = Counter(_SIGNS[cell.headline] for cell in result.cells)
             print(f"{name}: {dict(signs)} {result.problems} {result.seconds} s", flush=True)
-            lines = [msgspec.json.encode(results[each]).decode() for each in known if each in results]
+            lines = [
+                msgspec.json.encode(results[each]).decode() for each in known if each in results
+            ]
             RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
     PAGE.write_text(page([results[name] for name in known if name in results]), encoding="utf-8")
     return 0

@@ -33,6 +33,14 @@ def browser() -> Iterator[Any]:
         yield found
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep reports of tests, and what they read of hubs, out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def lists() -> OpLists:
     """The op lists that opcheck ships."""

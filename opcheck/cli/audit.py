@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,15 +11,18 @@ import msgspec
 
 from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
 from opcheck.cli import config, streams
-from opcheck.cli.options import ProgressOptions, ReportOptions, verb
-from opcheck.common.errors import CaptureError
+from opcheck.cli.options import ProgressOptions, ReportOptions, flag, verb
+from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.common.text import plural
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import TargetOptions
 from opcheck.judge.memory.macs import MEMORY
 from opcheck.judge.policy import FINDINGS, PASSED, Policy, judged
+from opcheck.model.ignores import Ignores
+from opcheck.model.options import Option
 from opcheck.model.records import Report
+from opcheck.worker.dependency_tracking import Dependencies
 
 
 @verb(
@@ -38,14 +41,84 @@ def command(
     target: TargetOptions,
     capture: CaptureOptions,
     memory: Annotated[int | None, MEMORY] = None,
+    cache: Annotated[
+        bool,
+        Option(
+            "Take the report of a model that has not changed from the last run.",
+            negative="--no-cache",
+        ),
+    ] = True,
+    watch: Annotated[
+        bool, flag("Audit again whenever a file that the model reads changes.")
+    ] = False,
     policy: Policy,
     output: ReportOptions,
     progress: ProgressOptions,
 ) -> int:
     """Audit the model, write the report, return the exit code."""
+    from opcheck.project import kept_audit
+    from opcheck.project.cache import Cache
+
     ignores = config.ignores(Path.cwd())
-    report = audited(model, target, capture, progress, memory=memory or 0)
-    report = msgspec.structs.replace(report, findings=ignores.marked(report.findings, model=model))
+    kept = Cache(kept_audit.folder()) if cache else None
+    read = Dependencies()
+
+    def once() -> int:
+        nonlocal read
+        lists = load()
+
+        def failed(seen: Dependencies) -> None:
+            nonlocal read
+            read = seen
+
+        request = request_of(model, target.target(lists), capture)
+        with progress.shown() as say:
+            audit = kept_audit.audit(
+                request,
+                lists,
+                cache=kept,
+                mac=memory or 0,
+                progress=say,
+                show_output=progress.verbose,
+                failed=failed,
+            )
+        read = audit.read
+        if audit.kept and not progress.quiet:
+            streams.note("nothing has changed since this was audited (--no-cache audits it again)")
+        findings = ignores.marked(audit.report.findings, model=model)
+        report = msgspec.structs.replace(audit.report, findings=findings)
+        return _delivered(report, ignores, policy, output, progress)
+
+    return _watched(once, model, lambda: read) if watch else once()
+
+
+def _watched(once: Callable[[], int], model: str, read: Callable[[], Dependencies]) -> int:
+    """Audit, and again after each change, until the user interrupts; return the last exit code."""
+    from opcheck.project.kept_audit import changes
+
+    code = 0
+    try:
+        while True:
+            try:
+                code = once()
+            except OpcheckError as error:
+                streams.note(str(error))
+                code = error.exit_code
+            streams.note(f"watching what {model} reads; interrupt to end")
+            changed = next(changes(read(), model))
+            streams.note(f"{changed} changed")
+    except KeyboardInterrupt:
+        return code
+
+
+def _delivered(
+    report: Report,
+    ignores: Ignores,
+    policy: Policy,
+    output: ReportOptions,
+    progress: ProgressOptions,
+) -> int:
+    """Write the report and what matters beside it; return the exit code."""
     output.deliver_report(report, full=progress.verbose)
     if not report.capture.complete:
         streams.note(_broke_off(report))

@@ -61,14 +61,16 @@ _NATIVE_VARIABLES = (
 )
 
 
-class _Entry(Record, frozen=True, kw_only=True):
+class Entry(Record, frozen=True, kw_only=True):
+    """A report and what it depends on."""
+
     #: the key that it was made for: a file that was given another name is no entry.
     key: str
     dependencies: Dependencies
     report: Report
 
 
-_ENTRY = msgspec.msgpack.Decoder(_Entry)
+_ENTRY = msgspec.msgpack.Decoder(Entry)
 
 
 def default_folder() -> Path:
@@ -84,7 +86,12 @@ class Cache:
 
     def find(self, request: CaptureRequest) -> Report | None:
         """Return the cached report of a request and its target if its dependencies are unchanged."""
-        path = self._path(request)
+        entry = self.entry(request)
+        return None if entry is None else entry.report
+
+    def entry(self, request: CaptureRequest, about: str = "") -> Entry | None:
+        """Return the entry of a request and of what else its report depends on, if its dependencies are unchanged."""
+        path = self._path(request, about)
         try:
             content = documents.read(path, follow=False)
             checksum, body = content[:_CHECKSUM], content[_CHECKSUM:]
@@ -97,19 +104,21 @@ class Cache:
             return None
         with contextlib.suppress(OSError):
             os.utime(path, follow_symlinks=False)
-        return entry.report
+        return entry
 
-    def keep(self, request: CaptureRequest, report: Report, read: Dependencies) -> None:
+    def keep(
+        self, request: CaptureRequest, report: Report, read: Dependencies, about: str = ""
+    ) -> None:
         """Store a report if it is complete and its dependencies are known."""
         if read.unknowable or not report.capture.complete:
             return
-        path = self._path(request)
-        body = msgspec.msgpack.encode(_Entry(key=path.stem, dependencies=read, report=report))
+        path = self._path(request, about)
+        body = msgspec.msgpack.encode(Entry(key=path.stem, dependencies=read, report=report))
         with contextlib.suppress(OSError):
             self._write(path, _checksum(body) + body)
 
-    def _path(self, request: CaptureRequest) -> Path:
-        key = _key(request)
+    def _path(self, request: CaptureRequest, about: str = "") -> Path:
+        key = _key(request, about)
         return self.folder / key[:2] / f"{key}.msgpack"
 
     def _write(self, path: Path, content: bytes) -> None:
@@ -128,7 +137,7 @@ def dependencies(notes: Path, request: CaptureRequest) -> Dependencies:
     return collect(notes, (*named, *request.checkpoints, *archive))
 
 
-def _key(request: CaptureRequest) -> str:
+def _key(request: CaptureRequest, about: str) -> str:
     """Return the digest of all that is known before a capture."""
     # The time limit and the place of the notes do not change the result of a run that ended by itself.
     asked = msgspec.structs.replace(request, notes="", time_limit=0.0, memory_limit=0.0)
@@ -140,6 +149,7 @@ def _key(request: CaptureRequest) -> str:
     )
     parts = [
         _VERSION,
+        about,
         str(Path.cwd()),
         msgspec.json.encode(asked).decode(),
         msgspec.json.encode(native).decode(),
