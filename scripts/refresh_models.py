@@ -2,10 +2,9 @@
 
     python scripts/refresh_models.py [--again] [--page] [MODEL ...]
 
-Results are kept in ``reports/models.jsonl``, one line a model, so that an interrupted run goes on where it was; ``--again``
-audits the named models (all, without names) anew, ``--page`` writes the page of what is kept and audits nothing.
-Layers beyond the first few of a stack of equal ones are left out: they make the same calls.  The page says of each model
-how many were run.
+Results are kept in ``build/models.jsonl``, one line a model, so that an interrupted run goes on where it was.  ``--again``
+audits the named models (all, without names) anew, ``--page`` writes the page of what is kept and audits nothing.  Layers
+beyond the first few of a stack of equal ones are left out: they make the same calls.  The page says how many were run.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ import msgspec
 import torch
 
 from opcheck.capture.loading.repository import Repository
+from opcheck.capture.recipes.hub import recipes
 from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
 from opcheck.capture.shared import captures
 from opcheck.common.errors import OpcheckError
@@ -39,7 +39,7 @@ from opcheck.worker.protocol import silent
 from opcheck.worker.worker import WorkerError, forked
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "reports" / "models.jsonl"
+RESULTS = ROOT / "build" / "models.jsonl"
 PAGE = ROOT / "reports" / "models.md"
 
 TORCH = ("2.9", "2.13", "2.15")
@@ -189,10 +189,10 @@ def page(results: Sequence[Result]) -> str:
     lines = [
         "# Public models",
         "",
-        f"{len(results)} models of the hub by name, written by `scripts/refresh_models.py`: their public configurations as opcheck holds",
-        "them (`opcheck audit recipe:NAME`), no weights; the forward pass and what their users call them for; nothing was observed on a Mac.",
-        f"Captured with torch {str(torch.__version__).partition('+')[0]} installed. Of a stack of equal layers the first {LAYERS} were run; the column",
-        "*layers* says where.",
+        f"{len(results)} models of the hub by name, written by `scripts/refresh_models.py`: their public configurations as",
+        "opcheck holds them (`opcheck audit recipe:NAME`), no weights; the forward pass and what their users call them for.",
+        f"Nothing was observed on a Mac. Captured with torch {str(torch.__version__).partition('+')[0]} installed. Of a stack",
+        f"of equal layers the first {LAYERS} were run; the column *layers* says where.",
         "",
         "| | |",
         "| --- | --- |",
@@ -268,8 +268,6 @@ def main() -> int:
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
-    from opcheck.capture.recipes.hub import recipes
-
     lists = load()
     on = targets.targets(TORCH, MACOS, lists=lists)
     results = kept()
@@ -302,6 +300,7 @@ def main() -> int:
             lines = [
                 msgspec.json.encode(results[each]).decode() for each in known if each in results
             ]
+            RESULTS.parent.mkdir(exist_ok=True)
             RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
     PAGE.write_text(page([results[name] for name in known if name in results]), encoding="utf-8")
     return 0
