@@ -31,7 +31,7 @@ _COMMAND = re.compile(
     (?P<rest>[a-z][^`\n]*)""",
     re.MULTILINE | re.VERBOSE,
 )
-_BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```[^`\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: What ends a command in a shell, or stands for what is left out.
 _END = {"|", "||", "&&", ";", ">", ">>", "<", "...", "}", "$(if", "2>"}
 #: Where a sentence about a verb has the place of its arguments.
