@@ -2,9 +2,10 @@
 
     python scripts/refresh_models.py [--again] [--page] [MODEL ...]
 
-Results are kept in ``build/models.jsonl``, one line a model, so that an interrupted run goes on where it was.  ``--again``
-audits the named models (all, without names) anew, ``--page`` writes the page of what is kept and audits nothing.  Layers
-beyond the first few of a stack of equal ones are left out: they make the same calls.  The page says how many were run.
+Results are kept in ``build/models.jsonl``, one line a model, so that an interrupted run goes on where it was.
+``--again`` audits the named models (all, without names) anew, ``--page`` writes the page of what is kept and audits
+nothing.  Layers beyond the first few of a stack of equal ones are left out: they make the same calls.  The page says
+how many were run.
 """
 
 from __future__ import annotations
@@ -189,10 +190,11 @@ def page(results: Sequence[Result]) -> str:
     lines = [
         "# Public models",
         "",
-        f"{len(results)} models of the hub by name, written by `scripts/refresh_models.py`: their public configurations as",
-        "opcheck holds them (`opcheck audit recipe:NAME`), no weights; the forward pass and what their users call them for.",
-        f"Nothing was observed on a Mac. Captured with torch {str(torch.__version__).partition('+')[0]} installed. Of a stack",
-        f"of equal layers the first {LAYERS} were run; the column *layers* says where.",
+        f"{len(results)} models of the hub by name, written by `scripts/refresh_models.py`: their public",
+        "configurations as opcheck holds them (`opcheck audit recipe:NAME`), no weights; the forward pass and what their",
+        "users call them for. Nothing was observed on a Mac.",
+        f"Captured with torch {str(torch.__version__).partition('+')[0]} installed. Of a stack of equal layers the first",
+        f"{LAYERS} were run; the column *layers* says where.",
         "",
         "| | |",
         "| --- | --- |",

@@ -111,15 +111,23 @@ def problem_of(error: BaseException, kind: str, location: SourceLocation | None)
     return Problem(kind=kind, message=message, location=location)
 
 
+_SAYS_MISSING = re.compile(r"not installed|requires|doesn't seem to be installed")
+
+
 def missing_package(error: ImportError) -> str:
     """Return the distribution without a macOS wheel that an import lacks; empty where it lacks another."""
     by_import, by_name = packages().by_import, packages().by_name
     lacking = (error.name or "").partition(".")[0]
     text = str(error)
     names = [by_import[lacking]] if lacking in by_import else []
-    if not isinstance(error, ModuleNotFoundError) and re.search(r"not installed|requires", text):
+    if not isinstance(error, ModuleNotFoundError) and _SAYS_MISSING.search(text):
         # What transformers and diffusers say before they import it.
         names += [name for module, name in by_import.items() if re.search(rf"\b{module}\b", text)]
+        names += [
+            name
+            for name, package in by_name.items()
+            if any(alias in text for alias in package.named)
+        ]
     return next((name for name in names if not by_name[name].since), "")
 
 

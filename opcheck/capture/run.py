@@ -234,6 +234,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         *recorder.problems(),
         *lost_gradient_problems(lost, recorder),
         *eager,
+        *_quantized(request),
         *broken,
     )
     trace = Trace(
@@ -323,6 +324,13 @@ def _step(request: CaptureRequest) -> TrainStep | None:
     if request.mode != "train":
         return None
     return TrainStep(parse_optimizer(request.optimizer), request.autocast)
+
+
+def _quantized(request: CaptureRequest) -> Iterator[Problem]:
+    """Yield a problem for each method by which the weights are quantized: the layers were built dense."""
+    for method in request.repository.quantized_by() if request.repository else ():
+        message = f"the weights are quantized by {method}, and the layers were built dense"
+        yield Problem(kind="quantized", message=message, answered=method)
 
 
 def _program(request: CaptureRequest, call: Callable[..., None]) -> Program:

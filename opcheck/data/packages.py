@@ -1,11 +1,11 @@
-"""The packages that have no macOS wheel: ``op_lists/packages.yaml``."""
+"""The packages that have no macOS wheel, and what a Mac makes of quantized weights: ``op_lists/packages.yaml``."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,6 +29,20 @@ class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     date: str
     #: the first version with a macOS wheel; empty: none
     since: str = ""
+    #: what messages of other libraries call it
+    named: tuple[str, ...] = ()
+
+
+class Method(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A way to store weights with fewer bits, and what becomes of it on a Mac."""
+
+    #: ``dequantizes``: the weights become dense when they are loaded
+    outcome: Literal["dequantizes", "fails", "unknown"]
+    because: str
+    instead: str
+    evidence: str
+    #: the day on which the evidence was read
+    date: str
 
 
 class Packages(Record, frozen=True, kw_only=True):
@@ -36,6 +50,8 @@ class Packages(Record, frozen=True, kw_only=True):
 
     by_name: Mapping[str, Package]
     by_import: Mapping[str, str]
+    #: by the name in ``quantization_config``
+    methods: Mapping[str, Method]
 
 
 @functools.cache
@@ -48,11 +64,14 @@ def packages(directory: Path | None = None) -> Packages:
     path = (directory or data_directory()) / FILE
     document = read(path, FILE)
     value: Any = document.value if isinstance(document.value, dict) else {}
-    if not document.problems and (value.keys() != {"schema", "packages"} or value["schema"] != 1):
-        document.report((), "a mapping with schema: 1 and packages is expected")
+    keys = {"schema", "packages", "methods"}
+    if not document.problems and (value.keys() != keys or value["schema"] != 1):
+        document.report((), "a mapping with schema: 1, packages and methods is expected")
     by_name: dict[str, Package] = {}
+    methods: dict[str, Method] = {}
     try:
         by_name = msgspec.convert(value.get("packages"), dict[str, Package])
+        methods = msgspec.convert(value.get("methods"), dict[str, Method])
     except msgspec.ValidationError as error:
         document.report(("packages",), str(error))
     if document.problems:
@@ -60,4 +79,4 @@ def packages(directory: Path | None = None) -> Packages:
             "\n".join(map(str, document.problems)), context=str(path), hint="correct the file"
         )
     by_import = {module: name for name, package in by_name.items() for module in package.imports}
-    return Packages(by_name=by_name, by_import=by_import)
+    return Packages(by_name=by_name, by_import=by_import, methods=methods)

@@ -30,6 +30,7 @@ from opcheck.judge.judge import OUTCOMES, judge_all, outcome
 from opcheck.judge.memory.estimate import estimate
 from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
+from opcheck.judge.rules.oc127_quantized_weights import headline_of as quantized_headline
 from opcheck.judge.rules.rule import Audited
 from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.records import (
@@ -333,9 +334,10 @@ def headline(
     fails, could_not_tell, only_with_variable, partly, natively = HEADLINES
     statuses = {status for status, _ in outcomes}
     raised = any(problem.kind in RAISED_ON_A_MAC for problem in trace.problems)
-    if "unsupported" in statuses or raised:
+    of_weights = quantized_headline(trace)
+    if "unsupported" in statuses or raised or of_weights == fails:
         return fails
-    if "unknown" in statuses or not trace.complete or not outcomes:
+    if "unknown" in statuses or not trace.complete or not outcomes or of_weights:
         return could_not_tell
     if ("fallback", "env") in outcomes and not target.cpu_fallback:
         return only_with_variable

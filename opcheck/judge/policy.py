@@ -46,6 +46,8 @@ _SPEAKS = {
 }
 #: The rules with findings about a program that ended before it made the call.
 _ENDED = ("OC124", "OC126")
+#: The rule about weights that are quantized, which may end the program when they are loaded.
+_QUANTIZED = "OC127"
 #: The rules that report calls which raise at the origin of their dtype, which is another place.
 _ORIGINS = ("OC140", "OC141", "OC142")
 
@@ -198,7 +200,7 @@ def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_Place]:
             named = (status, f"{status}_{kind}") if kind else (status,)
             yield _Place(named, place.count if place else group.count, fingerprints)
     for (rule, _, where), own in by_place.items():
-        if rule in _ENDED:
+        if rule in _ENDED or (rule == _QUANTIZED and report.headline == "fails"):
             yield _Place(("unsupported",), where.count if where else 1, own)
         if rule == "OC112" and where is not None:
             yield _Place(("advisory",), where.count, own)
@@ -261,12 +263,18 @@ def _untold(report: Report, policy: Policy) -> Iterator[str]:
         yield "the run broke off: what follows was not judged"
     elif not report.totals["calls"]:
         yield "no call was recorded"
+    elif report.headline == "could not tell" and _is_quantized(report):
+        yield "the weights are quantized by a method that was not judged"
     elif policy.expect and report.headline != policy.expect:
         yield f"{policy.expect!r} was expected, {report.headline!r} was found"
     elif policy.strict and report.target.beyond:
         yield report.target.beyond
     elif policy.strict and report.totals["unknown"]:
         yield f"unknown: {plural(report.totals['unknown'], 'call')}"
+
+
+def _is_quantized(report: Report) -> bool:
+    return any(problem.kind == "quantized" for problem in report.problems)
 
 
 def _code(report: Report, policy: Policy, *, failed: bool) -> int:

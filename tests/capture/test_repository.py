@@ -215,3 +215,15 @@ def test_names_of_repositories(name: str, is_one: bool) -> None:
 
 def test_a_folder_is_a_repository(tmp_path: Path) -> None:
     assert is_repository(str(tmp_path))
+
+
+def test_methods_of_quantization_are_read_of_all_parts(tmp_path: Path) -> None:
+    folder = _folder(
+        tmp_path,
+        model_index_json={},
+        text__config_json={"quantization_config": {"quant_method": "gptq"}},
+        unet__config_json={"quantization_config": {"load_in_4bit": True}},
+        vae__config_json={"quantization_config": {"bits": 4}},
+        scheduler__config_json={},
+    )
+    assert fetch(str(folder)).quantized_by() == ("gptq", "bitsandbytes", "an unnamed method")

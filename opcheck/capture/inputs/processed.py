@@ -43,12 +43,16 @@ def processed(
         for name, value in made.items()
         if name in taken and isinstance(value, torch.Tensor)
     }
-    same = [
-        name for name in fitting if name in kwargs and fitting[name].dim() == kwargs[name].dim()
-    ]
+    same = [name for name in fitting if name in kwargs and _alike(fitting[name], kwargs[name])]
     if not same:
         return dict(kwargs), ""
     return {**kwargs, **fitting}, type(processor).__name__
+
+
+def _alike(made: torch.Tensor, derived: torch.Tensor) -> bool:
+    """Return whether both hold the same: a video of one picture is none."""
+    is_video = derived.dim() == 5
+    return made.dim() == derived.dim() and not (is_video and made.shape[1] != derived.shape[1])
 
 
 def _made(processor: Any, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -123,6 +123,16 @@ class Repository(Record, frozen=True, kw_only=True):
             raise self.damaged(path, "it holds no settings")
         return content
 
+    def quantized_by(self) -> tuple[str, ...]:
+        """Return the methods by which the weights of the model or of its parts are quantized."""
+        methods = [
+            self.settings(path).get("quantization_config")
+            for path in self.files
+            if PurePosixPath(path).name == "config.json"
+        ]
+        names = [_method(each) for each in methods if isinstance(each, dict)]
+        return tuple(dict.fromkeys((*names, *(self.base.quantized_by() if self.base else ()))))
+
     def damaged(self, path: str, why: str) -> ModelLoadError:
         """Return the error for a file that cannot be used."""
         return ModelLoadError(
@@ -154,6 +164,13 @@ class Repository(Record, frozen=True, kw_only=True):
         if self.trusted:
             text += ", its Python code run"
         return f"{text}; {self.base.source()}" if self.base else text
+
+
+def _method(quantization: Mapping[str, Any]) -> str:
+    """Return the method that a ``quantization_config`` states."""
+    stated = quantization.get("quant_method")
+    is_old = quantization.get("load_in_4bit") or quantization.get("load_in_8bit")
+    return str(stated or ("bitsandbytes" if is_old else "an unnamed method"))
 
 
 class _Name(NamedTuple):

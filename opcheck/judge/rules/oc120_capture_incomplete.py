@@ -23,11 +23,13 @@ _NEXT = {
 }
 
 _OF_OTHER_RULES = frozenset(
-    {"gradient_lost", "module_not_called", "refused", *OWN_LIMITS, *RAISED_ON_A_MAC}
+    {"gradient_lost", "module_not_called", "quantized", "refused", *OWN_LIMITS, *RAISED_ON_A_MAC}
 )
 
 #: the run goes on after these
-_ENDS_NOTHING = frozenset({"gradient_lost", "guess", "module_not_called", "value_check"})
+_ENDS_NOTHING = frozenset(
+    {"gradient_lost", "guess", "module_not_called", "quantized", "value_check"}
+)
 
 #: how severe a guess is, and what rests on it.
 _GUESSES: dict[str, tuple[Severity, str]] = {

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from opcheck.common.versions import Target, Version
+from opcheck.data.packages import packages
+from opcheck.judge.pipeline import headline
+from opcheck.judge.policy import exit_code
+from opcheck.judge.rules.oc127_quantized_weights import headline_of
+from opcheck.model.records import Problem, Trace
+from tests.judge.rules.found import found
+from tests.made import call, make_report
+
+TARGET = Target(torch=Version.parse("2.13"), macos=Version.parse("15.0"))
+
+
+def quantized(method: str) -> Problem:
+    """What a capture says of such a model."""
+    return Problem(kind="quantized", message="dense", answered=method)
+
+
+@pytest.mark.parametrize(
+    ("method", "severity", "answer"),
+    [
+        ("fp8", "note", "runs natively"),
+        ("gptq", "warning", "could not tell"),
+        ("a new one", "warning", "could not tell"),
+        ("eetq", "error", "fails"),
+    ],
+)
+def test_the_method_decides(method: str, severity: str, answer: str) -> None:
+    (finding,) = found("OC127", call("aten::mm"), problems=(quantized(method),))
+    assert finding.severity == severity
+    assert method in finding.message
+    assert finding.hint.startswith("instead: ")
+    trace = Trace(model="m", problems=(quantized(method),))
+    assert headline(trace, {("native", None)}, TARGET) == answer
+
+
+@pytest.mark.parametrize(("method", "code"), [("fp8", 0), ("gptq", 3), ("eetq", 1)])
+def test_the_exit_code_is_that_of_the_headline(method: str, code: int) -> None:
+    report = make_report(call("aten::mm"), problems=(quantized(method),))
+    assert exit_code(report, fail_on="unsupported", strict=False) == code
+
+
+def test_silent_without_quantized_weights() -> None:
+    assert not found("OC127", call("aten::mm"))
+    assert headline_of(Trace(model="m")) is None
+
+
+def test_no_other_rule_reports_it() -> None:
+    assert not found("OC120", call("aten::mm"), problems=(quantized("gptq"),))
+
+
+def test_each_method_has_its_evidence() -> None:
+    for name, method in packages().methods.items():
+        assert "quantizer_" in method.evidence, name
