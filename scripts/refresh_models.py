@@ -190,8 +190,8 @@ def page(results: Sequence[Result]) -> str:
     lines = [
         "# Public models",
         "",
-        f"{len(results)} models of the hub by name, written by `scripts/refresh_models.py`: their public",
-        "configurations as opcheck holds them (`opcheck audit recipe:NAME`), no weights; the forward pass and what their",
+        f"{len(results)} models of the hub, written by `scripts/refresh_models.py`: their public",
+        "configurations as opcheck holds them (`opcheck audit recipe:NAME`), no weights; forward pass and what their",
         "users call them for. Nothing was observed on a Mac.",
         f"Captured with torch {str(torch.__version__).partition('+')[0]} installed. Of a stack of equal layers the first",
         f"{LAYERS} were run; the column *layers* says where.",
