@@ -104,6 +104,7 @@ TORCH_FREE = {
     "device/observe/statement_texts.py",
     "device/observe/system.py",
     "device/observe/variables.py",
+    "device/here.py",
     "device/verify.py",
     "numerics/precision/__init__.py",
     "numerics/precision/parent.py",

@@ -51,6 +51,12 @@ def command(
     watch: Annotated[
         bool, flag("Audit again whenever a file that the model reads changes.")
     ] = False,
+    verify: Annotated[
+        bool,
+        Option(
+            "On the Mac itself: run the model on its GPU, too, and compare, as verify --here does."
+        ),
+    ] = False,
     policy: Policy,
     output: ReportOptions,
     progress: ProgressOptions,
@@ -59,6 +65,10 @@ def command(
     from opcheck.project import kept_audit
     from opcheck.project.cache import Cache
 
+    from opcheck.cli import verify as verification
+
+    if verify:
+        target = verification.target_here(target)
     ignores = config.ignores(Path.cwd())
     kept = Cache(kept_audit.folder()) if cache else None
     read = Dependencies()
@@ -87,7 +97,10 @@ def command(
             streams.note("nothing has changed since this was audited (--no-cache audits it again)")
         findings = ignores.marked(audit.report.findings, model=model)
         report = msgspec.structs.replace(audit.report, findings=findings)
-        return _delivered(report, ignores, policy, output, progress)
+        code = _delivered(report, ignores, policy, output, progress)
+        if verify:
+            code = max(code, verification.compared_here(report, model, target, capture, progress))
+        return code
 
     return _watched(once, model, lambda: read) if watch else once()
 

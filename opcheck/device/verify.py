@@ -217,6 +217,11 @@ class _Index:
         else:
             keys, by_key = (observed.op, self._last(observed.op)), self._by_name
         same_op = sorted({number for key in keys for number in by_key.get(key, ())})
+        name, _, overload = observed.op.partition(".")
+        if not same_op and overload.endswith("out"):
+            # Without a kernel of its own a functional form calls its .out, which is what the Mac then names
+            # (torchgen/dest/register_dispatch_key.py, structured functional kernels).
+            same_op = self._by_name.get(name, [])
         lines = {number: self._expected[number].line for number in same_op}
         same_line = [number for number in same_op if _same_line(observed.line, lines[number])]
         # A log, or a wrapper, may name another line than the audit: then only the operator counts.

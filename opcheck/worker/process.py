@@ -81,10 +81,6 @@ def leave_safe_path() -> None:
         del os.environ[_SAFE_PATH]
 
 
-#: A household ends: a thread that goes on must start no process that the search would not see.
-_ending = threading.Event()
-
-
 def _token() -> str:
     return f"{os.getpid()}-{secrets.token_hex(8)}"
 
@@ -95,11 +91,9 @@ def household() -> Iterator[None]:
     token = _token()
     before = os.environ.get(MARK)
     os.environ[MARK] = f"{before or ''}/{token}"
-    _ending.clear()
     try:
         yield
     except BaseException:
-        _ending.set()
         platform.kill_marked(token)
         raise
     finally:
@@ -117,9 +111,6 @@ class Child:
         environment: its variables.
         group: it leads a session of its own; else the terminal's Ctrl-C reaches it, too.
         streams: stdin, stdout and stderr, as subprocess.Popen takes them.
-
-    Raises:
-        KeyboardInterrupt: this program is ending.
     """
 
     def __init__(
@@ -133,8 +124,6 @@ class Child:
         self._group = group
         self._token = _token()
         mark = f"{os.environ.get(MARK, '')}/{self._token}"
-        if _ending.is_set():
-            raise KeyboardInterrupt
         self.process = subprocess.Popen(
             command,
             env={**environment, MARK: mark},

@@ -79,6 +79,17 @@ def test_calls_are_matched_by_operator_line_and_dtype(lists: OpLists) -> None:
     assert [one.op for one in found.unpredicted] == ["aten::sin"]
 
 
+@pytest.mark.parametrize("line", ["net.py:3", "net.py:4"])
+def test_a_functional_call_is_the_one_whose_out_form_the_mac_names(
+    line: str, lists: OpLists
+) -> None:
+    # Only where the line is the same, too.
+    gcd = place("aten::gcd", "native")
+    compared = verify(told(gcd), seen(place("aten::gcd.out", "fallback", line)), lists)
+    assert len(compared.contradictions) == (line == "net.py:3")
+    assert len(compared.unpredicted) == (line != "net.py:3")
+
+
 def test_the_profilers_name_without_an_overload_is_every_overload(lists: OpLists) -> None:
     prediction = told(place("aten::isin.Tensor_Tensor", "native"))
     found = verify(prediction, seen(place("aten::isin", "fallback", "", dtypes=())), lists)

@@ -95,7 +95,7 @@ def _device(request: ObserveRequest) -> Iterator[None]:
         return
     from opcheck.device.emulator.session import emulate
 
-    torch, macos = request.stand_in.split("/")
+    torch, macos = (request.kernels or request.stand_in).split("/")
     with emulate(torch, macos, fallback=request.cpu_fallback):
         yield
 

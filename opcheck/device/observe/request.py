@@ -20,6 +20,8 @@ class ObserveRequest(Record, frozen=True, kw_only=True):
     answer: str = ""
     #: To test the observation: the emulated Mac, as ``2.13/15``, that stands in for the device.
     stand_in: str = ""
+    #: the emulated Mac whose kernels it has, where they are to contradict what is predicted
+    kernels: str = ""
 
 
 class Start(Record, frozen=True, kw_only=True, tag="start"):

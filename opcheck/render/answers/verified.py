@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opcheck.common.text import plural
+from opcheck.common.tool import VERSION
 from opcheck.device.verify import Pair, Verification, ratio
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 
@@ -72,6 +73,22 @@ def document(verification: Verification) -> Iterator[Block]:
         ("Notes", verification.notes),
     ):
         yield from section(title, Bullets(tuple(items), _SHOWN))
+
+
+def shared(verification: Verification) -> Iterator[Block]:
+    """Make the text to share: what was compared on which machine, then the page."""
+    yield Heading(f"opcheck verify {verification.prediction} --here", 1)
+    rows = (
+        ("opcheck", VERSION),
+        ("torch", verification.torch),
+        ("macOS", " ".join(filter(None, (verification.macos, verification.build)))),
+        ("machine", verification.machine),
+    )
+    yield Table(("", "version"), rows)
+    yield Lines(
+        ("Names, files and lines of the model stand below: read this before you share it.",)
+    )
+    yield from document(verification)
 
 
 def _contradiction(pair: Pair) -> str:

@@ -1,0 +1,114 @@
+"""Audits a model for the Mac that this is, runs it observed on the Mac's GPU, and compares the two.  Imports no torch.
+
+To try this on another machine, the variable ``OPCHECK_TEST_MAC`` puts an emulated Mac in the place of the GPU:
+``2.13/15`` is torch 2.13 on macOS 15, ``2.13/15=2.9/15`` the same with the kernels of 2.9, so that the observation
+contradicts the prediction.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.errors import UsageError
+from opcheck.data.registrations import OpLists
+from opcheck.device.observe import parent
+from opcheck.device.observe.request import ObserveRequest
+from opcheck.device.observe.variables import installed_line
+from opcheck.device.verify import Verification, verify
+from opcheck.model.records import Report
+
+VARIABLE = "OPCHECK_TEST_MAC"
+
+
+class ThisMac(NamedTuple):
+    """The Mac that a run is observed on."""
+
+    torch: str
+    macos: str
+    #: the emulated Mac in its place, as ``ObserveRequest.stand_in`` writes it; empty: it is a real one
+    stand_in: str = ""
+    #: the emulated Mac whose kernels it has, where they are others
+    kernels: str = ""
+
+
+class Verified(NamedTuple):
+    """What was predicted, what was observed, and how they compare."""
+
+    prediction: Report
+    observation: Report
+    verification: Verification
+
+
+def this_mac() -> ThisMac:
+    """Return the torch release and the macOS of this machine.
+
+    Raises:
+        UsageError: it is no Mac, or torch is not installed.
+    """
+    stand_in, _, kernels = os.environ.get(VARIABLE, "").partition("=")
+    if stand_in:
+        torch, _, macos = stand_in.partition("/")
+        return ThisMac(torch, macos, stand_in, kernels)
+    if sys.platform != "darwin":
+        raise UsageError(
+            "a run can be observed only on a Mac, and this is none",
+            context=f"{platform.system()} {platform.machine()}",
+            hint="opcheck audit predicts here; on the Mac, run this command, or opcheck run and "
+            "opcheck verify PREDICTION OBSERVATION",
+        )
+    return ThisMac(installed_line(), platform.mac_ver()[0])
+
+
+def observed(request: CaptureRequest, mac: ThisMac, lists: OpLists) -> Report:
+    """Run the model of a request on the Mac's GPU; return the report of what it did.
+
+    Raises:
+        CaptureError: there is no MPS device, or the process left nothing behind.
+    """
+    with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
+        file = Path(folder, "model.json")
+        file.write_bytes(msgspec.json.encode(request))
+        program = ObserveRequest(
+            program="opcheck.device.observe.model_program",
+            is_module=True,
+            arguments=(str(file),),
+            cpu_fallback=request.cpu_fallback,
+            stand_in=mac.stand_in,
+            kernels=mac.kernels,
+        )
+        report = parent.run(program, lists).report
+    return msgspec.structs.replace(report, model=request.model)
+
+
+def verified(
+    request: CaptureRequest,
+    prediction: Report,
+    mac: ThisMac,
+    lists: OpLists,
+    progress: Callable[[str], None] | None = None,
+) -> Verified:
+    """Observe the model of an audit on this Mac, and compare.
+
+    Args:
+        request: the request of the audit.
+        prediction: its report.
+        mac: this Mac, for which the model was audited.
+        lists: the op lists.
+        progress: called with each stage.
+
+    Raises:
+        CaptureError: the run could not be observed.
+    """
+    if progress is not None:
+        progress(f"running {request.model} on {'an emulated Mac' if mac.stand_in else 'mps'}")
+    observation = observed(request, mac, lists)
+    return Verified(prediction, observation, verify(prediction, observation, lists))
