@@ -38,7 +38,7 @@ FOLDER = Option(
     table="",
     epilog="PREDICTION is the JSON or YAML report of an audit, or a model as opcheck audit names it, which is then "
     "audited for the observation's torch and macOS. OBSERVATION is the report of opcheck run on a Mac, or of opcheck "
-    "observe. With --here, MODEL takes the place of both: it is audited for this Mac's torch and macOS, run on its GPU "
+    "observe; with --here, MODEL takes the place of both: it is audited for this Mac's torch and macOS, run on its GPU "
     "with its weights as they are initialized, and compared; --folder gets both reports, the text to share and, where "
     "something contradicts, the proposal. Exits with 1 where something contradicts the prediction, with 3 where they "
     "have nothing in common.",
