@@ -62,10 +62,9 @@ def command(
     progress: ProgressOptions,
 ) -> int:
     """Audit the model, write the report, return the exit code."""
+    from opcheck.cli import verify as verification
     from opcheck.project import kept_audit
     from opcheck.project.cache import Cache
-
-    from opcheck.cli import verify as verification
 
     if verify:
         target = verification.target_here(target)

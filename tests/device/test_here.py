@@ -82,7 +82,7 @@ def test_a_model_is_audited_run_and_compared(
     assert cli.invoke(["verify", "m.py:net", "--here", "--fallback"]) == code
     out = capsys.readouterr().out
     assert f"{code} contradiction" in out
-    assert ("m.py:6: predicted native, observed fallback" in out) == bool(code)
+    assert ("m.py:7: predicted native, observed fallback" in out) == bool(code)
     kept = folder / "opcheck-verify"
     assert {path.name for path in kept.iterdir()} == written
     assert read(str(kept / "observed.json")).capture.tracer == "stand-in"
