@@ -76,7 +76,7 @@ def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
             also, _ = _floats(expected.own, expected.slack, got, allowed)
             bad = bad & also
     else:
-        bad = _wrapped(expected.value, got.dtype) != got
+        bad = _wrapped(expected.value, got.dtype).long() != got.long()
         ulps = torch.zeros(got.shape, dtype=torch.float64)
     if expected.left_out is not None:
         bad = bad & ~expected.left_out

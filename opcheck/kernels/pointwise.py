@@ -31,6 +31,9 @@ DTYPES = {
     "short": torch.int16,
     "char": torch.int8,
     "uchar": torch.uint8,
+    "ushort": torch.uint16,
+    "uint": torch.uint32,
+    "ulong": torch.uint64,
     "bool": torch.bool,
     "float2": torch.complex64,
     "half2": torch.complex32,
@@ -48,6 +51,9 @@ SCALAR_TYPES = {
     torch.complex64: 9,
     torch.bool: 11,
     torch.bfloat16: 15,
+    torch.uint16: 27,
+    torch.uint32: 28,
+    torch.uint64: 29,
 }
 _OUTPUTS = ("out", "output")
 _OPERANDS = ("input", "other", "other1", "other2", "broadcast", "scalar")

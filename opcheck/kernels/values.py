@@ -28,8 +28,9 @@ def single(dtype: torch.dtype) -> Tensor:
     if dtype in COMPLEX:
         return _complex(dtype, _PARTS)
     if dtype not in FLOATS:
-        numbers: Tensor = torch.unique(torch.cat([_integers(dtype), _random_integers(dtype, 0)]))
-        return numbers
+        # PyTorch's CPU knows few functions of uint16, uint32 and uint64.
+        wide = torch.cat([_integers(dtype).long(), _random_integers(dtype, 0).long()])
+        return torch.unique(wide).to(dtype)
     info = torch.finfo(dtype)
     exponents = range(math.frexp(info.smallest_normal)[1], math.frexp(info.max)[1])
     powers = torch.tensor([math.ldexp(1.0, e) for e in exponents], dtype=torch.float64)
@@ -96,13 +97,14 @@ def _integers(dtype: torch.dtype) -> Tensor:
     if dtype == torch.bool:
         return torch.tensor([False, True])
     info = torch.iinfo(dtype)
+    largest = min(info.max, 2**63 - 1)  # the references are computed in int64
     if info.bits == 8:
         few = [0, 1, 2, 3, 5, 7, 10, 64, 100, 127, info.max, info.max - 1]
     else:
-        few = [0, 1, 2, 3, 5, 7, 10, 31, 32, 33, 100, 255, 1000, info.max, info.max - 1]
+        few = [0, 1, 2, 3, 5, 7, 10, 31, 32, 33, 100, 255, 1000, largest, largest - 1]
         few += [16777217, 2**31 - 1, 2**31, 2**33, 2**53 + 1]
     signed = [v * s for v in few for s in (1, -1)] + [info.min, info.min + 1]
-    return torch.tensor(sorted({v for v in signed if info.min <= v <= info.max}), dtype=dtype)
+    return torch.tensor(sorted({v for v in signed if info.min <= v <= largest})).to(dtype)
 
 
 def _random_integers(dtype: torch.dtype, salt: int) -> Tensor:
@@ -114,9 +116,11 @@ def _random_integers(dtype: torch.dtype, salt: int) -> Tensor:
     wide = torch.randint(-(2**62), 2**62, (_RANDOM,), generator=generator(3 + salt))
     narrow = torch.randint(-1000, 1000, (_RANDOM,), generator=generator(30 + salt))
     unsigned = info.min == 0
-    return torch.cat(
-        [wide % (info.max + 1 if unsigned else 2**61), narrow.abs() if unsigned else narrow]
-    ).to(dtype)
+    if unsigned:
+        wide, narrow = wide.abs() % min(info.max, 2**62), narrow.abs()
+    else:
+        wide = wide % 2**61
+    return torch.cat([wide, narrow]).to(dtype)
 
 
 @functools.cache
@@ -141,5 +145,6 @@ def drawn(dtype: torch.dtype, salt: int) -> Tensor:
         return (
             torch.randn(2 * _RANDOM, generator=generator(salt), dtype=torch.float64) * scale
         ).to(dtype)
-    numbers = _random_integers(dtype, salt)
-    return numbers[torch.randint(0, len(numbers), (2 * _RANDOM,), generator=generator(salt))]
+    numbers = _random_integers(dtype, salt).long()
+    places = torch.randint(0, len(numbers), (2 * _RANDOM,), generator=generator(salt))
+    return numbers[places].to(dtype)
