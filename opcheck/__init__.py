@@ -6,21 +6,59 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from opcheck.common.vocabulary import FallbackKind, Phase, Severity, Status
     from opcheck.device.emulator.session import emulate
-    from opcheck.model.records import Report
+    from opcheck.model.records import (
+        CallGroup,
+        Evidence,
+        Finding,
+        GroupLocation,
+        OpCall,
+        Report,
+        TensorSpec,
+        Verdict,
+    )
     from opcheck.project.api import audit
 
     __version__: str
 
-__all__ = ["Report", "__version__", "audit", "emulate"]
+__all__ = [
+    "CallGroup",
+    "Evidence",
+    "FallbackKind",
+    "Finding",
+    "GroupLocation",
+    "OpCall",
+    "Phase",
+    "Report",
+    "Severity",
+    "Status",
+    "TensorSpec",
+    "Verdict",
+    "__version__",
+    "audit",
+    "emulate",
+]
 
+#: The names that are Literals of vocabulary.py: the texts that a field may hold.
+_WORDS = ("FallbackKind", "Phase", "Severity", "Status")
 #: The module that has each name, and its name there. ``emulate`` takes as long as importing torch does.
 _LAZY = {
     "audit": ("opcheck.project.api", "audit"),
     "emulate": ("opcheck.device.emulator.session", "emulate"),
-    "Report": ("opcheck.model.records", "Report"),
     "__version__": ("opcheck.common.tool", "VERSION"),
+    **{
+        name: ("opcheck.model.records", name)
+        for name in __all__
+        if name[0].isupper() and name not in _WORDS
+    },
+    **{name: ("opcheck.common.vocabulary", name) for name in _WORDS},
 }
+
+
+def __dir__() -> list[str]:
+    """Return the names of the Python API, so that a shell completes what is not imported yet."""
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from opcheck.capture.loading.naming import full_name
 from opcheck.capture.loading.repository import Repository, fetch, is_repository
 from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import UsageError
@@ -148,7 +149,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     inputs: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "An input: 1x3x224x224:float32, or name=1x128:int64. Repeat for each, in order.",
+            "An input: 1x3x224x224:float32, or name=1x8:int64. Repeat for each, in order.",
             "input",
             metavar="SPEC",
             scope="model",
@@ -158,7 +159,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     input_files: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "Inputs from a .pt, .npy, .npz or .safetensors file. Repeatable.",
+            "Inputs: .pt, .npy, .npz, .safetensors. Repeatable.",
             "input-file",
             metavar="[NAME=]FILE",
             scope="model",
@@ -168,7 +169,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     config: Annotated[
         dict[str, Setting],
         CaptureOption(
-            "A setting of a library's model; VALUE as in YAML. Repeatable.",
+            "A setting of the model, in YAML. Repeatable.",
             metavar="NAME=VALUE",
             read=setting,
             scope="model",
@@ -178,7 +179,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     call: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "Call this method: forward, or generate:max_new_tokens=4,do_sample=true. Repeatable.",
+            "forward, or generate:max_new_tokens=4. Repeatable.",
             metavar="METHOD[:ARG=VALUE,...]",
             scope="model",
         ),
@@ -186,7 +187,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     trust_remote_code: Annotated[
         bool,
         CaptureOption(
-            "Download the Python code of a model's repository and run it on this machine with your rights.",
+            "Run a repository's own Python code here.",
             negative="--no-trust-remote-code",
             scope="model",
         ),
@@ -194,7 +195,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     checkpoints: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "A file of weights whose dtypes are looked at. Repeatable.",
+            "Weights whose dtypes are looked at. Repeatable.",
             "checkpoint",
             metavar="FILE",
             scope="model",
@@ -207,8 +208,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     precision: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "Also run on this machine's CPU, each call beside float64, and say where digits are lost: "
-            "float32, or a list such as float32,float16,bfloat16.",
+            "Beside float64: float32,float16,bfloat16.",
             metavar="[DTYPES]",
             values=PRECISIONS,
             separator=",",
@@ -222,14 +222,14 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     mode: Annotated[
         Mode,
         CaptureOption(
-            "One forward pass, or one training step: forward, loss, backward, optimizer step.",
+            "Forward, or one step.",
             choices=MODES,
         ),
     ] = MODES[0]
     optimizer: Annotated[
         str,
         CaptureOption(
-            "Of a training step: a class of torch.optim, as sgd:momentum=0.9 or adam:fused=true.",
+            "Of torch.optim.",
             metavar="NAME[:ARG=VALUE,...]",
             mode="train",
         ),
@@ -238,13 +238,13 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     autocast: Annotated[
         str,
         CaptureOption(
-            f"Run under torch.autocast('mps', DTYPE): {' or '.join(AUTOCAST)}.",
+            f"Under torch.autocast: {' or '.join(AUTOCAST)}.",
             metavar="DTYPE",
             values=AUTOCAST,
             check=_autocast,
         ),
     ] = ""
-    tracer: Annotated[str, CaptureOption("How to capture the calls.", choices=tuple(TRACERS))] = (
+    tracer: Annotated[str, CaptureOption("How to follow it.", choices=tuple(TRACERS))] = (
         DEFAULT_TRACER
     )
     #: the captured torch.fx graph: .py its code, .json the trace.
@@ -253,14 +253,14 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
         CaptureOption("Write the graph there.", metavar="FILE", scope="audit", reported=False),
     ] = ""
     #: until the child process is ended.
-    time_limit: Annotated[float, seconds("Time that the capture may take.", 300.0)] = 300.0
+    time_limit: Annotated[float, seconds("Time limit.", 300.0)] = 300.0
     #: 0: three quarters of what the machine has.
     memory_limit: Annotated[
         float,
         CaptureOption(
-            "Memory of this machine that the model may take (Linux).",
+            "Memory limit.",
             metavar="GB",
-            default_text="three quarters of this machine",
+            default_text="three quarters",
             check=_memory,
             reported=False,
         ),
@@ -329,11 +329,20 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
         )
 
 
-def request_of(model: str, target: Target, options: CaptureOptions) -> CaptureRequest:
+def request_of(
+    model: str, target: Target, options: CaptureOptions, *, is_object: bool = False
+) -> CaptureRequest:
     """Return the request for a model on a Mac.
+
+    Args:
+        model: its name; of a file, a folder or a library's model it may be short.
+        target: the Mac.
+        options: how it is captured.
+        is_object: the model is an object of this process, and its name is not looked up.
 
     Raises:
         UsageError: options that do not go together.
+        ModelLoadError: a short name that means no model, or several.
         ModelLoadError: a hub or a folder is named that has no such model, or cannot be read.
     """
     if options.mode == "train" and options.tracer != DEFAULT_TRACER:
@@ -343,7 +352,9 @@ def request_of(model: str, target: Target, options: CaptureOptions) -> CaptureRe
             hint=f"leave --tracer at {DEFAULT_TRACER}",
         )
     described = None
-    if is_repository(model):
+    if not is_object:
+        model = full_name(model)
+    if not is_object and is_repository(model):
         described = fetch(model, trusted=options.trust_remote_code)
     request = CaptureRequest(
         model=model, torch="", macos="", repository=described, **_values(options)

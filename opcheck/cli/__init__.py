@@ -36,6 +36,7 @@ GROUPS = {
         "issue": "Write what PyTorch's tracker asks for about a finding.",
     },
     "Audit many models": {
+        "init": "Write the table that the gate reads, and its workflow for CI.",
         "gate": "Audit all models of a project on all of its targets, and judge them: for CI.",
         "sweep": "Audit whole libraries of models over many releases and macOS versions.",
     },
@@ -79,6 +80,10 @@ class _Verbs(click.Group):
             import_module("opcheck.cli.complete").attach(command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read ``help VERB`` as ``VERB --help``."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         width = max(map(len, VERBS))
         with formatter.section("Commands"):
@@ -96,9 +101,15 @@ tell.
 
 
 @click.group(
-    cls=_Verbs, invoke_without_command=True, help=_HELP, epilog="Try: opcheck audit --help"
+    cls=_Verbs,
+    invoke_without_command=True,
+    help=_HELP,
+    epilog="Try: opcheck op torch.linalg.svd, or opcheck help audit",
+    context_settings={"max_content_width": 100},
 )
-@click.version_option(VERSION, prog_name="opcheck", message="%(prog)s %(version)s")
+@click.version_option(
+    VERSION, "-V", "--version", prog_name="opcheck", message="%(prog)s %(version)s"
+)
 @click.pass_context
 def opcheck(ctx: click.Context) -> int:
     """Show the help where no verb is named."""

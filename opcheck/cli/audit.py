@@ -28,11 +28,9 @@ from opcheck.worker.dependency_tracking import Dependencies
 @verb(
     "audit",
     table="",
-    epilog="MODEL is package.module:attribute, file.py:attribute, file.pt2, transformers:BertModel, "
-    "timm:resnet50, torchvision:..., diffusers:..., a model of a hub (org/name, hf:name@revision) "
-    "or a folder with its config.json. "
-    "Each flag has a variable (--fail-on: OPCHECK_FAIL_ON) and a key in [tool.opcheck] of "
-    "pyproject.toml (fail-on). A flag wins over its variable, the variable over the key.",
+    epilog="MODEL: file.py:Net or file.py, package.module:attribute, file.pt2; transformers:, timm:, torchvision:, "
+    "diffusers: and a name; a model of a hub (org/name, hf:name@revision), or a folder with its config.json. "
+    "Each flag has a variable (OPCHECK_FAIL_ON) and a key in [tool.opcheck] (fail-on).",
 )
 @click.argument("model")
 def command(

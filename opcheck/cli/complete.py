@@ -11,30 +11,19 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
 from click import shell_completion
 from click.shell_completion import CompletionItem
 
+from opcheck.capture.loading.naming import LIBRARIES, library_models, package_folder
 from opcheck.common.errors import OpcheckError
 
 _Item = CompletionItem[str]
 #: What the words so far and the incomplete word are completed to; the shell is given those that begin with the latter.
 _Values = Callable[[click.Context, str], Iterable[str]]
 
-#: The files of the libraries that name their models, and how.  transformers keeps a table of names and classes.
-_REGISTERED = re.compile(r"^@register_model.*\n(?:@.*\n)*def (\w+)", re.MULTILINE)
-_LIBRARIES = {
-    "diffusers": ("models/__init__.py", re.compile(r'"([A-Z]\w+(?:Model|UNet\w*|VAE|2D|3D))"')),
-    "timm": ("models/*.py", _REGISTERED),
-    "torchvision": ("models/**/*.py", _REGISTERED),
-    "transformers": (
-        "models/auto/modeling_auto.py",
-        re.compile(r'^ +\("[\w-]+", "(\w+)"\)', re.MULTILINE),
-    ),
-}
 _MODEL_FILES = (".py", ".pt2")
 _REPORT_FILES = (".json", ".yaml", ".yml")
 _LIST_FILES = (".txt", ".yaml", ".yml", ".toml")
@@ -165,28 +154,18 @@ def _rules(_context: click.Context, incomplete: str) -> list[str]:
 
 def _optimizers(*_at: object) -> list[str]:
     """Complete the classes of torch.optim, which has one module for each."""
-    files = sorted(_folder("torch").glob("optim/[a-z]*.py"))
+    files = sorted(package_folder("torch").glob("optim/[a-z]*.py"))
     return [
         path.stem for path in files if path.stem not in {"optimizer", "lr_scheduler", "swa_utils"}
     ]
 
 
-def _folder(package: str) -> Path:
-    """Return the folder of a package without importing the package."""
-    spec = find_spec(package)
-    return Path(spec.origin).parent if spec is not None and spec.origin else Path("/nonexistent")
-
-
 def _library(incomplete: str) -> list[str]:
     """Complete ``timm:`` and, after it, the names of the library's models."""
     library = incomplete.partition(":")[0]
-    if ":" not in incomplete or library not in _LIBRARIES:
-        return [f"{name}:" for name in _LIBRARIES]
-    files, pattern = _LIBRARIES[library]
-    texts: set[str] = set()
-    for path in _folder(library).glob(files):
-        texts.update(pattern.findall(path.read_text(encoding="utf-8")))
-    return [f"{library}:{name}" for name in sorted(texts)]
+    if ":" not in incomplete or library not in LIBRARIES:
+        return [f"{name}:" for name in sorted(LIBRARIES)]
+    return [f"{library}:{name}" for name in library_models(library)]
 
 
 def _attributes(incomplete: str) -> list[str]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator
 
 import click
 
 from opcheck.cli import VERBS, streams
+from opcheck.cli.helps import Help
 from opcheck.common.errors import UsageError
 
 #: The name under which ``explain`` also prints the schema of ``-f json`` and ``-f yaml``.
 SCHEMA = "schema"
 
 
-@click.command("explain", help=VERBS["explain"])
+@click.command("explain", cls=Help, help=VERBS["explain"])
 @click.argument("rule_id", metavar="[ID|schema]", required=False)
 def command(rule_id: str | None) -> int:
     """Print the page of one rule or remedy, or a line for each."""
@@ -34,12 +36,15 @@ def command(rule_id: str | None) -> int:
         streams.emit(f"# {remedy.id}: {remedy.title}\n\n{remedy.page.strip()}\n")
         return 0
     known = catalogue.by_id()
-    rule = known.get(rule_id.upper())
+    # 102 and oc102 mean OC102.
+    rule = known.get(f"OC{rule_id.upper().removeprefix('OC')}")
     if rule is None:
+        near = difflib.get_close_matches(rule_id, [*remedies.BY_ID, SCHEMA], 3)
+        suggestion = f"did you mean {', '.join(near)}? " if near else ""
         raise UsageError(
             f"unknown finding: {rule_id!r}",
             context="opcheck explain",
-            hint=f"known: {', '.join(known)}; opcheck explain lists the remedies, too",
+            hint=f"{suggestion}opcheck explain lists all of them",
         )
     streams.emit(f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page}\n")
     return 0

@@ -27,7 +27,7 @@ from opcheck.common.files import write_text
 from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import FALLBACK, NEWEST
-from opcheck.judge.policy import LIMITS, Policy
+from opcheck.judge.policy import Policy
 from opcheck.judge.rules import BY_ID
 from opcheck.model.ignores import Ignores
 from opcheck.model.options import Option
@@ -96,10 +96,7 @@ def command(
     capture: Annotated[
         CaptureOptions, Take(lambda source: getattr(source.option, "scope", "") == "run", {})
     ],
-    base: Annotated[
-        Policy,
-        but(limits=f"Allow so many: {', '.join(LIMITS)}. bytes=10MB. Repeatable."),
-    ],
+    base: Policy,
     output: Annotated[OutputOptions, but(format=formats(WITHOUT_PAGE))],
     progress: ProgressOptions,
 ) -> int:

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from opcheck.cli import VERBS, streams
+from opcheck.cli.helps import HelpGroup
 from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, but, jobs, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.data.targets import TargetOptions, release_of
@@ -24,7 +25,7 @@ _Release = Annotated[
 ]
 
 
-@click.group("kernels", help=VERBS["kernels"])
+@click.group("kernels", cls=HelpGroup, help=VERBS["kernels"])
 def command() -> None:
     """Need a subcommand."""
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import click
 
 from opcheck.cli import VERBS, streams
+from opcheck.cli.helps import HelpGroup
 from opcheck.cli.options import flag, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr
@@ -19,7 +20,7 @@ _Directory = Annotated[
 ]
 
 
-@click.group("lists", help=VERBS["lists"], invoke_without_command=True)
+@click.group("lists", cls=HelpGroup, help=VERBS["lists"], invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> int:
     """Show the table when no subcommand is given."""

@@ -12,17 +12,16 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-import shutil
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
 
 import click
 import msgspec
 
 from opcheck.capture.request import CaptureOptions
 from opcheck.cli import VERBS, streams
+from opcheck.cli.helps import WIDTH, Help
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
 from opcheck.model.options import Declared, Option, declared, options_of
@@ -48,14 +47,16 @@ MOST_JOBS = 1024
 class Flag(click.Option):
     """The click option that is made from a declared option, with its OPCHECK_* variable."""
 
-    def __init__(self, source: Declared) -> None:
+    def __init__(self, source: Declared, group: str = "") -> None:
         self.source = source
+        #: the name of the record that declares it, by which the help groups
+        self.group = group
         option, default = source.option, source.default
         has_default = default not in (msgspec.NODEFAULT, None, "", (), {})
         kind: dict[str, Any] = {"type": _click_type(source), "multiple": source.repeatable}
         if source.type is bool:
             kind = {"is_flag": True}
-            has_default = bool(option.negative)
+            has_default = False
         elif option.bare:
             kind = {"is_flag": False, "flag_value": option.bare}
         if default not in (msgspec.NODEFAULT, None, (), {}):
@@ -64,13 +65,48 @@ class Flag(click.Option):
         super().__init__(
             [source.field, *source.spellings],
             required=default is msgspec.NODEFAULT,
-            metavar=option.metavar or None,
-            help=option.help,
+            metavar=option.metavar or _metavar(option.choices),
+            help=_help(option),
             envvar=variable if option.configurable else None,
             show_default=option.default_text or has_default,
             callback=_used,
             **kind,
         )
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the flag and its help; of a pair the one that changes something."""
+        record = super().get_help_record(ctx)
+        if record is None or not self.secondary_opts:
+            return record
+        changing = self.secondary_opts if self.source.default else self.opts
+        return ", ".join(changing), record[1]
+
+    def make_metavar(self, *context: click.Context, **named: click.Context) -> str:
+        """Return the word for the value, with dots where the flag may be given again."""
+        metavar = super().make_metavar(*context, **named)  # click 8.1 gives no context
+        return f"{metavar}..." if self.multiple else metavar
+
+    def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
+        """Return what stands in brackets, without the range of a number: an error names it."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return extra
+
+
+#: Columns that a list of choices may take beside its flag; a longer one stands in the text.
+_MOST_CHOICES = 24
+
+
+def _metavar(choices: tuple[str, ...]) -> str | None:
+    return "NAME" if len("|".join(choices)) > _MOST_CHOICES else None
+
+
+def _help(option: Option) -> str:
+    # The three dots of the metavar say it.
+    text = option.help.removesuffix(" Repeatable.")
+    if _metavar(option.choices) is None or option.metavar:
+        return text
+    return f"{', '.join(option.choices)}.  {text}"
 
 
 def _used(ctx: click.Context, flag: click.Parameter, texts: Any) -> Any:
@@ -79,11 +115,29 @@ def _used(ctx: click.Context, flag: click.Parameter, texts: Any) -> Any:
     return texts if ctx.resilient_parsing else flag.source.from_texts(texts)
 
 
+if TYPE_CHECKING:
+    _ClickChoice = click.Choice[str]
+else:  # click 8.1 has no parameter
+    _ClickChoice = click.Choice
+
+#: Other names of formats.
+_FORMAT_ALIASES = {"md": "markdown", "yml": "yaml", "txt": "text", "htm": "html", "ndjson": "jsonl"}
+
+
+class Choice(_ClickChoice):
+    """A choice that also takes the usual short names of formats."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Convert as click does, with ``md`` for ``markdown``."""
+        meant = _FORMAT_ALIASES.get(str(value).lower(), value)
+        return super().convert(meant if meant in self.choices else value, param, ctx)
+
+
 def _click_type(source: Declared) -> click.ParamType[Any] | None:
     option = source.option
     kind = get_args(source.type)[0] if source.repeatable else source.type
     if option.choices:
-        return click.Choice(option.choices)
+        return Choice(option.choices)
     if kind is Path:
         return click.Path(path_type=Path)
     if kind is int:
@@ -112,7 +166,7 @@ def but(**changes: str | Option) -> Take:
     return Take(lambda _: True, changes)
 
 
-class Verb(click.Command):
+class Verb(Help):
     """A click command whose flags may take their defaults from the configuration."""
 
     def __init__(self, *, table: str | None, foreign: Iterable[str], **attributes: Any) -> None:
@@ -133,7 +187,14 @@ class Verb(click.Command):
 
             own = [param for param in self.params if param.name not in self._foreign]
             extra["default_map"] = config.defaults(self._table, own, Path.cwd())
-        return super().make_context(info_name, args, parent, **extra)
+        return super().make_context(info_name, args, parent, max_content_width=WIDTH, **extra)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read ``--json`` as ``--format=json`` where the verb has that format, and no program's arguments follow."""
+        formats = next((flag.type for flag in self.params if flag.name == "format"), None)
+        if ctx.allow_interspersed_args and "json" in getattr(formats, "choices", ()):
+            args = ["--format=json" if arg == "--json" else arg for arg in args]
+        return super().parse_args(ctx, args)
 
 
 def verb(
@@ -196,7 +257,10 @@ def flags_of(function: Callable[..., Any]) -> tuple[_Records, list[Flag]]:
             take = next((note for note in notes if isinstance(note, Take)), but())
             taken = [source for source in options_of(kind) if take.takes(source)]
             records[name] = (kind, tuple(source.field for source in taken))
-            flags += [Flag(_changed(source, take.changes.get(source.field))) for source in taken]
+            flags += [
+                Flag(_changed(source, take.changes.get(source.field)), kind.__name__)
+                for source in taken
+            ]
     return records, flags
 
 
@@ -224,7 +288,7 @@ def formats(names: Iterable[str]) -> Option:
     """Declare ``--format`` with these names, the first of which is the default."""
     names = tuple(names)
     return Option(
-        f"Format of the report.  [default: by the suffix of --output, else {names[0]}]",
+        f"Format.  [default: by the suffix of --output, else {names[0]}]",
         short="-f",
         choices=names,
     )
@@ -235,7 +299,7 @@ DEVICE = Option(
     "mps, cuda, cuda:1, xpu, cpu ...", metavar="DEVICE", values=("cpu", "cuda", "mps", "xpu")
 )
 COLOR = Option(
-    "Colour the text; auto: on a terminal, unless NO_COLOR is set.",
+    "Colour the text.",
     choices=("auto", "always", "never"),
 )
 
@@ -257,9 +321,7 @@ class ProgressOptions(Record, frozen=True, kw_only=True):
     quiet: Annotated[bool, Option("Show no progress.", short="-q")] = False
     verbose: Annotated[
         bool,
-        Option(
-            "Progress and the model's own output on stderr; nothing cut in the text.", short="-v"
-        ),
+        Option("Progress and the model's output; nothing cut.", short="-v"),
     ] = False
 
     def shown(self) -> contextlib.AbstractContextManager[Callable[[str], None] | None]:
@@ -327,8 +389,10 @@ class OutputOptions(Record, frozen=True, kw_only=True):
         Raises:
             UsageError: the file cannot be written.
         """
-        name = self.chosen(ANSWERS)
-        self.put(write(record, document(record), name))
+        from opcheck.render.text import WIDTH
+
+        width = streams.columns(WIDTH) if self.to_stdout else WIDTH
+        self.put(write(record, document(record), self.chosen(ANSWERS), width=width))
 
 
 class ReportOptions(OutputOptions, frozen=True, kw_only=True):
@@ -359,6 +423,6 @@ class ReportOptions(OutputOptions, frozen=True, kw_only=True):
         from opcheck.render.report import document
         from opcheck.render.text import WIDTH, as_text
 
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+        width = streams.columns(WIDTH)
         color = streams.color_wanted(self.color)
         return as_text(document(report), color=color, width=width, full=full)

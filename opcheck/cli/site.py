@@ -10,12 +10,13 @@ from typing import Annotated
 import click
 
 from opcheck.cli import VERBS, streams
+from opcheck.cli.helps import HelpGroup
 from opcheck.cli.options import ProgressOptions, flag, only, verb
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.text import plural
 
 
-@click.group("site", help=VERBS["site"])
+@click.group("site", cls=HelpGroup, help=VERBS["site"])
 def command() -> None:
     """Group of the site's subcommands."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -92,6 +93,17 @@ def color_wanted(choice: str) -> bool:
     return (
         not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
     )
+
+
+#: Fewer columns than this are taken for this many.
+_FEWEST_COLUMNS = 40
+
+
+def columns(most: int) -> int:
+    """Return the columns of text on stdout: the terminal's, or those that COLUMNS gives a pipe; at most so many."""
+    if not (sys.stdout.isatty() or os.environ.get("COLUMNS")):
+        return most
+    return max(_FEWEST_COLUMNS, min(shutil.get_terminal_size((most, 24)).columns, most))
 
 
 def step_summary(record: msgspec.Struct, format_name: str) -> None:

@@ -13,6 +13,7 @@ import click
 
 from opcheck.capture.request import MODES, MOST_MEMORY, seconds
 from opcheck.cli import VERBS, streams
+from opcheck.cli.helps import HelpGroup
 from opcheck.cli.options import OutputOptions, ProgressOptions, but, formats, jobs, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr, one_line
@@ -33,7 +34,7 @@ BACKENDS = ("local", "dask")
 _NEEDED = {"joblib": "", "pyarrow": "", "distributed": "dask"}
 
 
-class _Sweep(click.Group):
+class _Sweep(HelpGroup):
     """A click group whose first word may be a model, which is then swept."""
 
     def resolve_command(

@@ -19,6 +19,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
+from importlib import metadata
 from typing import Annotated, NamedTuple
 
 from opcheck.common.documents import brief
@@ -52,8 +53,8 @@ _PRERELEASE = re.compile(r"\d+\.\d+(\.\d+)?\.?(dev|a|b|rc)\d*.*")
 _KEYS = ("torch", "macos", "fallback")
 _BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
-TORCH = Option("Judge by this release.  [default: the newest list]", metavar="RELEASE")
-MACOS = Option("The Mac's macOS.  [default: the newest known]", metavar="VERSION")
+TORCH = Option("2.13, latest or installed.  [default: latest]", metavar="RELEASE")
+MACOS = Option("The Mac's macOS.  [default: the newest]", metavar="VERSION")
 FALLBACK = Option("PYTORCH_ENABLE_MPS_FALLBACK=1 is set.", negative="--no-fallback")
 
 
@@ -89,6 +90,7 @@ def target(
 
 def newer_torch(text: str | None, lists: OpLists) -> str:
     """Return the text if it is a torch release that is newer than every list; else an empty text."""
+    text = written_release(text)
     if not text or not text[:1].isdigit():
         return ""
     newest = max(Version.parse(release.line) for release in lists.releases)
@@ -128,12 +130,36 @@ def parse(text: str, place: str, lists: OpLists) -> Target:
         raise
 
 
+#: Words for the newest list, and for the release of this environment.
+LATEST, INSTALLED = ("latest", "newest"), "installed"
+
+
+def written_release(text: str | None) -> str:
+    """Return the version that a text names: empty for ``latest``, that of this environment for ``installed``.
+
+    Raises:
+        UsageError: ``installed``, and no torch is installed.
+    """
+    word = (text or "").strip().lower()
+    if word == INSTALLED:
+        try:
+            return metadata.version("torch").partition("+")[0]
+        except metadata.PackageNotFoundError as error:
+            raise UsageError(
+                "no torch is installed in this environment",
+                context="--torch installed",
+                hint="name a release, such as 2.13, or latest",
+            ) from error
+    return "" if word in LATEST else (text or "")
+
+
 def release_of(text: str | None, lists: OpLists, place: str = "--torch") -> Release:
     """Return the release that represents a version; the newest for None and for an empty text.
 
     Raises:
         OpcheckError: as ``target`` says; an error that knows no place gets this one.
     """
+    text = written_release(text)
     if not text:
         return lists.releases[-1]
     known = tuple(Version.parse(release.line) for release in lists.releases)
@@ -143,6 +169,7 @@ def release_of(text: str | None, lists: OpLists, place: str = "--torch") -> Rele
 
 def release_note(text: str | None, release: Release) -> str:
     """Return the note for a user whose version differs from the release's; empty where it does not."""
+    text = written_release(text)
     if not text or text in {release.line, release.torch}:
         return ""
     note = f"the list of torch {release.torch} answers for {text}"
@@ -161,6 +188,7 @@ def macos_of(text: str | None, release: Release, place: str = "--macos") -> Vers
     """
     minimum, line = Version.parse(release.minimum_macos), Version.parse(release.line)
     with located_at(place):
+        text = "" if (text or "").lower() in LATEST else text
         return parse_macos(text or str(MACOS_MAJORS[-1]), minimum, line)
 
 
@@ -274,8 +302,10 @@ def _versions(
     text = text.removeprefix(what.lower()).strip()
     if text == ALL:
         return set(known)
-    if text == NEWEST:
+    if text in LATEST:
         return {known[-1]}
+    if text == INSTALLED and what == "torch":
+        text = written_release(text)
     last = _LAST.fullmatch(text)
     if last:
         count = int(last[1])

@@ -88,14 +88,12 @@ def _parse_limits(numbers: Mapping[str, int | str]) -> dict[str, int]:
 class Policy(Record, frozen=True, kw_only=True):
     """What a report is allowed."""
 
-    fail_on: Annotated[
-        str, failing_on(FAIL_ON, "; unsupported: whatever raises on the target.")
-    ] = "unsupported"
+    fail_on: Annotated[str, failing_on(FAIL_ON)] = "unsupported"
     #: the allowed counts of what LIMITS names, in place of 0 where fail_on allows none.
     limits: Annotated[
         dict[str, int],
         Option(
-            "Allow so many: fallback=3, transfers=10, bytes=10MB, or another status or kind. Repeatable.",
+            "Allow so many: fallback=3, bytes=10MB. Repeatable.",
             "max",
             metavar="NAME=NUMBER",
             values=tuple(f"{name}=" for name in LIMITS),
@@ -105,9 +103,7 @@ class Policy(Record, frozen=True, kw_only=True):
         ),
     ] = {}
     #: a call that is unknown, or a target newer than the lists, makes the whole of it "could not tell".
-    strict: Annotated[
-        bool, Option("Exit with 3 if any call is unknown, or the target newer than the lists.")
-    ] = False
+    strict: Annotated[bool, Option("Exit with 3 if a call or the target is unknown.")] = False
     #: the headline that the model is known to have: exactly it passes, whatever fail_on says; empty: none.
     expect: str = ""
 

@@ -103,7 +103,10 @@ def audit(model: str | Callable[..., Any], inputs: Any = None, **options: Any) -
     lists = load()
     given = _checked(options)
     mac = target(given.torch, given.macos, lists, fallback=given.fallback)
-    request = request_of(model if isinstance(model, str) else _name(model), mac, given)
+    if isinstance(model, str):
+        request = request_of(model, mac, given)
+    else:
+        request = request_of(_name(model), mac, given, is_object=True)
     if isinstance(model, str):
         return audit_request(_with_texts(request, inputs), lists, mac=given.memory)
     _check(request, model)

@@ -16,6 +16,7 @@ from opcheck.common import documents
 from opcheck.common.errors import UsageError
 from opcheck.common.python_source import decode, split_lines
 from opcheck.model.records import Problem, SourceLocation
+from opcheck.source.gitignore import GitIgnores
 from opcheck.source.rules.oc214_package_without_macos import requirement
 
 _LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"}
@@ -86,6 +87,7 @@ def find(paths: list[str], skipped: Counter[str], problems: list[Problem]) -> It
 def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterator[FoundFile]:
     # Not os.walk: it hides the directories that it cannot list, and recurses (Python 3.11,
     # Lib/os.py).
+    ignores = GitIgnores(root)
     waiting = [root]
     while waiting:
         directory = waiting.pop()
@@ -100,12 +102,16 @@ def _below(root: Path, skipped: Counter[str], problems: list[Problem]) -> Iterat
         for entry in entries:
             path = Path(directory, entry.name)
             if not _is_directory(entry):
-                if _is_source(path):
+                if _is_source(path) and ignores.leaves_out(path, is_directory=False):
+                    skipped["files and directories that .gitignore names"] += 1
+                elif _is_source(path):
                     yield FoundFile(path, root)
             elif entry.is_symlink():
                 skipped["links to directories"] += 1
             elif entry.name in _LEFT_OUT or entry.name.startswith("."):
                 skipped["hidden, built or installed directories"] += 1
+            elif ignores.leaves_out(path, is_directory=True):
+                skipped["files and directories that .gitignore names"] += 1
             else:
                 below.append(path)
         waiting.extend(reversed(below))

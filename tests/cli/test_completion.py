@@ -84,7 +84,7 @@ def test_verbs_flags_and_choices_are_completed(completed: Completed) -> None:
         ("audit --torch 2.1", ["2.15", "2.14", "2.13", "2.12", "2.11", "2.10", "2.1"]),
         ("audit --torch=2.15", ["--torch=2.15"]),
         ("gate --torch ne", ["newest"]),
-        ("gate --macos 2", ["26"]),
+        ("gate --macos 2", ["27", "26"]),
         ("run --macos 1", ["15", "14", "13", "12"]),
         ("op add --dtype complex", [name for name in DTYPES if name.startswith("complex")]),
         ("audit --precision float32,b", ["float32,bfloat16"]),
@@ -101,7 +101,7 @@ def test_verbs_flags_and_choices_are_completed(completed: Completed) -> None:
         ("gate --max fallback_e", ["fallback_env="]),
         ("compile --backend ind", ["inductor"]),
         ("diff --from torch=2.15,m", ["torch=2.15,macos="]),
-        ("diff --to torch=2.15,macos=2", ["torch=2.15,macos=26"]),
+        ("diff --to torch=2.15,macos=2", ["torch=2.15,macos=27", "torch=2.15,macos=26"]),
         ("diff 2.15", ["2.15"]),
         ("sweep rep", ["report", "reports/"]),
         ("compare m.py:net --device m", ["mps"]),
@@ -297,7 +297,7 @@ TYPED = [
     ("opcheck upgr\t\n", "[upgrade]"),
     ("opcheck op aten::linalg_svdv\t.o\t\n", "[op][aten::linalg_svdvals.out]"),
     ("opcheck audit --torch 2.1\t5\n", "[audit][--torch][2.15]"),
-    ("opcheck audit --torch=2.15\t--mac\t2\t\n", "[audit][--torch=2.15][--macos][26]"),
+    ("opcheck audit --torch=2.15\t--mac\t26\t\n", "[audit][--torch=2.15][--macos][26]"),
     (
         "opcheck audit torchvision:wide_resnet1\t--gr\t\n",
         "[audit][torchvision:wide_resnet101_2][--grad]",
@@ -309,7 +309,7 @@ TYPED = [
     ("opcheck observe not\t\n", "[observe][notes.txt]"),
     ("opcheck audit x -o repo\t\n", "[audit][x][-o][report.json]"),
     ("opcheck audit x --output=repo\t\n", "[audit][x][--output=report.json]"),
-    ("opcheck diff --from torch=2.15,m\t2\t\n", "[diff][--from][torch=2.15,macos=26]"),
+    ("opcheck diff --from torch=2.15,m\t26\t\n", "[diff][--from][torch=2.15,macos=26]"),
 ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opcheck.capture.loading.file_kinds import is_inner
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.text import one_line
 from opcheck.tracing.torch_private.export import RECONSTRUCT_FAKE_TENSOR, dtypes_by_number
@@ -124,7 +125,7 @@ class Archive:
         return info
 
     def _check(self, members: list[zipfile.ZipInfo], size: int) -> None:
-        if not members or _is_inner(members):
+        if not members or is_inner(members):
             raise damaged(self.name, "it is no whole zip file: its directory is missing")
         for info in members:
             if info.filename.startswith("/") or ".." in info.filename.replace("\\", "/").split("/"):
@@ -147,11 +148,6 @@ class Archive:
             )
 
 
-def _is_inner(members: list[zipfile.ZipInfo]) -> bool:
-    """Return whether it is the directory of an archive inside of the file, as it is found at the end of half a file."""
-    return bool(members) and min(info.header_offset for info in members) > 0
-
-
 def damaged(name: str, why: str) -> ModelLoadError:
     """Return the error of a file that is not what PyTorch writes."""
     return ModelLoadError(
@@ -168,46 +164,6 @@ def refused(name: str, why: str, hint: str) -> ModelLoadError:
         context="opcheck reads the tensors and the graph of an archive, and runs no code of it",
         hint=f"{hint}, or name the model as file.py:attribute",
     )
-
-
-def kind_of(path: Path) -> str:
-    """Return what a file is by its content, as a noun; empty: nothing that is known here."""
-    with path.open("rb") as file:
-        start = file.read(16)
-    if start.startswith(b"PK"):
-        try:
-            infos = zipfile.ZipFile(path).infolist()
-        except (OSError, ValueError, zipfile.BadZipFile):
-            return ""
-        if _is_inner(infos):
-            return ""
-        names = {info.filename for info in infos}
-        members = {name.partition("/")[2] for name in names}
-        return next((kind for member, kind in _ZIPPED.items() if member in members | names), "")
-    if start[8:10] == b'{"':
-        return "a safetensors file"
-    return next((kind for sign, kind in _STARTS.items() if start.startswith(sign)), "")
-
-
-#: A member that only files of this kind have; the first that fits.
-_ZIPPED = {
-    ".data/extern_modules": "an archive of torch.package",
-    "constants.pkl": "a TorchScript archive",
-    "archive_format": "a program of torch.export",
-    "serialized_exported_program.json": "a program of torch.export",
-    "data.pkl": "a checkpoint of torch.save",
-    "META-INF/MANIFEST.MF": "a Java archive",
-}
-
-#: The first bytes of a file.
-_STARTS = {
-    b"GGUF": "a GGUF file",
-    b"\x89HDF": "an HDF5 file",
-    b"\x80\x02": "a pickle, as torch.save wrote it before 1.6",
-    b"\x80\x03": "a pickle",
-    b"\x80\x04": "a pickle",
-    b"\x80\x05": "a pickle",
-}
 
 
 def _named(content: bytes) -> str:

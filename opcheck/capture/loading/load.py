@@ -17,6 +17,7 @@ from opcheck.capture.build import OnMps, building, fill_meta
 from opcheck.capture.extensions.audio import prepare_torchaudio
 from opcheck.capture.extensions.vision import prepare_torchvision
 from opcheck.capture.loading import archive, exported, libraries, pretrained, pt2, user_code
+from opcheck.capture.loading.naming import no_model
 from opcheck.capture.loading.repository import Repository, fetch, is_repository
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
@@ -25,11 +26,6 @@ from opcheck.common.text import one_line
 from opcheck.tracing.source_locations import describe_raise
 
 T = TypeVar("T")
-
-FORMS = (
-    "write package.module:attribute, file.py:attribute, file.pt2, "
-    "or transformers:, timm:, torchvision:, diffusers: and a name"
-)
 
 #: Bytes of weights up to which a constructor that needs their values is run for real.
 REAL_LIMIT = 1 << 31
@@ -135,7 +131,7 @@ def load(
         if number is not None and isinstance(model, nn.Module):
             model = model.to(number)
     else:
-        raise _no_model(spec)
+        raise no_model(spec)
     return as_loaded(model, inputs, accelerated=accelerated, as_used=prefix == "transformers")
 
 
@@ -210,35 +206,6 @@ def _exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool]:
         return exported.as_module(program), exported.arguments(program), accelerated
     except Exception as error:
         raise archive.damaged(spec, f"{type(error).__name__}: {one_line(error)}") from error
-
-
-#: What the weights in a file alone lack.
-_NEEDS_CODE = (
-    "it holds weights and no program: write file.py:attribute, a function that builds the module (weights need not "
-    "be loaded)"
-)
-_TORCHSCRIPT = (
-    "TorchScript is audited as an object, opcheck.audit(torch.jit.load(file)), if you trust the file: it may write "
-    "files; or write file.py:attribute, the module that it was made from"
-)
-_HINTS = {
-    "a TorchScript archive": _TORCHSCRIPT,
-    "a program of torch.export": "rename it to end in .pt2",
-    "an archive of torch.package": "it holds Python code: write file.py:attribute, a function that imports it",
-}
-
-
-def _no_model(spec: str) -> ModelLoadError:
-    """Return the error for a name of an unknown form; a file is named by its content, and none of it runs."""
-    path = Path(spec)
-    kind = archive.kind_of(path) if is_file(path) else ""
-    if not kind:
-        return ModelLoadError(f"not a model: {spec!r}", context=_place(spec), hint=FORMS)
-    return ModelLoadError(
-        f"{spec} is {kind}, not a model that can be audited",
-        context=_place(spec),
-        hint=_HINTS.get(kind, _NEEDS_CODE),
-    )
 
 
 def _place(spec: str) -> str:

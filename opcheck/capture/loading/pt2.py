@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.capture.build import SMALL
-from opcheck.capture.loading.archive import Archive, damaged, kind_of, refused
+from opcheck.capture.loading.archive import Archive, damaged, refused
+from opcheck.capture.loading.file_kinds import kind_of
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.text import one_line
 from opcheck.tracing.torch_private import dispatch, export

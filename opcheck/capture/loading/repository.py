@@ -47,7 +47,7 @@ _CONFIGURATIONS = frozenset(
     }
 )
 #: The file that says what kind of model a repository holds; the first that is there.
-_MARKERS = ("model_index.json", "modules.json", "adapter_config.json", "config.json")
+MARKERS = ("model_index.json", "modules.json", "adapter_config.json", "config.json")
 #: Folders of the same model in the formats of other runtimes.
 _OTHER_RUNTIMES = frozenset({"coreml", "flax", "onnx", "openvino", "original", "metal"})
 #: ``unet/diffusion_pytorch_model.fp16.safetensors`` beside the same file without ``.fp16``.
@@ -144,7 +144,7 @@ class Repository(Record, frozen=True, kw_only=True):
     @property
     def kind(self) -> str:
         """The file that says what kind of model it is."""
-        return next(name for name in _MARKERS if name in self.files)
+        return next(name for name in MARKERS if name in self.files)
 
     def source(self) -> str:
         """Say what was read, for the report."""
@@ -208,7 +208,7 @@ def fetch(spec: str, *, trusted: bool = False) -> Repository:
         repository = _from_recipe(spec)
     else:
         repository = _from_hub(_named(spec), trusted=trusted)
-    if not any(name in repository.files for name in _MARKERS):
+    if not any(name in repository.files for name in MARKERS):
         raise _no_configuration(repository)
     base = repository.settings("adapter_config.json").get("base_model_name_or_path")
     if repository.kind == "adapter_config.json":
@@ -249,7 +249,7 @@ def _no_configuration(repository: Repository) -> ModelLoadError:
     gguf = any(name.endswith(".gguf") for name in repository.others)
     return ModelLoadError(
         f"{repository.name} holds no configuration of a model (it has {seen})",
-        context=f"it should have {', '.join(reversed(_MARKERS))}",
+        context=f"it should have {', '.join(reversed(MARKERS))}",
         hint="audit the model that the GGUF files were made from"
         if gguf
         else "name the repository or the folder that has its config.json",
@@ -540,7 +540,7 @@ def _from_cache(name: _Name, why: str, *, trusted: bool) -> Repository:
     earlier = _kept(name.repository, name.revision or _MAIN, trusted=trusted)
     if earlier is not None:
         return earlier
-    for marker in _MARKERS:
+    for marker in MARKERS:
         try:
             path = hub.try_to_load_from_cache(name.repository, marker, revision=name.revision)
         except (OSError, ValueError):

@@ -14,9 +14,7 @@ from opcheck.data.messages import invalid_buffer_size, out_of_memory
 from opcheck.model.options import Option
 from opcheck.model.records import MacFit, Memory
 
-MEMORY = Option(
-    "Memory of the Mac that the model should fit: 8, 16, 24, 32, 64, 128.", metavar="GB", least=1
-)
+MEMORY = Option("The Mac's memory: 8, 16, 24, 32, 64, 128.", metavar="GB", least=1)
 
 
 class Moment(NamedTuple):

@@ -230,7 +230,7 @@ def chosen(
         raise UsageError(
             "no model has a target in this run" if models else "no model is configured",
             context=where,
-            hint='write models = ["file.py:attribute"] below [tool.opcheck], or name one here',
+            hint="opcheck init writes the table; or name a model here: opcheck gate file.py:attribute",
         )
     return msgspec.structs.replace(plan, models=taking_part)
 

@@ -1,0 +1,155 @@
+"""``opcheck init``: the commented ``[tool.opcheck]`` table of a project, and the workflow that runs the gate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from opcheck.cli import config, streams
+from opcheck.cli.options import flag, verb
+from opcheck.common.errors import UsageError
+from opcheck.common.files import write_text
+
+_WORKFLOW = Path(".github/workflows/opcheck.yml")
+
+_SETTINGS = """\
+# Flags of opcheck audit and opcheck gate, as keys; opcheck help audit lists them.
+# torch = "2.13"           # the release to judge by; left out: the newest known, "installed": this environment's
+# macos = "15"
+# fallback = true          # the program runs with PYTORCH_ENABLE_MPS_FALLBACK=1
+fail-on = "unsupported"    # or fallback, unknown, advisory, never
+
+"""
+
+_MODEL = """\
+[[{prefix}models]]
+name = {name}
+model = {model}
+# input = ["1x3x224x224:float32"]   # where the input cannot be guessed
+# config = {{ num_layers = 2 }}       # settings of a library's model, or arguments of the class
+# mode = "train"                    # one training step in place of a forward pass
+
+"""
+
+_TARGETS = """\
+# The Macs that count; each may have a fail-on of its own.
+[[{prefix}targets]]
+torch = "newest"           # or "2.13", ">=2.9", "last 3"
+macos = "newest"           # or "15", ">=14"
+
+# Findings that are known and accepted, with the reason.
+# [[{prefix}ignore]]
+# rule = "OC102"
+# model = {name}
+# reason = "runs once at the start"
+"""
+
+_WORKFLOW_TEXT = """\
+# opcheck gate on each pull request: what the configured models do on a Mac, told on Linux.
+name: opcheck
+on:
+  push:
+    branches: [main]
+  pull_request:
+permissions:
+  contents: read
+jobs:
+  gate:
+    runs-on: ubuntu-latest
+    timeout-minutes: 30
+    steps:
+      - uses: actions/checkout@{checkout}
+        with:
+          persist-credentials: false
+      - uses: actions/setup-python@{python}
+        with:
+          python-version: "3.12"
+      - run: python -m pip install "opcheck[torch]"
+      # Also install what the models import, such as: python -m pip install -e .
+      - run: opcheck gate -f github
+"""
+#: The commits of the actions, as in this repository's own workflows.
+_PINNED = {
+    "checkout": "3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1",
+    "python": "5fda3b95a4ea91299a34e894583c3862153e4b97 # v7.0.0",
+}
+
+
+@verb(
+    "init",
+    epilog="Writes into pyproject.toml where there is one, else opcheck.toml. Without --model, the modules of this "
+    "folder's files are found by reading them, and nothing is run.",
+)
+def command(
+    *,
+    models: Annotated[
+        tuple[str, ...],
+        flag("A model that the gate should audit. Repeatable.", "model", metavar="MODEL"),
+    ] = (),
+    workflow: Annotated[bool, flag(f"Also write {_WORKFLOW}, which runs the gate.")] = False,
+    printed: Annotated[
+        bool, flag("Show what would be written, and write nothing.", "print")
+    ] = False,
+) -> int:
+    """Write the table, and the workflow if it is wanted; nothing that exists is changed."""
+    content, where = config.table(Path.cwd())
+    if content:
+        raise UsageError(
+            "this project is configured already",
+            context=where,
+            hint="opcheck gate runs it; edit the file to change it",
+        )
+    shared = Path(config.FILE)
+    in_shared = shared.is_file()
+    text = _table(models or _found(), "tool.opcheck." if in_shared else "")
+    if workflow and _WORKFLOW.exists() and not printed:
+        raise UsageError(
+            "there is a workflow already", context=str(_WORKFLOW), hint="leave --workflow out"
+        )
+    if printed:
+        streams.emit(text + (f"\n# {_WORKFLOW}\n{_workflow()}" if workflow else ""))
+        return 0
+    if in_shared:
+        before = shared.read_text(encoding="utf-8")
+        write_text(shared, f"{before.rstrip()}\n\n{text}" if before.strip() else text)
+    else:
+        write_text(Path(config.OWN_FILE), text)
+    streams.note(f"written to {config.FILE if in_shared else config.OWN_FILE}; next: opcheck gate")
+    if workflow:
+        _WORKFLOW.parent.mkdir(parents=True, exist_ok=True)
+        write_text(_WORKFLOW, _workflow())
+        streams.note(f"written to {_WORKFLOW}")
+    return 0
+
+
+def _found() -> tuple[str, ...]:
+    """Return the modules of this folder's files that need no argument; a library's model where there is none."""
+    from opcheck.capture.loading.naming import modules_in
+
+    names = [
+        f"{path}:{module.name}"
+        for path in sorted(Path().glob("*.py"))
+        for module in modules_in(path)
+        if module.complete and not module.used
+    ]
+    return tuple(names) or ("torchvision:resnet18",)
+
+
+def _table(models: tuple[str, ...], prefix: str) -> str:
+    # A name in TOML's quotes is one in JSON's.
+    tables = [
+        _MODEL.format(prefix=prefix, name=json.dumps(_name(model)), model=json.dumps(model))
+        for model in models
+    ]
+    head = f"[{prefix.rstrip('.')}]\n" if prefix else ""
+    targets = _TARGETS.format(prefix=prefix, name=json.dumps(_name(models[0])))
+    return head + _SETTINGS + "".join(tables) + targets
+
+
+def _name(model: str) -> str:
+    return model.rpartition(":")[2] or model
+
+
+def _workflow() -> str:
+    return _WORKFLOW_TEXT.format(**_PINNED)

@@ -1,0 +1,110 @@
+"""Short names of models: completed, or answered with what to write, without running anything."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from opcheck.capture.loading import naming
+from opcheck.capture.loading.naming import full_name, modules_in
+from opcheck.common.errors import ModelLoadError
+
+HEAD = "from torch import nn\n"
+NET = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(text: str, name: str = "mine.py") -> str:
+    Path(name).write_text(HEAD + text, encoding="utf-8")
+    return name
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (NET, "Net"),
+        ("class Block(nn.Module): pass\nclass Net(nn.Module):\n    part = Block()\n", "Net"),
+        (NET + "def make():\n    return Net()\n", "make"),
+        (NET + "def make(n=3):\n    net = Net()\n    net.eval()\n    return net\n", "make"),
+        ("model = nn.Sequential(nn.ReLU()).eval()\n", "model"),
+        ("def make() -> nn.Module:\n    ...\n", "make"),
+        (NET + "class _Own(Net): pass\nclass Other: pass\nNAMES = dict()\n", "Net"),
+        (NET + "if __name__ == '__main__':\n    print(Net())\n", "Net"),
+    ],
+)
+def test_the_only_model_of_a_file_is_taken(text: str, name: str) -> None:
+    assert full_name(write(text)) == f"mine.py:{name}"
+    assert full_name(".") == f"mine.py:{name}"
+    assert full_name("mine.py:") == f"mine.py:{name}"
+
+
+def test_several_models_are_listed() -> None:
+    write(NET + "class Second(nn.Module): pass\n")
+    with pytest.raises(ModelLoadError, match="defines 2 models") as caught:
+        full_name("mine.py")
+    assert caught.value.hint == "write mine.py:Net or mine.py:Second"
+
+
+@pytest.mark.parametrize("text", ["x = 3\n", "def broken(:\n", "class Plain: pass\n"])
+def test_a_file_without_a_model_says_so(text: str) -> None:
+    with pytest.raises(ModelLoadError, match="defines no model"):
+        full_name(write(text))
+
+
+def test_what_needs_arguments_is_known() -> None:
+    write(
+        "class One(nn.Module):\n    def __init__(self, n): pass\n"
+        "class Two(nn.Module):\n    def __init__(self, n=1, *, m=2): pass\n"
+        "def three(*, n): return Two()\n"
+    )
+    assert [(each.name, each.complete) for each in modules_in(Path("mine.py"))] == [
+        ("One", False),
+        ("Two", True),
+        ("three", False),
+    ]
+
+
+def test_a_bare_name_is_answered_with_the_libraries_that_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = {"torchvision": ("resnet50",), "timm": ("resnet50", "vit_tiny")}
+    monkeypatch.setattr(naming, "library_models", lambda library: names.get(library, ()))
+    for spec in ("resnet50", "ResNet-50", "torchvision.models.resnet50"):
+        with pytest.raises(ModelLoadError) as caught:
+            full_name(spec)
+        assert caught.value.hint == "torchvision:resnet50 or timm:resnet50?"
+    with pytest.raises(ModelLoadError) as caught:
+        full_name("vit_tinny")
+    assert caught.value.hint == "did you mean timm:vit_tiny?"
+    with pytest.raises(ModelLoadError) as caught:
+        full_name("package.module.Net")
+    assert caught.value.hint == "package.module:Net?"
+
+
+@pytest.mark.parametrize(
+    "spec", ["openai/whisper-small", "timm:resnet50", "model.pt2", "a.py:Net", "package.module:Net"]
+)
+def test_whole_names_stay(spec: str) -> None:
+    assert full_name(spec) == spec
+
+
+@pytest.mark.parametrize("name", ["a.pt", "a.pth", "a.ckpt", "a.bin", "a.safetensors", "a.onnx"])
+def test_a_file_of_weights_is_no_program(name: str) -> None:
+    with pytest.raises(ModelLoadError, match="there is no file") as caught:
+        full_name(name)
+    assert "write file.py:attribute" in caught.value.hint
+    Path(name).write_bytes(b"\x80\x04pickle")
+    with pytest.raises(ModelLoadError, match="not a model that can be audited"):
+        full_name(name)
+
+
+def test_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    write("raise SystemExit(3)\n" + NET)
+    assert full_name("mine.py") == "mine.py:Net"
+    assert "mine" not in sys.modules
