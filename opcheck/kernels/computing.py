@@ -183,7 +183,7 @@ def _sort(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
 
 
 @family(r"sort_block_(?P<kind>topk|fkey)_(?P<a>[a-z0-9]+)_tptg(?P<t>\d+)")
-def _sort_selected(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+def _sort_selected(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
     """Call the sorts that write a part of each row: `sel` is where it begins and how long it is."""
     dtype, threads = dtype_named(match["a"]), int(match["t"])
     for length, down, chosen in ((33, 0, 33), (100, 1, 5), (4 * threads, 0, 7)):

@@ -15,6 +15,8 @@ DRIVEN = {
     "var_reduction_innermost_chunk_half_half": 1,
     "cumsum_outer_*": 5,
     "softmax_*_float_u32": 3,
+    "mb_merge*_half_tptg64": 3,
+    "sort_block_topk_int_tptg*": 6,
     "scatter_add_dense_*_long": 10,
     "index_copy_*_int_32": 22,
     "reflection_pad2d_*_i32": 15,
