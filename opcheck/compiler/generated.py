@@ -104,8 +104,8 @@ def call_text(node: torch.fx.Node) -> str:
 
 def _argument_text(value: Any) -> str:
     meta = getattr(value, "meta", None)
-    tensor = meta.get("val") if isinstance(meta, dict) else None
-    if hasattr(tensor, "shape"):
+    tensor: Any = meta.get("val") if isinstance(meta, dict) else None
+    if tensor is not None and hasattr(tensor, "shape"):
         dtype = str(tensor.dtype).removeprefix("torch.")
         return f"{dtype}[{', '.join(map(str, tensor.shape))}]"
     if isinstance(value, (list, tuple)):

@@ -165,7 +165,7 @@ def _portable_on_target(tried: Tried, eager: Mapping[Eager, Audit]) -> Tried:
             kind="audit",
             message=f"on mps, with or without torch.compile: {group.prints or group.because}",
             op=group.op,
-            location=place and _location(place),
+            location=None if place is None else _location(place),
         )
     else:
         failure = Failure(kind="audit", message=f"on mps without torch.compile: {audit.headline}")
@@ -264,7 +264,9 @@ def _affected(defect: Defect, graphs: Iterable[SideGraph]) -> Iterator[_Affected
 
 def _place(kernel: Kernel) -> _Affected:
     node = next((node for node in kernel.nodes if node.location), next(iter(kernel.nodes), None))
-    return _Affected(kernel.name, node and node.location, node.module if node else "")
+    if node is None:
+        return _Affected(kernel.name, None, "")
+    return _Affected(kernel.name, node.location, node.module)
 
 
 def _refused_externs(graph: SideGraph, target: Target, lookup: OperatorLookup) -> Iterator[Failure]:
