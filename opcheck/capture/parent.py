@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from opcheck.capture.exact import interpreter
 from opcheck.capture.protocol import Captures, Done, ManyTargets, Shared
 from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.files import write_text
@@ -134,8 +135,12 @@ def capture_many(
     results: dict[int, Trace | OpcheckError] = {}
     left = list(range(len(targets)))
     while left:
+        # An environment has one torch: with it the targets of one release are captured.
+        first = targets[left[0]]
+        rest = [n for n in left if request.exact and targets[n].torch != first.torch]
+        left = [n for n in left if n not in rest]
         asked = [targets[n] for n in left]
-        capture = msgspec.structs.replace(request, cpu_fallback=asked[0].cpu_fallback)
+        capture = request.on(first)
         captures: Captures = ask(
             "opcheck.capture.shared:answer",
             Captures,
@@ -147,7 +152,7 @@ def capture_many(
         )
         for shared in captures.shared:
             results.update((left[n], made) for n, made in of_each(shared, asked))
-        left = [left[n] for n in captures.left]
+        left = [*(left[n] for n in captures.left), *rest]
     return tuple(results[n] for n in range(len(targets)))
 
 
@@ -205,8 +210,14 @@ def ask(
     # What the op lists hold is part of the key of a result (project/cache.py).
     known = (str(data_directory().resolve()),)
     given = variables(cpu_fallback=capture.cpu_fallback, device=device)
+    python = interpreter(capture.model, capture.target, progress) if capture.exact else ""
     with Worker[Any, Answer](
-        function, answer, environment=given, torch=True, show_output=show_output
+        function,
+        answer,
+        environment=given,
+        torch=True,
+        show_output=show_output,
+        interpreter=python,
     ) as worker:
         try:
             return worker.ask(

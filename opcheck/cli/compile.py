@@ -34,7 +34,7 @@ def command(
     *,
     model: str,
     target: Annotated[TargetOptions, only("torch", "macos", "fallback")],
-    capture: Annotated[CaptureOptions, only("inputs", "config")],
+    capture: Annotated[CaptureOptions, only("inputs", "config", "exact")],
     backends: Annotated[
         tuple[str, ...],
         flag(

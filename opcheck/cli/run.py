@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import click
 
+from opcheck.capture.request import CaptureOptions
 from opcheck.cli import streams
 from opcheck.cli.options import VERBOSE, ProgressOptions, ReportOptions, but, flag, only, verb
 from opcheck.common.errors import UsageError
@@ -42,6 +43,7 @@ def command(
             macos="The emulated Mac's macOS.  [default: the newest known]",
         ),
     ],
+    capture: Annotated[CaptureOptions, only("exact")],
     module: Annotated[str, flag("Run a module, as python -m does.", "-m", metavar="MODULE")] = "",
     output: Annotated[
         ReportOptions, but(path="Write the report there, not to stderr; - is stdout.")
@@ -68,6 +70,8 @@ def command(
         "cpu_fallback": target.fallback,
         "strict": strict,
     }
+    if capture.exact:
+        asked["exact"] = True
     on_this_mac = sys.platform == "darwin" and not emulate
     report, ended_with = (_observed if on_this_mac else _emulated)(target, asked)
     fail_on = "fallback" if strict and policy.fail_on != "never" else policy.fail_on
@@ -104,7 +108,7 @@ def _observed(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int
     from opcheck.device.observe.parent import run
     from opcheck.device.observe.request import ObserveRequest
 
-    if target.torch or target.macos:
+    if target.torch or target.macos or asked.pop("exact", False):
         raise UsageError(
             "on a Mac the run is observed, with the torch and the macOS that are there",
             context="opcheck run --torch, --macos",

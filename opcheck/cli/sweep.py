@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from opcheck.capture.request import MODES, MOST_MEMORY, seconds
+from opcheck.capture.request import MODES, MOST_MEMORY, CaptureOptions, seconds
 from opcheck.cli import VERBS, streams
 from opcheck.cli.helps import HelpGroup
-from opcheck.cli.options import OutputOptions, ProgressOptions, but, formats, jobs, verb
+from opcheck.cli.options import OutputOptions, ProgressOptions, but, formats, jobs, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr, one_line
 from opcheck.common.text import plural
@@ -101,6 +101,7 @@ def sweep_models(
     *,
     models: tuple[str, ...],
     options: SweepOptions,
+    capture: Annotated[CaptureOptions, only("exact")],
     progress: Annotated[ProgressOptions, but(verbose="A line on stderr for each model.")],
 ) -> int:
     """Sweep, write the tables, say where they are."""
@@ -110,6 +111,7 @@ def sweep_models(
     for text in asked.left_out if progress.verbose else ():
         streams.note(f"left out: {text}")
 
+    from opcheck.capture.exact import interpreter
     from opcheck.project.sweep import tables
     from opcheck.project.sweep.engine import Engine
     from opcheck.project.sweep.folder import Folder
@@ -119,6 +121,13 @@ def sweep_models(
     # A wrong list of models must leave no folder behind.
     chosen = named(models)
     modes = tuple(dict.fromkeys(options.modes))
+    first = asked.targets[0]
+    if capture.exact and any(target.torch != first.torch for target in asked.targets):
+        raise UsageError(
+            "a sweep in environments of their own runs one release at a time",
+            context=f"--exact --torch {' '.join(options.torch)}",
+            hint=f"name one release: --torch {asked.targets[-1].torch}; each has a --folder of its own",
+        )
     with Folder(Path(options.folder), fresh=options.fresh) as place:
         todo = plan(
             chosen,
@@ -130,6 +139,9 @@ def sweep_models(
             timeout=options.time_limit,
             memory=options.memory_limit,
             fresh=options.fresh,
+            interpreter=(lambda spec: interpreter(spec, first, streams.note))
+            if capture.exact
+            else lambda _: "",
         )
         place.begin(todo.about)
         processes = options.jobs or os.cpu_count() or 1

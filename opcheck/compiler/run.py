@@ -14,6 +14,7 @@ from opcheck.capture.modes import fixed, refuse_fixed
 from opcheck.capture.run import AsModule
 from opcheck.common.errors import InputError, UnsupportedTorchError
 from opcheck.common.text import filesize
+from opcheck.common.versions import Version
 from opcheck.compiler import inductor_metal, variants
 from opcheck.compiler.execute import NOT_PROVEN, compiler
 from opcheck.compiler.plan import PORTABLE, CompileRequest, Plan
@@ -84,7 +85,11 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
 
 def _use_backend(plan: Plan) -> str:
     """Let Inductor write Metal as the target does; return why it cannot."""
-    if not plan.backend:
+    # With --exact the installed one is the target's.
+    own = plan.backend and Version.parse(str(torch.__version__)) == Version.parse(
+        plan.backend_release
+    )
+    if not plan.backend or own:
         return ""
     try:
         compilation.use_metal_backend(Path(plan.backend) / BACKEND)

@@ -7,7 +7,7 @@ import shlex
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, filesize, plural
 from opcheck.judge.judge import OUTCOMES
-from opcheck.model.records import GroupLocation, Report
+from opcheck.model.records import CaptureFacts, GroupLocation, Report
 
 
 def headline(report: Report) -> str:
@@ -60,7 +60,16 @@ def capture(report: Report) -> str:
         facts.loss and f"loss: {facts.loss}",
     )
     mode = ", ".join(filter(None, parts))
-    return f"{mode}, tracer {facts.tracer}, torch {facts.installed_torch}, {size}{given}{end}"
+    return f"{mode}, tracer {facts.tracer}, {_environment(facts)}, {size}{given}{end}"
+
+
+def _environment(facts: CaptureFacts) -> str:
+    """Name the torch that ran, and with --exact the libraries of its environment."""
+    torch = f"torch {facts.installed_torch}"
+    if "--exact" not in facts.flags:
+        return torch
+    libraries = (f"{name} {version}" for name, version in facts.packages.items() if name != "torch")
+    return f"in an environment of its own with {', '.join((torch, *libraries))}"
 
 
 def transfers(report: Report) -> str:

@@ -49,17 +49,22 @@ class GarbledError(Exception):
     """The child wrote something that is no answer: user code wrote it, or the line is too long."""
 
 
-def python(*arguments: str) -> list[str]:
-    """Return the command that runs this Python without the working directory on its path.
+def python(*arguments: str, interpreter: str = "") -> list[str]:
+    """Return the command that runs Python without the working directory on its path.
 
     ``python -m`` and ``python -c`` put it first: a json.py there would take the place of Python's own.
+
+    Args:
+        arguments: those of the command.
+        interpreter: another one of the same version, of an environment (environments.py); empty: this one.
     """
+    program = interpreter or sys.executable
     if sys.version_info >= (3, 11):
-        return [sys.executable, "-P", *arguments]
+        return [program, "-P", *arguments]
     flag, first, *rest = arguments
     if flag == "-m":
-        return [sys.executable, "-c", _SAFE + _RUN_MODULE, first, *rest]
-    return [sys.executable, flag, _SAFE + first if flag == "-c" else first, *rest]
+        return [program, "-c", _SAFE + _RUN_MODULE, first, *rest]
+    return [program, flag, _SAFE + first if flag == "-c" else first, *rest]
 
 
 @contextlib.contextmanager

@@ -92,6 +92,7 @@ class Worker(Generic[Request, Answer]):
         environment: variables of the process beside those of this one.
         torch: import torch before the function's module, as a stage of its own.
         show_output: pass on what it prints, to stderr.
+        interpreter: another Python than this one, of an environment.
     """
 
     def __init__(
@@ -102,9 +103,12 @@ class Worker(Generic[Request, Answer]):
         environment: Mapping[str, str] | None = None,
         torch: bool = False,
         show_output: bool = False,
+        interpreter: str = "",
     ) -> None:
         flags = ("--torch",) if torch else ()
-        self._command = python("-m", "opcheck.worker.child", *flags, function)
+        self._command = python(
+            "-m", "opcheck.worker.child", *flags, function, interpreter=interpreter
+        )
         self._answer = answer
         self._environment = environment or {}
         self._show_output = show_output
@@ -243,6 +247,7 @@ def run_program(
     file: Path,
     environment: Mapping[str, str],
     pass_on: Callable[[bytes], None] | None = None,
+    interpreter: str = "",
 ) -> int:
     """Run a program of the user's in a process that has this one's standard streams, its terminal and its Ctrl-C.
 
@@ -254,11 +259,14 @@ def run_program(
         environment: all variables of the process.
         pass_on: called with each part of what it writes to stderr, and with an empty one at the end; without it,
             stderr is this process's.
+        interpreter: another Python than this one, of an environment.
 
     Returns:
         The exit code of the process; negative where a signal ended it.
     """
-    command = python("-m", "opcheck.worker.child", "--program", function, str(file))
+    command = python(
+        "-m", "opcheck.worker.child", "--program", function, str(file), interpreter=interpreter
+    )
     stderr = subprocess.PIPE if pass_on else None
     child = Child(command, environment, group=False, stderr=stderr)
     stream = child.process.stderr

@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
+from opcheck.capture.exact import interpreter
 from opcheck.common.documents import DocumentError, from_json, read
 from opcheck.common.errors import CaptureError
+from opcheck.common.versions import Target, Version
 from opcheck.device.emulator.request import Outcome, RunRequest
 from opcheck.worker.platform import how_it_ended
 from opcheck.worker.protocol import Failure, error_of
@@ -34,7 +36,14 @@ def run(request: RunRequest) -> Outcome:
         variable = "1" if request.cpu_fallback else "0"
         # A GPU of this machine has no part in what a Mac does.
         given = {"PYTORCH_ENABLE_MPS_FALLBACK": variable, "CUDA_VISIBLE_DEVICES": ""}
-        code = run_program("opcheck.device.emulator.child:main", asked, {**os.environ, **given})
+        target = Target(torch=Version.parse(request.torch), macos=Version.parse(request.macos))
+        python = interpreter(request.program, target) if request.exact else ""
+        code = run_program(
+            "opcheck.device.emulator.child:main",
+            asked,
+            {**os.environ, **given},
+            interpreter=python,
+        )
         if not answer.exists():
             raise CaptureError(
                 f"the program {how_it_ended(code)} and left no report",

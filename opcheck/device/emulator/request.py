@@ -18,6 +18,8 @@ class RunRequest(Record, frozen=True, kw_only=True):
     cpu_fallback: bool = False
     #: the first CPU fallback raises
     strict: bool = False
+    #: in an environment with the target's own torch (capture/exact.py)
+    exact: bool = False
     #: where the child writes its Outcome
     answer: str = ""
 

@@ -42,6 +42,8 @@ class Task(Record, frozen=True, kw_only=True):
     timeout: float = 120.0
     #: GB that the model may take of the worker's machine, beyond what the libraries take
     memory: float = 4.0
+    #: the Python that runs it, of an environment (capture/exact.py); empty: the worker's own
+    interpreter: str = ""
     #: of opcheck, torch and the model's library, as the sweep knows them: a worker has the same, or says so
     versions: dict[str, str] = {}
 

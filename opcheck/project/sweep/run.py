@@ -58,8 +58,22 @@ def plan(
     timeout: float,
     memory: float,
     fresh: bool,
+    interpreter: Callable[[str], str] = lambda _: "",
 ) -> Plan:
-    """Plan the models and modes that have no result in the folder yet."""
+    """Plan the models and modes that have no result in the folder yet.
+
+    Args:
+        models: what is swept, on ``targets``, in ``modes``.
+        targets: the targets of each model.
+        modes: inference, training or both.
+        folder: where results are kept.
+        lists: the op lists to judge by.
+        small: take fewer layers of library models.
+        timeout: seconds for a model in a mode.
+        memory: GB for a model.
+        fresh: plan what has a result, too.
+        interpreter: gives the Python that runs a model, of an environment; empty: this one.
+    """
     here, source = versions(), sources()
     settings: dict[str, object] = {
         "op_lists": lists.sha256,
@@ -70,7 +84,10 @@ def plan(
     tasks: list[Task] = []
     keys: list[str] = []
     for model in models:
+        python = interpreter(model.spec)
         own = {**settings, "file": _content(model.spec)}
+        if python:
+            own["environment"] = Path(python).parents[1].name
         named = {mode: key_of(model, mode, targets, own) for mode in modes}
         keys += named.values()
         left = {mode: key for mode, key in named.items() if fresh or not folder.has(key)}
@@ -82,6 +99,7 @@ def plan(
                 small=small,
                 timeout=timeout,
                 memory=memory,
+                interpreter=python,
                 versions=here,
             )
             tasks.append(task)

@@ -85,7 +85,7 @@ def _same_versions(asked: dict[str, str]) -> None:
 
 def _result(task: Task, mode: Mode) -> Result:
     """Return the result of a mode, also if the process that measures it dies."""
-    reply = _ask(Measure(task=task, mode=mode), task.timeout)
+    reply = _ask(Measure(task=task, mode=mode), task.timeout, task.interpreter)
     if isinstance(reply, Measured):
         return reply.result
     assert isinstance(reply, Ended)
@@ -113,7 +113,7 @@ def _with_control(result: Result, task: Task) -> Result:
         stage=asked[0].stage,
         memory=task.memory,
     )
-    reply = _ask(request, 60.0)
+    reply = _ask(request, 60.0, task.interpreter)
     text = reply.text if isinstance(reply, Plain) else ""
     text = reply.how if isinstance(reply, Ended) else text
     failures = tuple(
@@ -123,15 +123,19 @@ def _with_control(result: Result, task: Task) -> Result:
     return msgspec.structs.replace(result, failures=failures)
 
 
-def _ask(request: Measure | Control, timeout: float) -> Reply:
-    """Send a request to the server of this thread, which is started if there is none."""
-    if not hasattr(_servers, "worker"):
+def _ask(request: Measure | Control, timeout: float, interpreter: str) -> Reply:
+    """Send a request to the server of this thread, which is started if there is none with this interpreter."""
+    if getattr(_servers, "interpreter", None) != interpreter:
+        if hasattr(_servers, "worker"):
+            _servers.worker.end()
+        _servers.interpreter = interpreter
         _servers.worker = Worker[Prepare | Measure | Control, Reply](
             "opcheck.project.sweep.server:answer",
             Reply,
             environment={**variables(), "OMP_NUM_THREADS": "1"},
             torch=True,
             show_output=bool(os.environ.get("OPCHECK_SWEEP_LOG")),
+            interpreter=interpreter,
         )
     server: Worker[Prepare | Measure | Control, Reply] = _servers.worker
     if not server.alive:
