@@ -17,6 +17,8 @@ _SHADER = re.compile(
     r"compile_mps_shader\((?P<quote>\"\"\"|''')(?P<text>.*)(?P=quote)\)", re.DOTALL
 )
 HEADER = re.compile(r"^\s*#include <c10/metal/(\w+)\.h>", re.MULTILINE)
+#: dimensions of a batch of images
+_IMAGES = 4
 #: A call with many tensors, such as an optimizer's, is cut.
 _LONGEST_CALL = 2000
 #: what a kernel is called in a library of its own
@@ -73,7 +75,11 @@ def _fused(schedule: Any) -> tuple[FusedNode, ...]:
 
 def _fused_node(node: torch.fx.Node) -> FusedNode:
     return FusedNode(
-        name=node.name, op=operator_name(node), location=line(node), module=module(node)
+        name=node.name,
+        op=operator_name(node),
+        location=line(node),
+        module=module(node),
+        call=call_text(node),
     )
 
 
@@ -91,8 +97,20 @@ def extern_of(kernel: Any) -> Extern:
         dtypes=(dtype,) if dtype else (),
         location=None if origin is None else line(origin),
         module="" if origin is None else module(origin),
-        call="" if origin is None else call_text(origin),
+        call="" if origin is None else call_text(origin) + _order(kernel),
     )
+
+
+def _order(kernel: Any) -> str:
+    """Return `` channels_last`` if Inductor hands over a tensor of images in that order."""
+    for tensor in getattr(kernel, "inputs", ()):
+        layout = getattr(tensor, "layout", None) or getattr(
+            getattr(tensor, "data", None), "layout", None
+        )
+        size, stride = getattr(layout, "size", ()), getattr(layout, "stride", ())
+        if len(size) == _IMAGES and stride[1] == 1 and size[1] != 1:
+            return " channels_last"
+    return ""
 
 
 def call_text(node: torch.fx.Node) -> str:
@@ -107,7 +125,10 @@ def _argument_text(value: Any) -> str:
     tensor: Any = meta.get("val") if isinstance(meta, dict) else None
     if tensor is not None and hasattr(tensor, "shape"):
         dtype = str(tensor.dtype).removeprefix("torch.")
-        return f"{dtype}[{', '.join(map(str, tensor.shape))}]"
+        shape = ", ".join(map(str, tensor.shape))
+        if tensor.is_contiguous():
+            return f"{dtype}[{shape}]"
+        return f"{dtype}[{shape}; {', '.join(map(str, tensor.stride()))}]"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_argument_text, value))}]"
     return str(value)

@@ -27,6 +27,8 @@ class FusedNode(Record, frozen=True, kw_only=True):
     op: str
     location: SourceLocation | None = None
     module: str = ""
+    #: as ``Extern.call``
+    call: str = ""
 
 
 class Kernel(Record, frozen=True, kw_only=True):
@@ -50,7 +52,8 @@ class Extern(Record, frozen=True, kw_only=True):
     dtypes: tuple[str, ...] = ()
     location: SourceLocation | None = None
     module: str = ""
-    #: how it is called, with the dtypes and shapes of its tensors: ``aten.mm.default(float32[2, 3], float32[3, 4])``
+    #: how it is called, with the dtypes and shapes of its tensors: ``aten.mm.default(float32[2, 3], float32[3, 4])``;
+    #: strides follow a ``;`` where a tensor is not contiguous, ``channels_last`` where Inductor gives one in that order
     call: str = ""
     count: int = 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from opcheck.common.versions import Span
@@ -14,8 +15,11 @@ from opcheck.data.written_span import WrittenSpan
 from opcheck.model.records import Record
 
 FILE = "compile.yaml"
-#: The effect of a defect on a program: Inductor or Metal refuses it, its results are wrong, or it fails as a whole.
-EFFECTS = ("raises", "wrong result", "fails")
+#: The effects that decide what becomes of a program: Inductor or Metal refuses it, or its results are wrong.
+DECIDING = ("raises", "wrong result")
+#: Those that a report names beside: it may fail as a whole, memory outside of a tensor is read and the value dropped,
+#: or only infinities and the like come out wrong.
+EFFECTS = (*DECIDING, "fails", "reads out of bounds", "wrong for special values")
 
 _LINE = re.compile(r"\d+\.\d+")
 
@@ -33,18 +37,26 @@ class When(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     absent: tuple[str, ...] = ()
     #: one of these operators is fused in the kernel
     ops: tuple[str, ...] = ()
-    #: a call of an operator that Inductor leaves eager matches this pattern (compiler/records.py, Extern.call)
+    #: a call that is fused in the kernel matches this pattern (compiler/records.py, Extern.call)
+    fused: str = ""
+    #: a call of an operator that Inductor leaves eager matches this pattern
     call: str = ""
 
-    def holds_for(self, source: str, ops: frozenset[str]) -> bool:
-        """Return whether a kernel is affected; always False for a defect that is recognised by a failure."""
-        if not (self.source or self.ops):
+    def holds_for(self, source: str, ops: frozenset[str], calls: Iterable[str] = ()) -> bool:
+        """Return whether a kernel is affected; always False for a defect that is recognised by a failure.
+
+        Args:
+            source: the kernel's Metal.
+            ops: the operators that are fused in it.
+            calls: how they are called.
+        """
+        if not (self.source or self.ops or self.fused):
             return False
-        fused = not self.ops or bool(ops.intersection(self.ops))
         return (
-            fused
-            and all(re.search(pattern, source, re.DOTALL) for pattern in self.source)
-            and not any(re.search(pattern, source, re.DOTALL) for pattern in self.absent)
+            (not self.ops or bool(ops.intersection(self.ops)))
+            and (not self.fused or any(re.search(self.fused, call) for call in calls))
+            and all(re.search(pattern, source) for pattern in self.source)
+            and not any(re.search(pattern, source) for pattern in self.absent)
         )
 
     def holds_for_call(self, call: str) -> bool:
@@ -139,7 +151,7 @@ def _check_span(document: Document, path: Path_, torch: WrittenSpan) -> None:
 def _check_when(document: Document, path: Path_, when: When) -> None:
     if when == When():
         document.report(path, "nothing: say any: true")
-    for pattern in (when.failure, when.call, *when.source, *when.absent):
+    for pattern in (when.failure, when.call, when.fused, *when.source, *when.absent):
         problem = _not_a_pattern(pattern)
         if problem:
             document.report(path, f"not a pattern: {pattern}: {problem}")

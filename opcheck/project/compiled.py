@@ -28,7 +28,7 @@ from opcheck.compiler.records import (
     Variant,
 )
 from opcheck.compiler.released import METAL_SINCE
-from opcheck.data.compile_defects import Defect, load_defects
+from opcheck.data.compile_defects import DECIDING, Defect, load_defects
 from opcheck.data.registrations import OpLists
 from opcheck.judge.pipeline import audit
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
@@ -59,8 +59,6 @@ _EAGER_OUTCOMES: dict[Headline, str] = {
     "fails": "fails",
     "could not tell": "could not tell",
 }
-#: The outcome of a Metal variant by the effect of a known defect.
-_DEFECT_OUTCOMES = {"wrong result": "wrong result", "raises": "fails"}
 
 
 def report(
@@ -231,7 +229,7 @@ def _on_target(
 def _known(graph: SideGraph, present: Sequence[Defect]) -> Iterator[Failure]:
     """Yield the known defects that the kernels and eager calls of a graph meet."""
     for defect in present:
-        if defect.effect not in _DEFECT_OUTCOMES:
+        if defect.effect not in DECIDING:
             continue
         affected = next(iter(_affected(defect, (graph,))), None)
         if affected is not None:
@@ -255,7 +253,8 @@ class _Affected(NamedTuple):
 def _affected(defect: Defect, graphs: Iterable[SideGraph]) -> Iterator[_Affected]:
     for graph in graphs:
         for kernel in graph.kernels:
-            if defect.when.holds_for(kernel.source, frozenset(node.op for node in kernel.nodes)):
+            ops = frozenset(node.op for node in kernel.nodes)
+            if defect.when.holds_for(kernel.source, ops, [node.call for node in kernel.nodes]):
                 yield _place(kernel)
         for extern in graph.externs:
             if defect.when.holds_for_call(extern.call):
@@ -381,7 +380,8 @@ def _failures(
         known = [
             defect
             for defect in defects
-            if defect.when.explains(failure.message) or failure.message.startswith(f"{defect.id}: ")
+            if failure.message.startswith(f"{defect.id}: ")
+            or (defect.when.explains(failure.message) and _concerns(defect, target))
         ]
         yield FailureGroup(
             kind=failure.kind,
@@ -395,6 +395,12 @@ def _failures(
             links=tuple(link for defect in known for link in defect.links),
             mended=_mended(failure, target, defects),
         )
+
+
+def _concerns(defect: Defect, target: Target) -> bool:
+    """Return whether the target has the defect, or has mended it since."""
+    until = defect.torch.until
+    return target.torch in defect.torch or (until is not None and target.torch >= until)
 
 
 def failures_of(tried: Tried) -> Iterator[Failure]:

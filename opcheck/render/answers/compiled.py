@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from opcheck.common.text import and_more, plural
 from opcheck.compiler.plan import DTYPES
-from opcheck.data.compile_defects import EFFECTS
+from opcheck.data.compile_defects import DECIDING
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
             for row in report.rows
         ),
     )
-    failures = [group for group in report.failures if group.kind not in EFFECTS]
+    failures = [group for group in report.failures if group.kind not in DECIDING]
     yield from section("Failures", Bullets(tuple(map(_failure, failures))))
     yield from section(
         "Known defects of this release", Bullets(tuple(map(_advisory, report.advisories)))

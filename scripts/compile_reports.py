@@ -1,0 +1,203 @@
+"""Hold ``opcheck compile`` against public reports: which failures it predicts, and which controls it spares.
+
+    python -m scripts.compile_reports [--check] [--release LINE]
+
+Runs each program of op_lists/compile_reports.yaml for Metal as its release writes it, with the wheels of the cache,
+and writes reports/compile_reports.md and the counts of docs/explanation/compile.md; with ``--check`` it writes
+nothing, and exits with 1 where either would change.  A few minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+from tabulate import tabulate
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "op_lists" / "compile_reports.yaml"
+PAGE = ROOT / "reports" / "compile_reports.md"
+DOCS = ROOT / "docs" / "explanation" / "compile.md"
+_COUNTS = re.compile(r"(<!-- counts -->\n).*?(\n<!-- end of counts -->)", re.DOTALL)
+#: The outcomes that warn a user: whatever is not "works".
+_WARNS = {"fails": {"fails", "no backend", "died", "one shape only", "needs fallback"}}
+_WARNS["wrong"] = {*_WARNS["fails"], "wrong result", "differs"}
+_WARNS["fails"] |= {"wrong result"}
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One report."""
+
+    where: str
+    torch: str
+    program: str
+    says: str
+    dtype: str = "float32"
+
+
+class Found(NamedTuple):
+    """What opcheck says of a report's program."""
+
+    outcome: str
+    because: str
+
+
+def entries() -> list[Entry]:
+    """Read the reports."""
+    written = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    return msgspec.convert(written["reports"], list[Entry])
+
+
+def main() -> int:
+    """Run every release in a process of its own; write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--release", help="run the programs of one release here, and print JSON")
+    given = parser.parse_args()
+    if given.release:
+        print(json.dumps(of_release(given.release)))
+        return 0
+    listed = entries()
+    found: dict[tuple[str, str, str], Found] = {}
+    for release in dict.fromkeys(entry.torch for entry in listed):
+        done = subprocess.run(
+            [sys.executable, "-m", "scripts.compile_reports", "--release", release],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            print(done.stderr, file=sys.stderr)
+            return 1
+        for program, dtype, outcome, because in json.loads(done.stdout.splitlines()[-1]):
+            found[release, program, dtype] = Found(outcome, because)
+    page, counts = written(listed, found)
+    texts = {PAGE: page}
+    if DOCS.is_file():
+        docs = DOCS.read_text(encoding="utf-8")
+        texts[DOCS] = _COUNTS.sub(lambda match: match[1] + counts + match[2], docs)
+    changed = [path for path, text in texts.items() if not path.is_file() or path.read_text() != text]
+    for path in () if given.check else changed:
+        path.write_text(texts[path], encoding="utf-8")
+    print(counts)
+    return int(given.check and bool(changed))
+
+
+def written(listed: list[Entry], found: dict[tuple[str, str, str], Found]) -> tuple[str, str]:
+    """Return the page and the sentence with the counts."""
+    rows = []
+    right = {"failures": 0, "controls": 0}
+    total = {"failures": 0, "controls": 0}
+    for entry in listed:
+        result = found[entry.torch, entry.program, entry.dtype]
+        kind = "controls" if entry.says == "works" else "failures"
+        predicted = (
+            result.outcome == "works"
+            if kind == "controls"
+            else result.outcome in _WARNS[entry.says]
+        )
+        total[kind] += 1
+        right[kind] += predicted
+        name = "/".join(entry.where.removeprefix("https://github.com/").split("/")[:2])
+        number = entry.where.rpartition("/")[2]
+        rows.append(
+            (
+                f"[{name}#{number}]({entry.where})",
+                entry.torch,
+                entry.program,
+                entry.says,
+                result.outcome,
+                "yes" if predicted else "**no**",
+                result.because,
+            )
+        )
+    counts = (
+        f"Of {total['failures']} reported failures {right['failures']} are predicted; of "
+        f"{total['controls']} programs that are reported to work {right['controls']} are left without a warning."
+    )
+    head = ("report", "torch", "program", "it says", "opcheck compile", "predicted", "because")
+    table = tabulate(rows, headers=head, tablefmt="github")
+    text = (
+        "# Public reports about torch.compile on MPS, and what opcheck compile says\n\n"
+        "Written by `python -m scripts.compile_reports` from op_lists/compile_reports.yaml; the programs are those of "
+        "scripts/reported_programs.py. None of them ran on a Mac here.\n\n"
+        f"{counts}\n\n{table}\n"
+    )
+    return text, counts
+
+
+def of_release(line: str) -> list[tuple[str, str, str, str]]:
+    """Run the programs that are reported of a release; program, dtype, outcome and reason of each."""
+    warnings.simplefilter("ignore")
+    import torch
+
+    from opcheck.common.versions import Target, Version
+    from opcheck.compiler.inductor_metal import preload
+    from opcheck.compiler.numerics import Program
+    from opcheck.compiler.records import Compiled, Failure, Tried, Variant
+    from opcheck.compiler.released import backend
+    from opcheck.compiler.variants import attempt
+    from opcheck.data.registrations import load
+    from opcheck.data.wheels.inductor import BACKEND
+    from opcheck.project.compiled import report
+    from opcheck.capture.run import AsModule
+    from opcheck.tracing.torch_private import compilation
+    from opcheck.worker.worker import WorkerError, forked
+    from scripts.reported_programs import PROGRAMS
+
+    lists = load()
+    own = backend(lists.release(line))
+    if own.problem:
+        raise SystemExit(own.problem)
+    if own.folder:
+        compilation.use_metal_backend(Path(own.folder) / BACKEND)
+    preload()
+    target = Target(torch=Version.parse(line), macos=Version(26 if Version.parse(line) >= Version(2, 9) else 15))
+    results = []
+    wanted = dict.fromkeys((e.program, e.dtype) for e in entries() if e.torch == line)
+    for name, dtype in wanted:
+        reported = PROGRAMS[name]
+        variant = Variant(
+            backend="inductor",
+            metal=True,
+            dtype=dtype,
+            training=reported.training,
+            dynamic=reported.dynamic,
+        )
+
+        def work() -> Tried:
+            torch.manual_seed(0)
+            made: Any = reported.make()
+            module = made if isinstance(made, torch.nn.Module) else AsModule(made)
+            return attempt(Program(module, reported.inputs(), {}), variant)
+
+        try:
+            tried = forked(work, Tried, 120.0)
+        except WorkerError as error:
+            failure = Failure(kind="died", message=str(error))
+            tried = Tried(variant=variant, outcome="died", failure=failure)
+        compiled = Compiled(
+            model=name,
+            installed_torch=str(torch.__version__),
+            metal_backend=own.release,
+            device="cpu",
+            tried=(tried,),
+        )
+        judged = report(compiled, target, lists, "")
+        group = next((g for g in judged.failures if not g.mended), None)
+        because = group.message.partition("\n")[0][:160].replace("|", "/") if group else ""
+        results.append((name, dtype, judged.compiled.tried[0].outcome, because))
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(main())
