@@ -10,6 +10,7 @@ nothing, and exits with 1 where either would change.  A few minutes.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import re
 import subprocess
@@ -19,8 +20,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import torch
 import yaml
 from tabulate import tabulate
+
+from opcheck.capture.run import AsModule
+from opcheck.common.versions import Target, Version
+from opcheck.compiler.inductor_metal import preload
+from opcheck.compiler.numerics import Program
+from opcheck.compiler.records import Compiled, Failure, Tried, Variant
+from opcheck.compiler.released import backend
+from opcheck.compiler.variants import attempt
+from opcheck.data.registrations import load
+from opcheck.data.wheels.inductor import BACKEND
+from opcheck.project.compiled import report
+from opcheck.tracing.torch_private import compilation
+from opcheck.worker.worker import WorkerError, forked
+from scripts.reported_programs import PROGRAMS, Reported
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "op_lists" / "compile_reports.yaml"
@@ -85,7 +101,9 @@ def main() -> int:
     if DOCS.is_file():
         docs = DOCS.read_text(encoding="utf-8")
         texts[DOCS] = _COUNTS.sub(lambda match: match[1] + counts + match[2], docs)
-    changed = [path for path, text in texts.items() if not path.is_file() or path.read_text() != text]
+    changed = [
+        path for path, text in texts.items() if not path.is_file() or path.read_text() != text
+    ]
     for path in () if given.check else changed:
         path.write_text(texts[path], encoding="utf-8")
     print(counts)
@@ -125,7 +143,7 @@ def written(listed: list[Entry], found: dict[tuple[str, str, str], Found]) -> tu
         f"{total['controls']} programs that are reported to work {right['controls']} are left without a warning."
     )
     head = ("report", "torch", "program", "it says", "opcheck compile", "predicted", "because")
-    table = tabulate(rows, headers=head, tablefmt="github")
+    table = tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
     text = (
         "# Public reports about torch.compile on MPS, and what opcheck compile says\n\n"
         "Written by `python -m scripts.compile_reports` from op_lists/compile_reports.yaml; the programs are those of "
@@ -138,22 +156,6 @@ def written(listed: list[Entry], found: dict[tuple[str, str, str], Found]) -> tu
 def of_release(line: str) -> list[tuple[str, str, str, str]]:
     """Run the programs that are reported of a release; program, dtype, outcome and reason of each."""
     warnings.simplefilter("ignore")
-    import torch
-
-    from opcheck.common.versions import Target, Version
-    from opcheck.compiler.inductor_metal import preload
-    from opcheck.compiler.numerics import Program
-    from opcheck.compiler.records import Compiled, Failure, Tried, Variant
-    from opcheck.compiler.released import backend
-    from opcheck.compiler.variants import attempt
-    from opcheck.data.registrations import load
-    from opcheck.data.wheels.inductor import BACKEND
-    from opcheck.project.compiled import report
-    from opcheck.capture.run import AsModule
-    from opcheck.tracing.torch_private import compilation
-    from opcheck.worker.worker import WorkerError, forked
-    from scripts.reported_programs import PROGRAMS
-
     lists = load()
     own = backend(lists.release(line))
     if own.problem:
@@ -161,7 +163,9 @@ def of_release(line: str) -> list[tuple[str, str, str, str]]:
     if own.folder:
         compilation.use_metal_backend(Path(own.folder) / BACKEND)
     preload()
-    target = Target(torch=Version.parse(line), macos=Version(26 if Version.parse(line) >= Version(2, 9) else 15))
+    target = Target(
+        torch=Version.parse(line), macos=Version(26 if Version.parse(line) >= Version(2, 9) else 15)
+    )
     results = []
     wanted = dict.fromkeys((e.program, e.dtype) for e in entries() if e.torch == line)
     for name, dtype in wanted:
@@ -173,15 +177,8 @@ def of_release(line: str) -> list[tuple[str, str, str, str]]:
             training=reported.training,
             dynamic=reported.dynamic,
         )
-
-        def work() -> Tried:
-            torch.manual_seed(0)
-            made: Any = reported.make()
-            module = made if isinstance(made, torch.nn.Module) else AsModule(made)
-            return attempt(Program(module, reported.inputs(), {}), variant)
-
         try:
-            tried = forked(work, Tried, 120.0)
+            tried = forked(functools.partial(_attempt, reported, variant), Tried, 120.0)
         except WorkerError as error:
             failure = Failure(kind="died", message=str(error))
             tried = Tried(variant=variant, outcome="died", failure=failure)
@@ -197,6 +194,13 @@ def of_release(line: str) -> list[tuple[str, str, str, str]]:
         because = group.message.partition("\n")[0][:160].replace("|", "/") if group else ""
         results.append((name, dtype, judged.compiled.tried[0].outcome, because))
     return results
+
+
+def _attempt(reported: Reported, variant: Variant) -> Tried:
+    torch.manual_seed(0)
+    made: Any = reported.make()
+    module = made if isinstance(made, torch.nn.Module) else AsModule(made)
+    return attempt(Program(module, reported.inputs(), {}), variant)
 
 
 if __name__ == "__main__":

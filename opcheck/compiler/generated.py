@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from opcheck.compiler.failures import line, module, operator_name
 from opcheck.compiler.records import Extern, FusedNode, Kernel
-
-if TYPE_CHECKING:
-    import torch
 
 _BUFFER = re.compile(r"^\s*(?:device|constant)\s+[\w:]+\s*[*&]", re.MULTILINE)
 #: How the source of a kernel stands in the wrapper's Python (codegen/mps.py; \"\"\" in 2.7, ''' from 2.8 on).
@@ -21,6 +20,8 @@ HEADER = re.compile(r"^\s*#include <c10/metal/(\w+)\.h>", re.MULTILINE)
 _IMAGES = 4
 #: A call with many tensors, such as an optimizer's, is cut.
 _LONGEST_CALL = 2000
+#: what runs attention on mps without grad (native/transformers/attention.cpp)
+MPS_ATTENTION = "aten::_scaled_dot_product_attention_math_for_mps"
 #: what a kernel is called in a library of its own
 GENERATED = "generated_kernel"
 _THREADGROUP = re.compile(r"threadgroup\s+(?P<type>[\w:]+)\s+\w+\[(?P<count>[^\]]+)\]")
@@ -113,16 +114,51 @@ def _order(kernel: Any) -> str:
     return ""
 
 
+def attention_of(gm: torch.fx.GraphModule) -> tuple[Extern, ...]:
+    """Return the calls of attention in a graph of Dynamo's that the CPU takes apart and mps, without grad, does not.
+
+    The CPU's one kernel wants values of the queries' last dimension (native/transformers/sdp_utils_cpp.h).
+    """
+    found = []
+    for node in gm.graph.nodes:
+        if node.target is not torch.nn.functional.scaled_dot_product_attention:
+            continue
+        query, value = (
+            getattr(tensor, "meta", {}).get("example_value")
+            for tensor in (
+                *node.args[:1],
+                *[node.kwargs[name] for name in ("query", "value") if name in node.kwargs],
+                *node.args[2:3],
+            )
+        )
+        if query is not None and value is not None and query.shape[-1] != value.shape[-1]:
+            found.append(
+                Extern(
+                    op=MPS_ATTENTION,
+                    dtypes=(str(query.dtype).removeprefix("torch."),),
+                    location=line(node),
+                    module=module(node),
+                    call=call_text(node),
+                )
+            )
+    return tuple(found)
+
+
 def call_text(node: torch.fx.Node) -> str:
     """Return a call of the graph in a line: ``aten.mm.default(float32[2, 3], float32[3, 4])``."""
     arguments = [_argument_text(value) for value in node.args]
     arguments += [f"{name}={_argument_text(value)}" for name, value in node.kwargs.items()]
-    return f"{node.target}({', '.join(arguments)})"[:_LONGEST_CALL]
+    named = hasattr(node.target, "name")  # an overload
+    name = node.target if named else getattr(node.target, "__name__", node.target)
+    return f"{name}({', '.join(arguments)})"[:_LONGEST_CALL]
 
 
 def _argument_text(value: Any) -> str:
     meta = getattr(value, "meta", None)
-    tensor: Any = meta.get("val") if isinstance(meta, dict) else None
+    tensor: Any = None
+    if isinstance(meta, dict):
+        # Dynamo's graphs have example values.
+        tensor = meta.get("val", meta.get("example_value"))
     if tensor is not None and hasattr(tensor, "shape"):
         dtype = str(tensor.dtype).removeprefix("torch.")
         shape = ", ".join(map(str, tensor.shape))

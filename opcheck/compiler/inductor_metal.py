@@ -24,7 +24,7 @@ import torch
 from opcheck.common.replacing import replaced
 from opcheck.compiler.execute.inductor import callable_on_cpu, on_cpu
 from opcheck.compiler.failures import failure
-from opcheck.compiler.generated import extern_of, flex_kernel, kernel_of
+from opcheck.compiler.generated import attention_of, extern_of, flex_kernel, kernel_of
 from opcheck.compiler.on_mps import fake_on_mps, on_mps, placeholder_values
 from opcheck.compiler.records import Extern, Failure, Kernel, SideGraph
 from opcheck.tracing.torch_private import compilation
@@ -57,9 +57,11 @@ class SideCompiler:
     def __init__(self, *, run_metal: bool = False) -> None:
         self.graphs: list[SideGraph] = []
         self._run_metal = run_metal
+        self._attention: tuple[Extern, ...] = ()
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         """Return what torch.compile calls with each graph of Dynamo's."""
+        self._attention = attention_of(gm)
         return compilation.compile_graph(gm, example_inputs, self._inner)
 
     def _inner(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
@@ -67,7 +69,10 @@ class SideCompiler:
         phase = "inference" if kwargs.get("is_inference") else phase
         made: list[Any] = []
         with on_cpu() if self._run_metal else contextlib.nullcontext():
-            self.graphs.append(side_compile(gm, example_inputs, phase, kwargs, made))
+            graph = side_compile(gm, example_inputs, phase, kwargs, made)
+        if phase == "inference":
+            graph = msgspec.structs.replace(graph, externs=(*graph.externs, *self._attention))
+        self.graphs.append(graph)
         if not self._run_metal:
             _keep_fitting_strides(gm)
         call = callable_on_cpu(made[0], gm) if self._run_metal and made else gm.forward

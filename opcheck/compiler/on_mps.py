@@ -65,11 +65,18 @@ def fake_on_mps(value: Any) -> Any:
 
 
 def placeholder_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
-    """Return what the graph's placeholders stand for, else what it was called with."""
+    """Return what the graph is called with where that is fake, else what its placeholders stand for.
+
+    AOTAutograd calls a backward with the strides that Inductor gave the results of the forward, which the metadata of
+    its placeholders does not have.
+    """
     nodes = gm.graph.find_nodes(op="placeholder")
     # Constants that were lifted come last, and have their metadata alone.
     given = itertools.chain(example_inputs, itertools.repeat(None))
-    return [node.meta.get("val", value) for node, value in zip(nodes, given, strict=False)]
+    return [
+        value if isinstance(value, FakeTensor) else node.meta.get("val", value)
+        for node, value in zip(nodes, given, strict=False)
+    ]
 
 
 def _attention(node: torch.fx.Node) -> None:
