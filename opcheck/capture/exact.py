@@ -87,8 +87,9 @@ def _of_model(model: str, project: Path) -> Iterator[str]:
     if prefix in _LIBRARIES:
         yield from _LIBRARIES[prefix]
         return
-    file = Path(prefix if is_file(prefix) else f"{prefix.replace('.', '/')}.py")
-    yield from _imported(project / file, frozenset())
+    is_path = prefix.endswith(".py")
+    file = project / (prefix if is_path else f"{prefix.replace('.', '/')}.py")
+    yield from _imported(file, frozenset())
 
 
 def _imported(file: Path, seen: frozenset[Path]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from opcheck.compiler import plan
-from opcheck.compiler.lint import lint
+from opcheck.compiler.lint import lint, undeclared
 from opcheck.compiler.records import Compiled, Failure, FusedNode, Kernel, SideGraph, Tried, Variant
 from opcheck.model.records import SourceLocation
 
@@ -49,6 +49,36 @@ def test_what_metal_refuses(kernels: tuple[Kernel, ...], said: list[str]) -> Non
         assert failure.message.startswith(text)
 
 
+LOOP = """\
+    kernel void generated_kernel_0(
+        device float* out_ptr0,
+        uint xindex [[thread_position_in_grid]]
+    ) {
+        int x0 = xindex;
+        for(auto r0_0_cnt = 0; r0_0_cnt < 4; ++r0_0_cnt) {
+            int r0_0 = 4 * r0_index + r0_0_cnt;
+            auto tmp0 = in_ptr0[r0_0 + x0];
+        }
+        out_ptr0[x0] = tmp1;
+    }
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("auto tmp1 = x0;", []),
+        ("auto tmp1 = tmp0;", [(10, "tmp0")]),
+        ("auto tmp1 = in_ptr0[r0_0];", [(10, "r0_0")]),
+        ("auto tmp1 = static_cast<int>(tmp1);", [(10, "tmp1")]),
+        ("auto tmp2 = x0;", [(11, "tmp1")]),
+    ],
+)
+def test_a_name_is_used_where_it_is_declared(line: str, found: list[tuple[int, str]]) -> None:
+    source = LOOP.replace("        out_ptr0[x0]", f"        {line}\n        out_ptr0[x0]")
+    assert list(undeclared(source)) == found
+
+
 def test_the_usual_plan_tries_metal_in_every_dtype_and_run() -> None:
     variants = plan.default(plan.RUNS, plan.DTYPES)
     metal = [(one.dtype, one.training) for one in variants if one.metal]
@@ -65,9 +95,13 @@ def test_every_plan_holds_the_usual_one() -> None:
     assert {one.mode for one in every} == {*plan.MODES}
 
 
-def test_named_backends_are_taken_as_they_are() -> None:
-    found = plan.named(("mps",), ("inference",), ("float16",))
-    assert found == (Variant(backend="mps", dtype="float16"),)
+def test_named_backends_are_taken_as_they_are_and_inductor_for_metal_too() -> None:
+    found = plan.named(("mps", "inductor"), ("inference",), ("float16",))
+    assert found == (
+        Variant(backend="mps", dtype="float16"),
+        Variant(backend="inductor", dtype="float16"),
+        Variant(backend="inductor", dtype="float16", metal=True),
+    )
 
 
 @pytest.mark.parametrize(

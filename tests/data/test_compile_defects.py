@@ -33,9 +33,90 @@ def test_a_kernel_is_known_by_its_source_and_operators() -> None:
     source = "threadgroup long tmp_acc_0[32]; c10::metal::threadgroup_max(tmp_acc_0, x);"
     assert by_id["int64-extremes"].holds_for(source, frozenset())
     assert not by_id["int64-extremes"].holds_for(source.replace("long", "float"), frozenset())
-    assert by_id["nested-masks"].holds_for("", frozenset({"aten::cat"}))
-    assert not by_id["nested-masks"].holds_for("", frozenset({"aten::add.Tensor"}))
     assert not by_id["missing-math"].holds_for("sinh", frozenset({"aten::sinh"}))
+
+
+NESTED = """\
+        for(auto r0_1_cnt = 0; r0_1_cnt < 2; ++r0_1_cnt) {
+            int r0_1 = 2 * c10::metal::floor_divide(r0_index, 64) + r0_1_cnt;
+        for(auto r0_0_cnt = 0; r0_0_cnt < 2; ++r0_0_cnt) {
+"""
+MASKS = """\
+        if (tmp6) {
+            auto tmp_scoped_0 = 12;
+            if (tmp_scoped_1) {
+                auto tmp_scoped_0 = x0;
+"""
+
+
+@pytest.mark.parametrize(
+    ("defect", "source", "other"),
+    [
+        ("nested-loops", NESTED, NESTED.replace("r0_0_cnt", "x_cnt")),
+        ("nested-masks", MASKS, MASKS.replace("            if (tmp_scoped_1) {\n", "")),
+        ("modulo-65536", "(((xindex) / (65536)) % (6))", "(((xindex) / (65536)) % (8))"),
+        ("modulo-65536", "(((xindex) / (65536)) % (12))", "(((xindex) / (65535)) % (12))"),
+        ("negative-floor-division", "in_ptr0[1 + (((-1) + x0) / (2))]", "in_ptr0[(x0) / (2)]"),
+        ("where-is-no-function", "in_ptr0[Where(x0 < 1, 0, 1)]", "in_ptr0[x0 < 1 ? 0 : 1]"),
+        (
+            "bfloat16-argmax",
+            "threadgroup bfloat tmp_acc_0[19]; c10::metal::threadgroup_argmax(tmp_acc_0)",
+            "threadgroup float tmp_acc_0[19]; c10::metal::threadgroup_argmax(tmp_acc_0)",
+        ),
+        (
+            "where-casts-to-the-first",
+            "auto tmp1 = 0;\nauto tmp2 = tmp0 ? tmp1 : static_cast<decltype(tmp1)>(2.5);",
+            "auto tmp1 = 0.0;\nauto tmp2 = tmp0 ? tmp1 : static_cast<decltype(tmp1)>(2.5);",
+        ),
+        (
+            "masked-loads",
+            "auto tmp7 = in_ptr0[(-1) + x0];\nauto tmp8 = tmp6 ? tmp7 : 0.0;",
+            "auto tmp7 = in_ptr0[x0];\nauto tmp8 = tmp6 ? tmp7 : 0.0;",
+        ),
+    ],
+)
+def test_a_form_in_the_text_is_known_and_its_neighbour_is_not(
+    defect: str, source: str, other: str
+) -> None:
+    (when,) = [one.when for one in load_defects() if one.id == defect]
+    assert when.holds_for(source, frozenset())
+    assert not when.holds_for(other, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("defect", "call", "other"),
+    [
+        (
+            "attention-value-dimension",
+            "scaled_dot_product_attention(float32[1, 16, 32], float32[1, 16, 32], float32[1, 16, 24])",
+            "scaled_dot_product_attention(float32[1, 16, 32], float32[1, 16, 32], float32[1, 16, 32])",
+        ),
+        (
+            "convolution-backward-layout",
+            "aten.convolution_backward.default(float32[2, 64, 25, 25], [True]) channels_last",
+            "aten.convolution_backward.default(float32[2, 64, 25, 25], [True])",
+        ),
+        (
+            "transposed-convolution-layout",
+            "aten.convolution.default(float32[2, 16, 8, 8], [1, 1], True, [0, 0], 1) channels_last",
+            "aten.convolution.default(float32[2, 16, 8, 8], [1, 1], False, [0, 0], 1) channels_last",
+        ),
+    ],
+)
+def test_a_call_that_stays_eager_is_known_by_its_arguments(
+    defect: str, call: str, other: str
+) -> None:
+    (when,) = [one.when for one in load_defects() if one.id == defect]
+    assert when.holds_for_call(call)
+    assert not when.holds_for_call(other)
+
+
+def test_an_argmax_over_all_dimensions_is_known_by_the_order_of_its_tensor() -> None:
+    (when,) = [one.when for one in load_defects() if one.id == "argmax-of-dimensions"]
+    source = "c10::metal::threadgroup_argmax(tmp_acc_0)"
+    permuted = "aten.argmax.default(float32[40, 8, 30; 30, 1200, 1])"
+    assert when.holds_for(source, frozenset(), [permuted])
+    assert not when.holds_for(source, frozenset(), ["aten.argmax.default(float32[40, 8, 30])"])
 
 
 def test_a_failure_is_known_by_its_message() -> None:

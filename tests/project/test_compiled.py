@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Target, Version
 from opcheck.compiler.judged import CompileReport
 from opcheck.compiler.records import (
@@ -19,7 +20,7 @@ from opcheck.compiler.records import (
 )
 from opcheck.data.registrations import OpLists
 from opcheck.model.records import SourceLocation
-from opcheck.project.compiled import report
+from opcheck.project.compiled import eager_runs, exit_code, report
 
 LINE = SourceLocation(file="a.py", line=3, function="f", text="return x.sinh()")
 SINH = Failure(
@@ -173,3 +174,55 @@ def test_nothing_compiled_is_a_finding(lists: OpLists) -> None:
     nothing = Tried(variant=Variant(backend="inductor", metal=True), outcome="nothing compiled")
     found = told(lists, nothing)
     assert found.advice == "torch.compile does nothing for this program: no graph was compiled"
+
+
+WELFORD = "c10::metal::threadgroup_welford_reduce(tmp_acc_0, 8)"
+
+
+@pytest.mark.parametrize(
+    ("torch", "outcome", "code"), [("2.12", "wrong result", 1), ("2.13", "works", 0)]
+)
+def test_a_known_wrong_result_decides_row_advice_and_exit_code(
+    torch: str, outcome: str, code: int, lists: OpLists
+) -> None:
+    found = told(lists, AOT, metal(graph(kernel(source=WELFORD))), torch=torch)
+    assert outcomes(found) == [outcome]
+    assert found.advice.startswith("use backend='aot_eager': welford" if code else "use inductor")
+    assert exit_code(found) == code
+
+
+def test_each_run_must_work_in_some_dtype_and_in_each_that_is_named(lists: OpLists) -> None:
+    half = metal(graph(failures=(SINH,)), dtype="float16")
+    found = told(lists, metal(graph(kernel())), half)
+    assert (exit_code(found), exit_code(found, each_dtype=True)) == (0, 1)
+    trained = msgspec.structs.replace(
+        half, variant=msgspec.structs.replace(half.variant, training=True)
+    )
+    assert exit_code(told(lists, metal(graph(kernel())), trained)) == 1
+
+
+def test_what_cannot_be_told_is_no_failure(lists: OpLists) -> None:
+    ours = Failure(kind="harness", message="no mps", ours=True)
+    assert exit_code(told(lists, metal(graph(failures=(ours,))))) == 3
+
+
+def test_a_failure_of_the_targets_own_backend_stands(lists: OpLists) -> None:
+    compiled = Compiled(
+        model="m",
+        installed_torch="2.13.0",
+        metal_backend="2.15.0",
+        device="cpu",
+        tried=(metal(graph(failures=(SINH,))),),
+    )
+    target = Target(torch=Version(2, 15), macos=Version(15))
+    assert outcomes(report(compiled, target, lists, "")) == ["fails"]
+
+
+def test_a_portable_backend_is_judged_by_its_audit(lists: OpLists) -> None:
+    compiled = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=(EAGER, AOT))
+    target = Target(torch=Version(2, 13), macos=Version(15))
+    assert eager_runs([EAGER.variant, AOT.variant]) == (("float32", False),)
+    why = CaptureError("no such input")
+    found = report(compiled, target, lists, "", eager={("float32", False): why})
+    assert [tried.outcome for tried in found.compiled.tried] == ["could not tell"] * 2
+    assert "no such input" in found.failures[0].message

@@ -1,0 +1,68 @@
+"""Environments of --exact: what is installed into them, once, and what is said where that cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opcheck.common.errors import CaptureError
+from opcheck.worker import environments
+from opcheck.worker.environments import Wanted
+
+WANTED = Wanted(torch="2.9.1", libraries=("transformers==4.57.3",), before="2025-12-11")
+
+
+class Installer:
+    """Stands for uv and pip."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.commands: list[list[str]] = []
+        self.fails = fails
+
+    def __call__(self, command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        self.commands.append(command)
+        if "venv" in command:
+            (Path(command[-1]) / "lib" / "python3" / "site-packages").mkdir(parents=True)
+        failed = bool(self.fails) and self.fails in command
+        return subprocess.CompletedProcess(command, int(failed), "", "no such host" * failed)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPCHECK_CACHE", str(tmp_path / "wheels"))
+    monkeypatch.setattr(environments, "_uv", lambda: ["uv"])
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
+def test_an_environment_is_made_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installer = Installer(fails="cpu")
+    monkeypatch.setattr(subprocess, "run", installer)
+    told: list[str] = []
+    python = environments.interpreter(WANTED, told.append)
+    assert Path(python).is_relative_to(cache / "environments" / WANTED.name)
+    assert told == ["making an environment with torch 2.9.1, once"]
+    (libraries,) = [line for line in installer.commands if "transformers==4.57.3" in line]
+    assert libraries[libraries.index("--exclude-newer") + 1] == "2025-12-11"
+    assert "torch==2.9.1" in libraries
+    (seen,) = (cache / "environments" / WANTED.name).rglob("opcheck.pth")
+    assert (Path(seen.read_text().strip()) / "opcheck" / "worker").is_dir()
+    before = len(installer.commands)
+    assert environments.interpreter(WANTED, told.append) == python
+    assert len(installer.commands) == before
+
+
+def test_without_a_network_it_says_what_to_install(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", Installer(fails="install"))
+    with pytest.raises(CaptureError) as raised:
+        environments.interpreter(WANTED)
+    assert "torch 2.9.1" in raised.value.message
+    assert "no such host" in raised.value.context
+    assert "torch==2.9.1 'transformers==4.57.3'" in raised.value.hint
+    assert not (cache / "environments" / WANTED.name).exists()
