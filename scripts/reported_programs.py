@@ -51,6 +51,10 @@ def _decoder() -> nn.Module:
     )
 
 
+def _last() -> nn.Module:
+    return nn.Module.to(nn.ConvTranspose2d(16, 8, 3), memory_format=torch.channels_last)
+
+
 def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return nn.functional.scaled_dot_product_attention(q, k, v)
 
@@ -177,7 +181,7 @@ PROGRAMS: dict[str, Reported] = {
     "tiled-sum": Reported(_plain(lambda x: x.sum((1, 3))), _normal(4, 8, 3, 9)),
     "overflow": Reported(_plain(_overflow), _normal(4, 2048)),
     "transposed-convolution": Reported(
-        lambda: nn.ConvTranspose2d(16, 8, 3).to(memory_format=torch.channels_last),
+        _last,
         lambda: (torch.randn(2, 16, 8, 8).to(memory_format=torch.channels_last),),
     ),
     "cholesky": Reported(

@@ -108,7 +108,8 @@ def _order(kernel: Any) -> str:
         layout = getattr(tensor, "layout", None) or getattr(
             getattr(tensor, "data", None), "layout", None
         )
-        size, stride = getattr(layout, "size", ()), getattr(layout, "stride", ())
+        size: Any = getattr(layout, "size", ())
+        stride: Any = getattr(layout, "stride", ())
         if len(size) == _IMAGES and stride[1] == 1 and size[1] != 1:
             return " channels_last"
     return ""
