@@ -52,7 +52,9 @@ def _decoder() -> nn.Module:
 
 
 def _last() -> nn.Module:
-    return nn.Module.to(nn.ConvTranspose2d(16, 8, 3), memory_format=torch.channels_last)
+    layer = nn.ConvTranspose2d(16, 8, 3)
+    layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
+    return layer
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -71,7 +73,10 @@ class _Heads(nn.Module):
         query, key, value = (
             part.view(shape).transpose(1, 2) for part in self.qkv(x).split(384, dim=2)
         )
-        return nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        result: Tensor = nn.functional.scaled_dot_product_attention(
+            query, key, value, is_causal=True
+        )
+        return result
 
 
 def _padded(x: Tensor, y: Tensor) -> Tensor:
@@ -132,7 +137,8 @@ class _Language(nn.Module):
         query = query * position.cos() + turned * position.sin()
         x = x + self.out((query @ key.mT / 8).softmax(-1) @ value)
         normed = self.norm(x)
-        return x + self.down(nn.functional.silu(self.gate(normed)) * self.up(normed))
+        result: Tensor = x + self.down(nn.functional.silu(self.gate(normed)) * self.up(normed))
+        return result
 
 
 def _normal(*shape: int) -> Callable[[], tuple[Tensor, ...]]:
