@@ -1,4 +1,4 @@
-"""``opcheck run script.py``: a program as it is, observed on a Mac's GPU, or on an emulated Mac."""
+"""``opcheck run``: a script or a notebook as it is, observed on a Mac's GPU, or on an emulated Mac."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from opcheck.render import FORMATS, summary
     "The program's stdout is its own: the report goes to stderr, or to --output (- is stdout). "
     "Each flag has a variable (--fail-on: OPCHECK_FAIL_ON).",
 )
-@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]...")
+@click.argument(
+    "program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|NOTEBOOK [ARGUMENTS]..."
+)
 def command(
     *,
     program: Sequence[str],
@@ -133,6 +135,6 @@ def _program(module: str, program: Sequence[str]) -> tuple[str, Sequence[str]]:
         raise UsageError(
             f"no such file: {program[0]}",
             context="opcheck run",
-            hint="name a Python file, or a module with -m; opcheck's own flags come before it",
+            hint="name a Python file or a notebook, or a module with -m; opcheck's own flags come before it",
         )
     return program[0], program[1:]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 import stat
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from opcheck.common import documents
 from opcheck.common.errors import UsageError
+from opcheck.common.notebooks import code_cells, without_magics
 from opcheck.common.python_source import decode, split_lines
 from opcheck.model.records import Problem, SourceLocation
 from opcheck.source.gitignore import GitIgnores
@@ -203,7 +203,7 @@ def notebook(content: bytes, shown: str, problems: list[Problem]) -> Source:
     """
     try:
         # Not documents.from_json: Jupyter writes NaN into outputs, which is no JSON.
-        cells = list(_cells(json.loads(content)))
+        cells = list(code_cells(content))
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
         message = f"not a notebook: {error}"
         raise UnreadableError(problem("damaged_notebook", message, shown)) from error
@@ -211,7 +211,7 @@ def notebook(content: bytes, shown: str, problems: list[Problem]) -> Source:
     places: list[tuple[str, int]] = []
     for number, text in cells:
         name = f"{shown}#cell-{number}"
-        cell = _without_magics(text)
+        cell = without_magics(text)
         try:
             parse("\n".join(cell), name)
         except UnreadableError as error:
@@ -220,38 +220,6 @@ def notebook(content: bytes, shown: str, problems: list[Problem]) -> Source:
         lines += cell
         places += [(name, line) for line in range(1, len(cell) + 1)]
     return Source(parse("\n".join(lines), shown), lines, places)
-
-
-def _cells(content: Any) -> Iterator[tuple[int, str]]:
-    sheets = content.get("worksheets", [content])  # the form before version 4
-    number = 0
-    for sheet in sheets:
-        for cell in sheet["cells"]:
-            number += 1
-            if cell["cell_type"] == "code":
-                text = cell.get("source", cell.get("input", ""))
-                yield number, text if isinstance(text, str) else "".join(text)
-
-
-def _without_magics(text: str) -> list[str]:
-    """The lines of a cell, with ``pass`` in place of the syntax of IPython."""
-    lines = split_lines(text)
-    first = next((line for line in lines if line.strip()), "")
-    if first.startswith("%%") and not first.startswith(("%%time", "%%capture", "%%prun")):
-        return [""] * len(lines)
-    plain, continues = [], False
-    for line in lines:
-        # A shell command may go on in the next lines.
-        plain.append("" if continues else _plain(line))
-        is_command = continues or plain[-1] != line
-        continues = is_command and line.endswith("\\")
-    return plain
-
-
-def _plain(line: str) -> str:
-    code = line.lstrip()
-    is_magic = code.startswith(("%", "!", "?")) or code.rstrip().endswith("?")
-    return f"{line[: len(line) - len(code)]}pass" if is_magic and not code.startswith("#") else line
 
 
 def problem(kind: str, message: str, file: str, line: int = 0) -> Problem:

@@ -230,7 +230,7 @@ def three_lines(spec: str, config: dict[str, Any] | None = None) -> list[str]:
         (
             "net.py",
             {},
-            "'net.py:' names no attribute",
+            "'net.py:' names no attribute, and the file builds no module",
             "model net.py:",
             "it defines Net, Settings, Zoo, pair, full, named, step, exported",
         ),

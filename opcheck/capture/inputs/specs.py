@@ -81,11 +81,10 @@ def inputs_for(
         args, kwargs = (*args, *read), {**kwargs, **named}
     elif loaded.inputs is not None:
         args, kwargs = loaded.inputs
-        note = (
-            "the inputs that came with the model"
-            if not loaded.as_used
-            else "as its pipeline is called"
+        usual = (
+            "as its pipeline is called" if loaded.as_used else "the inputs that came with the model"
         )
+        note = loaded.note or usual
     else:
         takes_inputs = loaded.takes_inputs or loaded.model
         args, kwargs, note = derive.derive(takes_inputs, loaded.family)

@@ -69,6 +69,8 @@ class Loaded:
     takes_inputs: nn.Module | None = None
     #: what makes inputs of pictures or sound, and objects of outputs; None: nothing is known.
     processor: Any = None
+    #: where the inputs come from, if that is not the model.
+    note: str = ""
     #: whether the library says what its users call the model for.
     as_used: bool = False
 
@@ -115,8 +117,8 @@ def load(
             processor=built.processor,
             as_used=True,
         )
-    if spec.endswith(".py"):
-        spec += ":"  # a file without an attribute: the error lists those that it has
+    if spec.endswith((".py", ".ipynb")):
+        spec += ":"  # a file without an attribute: the model that it builds
     prefix, colon, name = spec.partition(":")
     if colon and prefix in libraries.LOADERS:
         library = libraries.find(prefix, spec)
@@ -132,7 +134,10 @@ def load(
             model = model.to(number)
     else:
         raise no_model(spec)
-    return as_loaded(model, inputs, accelerated=accelerated, as_used=prefix == "transformers")
+    note = "" if name or inputs is None else f"as the file first calls its {type(model).__name__}"
+    return as_loaded(
+        model, inputs, accelerated=accelerated, as_used=prefix == "transformers", note=note
+    )
 
 
 def as_loaded(model: Callable[..., Any], inputs: Arguments | None, **facts: Any) -> Loaded:

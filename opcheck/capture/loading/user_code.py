@@ -1,4 +1,4 @@
-"""Models of the user's own: ``package.module:attribute`` and ``file.py:attribute``."""
+"""Models of the user's own: ``package.module:attribute``, ``file.py:attribute`` and ``notebook.ipynb:attribute``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from opcheck.capture.loading import exported
+from opcheck.common import notebooks
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
+from opcheck.common.replacing import replaced
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -32,14 +34,21 @@ def load(spec: str, config: dict[str, Any]) -> tuple[Callable[..., Any], Argumen
         Exception: whatever the user's code raises.
     """
     where, _, path = spec.rpartition(":")
-    module = _from_file(Path(where), spec) if where.endswith(".py") else _from_name(where, spec)
+    is_file_name = where.endswith((".py", notebooks.SUFFIX))
+    if is_file_name and not path:
+        return _only_model(_existing(Path(where), spec), spec)
+    module = _from_file(Path(where), spec) if is_file_name else _from_name(where, spec)
     return _made(_attribute(module, path, spec), spec, config)
 
 
-def _from_file(file: Path, spec: str) -> ModuleType:
-    """Run the file as ``python file.py`` does, but for ``__name__``."""
+def _existing(file: Path, spec: str) -> Path:
+    """Return the whole path of a file, whose folder is then searched for what it imports.
+
+    Raises:
+        ModelLoadError: there is no such file.
+    """
     if not is_file(file):
-        names = [path.name for path in file.parent.glob("*.py")]
+        names = [path.name for path in file.parent.glob(f"*{file.suffix}")]
         near = difflib.get_close_matches(file.name, names, cutoff=0.75)  # all end in .py
         raise ModelLoadError(
             f"there is no file {file}",
@@ -50,9 +59,15 @@ def _from_file(file: Path, spec: str) -> ModuleType:
     _first_on_path(str(file.parent))
     # Last, so that it takes the place of nothing: what the file imports may be named from there, too.
     sys.path.append(str(Path.cwd()))
+    return file
+
+
+def _from_file(file: Path, spec: str) -> ModuleType:
+    """Run the file as ``python file.py`` does, but for ``__name__``."""
+    file = _existing(file, spec)
     # The user may call a file like a module that is loaded already: torch.py, test.py.
     name = file.stem if file.stem not in sys.modules else f"opcheck_user_{file.stem}"
-    loader = SourceFileLoader(name, str(file))
+    loader = _loader(name, file)
     module_spec = ModuleSpec(name, loader, origin=str(file))
     module_spec.has_location = True
     module = importlib.util.module_from_spec(module_spec)
@@ -70,6 +85,95 @@ def _from_file(file: Path, spec: str) -> ModuleType:
             ) from error
         raise
     return module
+
+
+class _NotebookLoader(SourceFileLoader):
+    """Runs the code cells of a notebook as a module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run them."""
+        notebooks.run(Path(self.path), module.__dict__)
+
+
+def _loader(name: str, file: Path) -> SourceFileLoader:
+    kind = _NotebookLoader if file.suffix == notebooks.SUFFIX else SourceFileLoader
+    return kind(name, str(file))
+
+
+def _only_model(file: Path, spec: str) -> tuple[Callable[..., Any], Arguments | None]:
+    """Return the module that a script calls first, with its inputs; else the one module that it builds.
+
+    Raises:
+        ModelLoadError: it calls none, and builds several or none.
+        Exception: whatever the script raises before.
+    """
+    called, namespace = _run_to_first_call(file)
+    if called is not None:
+        return called.module, (called.args, called.kwargs)
+    built = {name: value for name, value in namespace.items() if isinstance(value, nn.Module)}
+    parts = {id(part) for value in built.values() for part in value.modules() if part is not value}
+    whole = {name: value for name, value in built.items() if id(value) not in parts}
+    if len({id(value) for value in whole.values()}) == 1:
+        return next(iter(whole.values())), None
+    if whole:
+        offered = [f"{file.name}:{name} ({type(each).__name__})" for name, each in whole.items()]
+        raise ModelLoadError(
+            f"{file.name} builds {len(whole)} modules",
+            context=f"model {spec.rstrip(':')}",
+            hint=f"name one: {', '.join(offered[:8])}",
+        )
+    own = [
+        name
+        for name, value in namespace.items()
+        if getattr(value, "__module__", "") == "__main__" and callable(value)
+    ]
+    raise ModelLoadError(
+        f"{spec!r} names no attribute, and the file builds no module",
+        context=f"model {spec}",
+        hint=_suggest(own, "it defines") or "name a function that returns one",
+    )
+
+
+class _Called(BaseException):
+    """Ends a script at the first call of a module; no ``except Exception`` of the script's stops it."""
+
+    def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__()
+        self.module, self.args_, self.kwargs = module, args, kwargs
+
+
+def _run_to_first_call(file: Path) -> tuple[_Call | None, dict[str, Any]]:
+    """Run a file as a script until it calls a module; return the call, if there is one, and the script's names."""
+
+    def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        raise _Called(module, args, kwargs)
+
+    main = ModuleType("__main__")
+    vars(main).update(__file__=str(file), __builtins__=__builtins__)
+    before, arguments = sys.modules.get("__main__"), sys.argv
+    sys.modules["__main__"], sys.argv = main, [str(file)]
+    try:
+        with replaced([(nn.Module, "__call__", call)]):
+            if file.suffix == notebooks.SUFFIX:
+                notebooks.run(file, vars(main))
+            else:
+                code = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+                exec(code, vars(main))  # noqa: S102 - the user named it to be run
+    except _Called as called:
+        return _Call(called.module, called.args_, called.kwargs), vars(main)
+    finally:
+        sys.argv = arguments
+        if before is not None:
+            sys.modules["__main__"] = before
+    return None, vars(main)
+
+
+class _Call(NamedTuple):
+    """A module and what a script calls it with."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
 
 def _from_name(name: str, spec: str) -> ModuleType:

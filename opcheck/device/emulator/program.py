@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from opcheck.common import notebooks
 from opcheck.worker.platform import START_EVENTS
 
 #: torch's own files whose frames stand between the program and the emulation.
@@ -53,6 +54,9 @@ def execute(program: str, *, is_module: bool) -> None:
     module.__dict__.update(__file__=program, __builtins__=__builtins__, __cached__=None)
     # Not runpy.run_path: it removes __main__ at the end, and pickling at exit needs it.
     sys.modules["__main__"] = module
+    if path.suffix == notebooks.SUFFIX:
+        notebooks.run(path, module.__dict__)
+        return
     code = compile(path.read_bytes(), program, "exec", dont_inherit=True)
     exec(code, module.__dict__)  # noqa: S102 - this is what it is for
 
