@@ -13,6 +13,7 @@ import torch
 
 from opcheck.capture.inputs.specs import inputs_for
 from opcheck.capture.loading.load import load
+from opcheck.capture.loading.naming import full_name
 from opcheck.common import notebooks
 from opcheck.common.errors import ModelLoadError, UsageError
 
@@ -124,3 +125,10 @@ def test_cells_run_in_one_namespace() -> None:
 def test_a_notebook_that_does_not_exist() -> None:
     with pytest.raises(ModelLoadError, match=r"there is no file nett\.ipynb"):
         load("nett.ipynb:net")
+
+
+def test_a_script_and_a_notebook_are_names_as_they_are() -> None:
+    Path("train.py").write_text(SCRIPT)
+    Path("net.ipynb").write_text(NOTEBOOK)
+    assert full_name("train.py") == "train.py"
+    assert full_name("net.ipynb") == "net.ipynb"

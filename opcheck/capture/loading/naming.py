@@ -54,8 +54,10 @@ def full_name(spec: str) -> str:
     """
     path = Path(spec)
     if spec.removesuffix(":").endswith(".py") and is_file(Path(spec.removesuffix(":"))):
-        return _only_model([Path(spec.removesuffix(":"))], spec)
-    if ":" in spec or spec.endswith((".pt2", ".py")):
+        file = Path(spec.removesuffix(":"))
+        # A script that defines no model at its top level is run until it calls one (user_code.py).
+        return _only_model([file], spec) if modules_in(file) else spec
+    if ":" in spec or spec.endswith((".ipynb", ".pt2", ".py")):
         return spec
     if is_file(path) or spec.lower().endswith(_WEIGHTS):
         raise no_model(spec)
