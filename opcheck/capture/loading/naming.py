@@ -56,7 +56,7 @@ def full_name(spec: str) -> str:
     if spec.removesuffix(":").endswith(".py") and is_file(Path(spec.removesuffix(":"))):
         file = Path(spec.removesuffix(":"))
         # A script that defines no model at its top level is run until it calls one (user_code.py).
-        return _only_model([file], spec) if modules_in(file) else spec
+        return spec if not modules_in(file) and _runs(file) else _only_model([file], spec)
     if ":" in spec or spec.endswith((".ipynb", ".pt2", ".py")):
         return spec
     if is_file(path) or spec.lower().endswith(_WEIGHTS):
@@ -96,6 +96,19 @@ def modules_in(path: Path) -> tuple[ModuleName, ...]:
         if isinstance(word, ast.Name) and word.id != name
     }
     return tuple(ModuleName(name, _complete(node), name in used) for name, node in made.items())
+
+
+def _runs(path: Path) -> bool:
+    """Return whether a file does more than define names: it is a script."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    return any(
+        isinstance(node, (ast.For, ast.If, ast.While, ast.With))
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+        for node in body
+    )
 
 
 def _defines_model(node: ast.stmt, known: Iterable[str]) -> str:
