@@ -49,14 +49,19 @@ def session() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def opened(
-    browser: Any, *, scheme: str = "light", script: bool = True, csp: bool = False
+    browser: Any,
+    *,
+    scheme: str = "light",
+    script: bool = True,
+    csp: bool = False,
+    size: tuple[int, int] = (1280, 850),
 ) -> Iterator[tuple[Any, list[str]]]:
     """A page, and what its console says.
 
     ``csp``: the page's own policy holds, which would keep axe out, too.
     """
     context = browser.new_context(
-        viewport={"width": 1280, "height": 850},
+        viewport={"width": size[0], "height": size[1]},
         color_scheme=scheme,
         java_script_enabled=script,
         bypass_csp=not csp,
@@ -86,6 +91,11 @@ def dom(browser: Any, path: Path, fragment: str = "") -> str:
 
 def serious(page: Any, path: Path | None = None) -> list[str]:
     """What axe finds serious or critical: rule and place."""
+    return violations(page, path, impacts=("serious", "critical"))
+
+
+def violations(page: Any, path: Path | None = None, impacts: tuple[str, ...] = ()) -> list[str]:
+    """What axe finds, of these impacts or of any: rule and place."""
     if path is not None:
         page.goto(path.as_uri())
     # What is folded away is to be readable, too.
@@ -95,6 +105,6 @@ def serious(page: Any, path: Path | None = None) -> list[str]:
     return [
         f"{one['id']}: {node['target'][0]}"
         for one in found["violations"]
-        if one["impact"] in {"serious", "critical"}
+        if not impacts or one["impact"] in impacts
         for node in one["nodes"][:3]
     ]

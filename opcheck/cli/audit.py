@@ -130,7 +130,7 @@ def _delivered(
 ) -> int:
     """Write the report and what matters beside it; return the exit code."""
     output.deliver_report(report, full=progress.verbose)
-    if not report.capture.complete:
+    if not report.capture.complete and not output.is_text_on_stdout:
         streams.note(_broke_off(report))
     for expired in ignores.expired():
         streams.note(expired)
@@ -165,7 +165,8 @@ def audited(
     from opcheck.judge.pipeline import audit
 
     with progress.shown() as say:
-        return audit(request, lists, progress=say, show_output=progress.verbose, mac=memory)
+        report = audit(request, lists, progress=say, show_output=progress.verbose, mac=memory)
+    return msgspec.structs.replace(report, newest=not target.torch)
 
 
 def audited_on(

@@ -22,6 +22,7 @@ import msgspec
 from opcheck.capture.request import CaptureOptions
 from opcheck.cli import VERBS, streams
 from opcheck.cli.helps import WIDTH, Help
+from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
 from opcheck.model.options import Declared, Option, declared, options_of
@@ -395,11 +396,38 @@ class OutputOptions(Record, frozen=True, kw_only=True):
         self.put(write(record, document(record), self.chosen(ANSWERS), width=width))
 
 
+def _sections(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse a name that is no section of the text."""
+    from opcheck.render.report import SECTIONS
+
+    for name in names:
+        if name not in SECTIONS:
+            raise UsageError(
+                f"the report has no section {brief(name)}", hint=f"one of {', '.join(SECTIONS)}"
+            )
+    return names
+
+
+SHOW = Option(
+    "Add these sections to the text: notes, operators, memory, transfers, evidence.",
+    metavar="NAME,...",
+    values=("notes", "operators", "memory", "transfers", "evidence"),
+    separator=",",
+    check=_sections,
+)
+
+
 class ReportOptions(OutputOptions, frozen=True, kw_only=True):
     """Options that choose the format and the destination of the report of an audit or of a run."""
 
     format: Annotated[str | None, formats(FORMATS)] = None
     color: Annotated[str, COLOR] = "auto"
+    show: Annotated[tuple[str, ...], SHOW] = ()
+
+    @property
+    def is_text_on_stdout(self) -> bool:
+        """Return whether a person reads the report on stdout."""
+        return self.to_stdout and self.chosen(FORMATS) == "text"
 
     def deliver_report(self, report: Report, *, full: bool) -> None:
         """Write the report to stdout or the file, and to the summary of a step in CI.
@@ -420,9 +448,10 @@ class ReportOptions(OutputOptions, frozen=True, kw_only=True):
         name = self.chosen(FORMATS)
         if name != "text":
             return render(report, name)
-        from opcheck.render.report import document
+        from opcheck.render.report import SECTIONS, document
         from opcheck.render.text import WIDTH, as_text
 
         width = streams.columns(WIDTH)
         color = streams.color_wanted(self.color)
-        return as_text(document(report), color=color, width=width, full=full)
+        shown = document(report, SECTIONS if full else self.show)
+        return as_text(shown, color=color, width=width, full=full)

@@ -39,6 +39,28 @@ def filesize(number: int) -> str:
     return f"{size / 1024:.1f} TiB"
 
 
+def flop_count(number: int) -> str:
+    """Return a number of floating-point operations with its unit: ``512 FLOP``, ``3.6 GFLOP``."""
+    if number < 1000:
+        return f"{number} FLOP"
+    size = float(number)
+    for unit in ("k", "M", "G", "T"):
+        size /= 1000
+        if size < 999.95:
+            return f"{size:.1f} {unit}FLOP"
+    return f"{size / 1000:.1f} PFLOP"
+
+
+def percent(part: int, whole: int) -> str:
+    """Return a share, so that neither a small one reads as none nor a large one as all: ``<1 %``, ``>99 %``."""
+    share = 100 * part / whole if whole else 0.0
+    if 0 < share < 1:
+        return "<1 %"
+    if 99 < share < 100:
+        return ">99 %"
+    return f"{share:.0f} %"
+
+
 def any_layer(module: str) -> str:
     """``encoder.layer.11.attention`` as ``encoder.layer.*.attention``."""
     return _NUMBER.sub("*", module)

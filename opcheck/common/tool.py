@@ -4,3 +4,6 @@ from __future__ import annotations
 
 VERSION = "0.1.0"
 TOOL = f"opcheck {VERSION}"
+
+#: Where the project is; a release puts the account in place of OWNER.
+HOMEPAGE = "https://github.com/OWNER/opcheck"

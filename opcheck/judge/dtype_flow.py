@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from opcheck.common.text import any_layer
 from opcheck.data.statement_model import Statement
 from opcheck.model.records import Birth, OpCall, Record, SourceLocation, TensorSpec, Trace, Verdict
 from opcheck.model.tracked_dtypes import TRAITS, WATCHED, Trait
@@ -136,6 +135,10 @@ class _Walk:
         paths: dict[int, _Path] = {}
         for spec in inputs:
             known = self.of_tensor.get((trait.name, spec.tensor))
+            unseen = known is None and spec.tensor not in self.births and call.phase != "move"
+            if unseen and self._stopped_before(call):
+                # Nobody saw where it was made, and the program has failed before it is used: it is no further cause.
+                continue
             if known is None:
                 birth = self.births.get(spec.tensor) or _unseen(spec, call)
                 known = self.of_tensor[trait.name, spec.tensor] = (self._path(trait, birth),)
@@ -156,9 +159,8 @@ class _Walk:
 
     def _path(self, trait: Trait, birth: Birth) -> _Path:
         """Return the path of this origin; tensors that one line makes in the same way share a path."""
-        # The parameters of one name in many layers are one origin.
-        place = birth.location or any_layer(birth.name)
-        key = (trait.name, birth.how, birth.api, birth.dtype, str(place))
+        # Without a line, all that begins in the same way is one origin: a module that is cast has many parameters.
+        key = (trait.name, birth.how, birth.api, birth.dtype, str(birth.location or ""))
         path = self.paths.setdefault(key, _Path(trait.name, birth))
         if birth.name:
             path.names.setdefault(birth.name)

@@ -28,10 +28,12 @@ from opcheck.judge.callgraph import graph_calls
 from opcheck.judge.examples import example_of
 from opcheck.judge.judge import OUTCOMES, judge_all, outcome
 from opcheck.judge.memory.estimate import estimate
+from opcheck.judge.memory.macs import runs_out
 from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
 from opcheck.judge.rules.oc127_quantized_weights import headline_of as quantized_headline
 from opcheck.judge.rules.rule import Audited
+from opcheck.judge.work import synchronizations, work
 from opcheck.model.fingerprint import fingerprinted
 from opcheck.model.records import (
     RAISED_ON_A_MAC,
@@ -39,6 +41,7 @@ from opcheck.model.records import (
     CaptureFacts,
     Finding,
     GroupLocation,
+    Memory,
     OpCall,
     OpListFacts,
     Precision,
@@ -68,9 +71,6 @@ _OF_THE_MACHINE = (
     "what a Mac answers beside torch and platform: sys.platform, os.name, sysconfig, its memory and "
     "processors are this machine's; libraries read platform.system() and machine() of this machine, too"
 )
-
-#: set as guides tell people to; in none of the macOS wheels of 1.13 to 2.15 (op_lists/environment.yaml)
-_NOT_READ = "PYTORCH_MPS_LOG_LEVEL"
 
 
 def audit(
@@ -171,7 +171,12 @@ def report(
         precision=precision,
     )
     drawn = tuple(graph_calls(calls, verdicts, groups, graph))
-    return msgspec.structs.replace(assemble(audited), graph=drawn)
+    return msgspec.structs.replace(
+        assemble(audited),
+        graph=drawn,
+        work=tuple(work(calls, verdicts)),
+        synchronizations=tuple(synchronizations(calls, verdicts)),
+    )
 
 
 def assemble(audited: Audited) -> Report:
@@ -193,7 +198,10 @@ def assemble(audited: Audited) -> Report:
             beyond=target.beyond,
         ),
         headline=headline(
-            trace, {(group.verdict.status, group.verdict.kind) for group in groups}, target
+            trace,
+            {(group.verdict.status, group.verdict.kind) for group in groups},
+            target,
+            audited.memory,
         ),
         totals=totals(
             (group.op, group.verdict.status, group.verdict.kind, group.count) for group in groups
@@ -304,10 +312,14 @@ def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
 
 
 def _findings(audited: Audited) -> tuple[Finding, ...]:
-    """Return the findings of all rules: by severity, then in the order of the rules."""
+    """Return the findings of all rules: by severity, what a Mac does before what opcheck could not do, by rule."""
     findings = [finding for rule in RULES for finding in rule.check(audited)]
-    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+    findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), _is_own_limit(finding)))
     return tuple(fingerprinted(findings))
+
+
+def _is_own_limit(finding: Finding) -> bool:
+    return finding.rule in {"OC120", "OC125"}
 
 
 def totals(rows: Iterable[tuple[str, Status, FallbackKind | None, int]]) -> dict[str, int]:
@@ -328,14 +340,20 @@ def totals(rows: Iterable[tuple[str, Status, FallbackKind | None, int]]) -> dict
 
 
 def headline(
-    trace: Trace, outcomes: Collection[tuple[Status, FallbackKind | None]], target: Target
+    trace: Trace,
+    outcomes: Collection[tuple[Status, FallbackKind | None]],
+    target: Target,
+    memory: Memory | None,
 ) -> Headline:
-    """Return the entry of HEADLINES that sums up the statuses and kinds of the calls on the target."""
+    """Return the entry of HEADLINES that sums up the calls on the target, and the memory that they take.
+
+    It never contradicts a finding: whatever makes the target raise makes it "fails".
+    """
     fails, could_not_tell, only_with_variable, partly, natively = HEADLINES
     statuses = {status for status, _ in outcomes}
     raised = any(problem.kind in RAISED_ON_A_MAC for problem in trace.problems)
     of_weights = quantized_headline(trace)
-    if "unsupported" in statuses or raised or of_weights == fails:
+    if "unsupported" in statuses or raised or runs_out(memory) or of_weights == fails:
         return fails
     if "unknown" in statuses or not trace.complete or not outcomes or of_weights:
         return could_not_tell
@@ -356,8 +374,6 @@ def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
         # at::isTensorSubclassLike is true under a dispatch mode: FunctionsManual.cpp then writes into no gradient.
         yield "whether autograd works in place: what is recorded as add can be add_ on a Mac"
     yield from differing(((call.op, call.phase) for call in trace.calls), target.torch)
-    if _NOT_READ in trace.environment:
-        yield f"anything by {_NOT_READ}, which was set and which no torch release reads"
     if not trace.complete:
         yield "everything after the point where the run broke off"
     installed = trace.installed_torch

@@ -10,9 +10,8 @@ from typing import Annotated, NamedTuple
 from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize, plural
-from opcheck.judge.memory.macs import asked
 from opcheck.model.options import Option, failing_on
-from opcheck.model.records import Finding, GroupLocation, Memory, Record, Report
+from opcheck.model.records import Finding, GroupLocation, Record, Report
 
 PASSED, FINDINGS, COULD_NOT_TELL = 0, 1, 3
 
@@ -48,8 +47,8 @@ _SPEAKS = {
 _ENDED = ("OC124", "OC126")
 #: The rule about weights that are quantized, which may end the program when they are loaded.
 _QUANTIZED = "OC127"
-#: The rules that report calls which raise at the origin of their dtype, which is another place.
-_ORIGINS = ("OC140", "OC141", "OC142")
+#: The rules that report calls which raise at another place: the origin of their dtype, or the model's move.
+_ORIGINS = ("OC101", "OC105", "OC106", "OC140", "OC141", "OC142")
 
 _SIZE = re.compile(r"(\d{1,18})\s*(?:([kmg])(i?)b)?", re.IGNORECASE)
 
@@ -155,8 +154,10 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
     }
     if _headline_differs(report, policy):
         reasons.append(f"{policy.expect!r} was expected, {report.headline!r} was found")
-    if policy.fail_on != "never" and report.memory and _too_much(report.memory):
-        reasons.append("it does not fit the memory of the Mac that was asked about")
+    too_large = _out_of_memory(names)
+    if too_large - excused and policy.fail_on != "never" and not policy.expect:
+        reasons.append("it takes more memory than the GPU of the Mac gives")
+        against |= too_large
     code = _code(report, policy, failed=bool(reasons))
     return Judgement(
         code=code,
@@ -168,7 +169,8 @@ def judged(report: Report, policy: Policy, known: Collection[str] = ()) -> Judge
 def speaks_of_calls(report: Report) -> frozenset[str]:
     """Return the fingerprints of all findings that any policy can count against the report."""
     names = _by_fingerprint(report)
-    return frozenset(name for place in _places(report, names) for name in place.fingerprints)
+    calls = (name for place in _places(report, names) for name in place.fingerprints)
+    return frozenset(calls) | _out_of_memory(names)
 
 
 def _by_fingerprint(report: Report) -> dict[str, Finding]:
@@ -281,7 +283,10 @@ def _code(report: Report, policy: Policy, *, failed: bool) -> int:
     return COULD_NOT_TELL if any(_untold(report, policy)) else PASSED
 
 
-def _too_much(memory: Memory) -> bool:
-    """Return whether the Mac that the user named would run out of memory; False if the user named none."""
-    mac = asked(memory)
-    return mac is not None and mac.state == "raises"
+def _out_of_memory(names: Mapping[str, Finding]) -> frozenset[str]:
+    """Return the fingerprints of the findings that the run takes too much memory."""
+    return frozenset(
+        name
+        for name, finding in names.items()
+        if finding.rule == "OC130" and finding.severity == "error"
+    )

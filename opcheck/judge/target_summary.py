@@ -14,6 +14,7 @@ from opcheck.common.vocabulary import FallbackKind, Headline, Status
 from opcheck.data.matching import depends_on_more_than_dtypes
 from opcheck.data.registrations import OpLists
 from opcheck.judge.judge import OUTCOMES, judge, likeness, sparse_key
+from opcheck.judge.memory.estimate import estimate, may_run_out
 from opcheck.judge.pipeline import headline, totals
 from opcheck.model.records import OpCall, Record, Trace
 
@@ -52,9 +53,11 @@ def _summary(
     trace: Trace, target: Target, column: Mapping[tuple[str, Status, FallbackKind | None], int]
 ) -> TargetSummary:
     worst_first = sorted(column, key=lambda row: (-OUTCOMES[row[1], row[2]].severity, row[0]))
+    outcomes = {(status, kind) for _, status, kind in column}
+    memory = estimate(trace, target) if may_run_out(trace) else None
     return TargetSummary(
         target=target,
-        headline=headline(trace, {(status, kind) for _, status, kind in column}, target),
+        headline=headline(trace, outcomes, target, memory),
         totals=totals((*row, count) for row, count in column.items()),
         operators=tuple((*row, column[row]) for row in worst_first if row[1] != "native"),
     )

@@ -109,6 +109,10 @@ class OpCall(Record, frozen=True, kw_only=True):
     refusal: tuple[str, str] | None = None
     #: what the call's own registrations say, for a namespace that the lists do not describe.
     registrations: tuple[str, ...] = ()
+    #: floating-point operations by the formulas of torch.utils.flop_counter; 0: none counts it.
+    flops: int = 0
+    #: the result is a number, or has a shape, that depends on the tensors' values: the CPU waits for the GPU.
+    waits: bool = False
 
 
 class Birth(Record, frozen=True, kw_only=True):
@@ -376,6 +380,30 @@ class Partition(Record, frozen=True, kw_only=True):
     transfers_to_mps: Count = 0
     bytes_to_cpu: Count = 0
     bytes_to_mps: Count = 0
+
+
+class SideWork(Record, frozen=True, kw_only=True):
+    """What the calls on one side do."""
+
+    side: Side
+    calls: Count
+    flops: Annotated[
+        Count,
+        Meta(
+            description="of matrix products, convolutions and attention, as torch.utils.flop_counter counts"
+        ),
+    ]
+    nbytes: Annotated[
+        Count, Meta(description="that the calls read and write; views do neither")
+    ] = msgspec.field(name="bytes")
+
+
+class Synchronization(Record, frozen=True, kw_only=True):
+    """Calls of one operator at one line at which the CPU waits until the GPU has finished."""
+
+    op: str
+    why: Annotated[str, Meta(description="what the CPU waits for")]
+    place: GroupLocation = msgspec.field(name="location")
 
 
 class GraphCall(Record, frozen=True, kw_only=True, array_like=True):
@@ -654,6 +682,9 @@ class Report(Record, frozen=True, kw_only=True):
     headline: Headline
     model: str
     target: ReportTarget
+    newest: Annotated[
+        bool, Meta(description="nobody named a release: it is the newest of the op lists")
+    ] = False
     totals: Annotated[
         dict[str, Count], Meta(description="calls by what happens, and all calls and operators")
     ]
@@ -666,6 +697,14 @@ class Report(Record, frozen=True, kw_only=True):
         Meta(description="by id: the limitations and advisories that calls name"),
     ] = {}
     partition: Partition
+    work: Annotated[
+        tuple[SideWork, ...],
+        Meta(description="by side; empty: the calls were counted, not kept"),
+    ] = ()
+    synchronizations: Annotated[
+        tuple[Synchronization, ...],
+        Meta(description="where the CPU waits for the GPU, by line; CPU fallbacks apart"),
+    ] = ()
     #: None: the trace does not say how long tensors lived.
     memory: Memory | None = None
     precision: Annotated[

@@ -51,7 +51,8 @@ def render(record: msgspec.Struct, format_name: str) -> str:
     source = import_module(_SOURCES[type(record).__name__])
     if format_name in ANSWERS:
         content = source.content(record) if format_name in {"json", "yaml"} else None
-        return write(content, source.document(record), format_name)
+        short = {"shown": ()} if format_name == "text" and "SECTIONS" in vars(source) else {}
+        return write(content, source.document(record, **short), format_name)
     return finished(_findings(source, record, format_name), format_name)
 
 

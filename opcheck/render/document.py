@@ -35,12 +35,12 @@ Words = str | Span | tuple[str | Span, ...]
 
 
 class Title(msgspec.Struct, frozen=True, kw_only=True):
-    """The subject of a report, the answer, the target, and the numbers behind the answer."""
+    """The subject of a report, the answer, the target, and the numbers that decide the answer."""
 
     answer: Span
     subject: str
     target: str
-    facts: str
+    numbers: str
 
 
 class Heading(msgspec.Struct, frozen=True):
@@ -63,6 +63,12 @@ class Bullets(msgspec.Struct, frozen=True):
     shown: int | None = None
     #: What the others are, in words.
     rest: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Short texts, each behind its name."""
+
+    items: tuple[tuple[str, Words], ...]
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -97,7 +103,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     shown: int = 3
 
 
-Block = Title | Heading | Lines | Bullets | Table | Entry
+Block = Title | Heading | Lines | Bullets | Facts | Table | Entry
 Document = Iterable[Block]
 
 
@@ -112,7 +118,7 @@ def section(title: str, *blocks: Block) -> Iterator[Block]:
 def _holds_anything(block: Block) -> bool:
     if isinstance(block, Table):
         return bool(block.rows)
-    if isinstance(block, Bullets):
+    if isinstance(block, (Bullets, Facts)):
         return bool(block.items)
     return not isinstance(block, Lines) or bool(block.lines)
 

@@ -21,6 +21,7 @@ import msgspec
 
 from opcheck.common.catalogue import Rule, by_id
 from opcheck.common.sanitize import cell, flat, one_line, shown
+from opcheck.common.tool import HOMEPAGE
 from opcheck.model.records import CallGroup, Finding, GroupLocation
 from opcheck.render import summary
 
@@ -92,7 +93,6 @@ class Case(NamedTuple):
     #: The tag (failure, error, skipped), the attributes and the text of each result.
     results: tuple[tuple[str, dict[str, str], str], ...] = ()
     output: str = ""
-    attributes: Mapping[str, str] = {}
 
 
 class Suite(NamedTuple):
@@ -166,6 +166,7 @@ def sarif(log: FindingLog) -> str:
         "name": name,
         "version": version,
         "semanticVersion": version,
+        "informationUri": HOMEPAGE,
         "rules": [_sarif_rule(rule) for rule in rules],
     }
     run: dict[str, Any] = {"tool": {"driver": driver}, "automationDetails": {"id": log.id}}
@@ -394,8 +395,15 @@ def _gitlab_entry(
 # JUnit
 
 
+#: What a suite counts, and the elements that are counted.
+_COUNTED = {"tests": "testcase", "failures": "failure", "skipped": "skipped", "errors": "error"}
+
+
 def junit(name: str, suites: Iterable[Suite]) -> str:
-    """Write JUnit XML for the test view of a CI service."""
+    """Write JUnit XML for the test view of a CI service, as the junit-10 schema of Jenkins' xunit plugin has it.
+
+    That has no place for the file and the line of a test case: they stand in its text.
+    """
     root = ET.Element("testsuites", name=name)
     for suite in suites:
         element = ET.SubElement(root, "testsuite", name=one_line(suite.name))
@@ -406,13 +414,10 @@ def junit(name: str, suites: Iterable[Suite]) -> str:
         for case in suite.cases:
             _junit_case(element, case)
     for element in (*root, root):
-        for key, tag in (
-            ("tests", "testcase"),
-            ("failures", "failure"),
-            ("skipped", "skipped"),
-            ("errors", "error"),
-        ):
-            element.set(key, str(sum(1 for _ in element.iter(tag))))
+        for key, tag in _COUNTED.items():
+            # The schema has no skipped cases of the whole run.
+            if (element, key) != (root, "skipped"):
+                element.set(key, str(sum(1 for _ in element.iter(tag))))
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
@@ -421,8 +426,6 @@ def _junit_case(suite: ET.Element, case: Case) -> None:
     element = ET.SubElement(
         suite, "testcase", classname=one_line(case.classname), name=one_line(case.name)
     )
-    for key, value in case.attributes.items():
-        element.set(key, one_line(value))
     for tag, attributes, text in case.results:
         result = ET.SubElement(element, tag)
         for key, value in attributes.items():
@@ -436,7 +439,6 @@ def finding_case(
     classname: str,
     name: str,
     findings: Sequence[Finding],
-    attributes: Mapping[str, str] | None = None,
     skipped: str = "",
 ) -> Case:
     """Make the test case of findings: errors are its failures, the others are what it printed."""
@@ -453,7 +455,6 @@ def finding_case(
             ),
         ),
         "\n\n".join(map(_whole, others)),
-        attributes or {},
     )
 
 

@@ -10,6 +10,7 @@ from opcheck.render.document import (
     Bullets,
     Document,
     Entry,
+    Facts,
     Heading,
     Lines,
     Span,
@@ -29,13 +30,15 @@ def as_markdown(document: Document) -> str:
 def _block(block: Block) -> Iterator[str]:
     if isinstance(block, Title):
         yield f"# {markdown(block.subject)}: {markdown(block.answer.text)}"
-        yield f"\nOn {markdown(block.target)}: {markdown(block.facts)}."
+        yield f"\nOn {markdown(block.target)}: {markdown(block.numbers)}."
     elif isinstance(block, Heading):
         yield f"{'#' * block.level} {markdown(block.text)}"
     elif isinstance(block, Lines):
         yield "  \n".join(map(_words, block.lines))
     elif isinstance(block, Bullets):
         yield from (f"- {_words(item)}" for item in block.items)
+    elif isinstance(block, Facts):
+        yield from (f"- **{markdown(name)}**: {_words(words)}" for name, words in block.items)
     elif isinstance(block, Entry):
         yield from _entry(block)
     else:
@@ -50,7 +53,19 @@ def _entry(block: Entry) -> Iterator[str]:
         source = f": {markdown_code(place.source)}" if place.source else ""
         yield f"- {markdown(place.text)}{source}"
     for name, text in block.details:
-        yield f"- {name}: {_words(text)}"
+        if isinstance(text, Span) and text.brief:
+            yield f"- {name}: {markdown_code(text.brief)}"
+            yield from _folded(markdown_code(text.text))
+        else:
+            yield f"- {name}: {_words(text)}"
+
+
+def _folded(text: str) -> Iterator[str]:
+    """Write a text within a list's item that is seen when it is unfolded."""
+    # A blank line ends the HTML, so that what follows is Markdown again.
+    yield "  <details><summary>the whole text</summary>"
+    yield f"\n  {text}\n"
+    yield "  </details>"
 
 
 def _table(block: Table) -> Iterator[str]:

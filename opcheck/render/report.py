@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from typing import cast
 
 import msgspec
 
-from opcheck.common.text import plural
+from opcheck.common.text import filesize, plural
+from opcheck.common.vocabulary import Side
 from opcheck.judge.judge import outcome
 from opcheck.model.records import CallGroup, Finding, GroupLocation, Report
 from opcheck.model.saved import as_content
@@ -55,20 +57,33 @@ _SIDES: dict[str, Style] = {
 }
 
 
-def document(report: Report) -> Iterator[Block]:
-    """Make the page: the answer first, then what to do about it."""
+#: The sections that the short text leaves out: ``--show`` picks some, ``-v`` shows all.
+SECTIONS = ("notes", "operators", "memory", "transfers", "evidence")
+
+
+def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Block]:
+    """Make the page: the answer, what to do about it, the summary, and then the details.
+
+    Args:
+        report: What the page is about.
+        shown: Names of SECTIONS.
+    """
+    short = not {*SECTIONS} <= {*shown}
     yield title(report)
-    yield from section("Findings", *entries(report))
-    yield from section("Operators", _operators(report))
-    yield from statements(report)
-    if report.memory:
-        yield from memory.blocks(report.memory)
+    yield from section("Findings", *entries(report, notes="notes" in shown))
+    yield from section("Summary", summary.facts(report, short=short))
     for run in report.precision:
         yield from precision.blocks(run)
-    yield from section("Transfers", Lines((f"{summary.transfers(report)}.",)))
-    yield from section("Evidence", Bullets(evidence(report)))
-    yield from section("Not checked", Bullets(report.not_checked))
-    yield from section("Next", Lines((Span(summary.next_command(report)),)))
+    if "operators" in shown:
+        yield from section("Operators", _operators(report))
+    if "memory" in shown and report.memory:
+        yield from memory.blocks(report.memory)
+    if "transfers" in shown:
+        yield from transfers(report)
+    if "evidence" in shown:
+        yield from statements(report)
+        yield from section("Evidence", Bullets(evidence(report)))
+        yield from section("Not checked", Bullets(report.not_checked))
 
 
 def title(report: Report) -> Title:
@@ -76,9 +91,48 @@ def title(report: Report) -> Title:
     return Title(
         answer=Span(report.headline, _SIDES[report.headline]),
         subject=report.model,
-        target=str(report.target),
-        facts=summary.totals(report),
+        target=summary.target(report),
+        numbers=summary.deciding_numbers(report),
     )
+
+
+#: Rows of the tables of regions and synchronizations that are seen at once.
+_ROWS = 12
+
+
+def transfers(report: Report) -> Iterator[Block]:
+    """Say what the CPU fallbacks copy, in which regions the run falls, and where the CPU waits for the GPU."""
+    yield from section("Transfers", Lines((f"{summary.transfers(report)}.",)))
+    regions = report.partition.regions
+    if len(regions) > 1:
+        rows = tuple(
+            (
+                Span(SIDES[region.side], region.side),
+                f"{region.calls:,}",
+                f"{region.first:,}-{region.last:,}",
+                filesize(region.bytes_in) if region.bytes_in else "-",
+                filesize(region.bytes_out) if region.bytes_out else "-",
+            )
+            for region in regions
+        )
+        headers = ("region", "calls", "from-to", "copied there", "copied back")
+        yield Table(headers, rows, right=(1, 2, 3, 4), shown=_ROWS)
+    if report.synchronizations:
+        waits = tuple(
+            (f"{entry.place.count:,}", entry.op, entry.why, summary.place(entry.place))
+            for entry in report.synchronizations
+        )
+        headers = ("times", "operator", "the CPU waits for", "line")
+        yield Table(headers, waits, code=(1,), right=(0,), shown=_ROWS)
+
+
+#: What a region of each side is called.
+SIDES: dict[Side, str] = {
+    "mps": "native",
+    "cpu": "on the CPU",
+    "unknown": "unknown",
+    "raises": "raising",
+}
 
 
 def content(report: Report) -> dict[str, object]:
@@ -86,15 +140,33 @@ def content(report: Report) -> dict[str, object]:
     return as_content(report)
 
 
-def entries(report: Report) -> Iterator[Entry]:
-    """Make an entry of each finding, its places with the first call that the graph has of each."""
+#: The operator in a text that a Mac prints.
+_QUOTED = re.compile("'[^']*'")
+
+
+def entries(report: Report, *, notes: bool = True) -> Iterator[Entry]:
+    """Make an entry of each finding, its places with the first call that the graph has of each.
+
+    What a Mac prints stands with the first finding that has it, whichever operator it names.
+
+    Args:
+        report: What has the findings.
+        notes: Include the notes.
+    """
+    printed: set[str] = set()
     first: dict[tuple[str, GroupLocation], int] = {}
     for number, call in enumerate(report.graph):
         group = report.groups[call.group]
         first.setdefault((group.op, group.locations[call.place]), number)
     for finding in report.findings:
+        if finding.severity == "note" and not notes:
+            continue
         calls = [first.get((finding.op, place)) for place in finding.locations]
-        yield entry(finding, map(place, finding.locations, calls))
+        text = _QUOTED.sub("", finding.prints)
+        again = text in printed
+        printed.add(text)
+        shown = msgspec.structs.replace(finding, prints="") if again else finding
+        yield entry(shown, map(place, finding.locations, calls))
 
 
 def entry(finding: Finding, places: Iterable[Place], scope: str = "") -> Entry:
@@ -191,6 +263,7 @@ def suites(report: Report) -> tuple[str, Iterable[Suite]]:
     properties = {
         "tool": report.tool,
         "headline": report.headline,
+        "numbers": summary.deciding_numbers(report),
         "totals": summary.totals(report),
         "transfers": summary.transfers(report),
         "evidence": summary.evidence(report),
@@ -207,14 +280,11 @@ def _cases(report: Report) -> Iterator[Case]:
         verdict = group.verdict
         # Two groups of one operator differ in the reason, and so in their names.
         name = f"{group.op}: {outcome(verdict).label} ({verdict.because})"
-        first = next((place.location for place in group.locations if place.location), None)
-        attributes = {"file": first.file, "line": str(first.line)} if first else {}
         unknown = verdict.status == "unknown" and not any(map(findings.is_failure, own))
         yield findings.finding_case(
             "opcheck.operators",
             name,
             own,
-            {"assertions": "1", **attributes},
             f"unknown: {verdict.because}" if unknown else "",
         )
     for finding in rest:

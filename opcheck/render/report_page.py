@@ -6,6 +6,7 @@ The page can be read without JavaScript; its script draws the graph and filters 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -14,9 +15,7 @@ from opcheck.common.text import filesize, plural
 from opcheck.judge.judge import OUTCOMES, outcome
 from opcheck.model.records import CallGroup, Evidence, GraphCall, Report, Verdict
 from opcheck.render import html, memory, precision, report, summary
-
-#: What a region of each side is called.
-_SIDES = {"mps": "native", "cpu": "on the CPU", "unknown": "unknown", "raises": "raising"}
+from opcheck.render.document import Block, Heading
 
 #: The size of the drawing of the copies: up is copied to the CPU, down is copied back.
 _WIDTH, _MIDDLE, _TALLEST = 1000.0, 64.0, 58.0
@@ -30,6 +29,12 @@ def render(record: Report) -> str:
         OSError: A template is not in the package.
     """
     transfers = summary.transfers(record)
+    sections = {
+        "statements": list(report.statements(record)),
+        "memory": list(memory.blocks(record.memory)) if record.memory else [],
+        **{f"precision-{run.dtype}": list(precision.blocks(run)) for run in record.precision},
+    }
+    sections = {name: blocks for name, blocks in sections.items() if blocks}
     return html.with_script(
         "report",
         _data(record),
@@ -40,19 +45,37 @@ def render(record: Report) -> str:
             for key, row in OUTCOMES.items()
             if record.totals[state := _state(*key)]
         ],
-        next=summary.next_command(record),
+        navigation=[*_FIRST, *map(_link, sections.items()), *_LAST],
         entries=list(report.entries(record)),
+        facts=summary.facts(record, short=False),
         graph=_graph(record),
         transfers=f"{transfers[:1].upper()}{transfers[1:]}.",
         timeline=_timeline(record),
+        # Their heading and first line stand above the drawing.
+        regions=list(report.transfers(record))[2:],
         operators=list(map(_operator, record.groups)),
-        sections={
-            "statements": list(report.statements(record)),
-            "memory": list(memory.blocks(record.memory)) if record.memory else [],
-            **{f"precision-{run.dtype}": list(precision.blocks(run)) for run in record.precision},
-        },
+        sections=sections,
         evidence=report.evidence(record),
     )
+
+
+#: The sections of every page, by their anchors: those before the ones that a report may lack, and those after.
+_FIRST = (
+    ("findings", "Findings"),
+    ("summary", "Summary"),
+    ("graph", "Graph"),
+    ("transfers", "Transfers"),
+    ("operators", "Operators"),
+)
+_LAST = (("evidence", "Evidence"), ("not-checked", "Not checked"))
+
+
+def _link(section: tuple[str, list[Block]]) -> tuple[str, str]:
+    """Return the anchor of a section and its title, without what only explains it."""
+    name, blocks = section
+    heading = blocks[0]
+    assert isinstance(heading, Heading)
+    return name, re.split(r" \(| beside ", heading.text)[0]
 
 
 def _state(status: str, kind: str | None) -> str:
@@ -67,7 +90,7 @@ def _graph(record: Report) -> str:
         return "No call was captured: there is no graph."
     regions = [region.side for region in record.partition.regions]
     sides = ", ".join(
-        f"{regions.count(side):,} {word}" for side, word in _SIDES.items() if side in regions
+        f"{regions.count(side):,} {word}" for side, word in report.SIDES.items() if side in regions
     )
     return f"{plural(len(record.graph), 'call')} in {plural(len(regions), 'region')}: {sides}."
 

@@ -118,8 +118,7 @@ def _cases(report: ScanReport) -> Iterator[Case]:
     for finding in report.findings:
         file, line, _ = _where(finding)
         name = f"{finding.rule} {file}:{line} {finding.message}"
-        attributes = {"file": file, "line": line}
-        yield findings.finding_case("opcheck.scan", name, [finding], attributes)
+        yield findings.finding_case("opcheck.scan", name, [finding])
     for problem in report.problems:
         skipped = (("skipped", {"message": problem.message}, ""),)
         yield Case("opcheck.scan", f"{problem.module} was not read", skipped)

@@ -3,16 +3,201 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
+from collections.abc import Iterator
 
 from opcheck.common.sanitize import one_line
-from opcheck.common.text import and_more, filesize, plural
+from opcheck.common.text import and_more, filesize, flop_count, percent, plural
+from opcheck.common.versions import Version
 from opcheck.judge.judge import OUTCOMES
-from opcheck.model.records import CaptureFacts, GroupLocation, Report
+from opcheck.judge.memory.macs import asked, deciding, runs_out, smallest
+from opcheck.model.records import CaptureFacts, GroupLocation, Memory, Report, SideWork
+from opcheck.render.document import Facts, Span, Words
 
 
 def headline(report: Report) -> str:
     """Return a line that begins with our own words, so that no model's name reads as a command."""
-    return f"{report.headline}: {one_line(report.model)} on {report.target}"
+    about = f"{one_line(report.model)} on {target(report)}"
+    return f"{report.headline}: {about}; {deciding_numbers(report)}"
+
+
+def target(report: Report) -> str:
+    """Name the target, and say so if nobody chose its release."""
+    text = str(report.target)
+    release = f"torch {report.target.torch}"
+    return text.replace(release, f"{release} (the newest release)", 1) if report.newest else text
+
+
+def deciding_numbers(report: Report) -> str:
+    """Return the numbers that the headline rests on: ``3 of 12 calls on the CPU``."""
+    numbers, facts = report.totals, report.capture
+    calls = numbers["calls"]
+    ended = f"it ends after {plural(calls, 'call')}" if not facts.complete and calls else ""
+    if not calls:
+        return (
+            "it ends before its first call" if not facts.complete else "it calls no operator on mps"
+        )
+    if report.headline == "runs natively":
+        return f"all {plural(calls, 'call')} native" if calls > 1 else "its one call is native"
+    if report.headline == "could not tell":
+        parts = [_share(numbers["unknown"], calls, "unknown"), ended]
+    elif report.headline == "fails":
+        parts = [_share(numbers["unsupported"], calls, _raising(numbers["unsupported"])), ended]
+        if report.memory and runs_out(report.memory):
+            parts.append(_too_little(report.memory))
+    elif report.headline == "runs, partly on the CPU":
+        parts = [_share(_on_cpu(report), calls, "on the CPU"), _flop_share(report)]
+    else:
+        needs = "need" if numbers["fallback_env"] > 1 else "needs"
+        parts = [_share(numbers["fallback_env"], calls, f"{needs} the variable")]
+    return ", ".join(filter(None, parts))
+
+
+def _share(part: int, calls: int, words: str) -> str:
+    return f"{part:,} of {plural(calls, 'call')} {words}" if part else ""
+
+
+def _raising(number: int) -> str:
+    return "raises" if number == 1 else "raise"
+
+
+def _on_cpu(report: Report) -> int:
+    return sum(number for name, number in report.totals.items() if name.startswith("fallback"))
+
+
+def _flop_share(report: Report) -> str:
+    cpu, flops, _ = _work(report)
+    return f"{percent(cpu.flops, flops)} of the FLOPs" if cpu and cpu.flops else ""
+
+
+def _too_little(memory: Memory) -> str:
+    mac = deciding(memory)
+    assert mac is not None
+    return f"an estimated {filesize(memory.peak.total)} on a Mac of {mac.memory} GB"
+
+
+def _work(report: Report) -> tuple[SideWork | None, int, int]:
+    """Return what the CPU does, and the FLOPs and bytes of all sides."""
+    cpu = next((work for work in report.work if work.side == "cpu"), None)
+    flops = sum(work.flops for work in report.work)
+    return cpu, flops, sum(work.nbytes for work in report.work)
+
+
+def facts(report: Report, *, short: bool) -> Facts:
+    """Return the summary of a report: at most eight lines, each behind its name.
+
+    Args:
+        report: The report.
+        short: Name what only -v shows.
+    """
+    rows: tuple[tuple[str, Words], ...] = (
+        ("calls", totals(report)),
+        ("off the GPU", leaves(report)),
+        ("waits", waits(report)),
+        ("memory", fits(report.memory) if report.memory else ""),
+        ("assumed", "; ".join(_assumed(report))),
+        ("not checked", _unchecked(report) + (" (-v says more)" if short else "")),
+        ("notes", _notes(report) if short else ""),
+        ("next", Span(next_command(report))),
+    )
+    return Facts(tuple((name, words) for name, words in rows if words))
+
+
+def leaves(report: Report) -> str:
+    """Say which share of the work leaves the GPU, and what is copied for it."""
+    cpu, flops, nbytes = _work(report)
+    if not report.work:
+        return transfers(report) if report.totals["calls"] else ""
+    if cpu is None:
+        whole = f"{flop_count(flops)} and {filesize(nbytes)}" if flops else filesize(nbytes)
+        judged = {work.side for work in report.work} == {"mps"}
+        return f"nothing: {whole} read and written stay on it" if judged else ""
+    counted = f"{percent(cpu.flops, flops)} of {flop_count(flops)}" if cpu.flops else ""
+    shares = (
+        # Of SVD, sorting or a transform nobody counts FLOPs: 0 % would read as no work.
+        counted or f"{plural(cpu.calls, 'call')} whose FLOPs have no formula",
+        f"{percent(cpu.nbytes, nbytes)} of {filesize(nbytes)} read and written",
+    )
+    return f"{', '.join(shares)}; {transfers(report)}"
+
+
+#: Lines of synchronizations that the summary names.
+_WAITS = 2
+
+
+def waits(report: Report) -> str:
+    """Say how often the CPU waits for the GPU, and where most; empty: it does not."""
+    lines: Counter[str] = Counter()
+    for entry in report.synchronizations:
+        where = entry.place.location
+        lines[f"{entry.op}{f' {where}' if where else ''}"] += entry.place.count
+    named = [f"{line} x{count:,}" if count > 1 else line for line, count in lines.most_common()]
+    if not named:
+        return ""
+    times = "once" if lines.total() == 1 else f"{lines.total():,} times"
+    return f"the CPU waits for the GPU {times}: {and_more(named, _WAITS)}"
+
+
+def fits(memory: Memory) -> str:
+    """Say what the run takes at most, and which Mac has that."""
+    peak = memory.peak
+    need = f"an estimated {filesize(peak.total)} at most, in {peak.phase}"
+    mac = asked(memory)
+    if mac is not None:
+        what = {
+            "fits": "fits",
+            "pressure": "more than Metal recommends, may swap",
+            "raises": "raises",
+        }
+        return f"{need}; on a Mac of {mac.memory} GB: {what[mac.state]}"
+    enough, swapping = smallest(memory, "fits"), smallest(memory, "pressure")
+    if enough is not None:
+        return f"{need}; fits a Mac of {enough.memory} GB"
+    if swapping is not None:
+        return f"{need}; more than Metal recommends, may swap on a Mac of {swapping.memory} GB"
+    return f"{need}; no Mac up to {memory.macs[-1].memory} GB has that"
+
+
+#: Inputs that the summary names.
+_INPUTS = 3
+
+
+def _assumed(report: Report) -> Iterator[str]:
+    """Say what the run rests on that the user did not give."""
+    facts = report.capture
+    if facts.inputs_note:
+        given = and_more(facts.inputs, _INPUTS)
+        yield f"{facts.inputs_note}: {given}" if given else facts.inputs_note
+    kinds = Counter(problem.kind for problem in report.problems)
+    if kinds["guess"]:
+        yield f"{plural(kinds['guess'], 'guessed value')} that branches or shapes rest on"
+    installed = facts.installed_torch
+    if installed and Version.parse(installed) != Version.parse(report.target.torch):
+        yield f"Python code of torch {installed} in place of {report.target.torch}"
+
+
+def _unchecked(report: Report) -> str:
+    """Return in one line what a report does not vouch for."""
+    facts = report.capture
+    parts = [
+        "anything on a Mac",
+        "numbers and speed",
+        "other inputs and branches",
+        "" if facts.complete else "what follows its end",
+        f"{plural(len(facts.modules_not_called), 'module')} never called"
+        if facts.modules_not_called
+        else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _notes(report: Report) -> str:
+    """Name the findings that are notes, which the short text leaves out."""
+    rules = Counter(finding.rule for finding in report.findings if finding.severity == "note")
+    if not rules:
+        return ""
+    names = [f"{rule} x{count}" if count > 1 else rule for rule, count in rules.items()]
+    return f"{and_more(names, 6)} (-v shows {'it' if rules.total() == 1 else 'them'})"
 
 
 def totals(report: Report) -> str:
@@ -168,5 +353,7 @@ def next_command(report: Report) -> str:
             "keep it so in CI: opcheck run --fail-on fallback, or the pytest fixture mps_emulated"
         )
     words = ["opcheck", "audit", report.model, *report.capture.flags]
+    if report.headline == "could not tell":
+        return shlex.join([*words, "-v"])
     words += ["--torch", report.target.torch, "--macos", report.target.macos]
     return shlex.join([*words, "--fail-on", "fallback"])

@@ -16,6 +16,7 @@ from opcheck.render.document import (
     Bullets,
     Document,
     Entry,
+    Facts,
     Heading,
     Lines,
     Span,
@@ -85,10 +86,9 @@ def _apart(before: Block, block: Block, *, tight: bool) -> bool:
 def _block(block: Block, layout: _Layout) -> Iterator[str]:
     indent = 2 if layout.tight else 0
     if isinstance(block, Title):
-        answer = Span(block.answer.text, block.answer.style)
-        yield from _wrap(answer, layout, strong=True)
-        yield from _wrap(f"{block.subject} on {block.target}", layout)
-        yield from _wrap(block.facts, layout)
+        answer = Span(f"{block.answer.text}:", block.answer.style)
+        rest = f"{block.subject} on {block.target}; {block.numbers}"
+        yield from _wrap((answer, Span(rest, "strong")), layout, strong=True)
     elif isinstance(block, Heading):
         heading = Span(block.text, "strong") if layout.tight else block.text
         yield from _wrap(heading, layout) if layout.tight else [flat(block.text)]
@@ -97,6 +97,8 @@ def _block(block: Block, layout: _Layout) -> Iterator[str]:
             yield from _wrap(line, layout, indent, indent)
     elif isinstance(block, Bullets):
         yield from _bullets(block, layout)
+    elif isinstance(block, Facts):
+        yield from _facts(block, layout)
     elif isinstance(block, Entry):
         yield from _entry(block, layout)
     else:
@@ -110,6 +112,13 @@ def _bullets(block: Bullets, layout: _Layout) -> Iterator[str]:
     if len(block.items) > shown:
         rest = block.rest or f"{len(block.items) - shown:,} more"
         yield from _wrap(f"{rest} (-v shows all)", layout, 2, 2)
+
+
+def _facts(block: Facts, layout: _Layout) -> Iterator[str]:
+    width = max(len(name) for name, _ in block.items)
+    for name, words in block.items:
+        head = Span(name.ljust(width), "dim")
+        yield from _wrap((head, "", *parts(words)), layout, 2, width + 4)
 
 
 def _entry(block: Entry, layout: _Layout) -> Iterator[str]:

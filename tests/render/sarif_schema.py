@@ -86,6 +86,7 @@ LOG = _object(
                     name=TEXT,
                     version=TEXT,
                     semanticVersion={"type": "string", "pattern": r"^\d+\.\d+\.\d+"},
+                    informationUri={"type": "string", "pattern": r"^https://[^ ]+$"},
                     rules={"type": "array", "uniqueItems": True, "items": RULE},
                 ),
             ),

@@ -17,6 +17,7 @@ from opcheck.judge.rules import BY_ID
 from opcheck.model.fingerprint import fingerprints
 from opcheck.render import findings, render, step_summary
 from tests.made import call, make_report
+from tests.render.junit_schema import problems as junit_problems
 from tests.render.sarif_schema import LOG
 from tests.render.test_formats import REPORTS
 
@@ -107,6 +108,24 @@ def test_a_group_passes_fails_or_is_skipped_in_junit() -> None:
     assert suite.get("skipped") == str(len(list(suite.iter("skipped"))))
 
 
+@pytest.mark.parametrize("name", REPORTS)
+def test_junit_is_what_jenkins_reads(name: str) -> None:
+    assert junit_problems(render(REPORTS[name], "junit")) == []
+
+
+def test_the_junit_check_finds_what_the_schema_does_not_know() -> None:
+    text = '<testsuites skipped="1"><testsuite name="a"><testcase line="1">x</testcase></testsuite></testsuites>'
+    assert sorted(junit_problems(text)) == [
+        "testcase has line",
+        "testcase has text",
+        "testcase lacks name",
+        "testsuite lacks errors",
+        "testsuite lacks failures",
+        "testsuite lacks tests",
+        "testsuites has skipped",
+    ]
+
+
 def test_a_run_that_broke_off_fails_in_junit() -> None:
     suite = ET.fromstring(render(REPORTS["broken"], "junit"))[0]  # noqa: S314  (our own)
     assert suite.get("failures") == "1"
@@ -122,7 +141,7 @@ def test_github_gets_the_first_place_of_each_finding_first() -> None:
         ["error file=model.py", "line=1"],
     ]
     assert sum(line.startswith("::error ") for line in lines) == 15
-    assert lines[-1] == "fails: model.py:Net on torch 2.13, macOS 15.0"
+    assert lines[-1] == "fails: model.py:Net on torch 2.13, macOS 15.0; 1 of 15 calls raises"
 
 
 def test_a_summary_that_is_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import fx
 
+from opcheck.capture.recording.flops import flops
 from opcheck.capture.recording.tensor_log import Numbers
 from opcheck.common.vocabulary import Phase
 from opcheck.model.records import OpCall, SourceLocation, TensorSpec
@@ -97,6 +98,7 @@ class _Builder:
         self._placeholders: Counter[str] = Counter()
         self._numbers = numbers
         self._known_roles: dict[tuple[Any, ...], tuple[_Role, ...]] = {}
+        self._known_flops: dict[tuple[Any, ...], int] = {}
 
     def add(self, entry: TraceEntry) -> None:
         """Add one call."""
@@ -160,7 +162,21 @@ class _Builder:
             inner=call.inner if route.has_body else None,
             refusal=call.refusal,
             registrations=route.registrations,
+            flops=self._flops(call),
+            waits=route.reads_data or route.reads_shape,
         )
+
+    def _flops(self, call: RecordedCall) -> int:
+        known = self._known_flops.get(call.key)
+        if known is None:
+            positional, named = _split(call.key)
+            args = [decode(part) for part in positional]
+            kwargs = {name: decode(part) for name, part in named}
+            outputs = [output.spec for output in call.outputs]
+            several = len(outputs) != 1 or call.route.returns_list
+            known = flops(call.route.func, args, kwargs, outputs if several else outputs[0])
+            self._known_flops[call.key] = known
+        return known
 
     def _roles(self, call: RecordedCall) -> tuple[_Role, ...]:
         """Return for each input tensor its argument and whether the call writes to it, by the schema."""

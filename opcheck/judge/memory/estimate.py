@@ -14,6 +14,7 @@ import msgspec
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase
+from opcheck.data.macs import load_macs
 from opcheck.judge.memory.advice import advice
 from opcheck.judge.memory.allocations import Taken, highest, sweep, taken
 from opcheck.judge.memory.attention import never_written
@@ -91,6 +92,13 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0) -> Memory | None:
         ),
         asked=asked,
     )
+
+
+def may_run_out(trace: Trace) -> bool:
+    """Return whether the largest Mac could run out of memory: without an estimate, and never falsely False."""
+    # A buffer is smaller than the limit on all of them together.
+    least = min(figures.buffer for figures in load_macs()[-1].working_sets)
+    return sum(life.nbytes for life in trace.lifetimes) >= least
 
 
 def peaks_as_recorded(trace: Trace) -> dict[str, int]:

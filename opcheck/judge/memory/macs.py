@@ -79,6 +79,23 @@ def smallest(memory: Memory, *states: str) -> MacFit | None:
     return next((mac for mac in memory.macs if mac.state in states), None)
 
 
+def deciding(memory: Memory) -> MacFit | None:
+    """Return the Mac by which a run is judged: the one that the user named, else the largest if none is enough.
+
+    None: no Mac was named, and some Mac is enough.
+    """
+    mac = asked(memory)
+    if mac is None and smallest(memory, "fits", "pressure") is None:
+        return memory.macs[-1]
+    return mac
+
+
+def runs_out(memory: Memory | None) -> bool:
+    """Return whether the run raises on the Mac by which it is judged."""
+    mac = deciding(memory) if memory else None
+    return mac is not None and mac.state == "raises"
+
+
 def asked(memory: Memory) -> MacFit | None:
     """Return the Mac that the user named: the largest known Mac with no more memory than that."""
     if not memory.asked:

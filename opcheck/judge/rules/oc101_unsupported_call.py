@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opcheck.common.versions import Version
 from opcheck.judge.rules.oc105_unsupported_dtype import refused_dtype
-from opcheck.judge.rules.rule import Audited, AuditRule, about, sentences, upgrade
+from opcheck.judge.rules.rule import Audited, AuditRule, about_all, sentences, upgrade
 from opcheck.model.records import CallGroup, Finding
 
 #: What to do about a refusal, by its limitation's id.
@@ -29,11 +29,18 @@ _ON_THE_CPU = "run it on the CPU: move its inputs with .cpu()"
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """Yield one finding for each group of calls that raise; refusals by a kernel belong to other rules."""
+    """Yield one finding for each group of calls that raise, and one for all that the capture refuses alike.
+
+    Refusals by a kernel belong to other rules.
+    """
+    causes: dict[str, list[CallGroup]] = {}
     for group in audited.groups:
         raises = group.verdict.status == "unsupported" and audited.decided_by(group) is None
         if raises and not refused_dtype(audited, group):
-            yield about(group, "OC101", "error", hint=_hint(audited, group))
+            refusal = next(iter(audited.refusals(group)), "")
+            causes.setdefault(refusal or f"{group.op} {group.verdict}", []).append(group)
+    for groups in causes.values():
+        yield about_all(groups, "OC101", "error", hint=_hint(audited, groups[0]))
 
 
 def _hint(audited: Audited, group: CallGroup) -> str:

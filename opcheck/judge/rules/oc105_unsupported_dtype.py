@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
-from opcheck.common.text import plural
-from opcheck.judge.rules.rule import Audited, AuditRule, about
+from opcheck.judge.rules.rule import Audited, AuditRule, about_all
 from opcheck.model.records import CallGroup, Finding
 
 #: What to cast to instead, where there is one answer.
@@ -23,19 +20,7 @@ def check(audited: Audited) -> Iterator[Finding]:
         if name and name not in texts:
             refused.setdefault(name, []).append(group)
     for groups in refused.values():
-        first = about(groups[0], "OC105", "error", hint=_hint(audited, groups))
-        if len(groups) == 1:
-            yield first
-            continue
-        calls = sum(group.count for group in groups)
-        yield msgspec.structs.replace(
-            first,
-            message=f"{plural(calls, 'call')} of {plural(len(groups), 'operator')}: "
-            f"{groups[0].verdict.because}",
-            op="",
-            locations=tuple(place for group in groups for place in group.locations),
-            count=calls,
-        )
+        yield about_all(groups, "OC105", "error", hint=_hint(audited, groups))
 
 
 def _limitations_with_origin(audited: Audited) -> frozenset[str]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opcheck.judge.rules.rule import Audited, AuditRule, about, sentences
-from opcheck.model.records import Finding
+from opcheck.judge.rules.rule import Audited, AuditRule, about_all, sentences
+from opcheck.model.records import CallGroup, Finding
 
 
 def check(audited: Audited) -> Iterator[Finding]:
-    """Yield one finding for each group with such a kernel."""
+    """Yield one finding for each statement about such a kernel, and for each group that none decides."""
+    causes: dict[str, list[CallGroup]] = {}
     for group in audited.groups:
         if (group.verdict.status, group.verdict.kind) == ("fallback", "internal"):
             statement = audited.decided_by(group)
-            way_out = statement.way_out.rstrip(".") if statement else ""
-            links = statement.links if statement else ()
-            yield about(group, "OC107", "warning", hint=sentences(way_out or _SLOWER, *links))
+            cause = statement.id if statement else f"{group.op} {group.verdict}"
+            causes.setdefault(cause, []).append(group)
+    for groups in causes.values():
+        statement = audited.decided_by(groups[0])
+        way_out = statement.way_out.rstrip(".") if statement else ""
+        links = statement.links if statement else ()
+        yield about_all(groups, "OC107", "warning", hint=sentences(way_out or _SLOWER, *links))
 
 
 _SLOWER = "it works, slower: each call copies there and back"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opcheck.common.text import filesize
-from opcheck.judge.memory.macs import asked, smallest
+from opcheck.judge.memory.macs import deciding, smallest
 from opcheck.judge.rules.rule import Audited, AuditRule, sentences
 from opcheck.model.records import Finding, MacFit, Memory
 
@@ -15,9 +15,7 @@ def check(audited: Audited) -> Iterator[Finding]:
     memory = audited.memory
     if memory is None:
         return
-    mac = asked(memory)
-    if mac is None and smallest(memory, "fits", "pressure") is None:
-        mac = memory.macs[-1]
+    mac = deciding(memory)
     if mac is not None and mac.state != "fits":
         yield _finding(memory, mac)
 

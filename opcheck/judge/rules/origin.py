@@ -69,10 +69,11 @@ def _would_print(audited: Audited, verdict: Verdict, origin: dtype_flow.Origin) 
 def _places(origin: dtype_flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:
     """Return the origin's line, then the line of the first call that fails, if it is another."""
     begins = GroupLocation.at(origin.location, module="", count=1)
+    moved = first.phase == "move"
     fails = GroupLocation.at(
         first.location,
-        module=first.module,
-        count=len(origin.failing),
+        module="" if moved else first.module,
+        count=1 if moved else len(origin.failing),
         phase=first.phase,
     )
     if origin.location is None:

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from opcheck.common.catalogue import Rule
+from opcheck.common.text import plural
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Severity, StatementSort
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
 from opcheck.judge.dtype_flow import Origin
 from opcheck.judge.target_change import Change, smallest_change
-from opcheck.model.records import CallGroup, Finding, Memory, Partition, Precision, Trace, Verdict
+from opcheck.model.records import (
+    CallGroup,
+    Finding,
+    GroupLocation,
+    Memory,
+    Partition,
+    Precision,
+    Trace,
+    Verdict,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +111,32 @@ def about(
         locations=group.locations,
         count=group.count,
         remedy=remedy,
+    )
+
+
+def about_all(
+    groups: Sequence[CallGroup], rule: str, severity: Severity, *, hint: str, remedy: str = ""
+) -> Finding:
+    """Return the finding that reports one cause which several groups of calls share.
+
+    What fails as the model is moved to mps is one place: whatever else has the cause comes later.
+    """
+    first = about(groups[0], rule, severity, hint=hint, remedy=remedy)
+    places = [place for group in groups for place in group.locations]
+    moved = [place for place in places if place.phase == "move"]
+    if moved:
+        places = [GroupLocation.at(None, phase="move")]
+    if len(groups) == 1 and not moved:
+        return first
+    because, prints = groups[0].verdict.because, groups[0].verdict.prints
+    calls = sum(group.count for group in groups)
+    return msgspec.structs.replace(
+        first,
+        message=f"{because} ({plural(calls, 'call')} of {plural(len(groups), 'operator')})",
+        prints=prints,
+        op="",
+        locations=tuple(places),
+        count=calls,
     )
 
 

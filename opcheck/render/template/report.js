@@ -64,14 +64,14 @@
   const readers = data.calls.map(() => []);
   data.calls.forEach((call, i) => call[4].forEach((source) => readers[source].push(i)));
 
-  // A card: a stretch of calls of one module, cut to so many names that the cards can be told apart, and of one side.
+  // A card: a stretch of calls of one module, cut to so many names that the cards can be told apart, in one region.
   const cut = (i, depth) => moduleOf(i).split(".").slice(0, depth).join(".");
   const stretches = (depth) => {
     const found = [];
     for (let i = 0; i < total; i += 1) {
-      const name = cut(i, depth), side = group(i).side, last = found[found.length - 1];
-      if (last && last.name === name && last.side === side && i - last.first < MOST) last.count += 1;
-      else found.push({ name, side, first: i, count: 1 });
+      const name = cut(i, depth), region = data.calls[i][3], last = found[found.length - 1];
+      if (last && last.name === name && last.region === region && i - last.first < MOST) last.count += 1;
+      else found.push({ name, region, side: group(i).side, first: i, count: 1 });
     }
     return found;
   };
@@ -188,7 +188,9 @@
         pen.font = `600 ${title}px system-ui, sans-serif`;
         pen.fillStyle = colors.text;
         pen.textBaseline = "middle";
-        pen.fillText(clip(card.name || "(no module)", WIDE - 16, true), card.x + 10, card.y + HEAD / 2 + 1);
+        const tag = `${card.region} `, room = pen.measureText(tag).width;
+        pen.fillText(tag, card.x + 10, card.y + HEAD / 2 + 1);
+        pen.fillText(clip(card.name || "(no module)", WIDE - 16 - room, true), card.x + 10 + room, card.y + HEAD / 2 + 1);
       }
       const words = ROW * scale > 6.5;
       if (words) pen.font = `11px ${MONO}`;
@@ -271,7 +273,7 @@
       data.calls.forEach((_, i) => { counts[group(i).side] = (counts[group(i).side] || 0) + 1; });
       const names = { mps: "native", cpu: "on the CPU", unknown: "unknown", raises: "raising" };
       side.replaceChildren(
-        make("h4", {}, "Choose a call to see its line, its tensors and the evidence."),
+        make("p", {}, "Choose a call to see its line, its tensors and the evidence."),
         make("ul", {}, ...Object.keys(names).filter((name) => counts[name]).map((name) =>
           make("li", { class: `dot ${name}` }, `${number(counts[name])} ${names[name]}`))));
       return;
@@ -430,5 +432,6 @@
   follow();
   // Milliseconds from the navigation to a page that can be used: what the test of its speed reads.
   draw();
+  document.documentElement.dataset.regions = String(new Set(cards.map((card) => card.region)).size);
   document.documentElement.dataset.ready = String(Math.round(performance.now()));
 })();

@@ -1,0 +1,71 @@
+"""Count how much of a run each side does, and find the calls at which the CPU waits for the GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import get_args
+
+from opcheck.common.text import any_layer
+from opcheck.common.vocabulary import Phase, Side
+from opcheck.judge.judge import outcome
+from opcheck.model.records import (
+    GroupLocation,
+    OpCall,
+    SideWork,
+    SourceLocation,
+    Synchronization,
+    Verdict,
+)
+
+
+def work(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> Iterator[SideWork]:
+    """Yield what the calls of each side do, for each side that has any."""
+    sides: dict[Side, list[OpCall]] = {side: [] for side in get_args(Side)}
+    for call, verdict in zip(calls, verdicts, strict=True):
+        sides[outcome(verdict).side].append(call)
+    for side, members in sides.items():
+        if members:
+            yield SideWork(
+                side=side,
+                calls=len(members),
+                flops=sum(call.flops for call in members),
+                nbytes=sum(map(_bytes, members)),
+            )
+
+
+def _bytes(call: OpCall) -> int:
+    """Return the bytes that a call reads and writes; a view of its input touches none of them."""
+    inputs = {spec.storage for spec in call.inputs}
+    views = call.outputs and all(spec.storage in inputs for spec in call.outputs)
+    if views and not any(spec.written for spec in call.inputs):
+        return 0
+    return sum(spec.nbytes for spec in (*call.inputs, *call.outputs))
+
+
+def synchronizations(
+    calls: Sequence[OpCall], verdicts: Sequence[Verdict]
+) -> Iterator[Synchronization]:
+    """Yield the lines at which the CPU waits for the GPU, in the order of the run.
+
+    A CPU fallback waits as well; the transfers of the partition count those.
+    """
+    places: Counter[tuple[str, str, SourceLocation | None, str, Phase]] = Counter()
+    for call, verdict in zip(calls, verdicts, strict=True):
+        why = _why(call) if outcome(verdict).side == "mps" and call.phase != "move" else ""
+        if why:
+            places[call.op, why, call.location, any_layer(call.module), call.phase] += 1
+    for (op, why, location, module, phase), count in places.items():
+        place = GroupLocation.at(location, module=module, phase=phase, count=count)
+        yield Synchronization(op=op, why=why, place=place)
+
+
+def _why(call: OpCall) -> str:
+    """Return what the CPU waits for; empty if it does not."""
+    if not any(spec.device == "mps" for spec in call.inputs):
+        return ""
+    if call.waits:
+        return "a shape" if any(spec.device == "mps" for spec in call.outputs) else "a value"
+    written = [spec for spec in call.inputs if spec.written]
+    copied = any(spec.device == "cpu" for spec in (*call.outputs, *written))
+    return "a copy to the CPU" if copied else ""

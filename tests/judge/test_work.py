@@ -1,0 +1,57 @@
+"""What each side does, and where the CPU waits."""
+
+from __future__ import annotations
+
+from tests.made import call, make_report, spec
+
+
+def test_work_is_counted_by_the_side_that_does_it() -> None:
+    report = make_report(
+        call("aten::mm", flops=30),
+        call("aten::foo", flops=10),
+        call("aten::foo"),
+        call("aten::stub"),
+    )
+    assert [(work.side, work.calls, work.flops, work.nbytes) for work in report.work] == [
+        ("mps", 1, 30, 48),
+        ("cpu", 2, 10, 96),
+        ("raises", 1, 0, 48),
+    ]
+
+
+def test_a_view_touches_no_bytes_and_a_write_in_place_does() -> None:
+    view = call("aten::relu", inputs=(spec(1, storage=7),), outputs=(spec(2, storage=7),))
+    write = call(
+        "aten::relu", inputs=(spec(1, storage=7, written=True),), outputs=(spec(1, storage=7),)
+    )
+    assert [work.nbytes for work in make_report(view).work] == [0]
+    assert [work.nbytes for work in make_report(write).work] == [48]
+
+
+def test_the_cpu_waits_for_values_for_shapes_and_for_copies() -> None:
+    on_cpu = spec(3, device="cpu")
+    report = make_report(
+        call("aten::mm", 1, outputs=(), waits=True),
+        call("aten::mm", 1, outputs=(), waits=True),
+        call("aten::mm", 2, waits=True),
+        call("aten::mm", 3, outputs=(on_cpu,)),
+        call("aten::mm", 4, inputs=(spec(1), spec(3, device="cpu", written=True))),
+    )
+    assert [
+        (entry.why, entry.place.line, entry.place.count) for entry in report.synchronizations
+    ] == [
+        ("a value", "model.py:1", 2),
+        ("a shape", "model.py:2", 1),
+        ("a copy to the CPU", "model.py:3", 1),
+        ("a copy to the CPU", "model.py:4", 1),
+    ]
+
+
+def test_nothing_waits_on_the_cpu_before_the_run_or_in_a_fallback() -> None:
+    on_cpu = spec(1, device="cpu")
+    report = make_report(
+        call("aten::mm"),
+        call("aten::mm", inputs=(on_cpu,), outputs=(on_cpu,), waits=True),
+        call("aten::foo", waits=True),
+    )
+    assert report.synchronizations == ()
