@@ -122,8 +122,8 @@ def transfers(report: Report) -> Iterator[Block]:
             (f"{entry.place.count:,}", entry.op, entry.why, summary.place(entry.place))
             for entry in report.synchronizations
         )
-        headers = ("times", "operator", "the CPU waits for", "line")
-        yield Table(headers, waits, code=(1,), right=(0,), shown=_ROWS)
+        names = ("times", "operator", "the CPU waits for", "line")
+        yield Table(names, waits, code=(1,), right=(0,), shown=_ROWS)
 
 
 #: What a region of each side is called.

@@ -179,6 +179,8 @@ def _assumed(report: Report) -> Iterator[str]:
 def _unchecked(report: Report) -> str:
     """Return in one line what a report does not vouch for."""
     facts = report.capture
+    if facts.mode == "run":
+        return and_more(report.not_checked, 1)
     parts = [
         "anything on a Mac",
         "numbers and speed",

@@ -273,7 +273,7 @@ def test_a_quiet_run_writes_the_headline_alone(
     )
     assert ended.returncode == code
     ours = ended.stderr[ended.stderr.rfind("\n", 0, -1) + 1 :]
-    assert ours == f"{headline}: program.py on torch 2.13, macOS 15.0\n"
+    assert ours.startswith(f"{headline}: program.py on torch 2.13, macOS 15.0; ")
     # The rest is the program's own traceback.
     assert ended.stderr.removesuffix(ours) == "" if not code else ended.stderr.startswith("Trace")
     assert "Evidence" not in ended.stderr

@@ -220,7 +220,7 @@ def test_arguments_streams_and_exit_codes_are_the_programs(tmp_path: Path) -> No
     assert ended.err.startswith("no\n")
     assert "the program itself ended with exit code 1" in ended.err
     # The program's stdout is its own.
-    assert "nothing was observed on a Mac" in ended.err
+    assert "not checked  nothing was observed on a Mac" in ended.err
     assert ended.code == 3
 
 
