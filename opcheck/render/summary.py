@@ -50,7 +50,8 @@ def deciding_numbers(report: Report) -> str:
     else:
         needs = "need" if numbers["fallback_env"] > 1 else "needs"
         parts = [_share(numbers["fallback_env"], calls, f"{needs} the variable")]
-    return ", ".join(filter(None, parts))
+    # No call decides: what does is a finding about the whole model.
+    return ", ".join(filter(None, parts)) or f"{report.findings[0].rule} says why"
 
 
 def _share(part: int, calls: int, words: str) -> str:

@@ -43,6 +43,12 @@ def text(report: Report, *shown: str) -> str:
         (make_report(complete=False), "it ends before its first call"),
         (make_report(), "it calls no operator on mps"),
         (
+            make_report(
+                call("aten::mm"), problems=(Problem(kind="quantized", message="", answered="gptq"),)
+            ),
+            "OC127 says why",
+        ),
+        (
             make_report(call("aten::mm"), lifetimes=HUGE),
             "an estimated 300.0 GiB on a Mac of 128 GB",
         ),

@@ -16,7 +16,7 @@ from opcheck.simulator.tensor_meta import TensorMeta
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from torch import OpOverload
+    from opcheck.tracing.torch_private.dispatch import OpOverload
 
 Shape = tuple[int, ...]
 
@@ -55,7 +55,7 @@ def _shapes(value: Any) -> Any:
 def _by_mask(results: Any, given: Sequence[Any]) -> Any:
     """Put None for each result that the last argument, an ``output_mask``, does not want."""
     mask = given[-1] if given else None
-    if type(mask) not in (list, tuple) or {*map(type, mask)} != {bool}:
+    if not isinstance(mask, (list, tuple)) or {*map(type, mask)} != {bool}:
         return results
     wanted = iter(results if type(results) is list else [results])
     return [next(wanted) if wants else None for wants in mask]

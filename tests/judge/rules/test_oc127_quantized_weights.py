@@ -34,7 +34,7 @@ def test_the_method_decides(method: str, severity: str, answer: str) -> None:
     assert method in finding.message
     assert finding.hint.startswith("instead: ")
     trace = Trace(model="m", problems=(quantized(method),))
-    assert headline(trace, {("native", None)}, TARGET) == answer
+    assert headline(trace, {("native", None)}, TARGET, None) == answer
 
 
 @pytest.mark.parametrize(("method", "code"), [("fp8", 0), ("gptq", 3), ("eetq", 1)])
