@@ -93,17 +93,12 @@ def command(
         if audit.kept and not progress.quiet:
             streams.note("nothing has changed since this was audited (--no-cache audits it again)")
         findings = ignores.marked(audit.report.findings, model=model)
-<<<<<<< HEAD
-        report = msgspec.structs.replace(audit.report, findings=findings)
+        newest = not target.torch
+        report = msgspec.structs.replace(audit.report, findings=findings, newest=newest)
         code = _delivered(report, ignores, policy, output, progress)
         if verify:
             code = max(code, verification.compared_here(report, model, target, capture, progress))
         return code
-=======
-        newest = not target.torch
-        report = msgspec.structs.replace(audit.report, findings=findings, newest=newest)
-        return _delivered(report, ignores, policy, output, progress)
->>>>>>> 4481ce1 (Name the newest release in the headline of a kept audit, too; type the FLOP counter)
 
     return _watched(once, model, lambda: read) if watch else once()
 
