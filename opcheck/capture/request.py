@@ -149,7 +149,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     inputs: Annotated[
         tuple[str, ...],
         CaptureOption(
-            "An input: 1x3x224x224:float32, or name=1x8:int64. Repeat for each, in order.",
+            "1x3x224x224:float32 or x=1x8:int64, in order.",
             "input",
             metavar="SPEC",
             scope="model",

@@ -28,9 +28,9 @@ from opcheck.worker.dependency_tracking import Dependencies
 @verb(
     "audit",
     table="",
-    epilog="MODEL: file.py:Net or file.py, package.module:attribute, file.pt2; transformers:, timm:, torchvision:, "
-    "diffusers: and a name; a model of a hub (org/name, hf:name@revision), or a folder with its config.json. "
-    "Each flag has a variable (OPCHECK_FAIL_ON) and a key in [tool.opcheck] (fail-on).",
+    epilog="MODEL: file.py:Net, package.module:attribute, file.pt2, org/name, hf:name@revision, a folder, or "
+    "transformers:, timm:, torchvision:, diffusers: and a name. Each flag has a variable (OPCHECK_FAIL_ON) and a key "
+    "in [tool.opcheck] (fail-on).",
 )
 @click.argument("model")
 def command(
@@ -42,18 +42,14 @@ def command(
     cache: Annotated[
         bool,
         Option(
-            "Take the report of a model that has not changed from the last run.",
+            "Keep reports until the model changes.",
             negative="--no-cache",
         ),
     ] = True,
-    watch: Annotated[
-        bool, flag("Audit again whenever a file that the model reads changes.")
-    ] = False,
+    watch: Annotated[bool, flag("Audit again whenever its files change.")] = False,
     verify: Annotated[
         bool,
-        Option(
-            "On the Mac itself: run the model on its GPU, too, and compare, as verify --here does."
-        ),
+        Option("On a Mac: run it there, too, and compare."),
     ] = False,
     policy: Policy,
     output: ReportOptions,

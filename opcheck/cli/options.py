@@ -75,16 +75,17 @@ class Flag(click.Option):
         )
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the flag and its help; of a pair the one that changes something."""
+        """Return the flag and its help; of a pair that is off by default, the flag that turns it on."""
         record = super().get_help_record(ctx)
-        if record is None or not self.secondary_opts:
+        if record is None or not self.secondary_opts or self.source.default:
             return record
-        changing = self.secondary_opts if self.source.default else self.opts
-        return ", ".join(changing), record[1]
+        return ", ".join(self.opts), record[1]
 
     def make_metavar(self, *context: click.Context, **named: click.Context) -> str:
         """Return the word for the value, with dots where the flag may be given again."""
         metavar = super().make_metavar(*context, **named)  # click 8.1 gives no context
+        head, colon, _ = metavar.partition("[:")
+        metavar = f"{head}[:...]" if colon else metavar
         return f"{metavar}..." if self.multiple else metavar
 
     def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
@@ -95,7 +96,7 @@ class Flag(click.Option):
 
 
 #: Columns that a list of choices may take beside its flag; a longer one stands in the text.
-_MOST_CHOICES = 24
+_MOST_CHOICES = 20
 
 
 def _metavar(choices: tuple[str, ...]) -> str | None:
@@ -289,7 +290,7 @@ def formats(names: Iterable[str]) -> Option:
     """Declare ``--format`` with these names, the first of which is the default."""
     names = tuple(names)
     return Option(
-        f"Format.  [default: by the suffix of --output, else {names[0]}]",
+        f"[default: {names[0]}]",
         short="-f",
         choices=names,
     )
@@ -354,7 +355,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
     path: Annotated[
         str,
         Option(
-            "Write the report there, not to stdout.",
+            "Write a file; its suffix chooses the format.",
             "output",
             short="-o",
             metavar="FILE",
