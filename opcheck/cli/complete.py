@@ -83,7 +83,7 @@ def _releases(*_at: object) -> list[str]:
 
     text = (data_directory() / "releases.yaml").read_text(encoding="utf-8")
     lines = re.findall(r'^ +line: "?([\d.]+)', text, re.MULTILINE)
-    return lines[::-1]
+    return [*lines[::-1], "latest", "installed"]
 
 
 def _systems(*_at: object) -> list[str]:
@@ -93,7 +93,7 @@ def _systems(*_at: object) -> list[str]:
 
 
 def _range_of(single: Callable[..., list[str]]) -> _Values:
-    return lambda *_at: [*single(), "newest", "all"]
+    return lambda *_at: [*(v for v in single() if v[0].isdigit()), "newest", "all"]
 
 
 def _names_in(module: str, table: str) -> _Values:
@@ -140,8 +140,13 @@ def _operators(_context: click.Context, incomplete: str) -> list[str]:
     spaces = dict.fromkeys(f"{name.partition('::')[0]}::" for name in names)
     if not incomplete:  # a list of thousands helps nobody
         return [*spaces, "torch.", "Tensor.", "nn.functional."]
+    from opcheck.data import python_calls
+
+    python = sorted(python_calls.names())
     bare = sorted({name.partition("::")[2].partition(".")[0] for name in names})
-    return [*spaces, *bare]
+    classes = [name.partition(".")[2] for name in python if name.startswith("nn.")]
+    torch = [f"torch.{name}" for name in python] if incomplete.startswith("torch.") else []
+    return [*spaces, *bare, *python, *torch, *(classes if incomplete[:1].isupper() else ())]
 
 
 def _rules(_context: click.Context, incomplete: str) -> list[str]:
