@@ -255,10 +255,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     #: in an environment of its own (capture/exact.py)
     exact: Annotated[
         bool,
-        CaptureOption(
-            "Run in an environment with the target's own torch (2.8 and newer) and the libraries of its time, "
-            "made once in the cache by uv or pip."
-        ),
+        CaptureOption("Run with the target's own torch, from 2.8 on."),
     ] = False
     #: until the child process is ended.
     time_limit: Annotated[float, seconds("Time limit.", 300.0)] = 300.0

@@ -172,7 +172,7 @@ class Help(click.Command):
         for title, records in groups.items():
             if records:
                 with formatter.section(title):
-                    formatter.write_dl(records, col_max=_FLAG_COLUMNS)
+                    formatter.write_dl(records, col_max=_FLAG_COLUMNS, col_spacing=1)
         if isinstance(self, click.Group):
             self.format_commands(ctx, formatter)
 

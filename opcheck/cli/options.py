@@ -189,7 +189,9 @@ class Verb(Help):
 
             own = [param for param in self.params if param.name not in self._foreign]
             extra["default_map"] = config.defaults(self._table, own, Path.cwd())
-        return super().make_context(info_name, args, parent, max_content_width=WIDTH, **extra)
+        return super().make_context(
+            info_name, args, parent, terminal_width=streams.columns(WIDTH), **extra
+        )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read ``--json`` as ``--format=json`` where the verb has that format, and no program's arguments follow."""
@@ -410,7 +412,7 @@ def _sections(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 SHOW = Option(
-    "Add these sections to the text: notes, operators, memory, transfers, evidence.",
+    "Add: notes, operators, memory, transfers, evidence.",
     metavar="NAME,...",
     values=("notes", "operators", "memory", "transfers", "evidence"),
     separator=",",
