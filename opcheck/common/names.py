@@ -93,7 +93,14 @@ DTYPES: dict[str, DType] = {
             "float8_e5m2fnuz": 1,
             "float8_e8m0fnu": 1,
         },
-        "quantized": {"qint8": 1, "quint8": 1, "qint32": 4},
+        "quantized": {"qint8": 1, "quint8": 1, "qint32": 4, "quint4x2": 1, "quint2x4": 1},
+        # Shells: they name bits, and no operator of ATen computes in them (torch 2.3 and later).
+        "sub_byte": {
+            **{f"{sign}int{bits}": 1 for sign in ("u", "") for bits in range(1, 8)},
+            "float4_e2m1fn_x2": 1,
+            **dict.fromkeys(("bits1x8", "bits2x4", "bits4x2", "bits8"), 1),
+            "bits16": 2,
+        },
     }.items()
     for name, itemsize in sizes.items()
 }

@@ -19,6 +19,7 @@ from opcheck.data.regressions import lint_regressions
 from opcheck.data.statement_files import Written, read_written, refuse
 from opcheck.data.statements import EVERY_OPERATOR, INDEX, fingerprint, read_index
 from opcheck.data.strict_yaml import Problem, read_entries
+from opcheck.data.triage import lint_texts
 from opcheck.model.records import Record
 
 EXCEPTIONS = "exceptions.yaml"
@@ -66,6 +67,7 @@ def lint(directory: Path | None = None) -> int:
     excusable = [*_kernels(written, lists), *_pairs(written)]
     problems += _excuse(excusable, directory)
     problems += lint_regressions(lists, directory)
+    problems += lint_texts((entry.statement for entry in written), directory)
     problems += _index(directory)
     problems += _python_calls(lists, directory)
     refuse(problems)
@@ -177,6 +179,8 @@ def _pairs(written: list[Written]) -> Iterator[Excusable]:
     for alike in by_condition.values():
         for first, second in combinations(alike, 2):
             check = _conflict(first.statement.effect, second.statement.effect)
+            if first.statement.on_every_kernel is not second.statement.on_every_kernel:
+                continue  # the general one and a special case of it; the worst effect decides
             if check and _overlap(first, second):
                 yield from _pair_problems(check, first, second)
 

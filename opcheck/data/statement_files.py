@@ -14,7 +14,13 @@ from opcheck.common.names import DTYPES, OperatorName
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import EFFECTS, StatementSort
 from opcheck.data.conditions import ConditionError, parse
-from opcheck.data.statement_model import FIXED_BASES, ErrorText, Statement, StatementEvidence
+from opcheck.data.statement_model import (
+    EVERY_KERNEL,
+    FIXED_BASES,
+    ErrorText,
+    Statement,
+    StatementEvidence,
+)
 from opcheck.data.strict_yaml import Document, Path_, Problem, read
 
 #: The sort of a statement, by the directory that holds its files.
@@ -210,7 +216,7 @@ def _list_of(
 
 def _op(node: Any, document: Document, path: Path_) -> str:
     text = msgspec.convert(node, str)
-    if text != "*" and not _GLOB.fullmatch(text):
+    if text not in {"*", EVERY_KERNEL} and not _GLOB.fullmatch(text):
         try:
             OperatorName.parse(text)
         except UsageError as error:
@@ -284,6 +290,7 @@ def _check_error(made: ErrorText, document: Document, path: Path_) -> None:
 _FIELDS = {
     "id": _Field(_matching(_ID, "kebab-case"), required=True),
     "ops": _Field(_list_of(_op), required=True),
+    "other_than": _Field(_list_of(_op)),
     "effect": _Field(_one_of(EFFECTS), required=True),
     "torch": _Field(_span(_LINE, "a release line such as 2.13"), required=True),
     "macos": _Field(_span(_MACOS, "a macOS version such as 15.1")),

@@ -13,6 +13,9 @@ from opcheck.model.records import Record, StatementFacts
 #: The effects that decide a verdict; a report lists the other effects beside it.
 DECISIVE: tuple[Effect, ...] = ("aborts", "raises", "falls_back")
 
+#: The name in ``ops`` for every operator of ATen with a kernel of its own for MPS.
+EVERY_KERNEL = "aten::*"
+
 #: The kinds of evidence for the release in which an advisory's fault was fixed.
 FIXED_BASES = ("binary", "pr", "issue", "date")
 
@@ -54,8 +57,11 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     #: kebab-case, stable, unique over all files.
     id: str
     sort: StatementSort
-    #: overloads; a trailing ``*`` stands for any ending, ``*`` alone for making any tensor.
+    #: overloads; a trailing ``*`` stands for any ending, ``*`` alone for making any tensor, ``aten::*`` for every
+    #: kernel of MPS.
     ops: tuple[str, ...]
+    #: overloads that ``ops`` names and the statement leaves out; a trailing ``*`` stands for any ending.
+    other_than: tuple[str, ...] = ()
     effect: Effect
     torch: Span = Span()
     macos: Span = Span()
@@ -77,6 +83,18 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     fixed_basis: str = ""
     links: tuple[str, ...] = ()
     evidence: tuple[StatementEvidence, ...] = ()
+
+    @property
+    def on_every_kernel(self) -> bool:
+        """Whether the statement is about every kernel: what a composite calls decides, not the composite itself."""
+        return EVERY_KERNEL in self.ops
+
+    def excepts(self, op: str) -> bool:
+        """Return whether the statement leaves out an overload that its ``ops`` name."""
+        return any(
+            op.startswith(name[:-1]) if name.endswith("*") else op == name
+            for name in self.other_than
+        )
 
     def spans(self, line: str) -> bool:
         """Return whether the statement covers a torch release line."""
@@ -122,6 +140,7 @@ def about(statement: Statement) -> StatementFacts:
 
 __all__ = [
     "DECISIVE",
+    "EVERY_KERNEL",
     "FIXED_BASES",
     "Argument",
     "Arguments",

@@ -90,7 +90,7 @@ class Statements:
             statements |= {
                 statement.id: statement
                 for prefix, statement in self._globs
-                if op.startswith(prefix)
+                if op.startswith(prefix) and not statement.excepts(op)
             }
             self._by_query[key] = tuple(
                 statements[name]

@@ -12,6 +12,7 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import FallbackKind, Side, Status
 from opcheck.data import messages
 from opcheck.data.extensions import LIBRARIES
+from opcheck.data.refused import refused_by
 from opcheck.data.registrations import OpLists
 from opcheck.judge import matching_statements
 from opcheck.model.records import Evidence, OpCall, Verdict
@@ -97,9 +98,37 @@ def judge(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     verdict = _BY_STATUS[case.resolution.status](case)
     if case.resolution.status not in _HAS_A_KERNEL:
         return verdict
-    on_operator = matching_statements.matching(call, target, lists, everywhere=False)
+    on_operator = matching_statements.matching(
+        call, target, lists, everywhere=False, composite=case.resolution.status == "composite"
+    )
     return matching_statements.apply(
         verdict, matching_statements.both(everywhere, on_operator), case.where, _is_worse
+    )
+
+
+def _refusing(call: OpCall) -> str:
+    """Return the release whose CPU refuses the one dtype of all inputs; empty where none is known to."""
+    dtypes = _dtypes(msgspec.structs.replace(call, outputs=()))
+    # With ``dtype=`` the operator computes in another dtype than that of its inputs.
+    if len(dtypes) != 1 or call.arguments.get("dtype") is not None:
+        return ""
+    return refused_by(call.op, *dtypes)
+
+
+def refused_everywhere(op: str, dtype: str, torch: str) -> Verdict:
+    """Return the verdict of a dtype that no backend computes the operator in."""
+    return Verdict(
+        status="unsupported",
+        because=f"no backend computes it in {dtype}: the CPU refuses it, too",
+        evidence=(
+            Evidence(
+                kind="measured",
+                torch=torch,
+                detail=f"{op} raised for {dtype} on the CPU of torch {torch}, with every shape that was tried; "
+                "PyTorch's operator database lists the dtype for no device",
+            ),
+        ),
+        confidence="inferred",
     )
 
 
@@ -124,9 +153,14 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
     for call in calls:
         if call.op not in by_details:
             by_details[call.op] = matching_statements.detail_needed(call.op, target, lists)
-        key = likeness(call, details=by_details[call.op])
+        torch = _refusing(call)
+        key = (torch, likeness(call, details=by_details[call.op]))
         if key not in seen:
-            seen[key] = judge(call, target, lists)
+            seen[key] = (
+                refused_everywhere(call.op, call.inputs[0].dtype, torch)
+                if torch
+                else judge(call, target, lists)
+            )
         verdicts.append(seen[key])
     return tuple(verdicts)
 

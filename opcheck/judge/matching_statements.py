@@ -34,7 +34,9 @@ class Matches(NamedTuple):
         return self.decisive is not None and self.decisive.effect not in _DECIDED
 
 
-def matching(call: OpCall, target: Target, lists: OpLists, *, everywhere: bool) -> Matches:
+def matching(
+    call: OpCall, target: Target, lists: OpLists, *, everywhere: bool, composite: bool = False
+) -> Matches:
     """Return the statements on the call's operator that the call matches on the target.
 
     Args:
@@ -42,11 +44,14 @@ def matching(call: OpCall, target: Target, lists: OpLists, *, everywhere: bool) 
         target: the torch release and the macOS version.
         lists: the op lists with their statements.
         everywhere: those on every operator, which speak of making a tensor; else the others.
+        composite: the call has no kernel of its own, so that statements on every kernel leave it out.
     """
     certain: list[Statement] = []
     perhaps: list[Statement] = []
     arguments = lists.statements.arguments.get(call.op)
     for statement in lists.statements.for_op(call.op, str(target.torch)):
+        if composite and statement.on_every_kernel:
+            continue
         if (EVERY_OPERATOR in statement.ops) is everywhere:
             held = holds(statement, call, target, arguments)
             if held is not False:

@@ -131,7 +131,7 @@ class OperatorFacts:
                 statement.id: statement
                 for name in self.deciding(op, line)
                 for statement in self.statements.for_op(name, line)
-                if EVERY_OPERATOR not in statement.ops
+                if EVERY_OPERATOR not in statement.ops and not statement.on_every_kernel
             }
             self._about[key] = tuple(statements[name] for name in sorted(statements))
         return self._about[key]
@@ -140,19 +140,32 @@ class OperatorFacts:
         """Return the statements on every operator; they are about making a tensor."""
         return self.statements.for_op(EVERY_OPERATOR, line)
 
+    def on_kernels(self, op: str, line: str) -> tuple[Statement, ...]:
+        """Return the statements on every kernel that hold for the overload or for one that decides for it."""
+        statements = {
+            statement.id: statement
+            for name in self.deciding(op, line)
+            if not self.composite(name, line)
+            for statement in self.statements.for_op(name, line)
+            if statement.on_every_kernel
+        }
+        return tuple(statements[name] for name in sorted(statements))
+
     def facts(self, op: str, line: str) -> object:
         """Return all data on which a verdict about the overload rests; releases with equal data judge alike."""
         deciding = tuple(
             (name, self.resolution(name, line).value) for name in self.deciding(op, line)
         )
-        return deciding, _ids(self.about(op, line)), _ids(self.everywhere(line))
+        general = (*self.everywhere(line), *self.on_kernels(op, line))
+        return deciding, _ids(self.about(op, line)), _ids(general)
 
     def alike(self, op: str, target: Target, dtype: str) -> str:
         """Return the first dtype that no statement distinguishes from this dtype, on this target."""
-        about = self.about(op, str(target.torch))
+        line = str(target.torch)
+        about = (*self.about(op, line), *self.on_kernels(op, line))
         key = (_ids(about), target)
         if key not in self._classes:
-            everywhere = self.everywhere(str(target.torch))
+            everywhere = self.everywhere(line)
             holding = [
                 statement for statement in (*about, *everywhere) if target.macos in statement.macos
             ]
@@ -165,7 +178,11 @@ class OperatorFacts:
 
     def systems(self, op: str, line: str) -> frozenset[Version]:
         """Return the macOS versions at which a statement on the overload, or on all, begins or ends."""
-        statements = [*self.about(op, line), *self.everywhere(line)]
+        statements = [
+            *self.about(op, line),
+            *self.everywhere(line),
+            *self.on_kernels(op, line),
+        ]
         bounds = (
             b for statement in statements for b in (statement.macos.since, statement.macos.until)
         )

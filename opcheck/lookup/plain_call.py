@@ -15,7 +15,8 @@ import msgspec
 
 from opcheck.common.versions import Target, Version
 from opcheck.data.conditions import ATTRIBUTES
-from opcheck.judge.judge import OUTCOMES, judge, outcome
+from opcheck.data.refused import refused_by
+from opcheck.judge.judge import OUTCOMES, judge, outcome, refused_everywhere
 from opcheck.lookup.operator_facts import Calls, OperatorFacts, is_python
 from opcheck.lookup.records import State
 from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict
@@ -75,7 +76,7 @@ class OperatorLookup:
         self.lists = lists
         self.operators = OperatorFacts(lists)
         self._verdicts: dict[tuple[str, Target, str, int], Verdict] = {}
-        self._states: dict[tuple[str, str | None, Target, str], State] = {}
+        self._states: dict[tuple[object, ...], State] = {}
         self._calls: dict[tuple[str, str, str, int], tuple[OpCall, ...]] = {}
 
     def verdict(self, op: str, target: Target, dtype: str, spatial: int = 0) -> Verdict:
@@ -90,6 +91,13 @@ class OperatorLookup:
         Raises:
             OpListError: the lists hold no such torch release, or are damaged.
         """
+        torch = refused_by(op, dtype)
+        if torch and self.operators.resolution(op, str(target.torch)).value is not None:
+            return refused_everywhere(op, dtype, torch)
+        return self._verdict(op, target, dtype, spatial)
+
+    def _verdict(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
+        """Return the verdict by the lists of the target alone; a composite may call the overload in another dtype."""
         dtype = self.operators.alike(op, target, dtype)
         spatial = _spatial(op) or spatial
         key = (op, target, dtype, spatial)
@@ -109,10 +117,13 @@ class OperatorLookup:
         """
         line = str(target.torch)
         resolution = self.operators.resolution(op, line)
+        if refused_by(op, dtype):
+            return _state(self.verdict(op, target, dtype))
         followed = resolution.status == "composite" and self.operators.calls(op, line)
         if followed or resolution.status == "unknown" or self.operators.about(op, line):
             return _state(self.verdict(op, target, dtype))
-        key = (resolution.status, resolution.kind, target, dtype)
+        general = tuple(s.id for s in self.operators.on_kernels(op, line))
+        key = (resolution.status, resolution.kind, general, target, dtype)
         if key not in self._states:
             self._states[key] = _state(self.verdict(op, target, dtype))
         return self._states[key]
@@ -151,7 +162,7 @@ class OperatorLookup:
         own = self._own(op, target, dtype, spatial)
         if calls is None or not calls.both or own.status != "native":
             return own
-        judged = {name: self.verdict(name, target, dtype, spatial) for name in calls.both}
+        judged = {name: self._verdict(name, target, dtype, spatial) for name in calls.both}
         usual = calls.always or calls.sometimes
         if is_python(op) and not calls.always:
             # The usual form of nn.Dropout, in evaluation, calls nothing.

@@ -161,13 +161,55 @@ def test_a_refusal_wins_over_a_kernel() -> None:
 def test_some_dtypes_cannot_be_on_mps(
     *, dtype: str, torch: str, macos: str, refused: bool, lists: OpLists
 ) -> None:
-    of_dtype = OpCall(op="aten::mul.Tensor", inputs=(spec(1, dtype=dtype),))
+    of_dtype = OpCall(op="aten::view", inputs=(spec(1, dtype=dtype),))
     for cpu_fallback in (False, True):
         target = make_target(torch, macos, cpu_fallback=cpu_fallback)
         found = judge(of_dtype, target, lists)
         assert (found.status == "unsupported") == refused
         named = [name for name in found.limitations if name.startswith(f"dtype-{dtype}")]
         assert bool(named) >= refused
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "torch", "refused"),
+    [
+        ("aten::mul.Tensor", "complex128", "2.10", True),
+        ("aten::view", "complex128", "2.10", False),
+        ("aten::sin", "float8_e4m3fn", "2.13", True),
+        ("aten::clone", "float8_e4m3fn", "2.13", False),
+        ("aten::add.Tensor", "uint16", "2.7", True),
+        ("aten::add.Tensor", "uint16", "2.9", False),
+        ("aten::add.Tensor", "uint4", "2.13", True),
+    ],
+)
+def test_kernels_that_compute_do_not_know_dtypes_that_can_be_stored(
+    *, op: str, dtype: str, torch: str, refused: bool, lists: OpLists
+) -> None:
+    call = OpCall(op=op, inputs=(spec(1, dtype=dtype),), inner=())
+    found = judge(call, make_target(torch, "15.0"), lists)
+    assert (found.status == "unsupported") == refused
+
+
+def test_a_statement_on_every_kernel_leaves_a_composite_to_what_it_calls(lists: OpLists) -> None:
+    call = OpCall(op="aten::reshape", inputs=(spec(1, dtype="complex128"),), inner=("aten::view",))
+    assert judge(call, make_target("2.10", "15.0"), lists).status == "native"
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "arguments", "status"),
+    [
+        (("float32", "float32"), {}, "unsupported"),
+        (("int32", "int32"), {}, "native"),
+        (("float32", "int32"), {}, "native"),
+        (("float32", "float32"), {"dtype": "int32"}, "native"),
+    ],
+)
+def test_a_call_in_a_dtype_that_no_backend_computes_is_unsupported(
+    dtypes: tuple[str, ...], arguments: dict[str, str], status: str, lists: OpLists
+) -> None:
+    inputs = tuple(spec(number, dtype=dtype) for number, dtype in enumerate(dtypes))
+    call = OpCall(op="aten::bitwise_and.Tensor", inputs=inputs, arguments=arguments)
+    assert judge_all([call], make_target("2.13", "15.0"), lists)[0].status == status
 
 
 def test_a_dtype_that_stays_on_the_cpu_is_no_matter() -> None:
@@ -298,7 +340,9 @@ def test_every_overload_of_every_release_gets_a_verdict(lists: OpLists) -> None:
             of_status.add(found.status)
             assert found.evidence
             composite = lists.resolve(op, release.line).status == "composite"
-            assert (found.status == "unknown") == composite, op
+            # A composite that refuses every tensor is unsupported, whatever its body calls.
+            assert (found.status in {"unknown", "unsupported"}) >= composite, op
+            assert found.status != "unknown" or composite, op
     assert of_status == set(STATUSES)
 
 

@@ -1,0 +1,206 @@
+"""Keep the dtypes that no backend computes an operator in.
+
+Usage: python -m scripts.refused_dtypes [--op PATTERN] [--check]
+
+Each overload of the installed torch is called on the CPU with arguments made from its schema
+(scripts/schema_bodies.py), in every dtype.  A dtype is kept where the overload runs in some other
+one, no call in this one ran, every call that failed named the dtype as its reason, and PyTorch's
+operator database lists the dtype for no device.  Dtypes with which PyTorch's CI expects the operator to pass on
+MPS in some release, or for which some wheel has a Metal kernel of its name, are left out, and forms
+with ``out=``, whose results may have other dtypes.  An overload that the database does not have is
+kept with the dtypes of which the meta kernel, which every backend shares, raises as well.  The
+result is op_lists/refused_dtypes.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import functools
+import json
+import re
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.testing._internal import common_methods_invocations
+
+from opcheck.common.files import write_text
+from opcheck.data import composites
+from opcheck.data.refused import FILE
+from opcheck.data.registrations import data_directory, load
+from opcheck.worker.worker import WorkerError, forked
+from scripts import schema_bodies
+from scripts.cross_dtypes import expected, kernels
+from scripts.schema_bodies import SCENES, Scene, overload_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+DTYPES = (
+    *("bool", "uint8", "int8", "int16", "int32", "int64"),
+    *("float16", "bfloat16", "float32", "complex32", "complex64"),
+)
+#: What an error says whose reason is the dtype.
+_OF_DTYPE = re.compile(
+    r"not implemented for|dtype|floating|complex|integral|integer|[Bb]oolean|Bool|Half|Float|Long|"
+    r"\bInt\b|result type|scalar type|supported for",
+)
+CHUNK, SECONDS = 40, 60
+
+#: by overload: the dtypes with which some call ran, and those with which each call failed for its dtype
+Outcome = dict[str, tuple[list[str], list[str]]]
+
+
+def scenes(dtype: torch.dtype) -> Iterator[Scene]:
+    """Yield each combination of shape and flags once, in one dtype."""
+    seen = set()
+    for scene in SCENES:
+        number = 1 if not dtype.is_floating_point else scene.number
+        results = tuple(None if kept is not torch.int64 else kept for kept in scene.results)
+        made = scene._replace(dtype=dtype, number=number, results=results)
+        if made not in seen:
+            seen.add(made)
+            yield made
+
+
+def outcomes(names: Sequence[str], device: str) -> Outcome:
+    """Call each overload in each dtype on the CPU, or on the meta device."""
+    torch.set_num_threads(1)
+    schema_bodies._made = lambda tensor: tensor.to(device)  # noqa: SLF001 - arguments of another device
+    recorded: Outcome = {}
+    for name in names:
+        ran, refused = [], []
+        for dtype in DTYPES:
+            texts = [_attempt(overload_of(name), made) for made in scenes(getattr(torch, dtype))]
+            if "" in texts:
+                ran.append(dtype)
+            elif any(_OF_DTYPE.search(text) for text in texts):
+                refused.append(dtype)
+        recorded[name] = (ran, refused)
+    return recorded
+
+
+def _attempt(overload: Any, scene: Scene) -> str:
+    """Return what the call raises; empty where it runs."""
+    try:
+        args, kwargs = schema_bodies.arguments(overload._schema, scene)  # noqa: SLF001 - its only description
+        if "device" in kwargs:
+            kwargs["device"] = torch.device("cpu")
+        with warnings.catch_warnings(), torch.inference_mode():
+            warnings.simplefilter("ignore")
+            overload(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - made arguments need not fit
+        return str(error) or type(error).__name__
+    return ""
+
+
+def in_forks(names: Sequence[str], device: str) -> Outcome:
+    """Call in child processes: arguments that were made up may end one."""
+    recorded: Outcome = {}
+    waiting = [list(names[start : start + CHUNK]) for start in range(0, len(names), CHUNK)]
+    while waiting:
+        chunk = waiting.pop()
+        try:
+            work = functools.partial(outcomes, chunk, device)
+            recorded |= forked(work, Outcome, SECONDS * len(chunk), quiet=True)
+        except WorkerError as error:
+            if len(chunk) == 1:
+                print(f"{chunk[0]}: {error}", file=sys.stderr)
+                continue
+            middle = len(chunk) // 2
+            waiting += [chunk[:middle], chunk[middle:]]
+    return recorded
+
+
+def listed() -> Mapping[str, set[str]]:
+    """Return the dtypes that the operator database lists for some device, by overload."""
+    lists = load()
+    by_base: dict[str, set[str]] = {}
+    bases: dict[str, list[str]] = {}
+    for op in lists.names():
+        bases.setdefault(op.partition(".")[0], []).append(op)
+    for info in common_methods_invocations.op_db:
+        dtypes = {
+            str(dtype).removeprefix("torch.")
+            for device in ("cpu", "cuda", "mps", "xpu")
+            for dtype in info.supported_dtypes(device)
+        }
+        ops = set(composites.api_names(info.name))
+        for op in [*ops]:
+            # A database row of a function speaks of its form in place and with out, too.
+            base = op.partition(".")[0]
+            ops |= {*bases.get(base, ()), *bases.get(f"{base}_", ())}
+        for op in ops:
+            by_base.setdefault(op, set()).update(dtypes)
+    return by_base
+
+
+def base(op: str) -> str:
+    """Return the operator that an overload is a form of, in place or not."""
+    return op.partition(".")[0].removesuffix("_")
+
+
+def taken() -> Mapping[str, set[str]]:
+    """Return the dtypes that a release is known to take on MPS, by operator."""
+    known: dict[str, set[str]] = {}
+    lists = load()
+    for release in lists.releases:
+        for op, dtype, state in expected(release.line):
+            if state == "pass":
+                known.setdefault(base(op), set()).add(dtype)
+        for op, dtypes in kernels(release.line, lists.operators(release.line)).items():
+            known.setdefault(base(op), set()).update(dtypes)
+    return known
+
+
+def main() -> int:
+    """Record and write the file; 1 if --check finds it stale."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--op", default="*", help="overloads of this pattern alone, printed")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    names = [
+        name
+        for name in sorted(load().names())
+        if fnmatch.fnmatch(name, options.op)
+        and overload_of(name) is not None
+        and not name.endswith("out")
+    ]
+    cpu, known = in_forks(names, "cpu"), listed()
+    asked = [name for name in names if name in cpu and cpu[name][0] and name not in known]
+    meta = in_forks(asked, "meta")
+    on_mps = taken()
+    refused: dict[str, list[str]] = {}
+    for name, (ran, failed) in sorted(cpu.items()):
+        elsewhere = known.get(name)
+        kept = [
+            dtype
+            for dtype in failed
+            if ran
+            and dtype not in on_mps.get(base(name), ())
+            and (
+                dtype not in elsewhere
+                if elsewhere is not None
+                else name in meta and meta[name][0] and dtype in meta[name][1]
+            )
+        ]
+        if kept:
+            refused[name] = kept
+    if options.op != "*":
+        print(json.dumps({name: (cpu[name], refused.get(name)) for name in names}, indent=1))
+        return 0
+    head = {"schema": 1, "torch": str(torch.__version__).partition("+")[0]}
+    rows = ",\n".join(f"{json.dumps(n)}:{json.dumps(d)}" for n, d in refused.items())
+    text = f'{json.dumps(head)[:-1]},\n"refused":{{\n{rows}\n}}}}\n'
+    place = data_directory() / FILE
+    if options.check:
+        return int(not place.is_file() or place.read_text(encoding="utf-8") != text)
+    write_text(place, text)
+    print(f"{len(refused)} of {len(cpu)} overloads")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
