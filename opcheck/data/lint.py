@@ -16,6 +16,7 @@ from opcheck.data.conditions import RESULT
 from opcheck.data.macs import load_macs
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.regressions import lint_regressions
+from opcheck.data.reports import lint_reports
 from opcheck.data.statement_files import Written, read_written, refuse
 from opcheck.data.statements import EVERY_OPERATOR, INDEX, fingerprint, read_index
 from opcheck.data.strict_yaml import Problem, read_entries
@@ -68,6 +69,7 @@ def lint(directory: Path | None = None) -> int:
     problems += _excuse(excusable, directory)
     problems += lint_regressions(lists, directory)
     problems += lint_texts((entry.statement for entry in written), directory)
+    problems += lint_reports({entry.statement.id for entry in written}, directory)
     problems += _index(directory)
     problems += _python_calls(lists, directory)
     refuse(problems)

@@ -112,7 +112,8 @@ def _refusing(call: OpCall) -> str:
     # With ``dtype=`` the operator computes in another dtype than that of its inputs.
     if len(dtypes) != 1 or call.arguments.get("dtype") is not None:
         return ""
-    return refused_by(call.op, *dtypes)
+    (dtype,) = dtypes
+    return refused_by(call.op, dtype)
 
 
 def refused_everywhere(op: str, dtype: str, torch: str) -> Verdict:

@@ -1,0 +1,118 @@
+"""Public reports: the file that lists them, and the statements that the newest of them led to."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import load
+from opcheck.data.reports import lint_reports
+from opcheck.judge.judge import judge
+from opcheck.model.records import OpCall, TensorSpec
+
+_LISTS = load()
+
+
+def tensor(argument: str, *shape: int, dtype: str = "float32") -> TensorSpec:
+    stride = tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
+    return TensorSpec(
+        tensor=1, storage=1, dtype=dtype, shape=shape, stride=stride, argument=argument
+    )
+
+
+def statements(torch: str, op: str, *inputs: TensorSpec, **arguments: Any) -> set[str]:
+    call = OpCall(op=op, inputs=inputs, outputs=inputs[:1], arguments=arguments, inner=())
+    target = Target(torch=Version.parse(torch), macos=Version.parse("15.0"))
+    verdict = judge(call, target, _LISTS)
+    return {*verdict.limitations, *verdict.advisories}
+
+
+@pytest.mark.parametrize(
+    ("name", "torch", "op", "inputs", "arguments", "holds"),
+    [
+        ("scan-far-dimension-abort", "2.12", "cumsum", [(1, 2, 3, 4, 5)], {"dim": 0}, True),
+        ("scan-far-dimension-abort", "2.12", "cumsum", [(1, 2, 3, 4, 5)], {"dim": 1}, False),
+        ("scan-far-dimension-abort", "2.13", "cumsum", [(1, 2, 3, 4, 5)], {"dim": 0}, False),
+        ("topk-far-dimension-abort", "2.7", "topk", [(1, 2, 3, 4, 5)], {"k": 1, "dim": 0}, True),
+        ("topk-far-dimension-abort", "2.7", "topk", [(1, 2, 3, 4, 5)], {"k": 1, "dim": -1}, False),
+        ("sort-far-dimension-abort", "2.12", "sort.stable", [(1, 2, 3, 4, 5)], {"dim": -5}, True),
+        ("sort-far-dimension-abort", "2.12", "sort.stable", [(1, 2, 3, 4, 5)], {"dim": 4}, False),
+        ("all-any-rank-5-abort", "2.4", "any", [(1, 2, 3, 4, 5)], {}, True),
+        ("all-any-rank-5-abort", "2.4", "any", [(2, 3, 4, 5)], {}, False),
+        ("all-any-far-dimension-abort", "2.4", "all.dim", [(1, 2, 3, 4, 5)], {"dim": 0}, True),
+        ("all-any-far-dimension-abort", "2.4", "all.dim", [(1, 2, 3, 4, 5)], {"dim": 1}, False),
+        (
+            "sum-negative-dimension-rank-5",
+            "2.4",
+            "sum.dim_IntList",
+            [(1, 2, 1, 1, 1)],
+            {"dim": [-3]},
+            True,
+        ),
+        (
+            "sum-negative-dimension-rank-5",
+            "2.4",
+            "sum.dim_IntList",
+            [(1, 2, 1, 1, 1)],
+            {"dim": [2]},
+            False,
+        ),
+    ],
+)
+def test_a_statement_holds_for_the_reported_call_and_not_for_the_nearest_other(
+    *,
+    name: str,
+    torch: str,
+    op: str,
+    inputs: list[tuple[int, ...]],
+    arguments: dict[str, Any],
+    holds: bool,
+) -> None:
+    tensors = [tensor("self", *shape) for shape in inputs]
+    assert (name in statements(torch, f"aten::{op}", *tensors, **arguments)) == holds
+
+
+@pytest.mark.parametrize(("shape", "holds"), [((8, 32, 48), True), ((8, 48, 32), False)])
+def test_lstsq_is_wrong_for_more_unknowns_than_equations(
+    shape: tuple[int, ...], *, holds: bool
+) -> None:
+    inputs = (tensor("self", *shape, dtype="complex64"), tensor("b", 8, shape[1], 3))
+    told = statements("2.14", "aten::linalg_lstsq.out", *inputs)
+    assert ("lstsq-complex-underdetermined" in told) == holds
+
+
+@pytest.mark.parametrize(("size", "holds"), [(24, True), (32, False)])
+def test_attention_is_wrong_where_the_value_has_another_last_dimension(
+    size: int, *, holds: bool
+) -> None:
+    shapes = {"query": (1, 1, 16, 32), "key": (1, 1, 16, 32), "value": (1, 1, 16, size)}
+    inputs = [tensor(name, *shape) for name, shape in shapes.items()]
+    told = statements("2.10", "aten::_scaled_dot_product_attention_math_for_mps", *inputs)
+    assert ("sdpa-value-dimension" in told) == holds
+
+
+@pytest.mark.parametrize(("dtype", "holds"), [("bfloat16", True), ("float16", False)])
+def test_nextafter_of_bfloat16_is_wrong(dtype: str, *, holds: bool) -> None:
+    inputs = (tensor("self", 2, dtype=dtype), tensor("other", 2, dtype=dtype))
+    assert ("nextafter-bfloat16" in statements("2.13", "aten::nextafter", *inputs)) == holds
+
+
+def test_each_problem_of_the_file_is_named(tmp_path: Path) -> None:
+    entry = "  - {{address: {}, says: x, {}}}\n"
+    rows = [
+        entry.format("https://x.org/1", "statements: [known]"),
+        entry.format("https://x.org/1", "why_none: because"),
+        entry.format("https://x.org/2", "statements: [unknown]"),
+        entry.format("https://x.org/3", "why_none: ''"),
+    ]
+    (tmp_path / "reports.yaml").write_text("schema: 1\nreports:\n" + "".join(rows))
+    messages = [problem.message for problem in lint_reports({"known"}, tmp_path)]
+    assert messages == [
+        "no address, or one twice: https://x.org/1",
+        "no statement has the id unknown",
+        "either statements or why_none",
+    ]
