@@ -59,6 +59,8 @@ def test_errors_have_three_lines_and_their_codes(opcheck: CommandLine) -> None:
         (("aten::isinn",), 2),
         (("isin", "--dtype", "float33"), 2),
         (("isin", "--torch", "two"), 2),
+        (("isin", "--torch", "1.2"), 2),
+        (("isin", "--macos", "16"), 2),
     ):
         result = opcheck("op", *arguments)
         assert result.code == code, arguments

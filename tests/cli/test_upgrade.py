@@ -104,7 +104,7 @@ def test_the_configuration_of_an_audit_says_where_one_is(
     [
         (("--releases", "everything"), 2),
         (("--releases", ">=9"), 2),
-        (("--torch", "9.9"), 3),
+        (("--torch", "1.2"), 2),
         (("--torch", "2.15", "--macos", "14"), 2),
         (("--dtype", "float3"), 2),
     ],
