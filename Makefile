@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: audit test lint types test-all docs package clean
+.PHONY: audit test lint types test-all test-mac-build docs package clean
 
 audit: $(VENV)/.models
 	@$(BIN)/opcheck audit '$(MODEL)' $(if $(TORCH),--torch $(TORCH)) $(if $(MACOS),--macos $(MACOS)) $(if $(FORMAT),--format $(FORMAT))
@@ -24,6 +24,12 @@ test: lint types
 # Also what reads a real wheel (a download of some 100 MB), takes long or needs the libraries of the extra `programs`.
 test-all: lint types docs package $(VENV)/.programs
 	$(BIN)/python -m pytest -n 2 -m ""
+	$(MAKE) test-mac-build
+
+# The rooms that simulate, on a torch that looks like a Mac's: the same verdicts, and nothing of the device is reached.
+test-mac-build: $(VENV)/.dev
+	OPCHECK_TEST_MAC_BUILD=1 $(BIN)/python -m pytest -n 2 tests/simulator tests/capture tests/device/emulator tests/compiler \
+		tests/project/gate tests/project/sweep
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check

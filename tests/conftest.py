@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +14,38 @@ from hypothesis import settings
 from opcheck.data.registrations import OpLists, load
 from opcheck.lookup.plain_call import OperatorLookup
 from tests.browser import CHROMIUM, session
+from tests.mac_build import mac_build
 
 # Tests do not time themselves: a machine may be busy.
 settings.register_profile("opcheck", deadline=None)
 settings.load_profile("opcheck")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With OPCHECK_TEST_MAC_BUILD=1, all tests run on a torch that looks like a Mac's (tests/mac_build)."""
+    if os.environ.get(mac_build.VARIABLE) == "1":
+        folder = tempfile.TemporaryDirectory(prefix="opcheck-mac-build-")
+        config.add_cleanup(folder.cleanup)
+        mac_build.enter(Path(folder.name))
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail where the real device was reached, even if a test caught it."""
+    if (
+        mac_build.VARIABLE in os.environ
+        and exitstatus == pytest.ExitCode.OK
+        and mac_build.reached()
+    ):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what was reached of the real device."""
+    if mac_build.VARIABLE in os.environ:
+        lines = mac_build.reached()
+        terminalreporter.section(f"a Mac's build: {len(lines)} calls reached the real device")
+        for line in sorted({*lines}):
+            terminalreporter.write_line(line)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,74 @@
+"""The same answers on hosts that cannot copy a process, limit memory or set timers: Linux takes their ways here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opcheck.capture.loading.repository import is_repository
+
+MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(8, 8)
+    def forward(self, x):
+        return torch.special.airy_ai(self.a(x)).sum()
+
+def net():
+    return Net(), torch.ones(2, 8)
+"""
+#: A file name of Windows is one name on Linux: drive letter, colon and backslashes are characters of it.
+FILE = "C:\\models\\m.py"
+
+
+def opcheck(folder: Path, system: str, *arguments: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "opcheck", *arguments, "-f", "json"],
+        cwd=folder,
+        env={**os.environ, "OPCHECK_TEST_SYSTEM": system, "PYTHONIOENCODING": "cp1252"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode in {0, 1}, done.stderr.decode("cp1252", "replace")
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="it compares the others with Linux")
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("audit", f"{FILE}:net", "--mode", "train", "--no-cache", "--torch", "2.13"),
+        ("upgrade", f"{FILE}:net", "--torch", "2.9"),
+        ("gate", f"{FILE}:net", "--no-cache"),
+        ("compile", f"{FILE}:net", "--backend", "eager", "--backend", "aot_eager"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_another_host_gives_the_same_answer(
+    system: str, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / FILE).write_text(MODEL, encoding="utf-8")
+    expected, answer = (opcheck(tmp_path, host, *arguments) for host in ("linux", system))
+    for made in (expected, answer):  # what a clock says
+        for tried in made.get("variants", made.get("tried", [])):
+            tried.pop("seconds", None)
+    assert answer == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["C:\\x\\m.py:net", "C:/x/m.py:net", "..\\m.py:net", "C:\\x\\model.pt2", "D:\\m.py"]
+)
+def test_a_path_of_windows_is_no_name_on_a_hub(name: str) -> None:
+    assert not is_repository(name)
