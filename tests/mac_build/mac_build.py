@@ -8,6 +8,7 @@ a kernel in the installed release), ``guard.so`` (a device guard) and ``reached.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import subprocess
@@ -115,9 +116,7 @@ def enter(folder: Path) -> None:
     if "torch" in sys.modules:  # a plugin of pytest has imported it
         install(sys.modules["torch"])
     else:
-        import sitecustomize
-
-        sys.meta_path.insert(0, sitecustomize.AfterTorch())
+        sys.meta_path.insert(0, importlib.import_module("sitecustomize").AfterTorch())
 
 
 def reached() -> list[str]:
