@@ -58,8 +58,8 @@ def scenes(dtype: torch.dtype) -> Iterator[Scene]:
     seen = set()
     for scene in SCENES:
         number = 1 if not dtype.is_floating_point else scene.number
-        results = tuple(None if kept is not torch.int64 else kept for kept in scene.results)
-        made = scene._replace(dtype=dtype, number=number, results=results)
+        first, rest = (kept if kept is torch.int64 else None for kept in scene.results)
+        made = scene._replace(dtype=dtype, number=number, results=(first, rest))
         if made not in seen:
             seen.add(made)
             yield made
@@ -125,7 +125,7 @@ def listed() -> Mapping[str, set[str]]:
         dtypes = {
             str(dtype).removeprefix("torch.")
             for device in ("cpu", "cuda", "mps", "xpu")
-            for dtype in info.supported_dtypes(device)
+            for dtype in info.supported_dtypes(device)  # type: ignore[no-untyped-call]  # torch's
         }
         ops = set(composites.api_names(info.name))
         for op in [*ops]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -205,7 +206,7 @@ def test_a_statement_on_every_kernel_leaves_a_composite_to_what_it_calls(lists: 
     ],
 )
 def test_a_call_in_a_dtype_that_no_backend_computes_is_unsupported(
-    dtypes: tuple[str, ...], arguments: dict[str, str], status: str, lists: OpLists
+    dtypes: tuple[str, ...], arguments: dict[str, Any], status: str, lists: OpLists
 ) -> None:
     inputs = tuple(spec(number, dtype=dtype) for number, dtype in enumerate(dtypes))
     call = OpCall(op="aten::bitwise_and.Tensor", inputs=inputs, arguments=arguments)
