@@ -11,6 +11,7 @@ how many were run.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import sys
@@ -286,12 +287,8 @@ def main() -> int:
             if name in results and not options.again:
                 continue
             try:
-                result = forked(
-                    lambda name=name: result_of(name, known[name].task, on),
-                    Result,
-                    LIMIT,
-                    quiet=True,
-                )
+                work = functools.partial(result_of, name, known[name].task, on)
+                result = forked(work, Result, LIMIT, quiet=True)
             except WorkerError as error:
                 result = Result(
                     model=name, task=known[name].task, problems=(f"the process {error}",)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +40,7 @@ BERT = {
 }
 
 
-def repository(elements: dict[str, int] | None = None, **files: Any) -> Repository:
+def repository(elements: Any = None, **files: Any) -> Repository:
     """A repository of these files: ``config_json`` is config.json, ``a__b_json`` is a/b.json."""
     return Repository(
         name="org/model",
@@ -174,7 +177,7 @@ def test_an_adapter_is_put_into_its_base() -> None:
     assert [call.name.partition("(")[0] for call in calls(made, ())] == ["forward", "generate"]
 
 
-CODE = {
+CODE: dict[str, Any] = {
     "config_json": {
         "model_type": "mine",
         "architectures": ["Mine"],
@@ -294,3 +297,20 @@ def test_a_method_is_called_with_the_inputs_and_the_arguments() -> None:
     with pytest.raises(InputError, match="Net has no method 'decode'") as raised:
         calls(made, ("decode",))
     assert "encode" in raised.value.hint
+
+
+def test_the_files_are_gone_after_the_model_is_built_and_no_folder_was_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    listed: list[Any] = []
+
+    def listing(path: Any = ".") -> Any:
+        listed.append(path)
+        return os.scandir(path)
+
+    # What lists a folder by its descriptor cannot be kept (worker/dependency_tracking.py).
+    monkeypatch.setattr(shutil, "rmtree", listing)
+    loaded(repository(config_json=LLAMA, unet__config_json={}))
+    assert not list(tmp_path.iterdir())
+    assert not listed

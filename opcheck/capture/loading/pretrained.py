@@ -89,15 +89,27 @@ def build(repository: Repository, config: Config, dtype: torch.dtype | None) -> 
 
 @contextlib.contextmanager
 def _unpacked(repository: Repository) -> Iterator[Path]:
-    """Write the files to a folder that the libraries read, and remove it at the end."""
-    with tempfile.TemporaryDirectory(prefix="opcheck-") as scratch:
-        folder = Path(scratch) / (repository.name.rpartition("/")[2] or "model")
-        folder.mkdir()
-        for name, text in repository.files.items():
-            path = folder / name
-            path.parent.mkdir(exist_ok=True)
+    """Write the files to a folder that the libraries read, and remove it at the end.
+
+    Not by TemporaryDirectory: that lists the folder by its descriptor, which a cached report could not be checked for
+    (worker/dependency_tracking.py).
+    """
+    scratch = Path(tempfile.mkdtemp(prefix="opcheck-"))
+    folder = scratch / (repository.name.rpartition("/")[2] or "model")
+    paths = [folder / name for name in repository.files]
+    folders = list(dict.fromkeys((*(path.parent for path in paths), folder, scratch)))
+    try:
+        for path, text in zip(paths, repository.files.values(), strict=True):
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         yield folder
+    finally:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        for each in sorted(folders, key=lambda each: -len(each.parts)):
+            # Code of the repository may have left something there.
+            with contextlib.suppress(OSError):
+                each.rmdir()
 
 
 # -- one model --------------------------------------------------------------------------------------------------------
