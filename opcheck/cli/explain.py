@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,24 +14,43 @@ from opcheck.cli import VERBS, streams
 from opcheck.cli.helps import Help
 from opcheck.common.errors import UsageError
 
+if TYPE_CHECKING:
+    import msgspec
+
+#: The documents that -f json writes, by the names that ``explain schema NAME`` takes, and their records.
+DOCUMENTS = {
+    "report": "opcheck.model.records:Report",
+    "scan": "opcheck.source.records:ScanReport",
+    "doctor": "opcheck.device.doctor.examine:Diagnosis",
+    "changes": "opcheck.project.changes.compare:Comparison",
+    "upgrade": "opcheck.project.changes.advice:Advice",
+}
+
 #: The name under which ``explain`` also prints the schema of ``-f json`` and ``-f yaml``.
 SCHEMA = "schema"
 
 
 @click.command("explain", cls=Help, help=VERBS["explain"])
 @click.argument("rule_id", metavar="[ID|schema]", required=False)
-def command(rule_id: str | None) -> int:
-    """Print the page of one rule or remedy, or a line for each."""
+@click.argument("document", metavar="[NAME]", default="", required=False)
+def command(rule_id: str | None, document: str) -> int:
+    """Print the page of one rule or remedy, or a line for each, or the schema of a saved document."""
     from opcheck.common import catalogue
     from opcheck.judge import remedies
 
+    if document and (rule_id or "").lower() != SCHEMA:
+        raise UsageError(
+            f"one name is explained at a time: {document!r} is left over",
+            context="opcheck explain",
+            hint="opcheck explain lists all names; opcheck explain schema NAME has the documents",
+        )
     if rule_id is None:
         streams.emit("\n".join(_all()))
         return 0
     if rule_id.lower() == SCHEMA:
         from opcheck.model.saved import json_schema
 
-        streams.emit(json.dumps(json_schema(), indent=2) + "\n")
+        streams.emit(json.dumps(json_schema(_record(document)), indent=2) + "\n")
         return 0
     remedy = remedies.BY_ID.get(rule_id.lower().replace("-", "_"))
     if remedy is not None:
@@ -50,6 +71,23 @@ def command(rule_id: str | None) -> int:
     return 0
 
 
+def _record(name: str) -> type[msgspec.Struct]:
+    """Return the record that a saved document encodes; that of a report for an empty name.
+
+    Raises:
+        UsageError: no document has that name.
+    """
+    if name and name not in DOCUMENTS:
+        raise UsageError(
+            f"no saved document is called {name!r}",
+            context="opcheck explain schema",
+            hint=f"one of {', '.join(DOCUMENTS)}",
+        )
+    module, _, kind = DOCUMENTS[name or "report"].partition(":")
+    record: type[msgspec.Struct] = getattr(import_module(module), kind)
+    return record
+
+
 def _all() -> Iterator[str]:
     """Yield the lines of the overview: the rules by verb, the remedies, and the other pages."""
     from opcheck.common import catalogue
@@ -64,6 +102,6 @@ def _all() -> Iterator[str]:
     yield from (f"  {remedy.id:<{width}}  {remedy.title}" for remedy in remedies.REMEDIES)
     yield ""
     yield "Formats"
-    yield f"  {SCHEMA:<{width}}  The JSON schema of a report"
+    yield f"  {SCHEMA:<{width}}  JSON schemas: schema, or schema {', '.join(DOCUMENTS)}"
     yield ""
     yield "opcheck explain CODE shows the page of one"

@@ -105,21 +105,37 @@ def _check_schema(schema: object, path: str) -> None:
 _OMITTED = frozenset({"beyond"})
 
 
-def json_schema() -> dict[str, Any]:
-    """Generate the JSON schema (2020-12) of what ``as_content`` returns from the types of the records."""
-    kinds: dict[str, Any] = msgspec.json.schema(Report)["$defs"]
-    report = kinds.pop("Report")
-    del report["properties"]["graph"], kinds["GraphCall"]
-    for kind in (report, *kinds.values()):
+def json_schema(kind: type[msgspec.Struct] = Report) -> dict[str, Any]:
+    """Generate the JSON schema (2020-12) of what opcheck saves of a record from the record's types.
+
+    Args:
+        kind: a record whose field ``schema`` names its format, as ``opcheck-scan/2``.
+    """
+    kinds: dict[str, Any] = msgspec.json.schema(kind, schema_hook=_any_value)["$defs"]
+    document = kinds.pop(kind.__name__)
+    if kind is Report:
+        del document["properties"]["graph"], kinds["GraphCall"]
+    for each in (document, *kinds.values()):
+        if "properties" not in each:
+            continue
         # Every key is always there except those of records that omit defaults, and no other is.
-        kind["required"] = [name for name in kind["properties"] if name not in _OMITTED]
-        kind["additionalProperties"] = False
-        for entry in kind["properties"].values():
+        each["required"] = [name for name in each["properties"] if name not in _OMITTED]
+        each["additionalProperties"] = False
+        for entry in each["properties"].values():
             entry.pop("default", None)
+    name = next(
+        str(field.default) for field in msgspec.structs.fields(kind) if field.name == "schema"
+    )
+    document["properties"]["schema"] = {"enum": [name]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:opcheck:report:1",
-        **report,
-        "title": SCHEMA,
+        "$id": f"urn:{name.replace('-', ':', 1).replace('/', ':')}",
+        **document,
+        "title": name,
         "$defs": kinds,
     }
+
+
+def _any_value(_kind: type) -> dict[str, Any]:
+    """Return the schema of a plain ``object``."""
+    return {"description": "any value"}

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from jsonschema import Draft202012Validator
+
+from opcheck.cli.explain import DOCUMENTS
 from opcheck.common.catalogue import Rule, by_id, groups
 from opcheck.judge.remedies import REMEDIES, Remedy
 from tests.cli.conftest import CommandLine
@@ -38,3 +43,24 @@ def test_an_unknown_id_names_the_known_ones(opcheck: CommandLine) -> None:
     assert result.err.splitlines()[0] == "unknown finding: 'OC999'"
     assert result.err.splitlines()[2] == "  help: opcheck explain lists all of them"
     assert "did you mean complex_mul" in opcheck("explain", "complexmul").err
+
+
+def test_a_saved_document_is_what_its_schema_says(opcheck: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = torch.ones(2).cuda()\n", encoding="utf-8")
+    for name, arguments in (("scan", ("scan", "a.py")), ("doctor", ("doctor",))):
+        schema = json.loads(opcheck("explain", "schema", name).out)
+        written = json.loads(opcheck(*arguments, "-f", "json").out)
+        assert list(Draft202012Validator(schema).iter_errors(written)) == []
+        del written["tool"]
+        assert list(Draft202012Validator(schema).iter_errors(written))
+
+
+def test_every_saved_document_has_a_schema_and_no_other(opcheck: CommandLine) -> None:
+    for name in DOCUMENTS:
+        schema = json.loads(opcheck("explain", "schema", name).out)
+        Draft202012Validator.check_schema(schema)
+        assert schema["title"] == schema["properties"]["schema"]["enum"][0]
+    assert opcheck("explain", "schema").out == opcheck("explain", "schema", "report").out
+    unknown = opcheck("explain", "schema", "nope")
+    assert (unknown.code, len(unknown.err.splitlines())) == (2, 3)
+    assert opcheck("explain", "OC101", "OC102").code == 2
