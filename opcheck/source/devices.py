@@ -81,6 +81,10 @@ def knows_mps(node: ast.AST, scanned: Scanned) -> bool:
 
 def _scopes_with_mps(scanned: Scanned) -> set[ast.AST]:
     scopes: set[ast.AST] = set()
+    if scanned.lines and not any(
+        "mps" in line.lower() or "accelerator" in line for line in scanned.lines
+    ):
+        return scopes
     for node in scanned.program.nodes:
         if any(_says_mps(word) for word in _words(node)):
             scopes.add(scanned.program.scope(node))

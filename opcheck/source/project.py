@@ -29,8 +29,13 @@ class Project:
     """The Python files of a scan, by the names under which others import them."""
 
     def __init__(self, files: Iterable[Path], load: Callable[[Path], Module | None]) -> None:
-        self._files = {path.as_posix() for path in files}
+        paths = tuple(files)
+        self._files = {path.as_posix() for path in paths}
+        #: the names of files and folders: what begins with another name is a library
+        self._names = {name for path in paths for name in (path.stem, *path.parent.parts)}
         self._load = load
+        #: by name and importing file, the file that binds the name; the parsed files are kept elsewhere
+        self._found: dict[tuple[str, Path], tuple[Path, str] | None] = {}
 
     def constants(self, dotted: str, importer: Path) -> tuple[object, ...]:
         """Return the values that a module-level name of another file may have on a Mac; empty if unknown."""
@@ -68,6 +73,16 @@ class Project:
     def _definition(
         self, dotted: str, importer: Path, depth: int = _DEEPEST
     ) -> tuple[Module, str] | None:
+        if not dotted.startswith(".") and dotted.partition(".")[0] not in self._names:
+            return None
+        key = (dotted, importer)
+        if key not in self._found:
+            self._found[key] = self._define(dotted, importer, depth)
+        place = self._found[key]
+        module = self._load(place[0]) if place is not None else None
+        return (module, place[1]) if place is not None and module is not None else None
+
+    def _define(self, dotted: str, importer: Path, depth: int) -> tuple[Path, str] | None:
         """Return the file that binds a name at its top level, and the name there."""
         module_name, _, name = dotted.rpartition(".")
         if not module_name.strip(".") and not module_name:
@@ -79,9 +94,9 @@ class Project:
             if module is None:
                 return None
             if module.program.module_bindings(name):
-                return module, name
+                return path, name
             further = module.program.imports.get(name, "")
-            return self._definition(further, path, depth - 1) if further and depth else None
+            return self._define(further, path, depth - 1) if further and depth else None
         return None
 
     def _candidates(self, module: str, importer: Path) -> Iterator[Path]:
