@@ -59,7 +59,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write reports/port_trial.md")
     args = parser.parse_args()
     programs = yaml.safe_load(PROGRAMS.read_text(encoding="utf-8"))["programs"]
-    copies = [args.copies / program["repository"].replace("/", "+") / "repo" for program in programs]
+    copies = [
+        args.copies / program["repository"].replace("/", "+") / "repo" for program in programs
+    ]
     with ThreadPoolExecutor(args.jobs) as pool:
         futures = [
             pool.submit(_try, program, copy, args.limit)
@@ -90,11 +92,17 @@ def _try(program: dict[str, str], copy: Path, limit: int) -> tuple[str, Run, Run
 def _write(copy: Path, commit: str, root: Path) -> None:
     """Write the files of a commit that are no data."""
     git = ["git", "-C", str(copy)]
-    listed = subprocess.run([*git, "ls-tree", "-r", "--name-only", commit], capture_output=True, check=True).stdout
+    listed = subprocess.run(
+        [*git, "ls-tree", "-r", "--name-only", commit], capture_output=True, check=True
+    ).stdout
     for name in listed.decode("utf-8", "replace").split("\n"):
-        if not name.endswith((".py", ".txt", ".toml", ".json", ".yaml", ".yml")) or name.startswith('"'):
+        if not name.endswith((".py", ".txt", ".toml", ".json", ".yaml", ".yml")) or name.startswith(
+            '"'
+        ):
             continue
-        content = subprocess.run([*git, "show", f"{commit}:{name}"], capture_output=True, check=False)
+        content = subprocess.run(
+            [*git, "show", f"{commit}:{name}"], capture_output=True, check=False
+        )
         if content.returncode == 0:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(content.stdout)
@@ -112,15 +120,40 @@ def _run(arguments: list[str], root: Path, limit: int) -> Run:
     """Run a program on the emulated Mac."""
     report = root.parent / "report.json"
     report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "opcheck", "run", "--torch", "2.15", "--macos", "26", "-o", str(report), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "opcheck",
+        "run",
+        "--torch",
+        "2.15",
+        "--macos",
+        "26",
+        "-o",
+        str(report),
+        *arguments,
+    ]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(root),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
     try:
         done = subprocess.run(
-            command, cwd=root, env=environment, capture_output=True, timeout=limit, check=False, stdin=subprocess.DEVNULL
+            command,
+            cwd=root,
+            env=environment,
+            capture_output=True,
+            timeout=limit,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
         return Run(_calls(report), f"still running after {limit} s")
-    errors = [line for line in done.stderr.decode("utf-8", "replace").split("\n") if _is_error(line)]
+    errors = [
+        line for line in done.stderr.decode("utf-8", "replace").split("\n") if _is_error(line)
+    ]
     return Run(_calls(report), _short(errors[-1]) if errors else "to the end")
 
 
@@ -141,7 +174,10 @@ def _calls(report: Path) -> int:
 
 
 def _table(rows: list[tuple[str, Run, Run, Run]]) -> str:
-    ended = [Counter(run.ended == "to the end" and run.calls > 0 for run in column)[True] for column in zip(*(r[1:] for r in rows), strict=True)]
+    ended = [
+        Counter(run.ended == "to the end" and run.calls > 0 for run in column)[True]
+        for column in zip(*(r[1:] for r in rows), strict=True)
+    ]
     lines = [
         f"Of {len(rows)} programs run to the end on `mps`: {ended[0]} as they are, {ended[1]} after `--fix`, "
         f"{ended[2]} after `--fix --unsafe-fixes`.\n",
