@@ -2,8 +2,8 @@
 
     python scripts/bench_fix.py [FOLDER]
 
-The files repeat a block of ordinary code with one line in ten that a port would change.  With FOLDER its Python files are
-copied to a temporary folder and timed instead.  Times are those of the processor.
+The files repeat a block of ordinary code with one line in ten that a port would change.  With FOLDER its Python files
+are copied to a temporary folder and timed instead.  Times are those of the processor.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Try programs that were written for CUDA: how far each runs under ``opcheck run``, before and after ``opcheck scan --fix``.
+"""Try programs that were written for CUDA: how far ``opcheck run`` comes, before and after ``opcheck scan --fix``.
 
     python scripts/trial_ports.py --copies DIR [--limit SECONDS] [--write]
 
-``scripts/trial.yaml`` has the programs; DIR holds copies of their repositories, ``OWNER+NAME/repo``.  Each program runs
-three times on the emulated Mac: as it is, after ``--fix``, and after ``--fix --unsafe-fixes``; a run is repeated only if
-something in the repository was changed.  With ``--write`` the table goes to ``reports/port_trial.md``.  Nothing of the
-programs is kept.
+``scripts/trial.yaml`` has the programs; DIR holds copies of their repositories, ``OWNER+NAME/repo``.  Each program
+runs three times on the emulated Mac: as it is, after ``--fix``, and after ``--fix --unsafe-fixes``; a run is repeated
+only if something in the repository was changed.  With ``--write`` the table goes to ``reports/port_trial.md``.  Nothing
+of the programs is kept.
 """
 
 from __future__ import annotations
@@ -178,9 +178,12 @@ def _table(rows: list[tuple[str, Run, Run, Run]]) -> str:
         Counter(run.ended == "to the end" and run.calls > 0 for run in column)[True]
         for column in zip(*(r[1:] for r in rows), strict=True)
     ]
-    lines = [
+    headline = (
         f"Of {len(rows)} programs run to the end on `mps`: {ended[0]} as they are, {ended[1]} after `--fix`, "
-        f"{ended[2]} after `--fix --unsafe-fixes`.\n",
+        f"{ended[2]} after `--fix --unsafe-fixes`.\n"
+    )
+    lines = [
+        headline,
         "| program | as it is | after --fix | after --fix --unsafe-fixes |",
         "| --- | --- | --- | --- |",
         *(f"| {name} | {before} | {safe} | {unsafe} |" for name, before, safe, unsafe in rows),

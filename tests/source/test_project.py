@@ -115,6 +115,10 @@ INTENDED = {
     "several GPUs": "if ddp:\n    x.cuda()",
     "a named GPU": "if args.gpu is not None:\n    x.cuda(args.gpu)",
     "offloading": "if offload:\n    x.to('cuda')",
+    "a branch that demands CUDA": "if kind == 'blade':\n    assert torch.cuda.is_available() or x\n    x.cuda()",
+    "called from there": (
+        "def _f(x):\n    x.cuda()\nif kind == 'blade':\n    assert torch.cuda.is_available() or x\n    _f(x)"
+    ),
     "a worker": "def main_worker(rank):\n    x.cuda(rank)",
 }
 

@@ -80,6 +80,8 @@ LINES = [
     ("OC222", "d = 'cpu'\nif x.is_cuda:\n    d = 'cuda'", "d = 'cpu'\nif x.is_mps:\n    d = 'mps'"),
     ("OC222", "use_cuda = not args.no_cuda and torch.cuda.is_available()", "print(torch.cuda.is_available())"),
     ("OC222", "if args.cuda:\n    x = x.cuda()", "if args.fast:\n    x = x.to(d)"),
+    ("OC207", '@torch.amp.custom_fwd(device_type="cuda")\ndef f(): pass', '@torch.amp.custom_fwd(device_type="mps")\ndef f(): pass'),
+    ("OC222", "half = True if torch.cuda.is_available() else False", "half = True if x else False"),
     ("OC222", "y = x.cuda() if use_cuda else x", "y = x.half() if fast else x"),
     ("OC222", "if torch.cuda.is_available():\n    torch.cuda.empty_cache()", "if torch.cuda.is_available():\n    torch.cuda.manual_seed(0)"),
     ("OC222", f"def f():\n    return {CHOICE}", f"def f():\n    if torch.backends.mps.is_available():\n        return 'mps'\n    return {CHOICE}"),

@@ -19,6 +19,7 @@ _OF_CUDA = {
     "torch.cuda.amp.custom_fwd": 'torch.amp.custom_fwd(device_type="mps")',
     "torch.cuda.amp.custom_bwd": 'torch.amp.custom_bwd(device_type="mps")',
 }
+_DECORATORS = {"torch.amp.custom_fwd", "torch.amp.custom_bwd"}
 #: The parameters of torch.cuda.amp.autocast (torch/cuda/amp/autocast_mode.py) in their order.
 _PARAMETERS = ("enabled", "dtype", "cache_enabled")
 
@@ -44,6 +45,13 @@ def _asked(node: ast.Attribute, scanned: Scanned) -> Iterator[Hit]:
 
 def _called(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     name = _name(node, scanned)
+    if name in _DECORATORS and scanned.mac.cuda(argument(node, None, "device_type")):
+        yield Hit(
+            node=node,
+            severity="note",
+            message=f'{name}(device_type="cuda") does nothing for autocast of MPS',
+            hint="give the type of the device that was chosen",
+        )
     ending = name.rpartition(".")[2]
     if ending not in {"autocast", "GradScaler"} or not name.startswith("torch."):
         return

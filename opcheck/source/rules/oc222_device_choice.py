@@ -367,7 +367,7 @@ def _flag(place: ast.AST, value: ast.expr, scanned: Scanned) -> Iterator[Hit]:
     """A flag that says whether CUDA is used; it decides elsewhere."""
     asks = any(
         isinstance(part, ast.Call) and scanned.dotted(part.func) == "torch.cuda.is_available"
-        for part in (value, *(value.values if isinstance(value, ast.BoolOp) else ()))
+        for part in _parts(value)
     )
     if asks and scanned.mac.truth(value) is False:
         yield from _hit(
@@ -376,6 +376,17 @@ def _flag(place: ast.AST, value: ast.expr, scanned: Scanned) -> Iterator[Hit]:
             "this flag is false on a Mac, so what it chooses is the CPU",
             "choose a device instead of a flag, and ask for MPS after CUDA",
         )
+
+
+def _parts(value: ast.expr) -> tuple[ast.expr, ...]:
+    """The conditions that a flag stands for: ``a and b``, or ``True if a else False``."""
+    if (
+        isinstance(value, ast.IfExp)
+        and isinstance(value.body, ast.Constant)
+        and isinstance(value.body.value, bool)
+    ):
+        value = value.test
+    return (value, *value.values) if isinstance(value, ast.BoolOp) else (value,)
 
 
 RULE = ScanRule(

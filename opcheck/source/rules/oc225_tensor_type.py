@@ -20,7 +20,8 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         return
     given = node.args[0]
     written = _is_type(given)
-    origin: ast.AST = node
+    # The argument, and not the call: a chain of calls begins many lines above.
+    origin: ast.AST = given
     if not written:
         bindings = scanned.program.bindings(given)
         values = [binding.value for binding in bindings]
