@@ -150,6 +150,9 @@ def _run_block(block: Block, project: Path) -> str:
             message = f"exit code {code} of: {command}\n{output}"
             raise PageError(message)
         shown = output.rstrip().splitlines()
+        if any(line.startswith("```") for line in shown):
+            message = f"a fence in the output would end the block: {command}"
+            raise PageError(message)
         if head is not None and len(shown) > head:
             shown = [*shown[:head], "..."]
         lines += [command, *shown]

@@ -117,7 +117,7 @@ def flags_of(verb: str) -> frozenset[str]:
     options = [one for each in every for one in each.params if isinstance(one, click.Option)]
     return frozenset(
         spelling for option in options for spelling in (*option.opts, *option.secondary_opts)
-    ) | {"--help"}
+    ) | {"--help", "--json"}
 
 
 def texts_of_code() -> Iterator[tuple[str, str]]:
