@@ -150,11 +150,11 @@ def _run_block(block: Block, project: Path) -> str:
             message = f"exit code {code} of: {command}\n{output}"
             raise PageError(message)
         shown = output.rstrip().splitlines()
+        if head is not None and len(shown) > head:
+            shown = [*shown[:head], "..."]
         if any(line.startswith("```") for line in shown):
             message = f"a fence in the output would end the block: {command}"
             raise PageError(message)
-        if head is not None and len(shown) > head:
-            shown = [*shown[:head], "..."]
         lines += [command, *shown]
     new = "".join(f"{line.rstrip()}\n" for line in lines)
     return block.body if _DIGEST.sub("", new) == _DIGEST.sub("", block.body) else new

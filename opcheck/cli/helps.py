@@ -72,8 +72,11 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "sweep": (
-        ("opcheck sweep torchvision:resnet18 timm:vit_tiny_patch16_224 --out sweep", "two models"),
-        ('opcheck sweep "transformers:Bert*" --torch ">=2.9" --out sweep', "a pattern"),
+        (
+            "opcheck sweep torchvision:resnet18 timm:vit_tiny_patch16_224 --folder sweep",
+            "two models",
+        ),
+        ('opcheck sweep "transformers:Bert*" --torch ">=2.9" --folder sweep', "a pattern"),
         ("opcheck sweep report sweep", "what it came to"),
     ),
     "run": (
