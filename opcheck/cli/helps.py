@@ -86,7 +86,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "observe": (
         ("opcheck observe mac.log", "what a Mac printed"),
-        ("opcheck observe ci.log --fail-on raises", "fail where something raised"),
+        ("opcheck observe ci.log --fail-on unsupported", "fail where something raised"),
         ("opcheck observe - -f json", "from stdin"),
     ),
     "verify": (
@@ -120,8 +120,8 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("opcheck lists build 2.15.0", "read a release's wheel"),
     ),
     "site": (
-        ("opcheck site build site", "a page for every operator and release"),
-        ("opcheck site build site --sweep sweep", "with a sweep's models"),
+        ("opcheck site build -o site", "a page for every operator and release"),
+        ("opcheck site build -o site --sweep sweep", "with a sweep's models"),
         ("opcheck matrix -f html -o coverage.html", "one page alone"),
     ),
     "init": (

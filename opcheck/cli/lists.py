@@ -9,7 +9,7 @@ import click
 
 from opcheck.cli import VERBS, streams
 from opcheck.cli.helps import HelpGroup
-from opcheck.cli.options import flag, verb
+from opcheck.cli.options import ProgressOptions, flag, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.text import plural
@@ -98,6 +98,7 @@ def build(
     sources: tuple[str, ...],
     directory: _Directory = None,
     cache: Annotated[Path | None, flag("Where wheels are kept.", metavar="FOLDER")] = None,
+    progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
     """Read each wheel in turn."""
     try:
@@ -112,13 +113,16 @@ def build(
         ) from error
     directory, cache = directory or data_directory(), cache or archive.default_cache()
     for source in sources:
-        if extension.is_extension(source):
-            added = extension.build_extension(source, directory, cache)
-            built = f"{added.library} {added.release.version}"
-            changed = added.changed
-        else:
-            done = builder.build(source, directory, cache)
-            built, changed = f"torch {done.release.torch}", done.changed
+        with progress.shown() as say:
+            if say is not None:
+                say(f"reading the wheel of {source}, which is downloaded if the cache lacks it")
+            if extension.is_extension(source):
+                added = extension.build_extension(source, directory, cache)
+                built = f"{added.library} {added.release.version}"
+                changed = added.changed
+            else:
+                done = builder.build(source, directory, cache)
+                built, changed = f"torch {done.release.torch}", done.changed
         streams.note(f"{built}: changed {', '.join(changed) or 'nothing'}")
     return 0
 
