@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 #: values are kept whole: the samples are small, and much of OpInfo's own code looks at them.
 KEEP = 1 << 20
 _MOST_GUESSES = 200
+_CONVOLUTION = "aten::convolution"
 _MOST_FAILURES = 4
 
 
@@ -80,7 +81,8 @@ class Watch:
             self.enters.setdefault(name)
         if inner is not None:
             self._entered(name, set(inner))
-        self.called.add(name)
+        # A plain call of convolution does not say whether it is a transposed one: what it runs does.
+        self.called |= set(inner or ()) if name == _CONVOLUTION else {name}
         met = {name} if inner is None else set(inner)
         for leaves in self._stack:
             leaves.update(met)
