@@ -39,8 +39,8 @@ def opcheck(folder: Path, system: str, *arguments: str) -> Any:
         capture_output=True,
         check=False,
     )
-    assert done.returncode in {0, 1}, done.stderr.decode("cp1252", "replace")
-    return json.loads(done.stdout)
+    assert done.stdout, done.stderr.decode("cp1252", "replace")
+    return {"code": done.returncode, **json.loads(done.stdout)}
 
 
 @pytest.mark.slow
@@ -52,7 +52,6 @@ def opcheck(folder: Path, system: str, *arguments: str) -> Any:
         ("audit", f"{FILE}:net", "--mode", "train", "--no-cache", "--torch", "2.13"),
         ("upgrade", f"{FILE}:net", "--torch", "2.9"),
         ("gate", f"{FILE}:net", "--no-cache"),
-        ("compile", f"{FILE}:net", "--backend", "eager", "--backend", "aot_eager"),
     ],
     ids=lambda arguments: arguments[0],
 )
@@ -61,9 +60,6 @@ def test_another_host_gives_the_same_answer(
 ) -> None:
     (tmp_path / FILE).write_text(MODEL, encoding="utf-8")
     expected, answer = (opcheck(tmp_path, host, *arguments) for host in ("linux", system))
-    for made in (expected, answer):  # what a clock says
-        for tried in made.get("variants", made.get("tried", [])):
-            tried.pop("seconds", None)
     assert answer == expected
 
 
