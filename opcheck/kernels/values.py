@@ -30,7 +30,8 @@ def single(dtype: torch.dtype) -> Tensor:
     if dtype not in FLOATS:
         # PyTorch's CPU knows few functions of uint16, uint32 and uint64.
         wide = torch.cat([_integers(dtype).long(), _random_integers(dtype, 0).long()])
-        return torch.unique(wide).to(dtype)
+        distinct: Tensor = torch.unique(wide)
+        return distinct.to(dtype)
     info = torch.finfo(dtype)
     exponents = range(math.frexp(info.smallest_normal)[1], math.frexp(info.max)[1])
     powers = torch.tensor([math.ldexp(1.0, e) for e in exponents], dtype=torch.float64)
