@@ -58,7 +58,10 @@ def _answers(value: Any) -> Callable[..., Any]:
 
 
 def install(torch: Any) -> None:
-    """Register what a Mac's build registers."""
+    """Register what a Mac's build registers, once a process: this module may be loaded under two names."""
+    if getattr(torch, "made_like_a_mac", False):
+        return
+    torch.made_like_a_mac = True
     folder = Path(os.environ[VARIABLE])
     kernels = torch.library.Library("aten", "IMPL", "MPS")
     for name in json.loads((folder / "names.json").read_text()):
