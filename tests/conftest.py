@@ -23,6 +23,9 @@ settings.load_profile("opcheck")
 
 def pytest_configure(config: pytest.Config) -> None:
     """With OPCHECK_TEST_MAC_BUILD=1, all tests run on a torch that looks like a Mac's (tests/mac_build)."""
+    # pytest imports readline, which gives its children, the workers of xdist, the size of a terminal that is not there.
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
     if os.environ.get(mac_build.VARIABLE) == "1":
         folder = tempfile.TemporaryDirectory(prefix="opcheck-mac-build-")
         config.add_cleanup(folder.cleanup)

@@ -92,6 +92,7 @@ def facts(report: Report, *, short: bool) -> Facts:
         short: Name what only -v shows.
     """
     rows: tuple[tuple[str, Words], ...] = (
+        ("run", capture(report) if report.capture.mode == "run" else ""),
         ("calls", totals(report)),
         ("off the GPU", leaves(report)),
         ("waits", waits(report)),

@@ -344,7 +344,7 @@ def three_lines(spec: str, config: dict[str, Any] | None = None) -> list[str]:
             "not a model: 'resnet50'",
             "model resnet50, working directory {folder}",
             (
-                "write package.module:attribute, file.py:attribute, file.pt2, or transformers:, timm:, "
+                "write file.py:attribute, package.module:attribute, file.pt2, or transformers:, timm:, "
                 "torchvision:, diffusers: and a name"
             ),
         ),

@@ -134,7 +134,8 @@ def load(
             model = model.to(number)
     else:
         raise no_model(spec)
-    note = "" if name or inputs is None else f"as the file first calls its {type(model).__name__}"
+    runs_file = bool(colon) and not name and inputs is not None
+    note = f"as the file first calls its {type(model).__name__}" if runs_file else ""
     return as_loaded(
         model, inputs, accelerated=accelerated, as_used=prefix == "transformers", note=note
     )

@@ -94,7 +94,11 @@ def test_releases_without_the_overload_have_no_row(small_pages: tuple[Page, ...]
 def test_neighbours_that_say_the_same_are_one_span(small_pages: tuple[Page, ...]) -> None:
     mm = operator(small_pages, "aten::mm")
     assert [(row.torch, row.state, row.dtypes) for row in mm.tables[0]] == [
-        (("2.12", "2.14"), "native", {"float64": "unsupported", "int64": "unsupported"})
+        (
+            ("2.12", "2.14"),
+            "native",
+            {"float64": "unsupported", "int64": "unsupported", "bool": "unsupported"},
+        )
     ]
     # mm.out has no statement of its own.
     assert [one.table for one in mm.overloads] == [0, 1]
