@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil  # noqa: F401  (here, because tests rename sys.platform, by which psutil chooses its parts)
 import pytest
 from hypothesis import settings
 
