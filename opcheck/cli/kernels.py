@@ -16,6 +16,7 @@ from opcheck.model.options import Option
 
 if TYPE_CHECKING:
     from opcheck.kernels.library import Library
+    from opcheck.kernels.records import Run
 
 #: Up to so many kernels are shown with arguments, and up to so many by name; of more only the operations.
 _IN_FULL, _MOST = 24, 400
@@ -130,12 +131,7 @@ def run_kernels(
             jobs=jobs or os.cpu_count() or 1,
             progress=say,
         )
-    if not tested.outcomes:
-        raise UsageError(
-            f"no kernel of torch {library.torch} is asked for",
-            context="opcheck kernels test",
-            hint=f"opcheck kernels list --torch {library.torch} shows the operations",
-        )
+    _require(tested, "opcheck kernels test")
     if output.path.endswith(".parquet"):
         _write_table(kernel_runs.rows(tested), output.path)
         output = msgspec.structs.replace(output, path="")
@@ -174,12 +170,7 @@ def issue(
             jobs=1,
             progress=say,
         )
-    if not tested.outcomes:
-        raise UsageError(
-            f"no kernel of torch {library.torch} is of the operation",
-            context=operation,
-            hint=f"opcheck kernels list --torch {library.torch} shows the operations",
-        )
+    _require(tested, operation)
     text = issues.text(tested, operation)
     if not text:
         streams.note(
@@ -191,6 +182,16 @@ def issue(
         "goes to https://github.com/pytorch/pytorch/issues; look for one that is there already"
     )
     return 0
+
+
+def _require(tested: Run, request: str) -> None:
+    """Raise a UsageError where no kernel fits what was asked for."""
+    if not tested.outcomes:
+        raise UsageError(
+            f"torch {tested.torch} has no such kernel",
+            context=request,
+            hint=f"opcheck kernels list --torch {tested.torch} shows the operations",
+        )
 
 
 def _library(torch: str | None) -> Library:

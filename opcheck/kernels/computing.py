@@ -270,7 +270,8 @@ def _search(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
 
 
 @family(
-    r"sdpa_vector_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)_mask(?P<mask>none|bool|float|half|bfloat)(?P<causal>_causal)?"
+    r"sdpa_vector_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)"
+    r"_mask(?P<mask>none|bool|float|half|bfloat)(?P<causal>_causal)?"
 )
 def _attention(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype, size, last = dtype_named(match["a"]), int(match["d"]), int(match["v"])
