@@ -102,7 +102,7 @@ def _softmax_in_chunks(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]
         yield Launch(bound, grid, (32, 1), {"output": (given, value, slack)})
 
 
-@family(r"layer_norm_(?P<how>single_row|looped)(_i32)?_(?P<a>[a-z0-9]+)")
+@family(r"layer_norm_(?P<how>single_row|looped)(_i32|_i64)?_(?P<a>[a-z0-9]+)")
 def _layer_norm(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype = dtype_named(match["a"])
     flags = {a.name: a for a in kernel.buffers}
@@ -122,7 +122,8 @@ def _layer_norm(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
             if flags[extra].type not in {"bool", "int", "uint"}:
                 raise Unfit(f"nothing is known of the argument {extra}")
             bound[extra] = numbers(1, 1)
-        group = min(1024, -(-length // (4 * 32)) * 32)
+        # The looped form is called with 1,024 threads: it reads a sum of each of 32 simdgroups.
+        group = 1024 if match["how"] == "looped" else min(1024, -(-length // (4 * 32)) * 32)
         yield Launch(
             bound, (3 * group,), (group,),
             {
