@@ -115,7 +115,7 @@ def _layer_norm(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         slack = 64 * EPS * (1 + weight.double().abs() * 4)
         bound = {
             "input": given, "output": untouched((3, length), dtype), "meanOut": untouched((3,), dtype),
-            "rstdTensor": untouched((3,), dtype), "axis_size": numbers(length),
+            "rstdTensor": untouched((3,), dtype), "axis_size": numbers(length, size=flags["axis_size"].size),
             "epsilon": torch.tensor(1e-5), "weight": weight, "bias": bias,
         }  # fmt: skip
         for extra in flags.keys() - bound.keys():
