@@ -14,7 +14,6 @@ import argparse
 import ast
 import fnmatch
 import functools
-import json
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -25,11 +24,11 @@ from torch import nn
 
 from opcheck.common.files import write_text
 from opcheck.common.text import one_line
-from opcheck.common.versions import Version
 from opcheck.data import python_calls
 from opcheck.data.python_names import python_names
 from opcheck.data.registrations import data_directory, load
 from opcheck.worker.worker import forked
+from scripts import by_release
 from scripts.opinfo.record import Watch, mac
 from scripts.python_call_examples import FUNCTIONS, MODULES
 
@@ -196,21 +195,8 @@ NAMES = {
 
 def file_text(calls: dict[str, Calls]) -> str:
     """Return the file: release line -> name -> calls becomes name -> rows where they change."""
-    lines = sorted(calls, key=Version.parse)
-    rows: dict[str, list[Any]] = {}
-    for name in sorted({name for line in lines for name in calls[line]}):
-        for line in lines:
-            value = list(calls[line].get(name, (None, None)))
-            kept = rows.setdefault(name, [])
-            if (kept and kept[-1][1:] == value) or (not kept and value[0] is None):
-                continue
-            kept.append([line, *value])
     head = {"schema": python_calls.SCHEMA, "torch": str(torch.__version__).partition("+")[0]}
-    body = ",\n".join(
-        f"{json.dumps(name)}:{json.dumps(value, separators=(',', ':'))}"
-        for name, value in rows.items()
-    )
-    return f'{json.dumps(head, separators=(",", ":"))[:-1]},\n"calls":{{\n{body}\n}}}}\n'
+    return by_release.text(head, "calls", calls)
 
 
 def main() -> int:

@@ -28,6 +28,7 @@ from opcheck.data import composites
 from opcheck.data.registrations import data_directory, load
 from opcheck.simulator.tensor import to_mps
 from opcheck.worker.worker import WorkerError, forked
+from scripts import by_release
 from scripts.opinfo.record import KEEP, Watch, mac
 
 if TYPE_CHECKING:
@@ -329,20 +330,8 @@ def file_text(bodies: dict[str, Bodies], releases: dict[str, str]) -> str:
         releases: by release line, the release that was run or read for it.
     """
     lines = sorted(bodies, key=Version.parse)
-    rows: dict[str, list[Any]] = {}
-    for name in sorted({name for line in lines for name in bodies[line]}):
-        for line in lines:
-            value = list(bodies[line].get(name, (None, None)))
-            kept = rows.setdefault(name, [])
-            if (kept and kept[-1][1:] == value) or (not kept and value[0] is None):
-                continue
-            kept.append([line, *value])
     head = {"schema": 1, "torch": {line: releases[line] for line in lines}}
-    body = ",\n".join(
-        f"{json.dumps(name)}:{json.dumps(value, separators=(',', ':'))}"
-        for name, value in rows.items()
-    )
-    return f'{json.dumps(head, separators=(",", ":"))[:-1]},\n"composites":{{\n{body}\n}}}}\n'
+    return by_release.text(head, "composites", bodies)
 
 
 def main() -> int:
