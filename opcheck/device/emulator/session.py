@@ -198,9 +198,16 @@ class Emulation:
             text = f"the program ended itself with exit code {error.code}"
             self._problems.append(Problem(kind="program_exited", message=text))
             return
-        kind = "process_died" if isinstance(error, ProcessAbortedError) else "program_raised"
+        kind = self._kind_of_end(error)
         text = f"the program ended with {type(error).__name__}: {one_line(error)}"
         self._problems.append(Problem(kind=kind, message=text, location=locate_raise(error)))
+
+    def _kind_of_end(self, error: BaseException) -> str:
+        if self._failed:
+            return "call_raised"
+        if isinstance(error, ModuleNotFoundError):
+            return "module_missing"
+        return "process_died" if isinstance(error, ProcessAbortedError) else "program_raised"
 
     def _left_out(self, name: str) -> None:
         add_left_out(self._problems, name)

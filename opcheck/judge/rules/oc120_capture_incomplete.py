@@ -14,6 +14,7 @@ _NEXT = {
     "timeout": "give it more time with --timeout, or smaller inputs with --input",
     "model_raised": "give inputs that the model takes with --input, settings with --config",
     "nothing_to_train": "audit it without --mode train, or name a model whose weights are trained",
+    "module_missing": "install it where opcheck is installed, or add its folder to PYTHONPATH",
     "program_exited": "what it lacks may be an argument: those behind the program's name are its own",
     "nothing_on_mps": "look at the device that the program chooses, and that the model and its inputs are moved "
     'there: .to("mps")',
@@ -22,8 +23,17 @@ _NEXT = {
     "value_check": "nothing to do if your data passes the check",
 }
 
+#: the finding of the call that raised ("call_raised") says why the program ended
 _OF_OTHER_RULES = frozenset(
-    {"gradient_lost", "module_not_called", "quantized", "refused", *OWN_LIMITS, *RAISED_ON_A_MAC}
+    {
+        "call_raised",
+        "gradient_lost",
+        "module_not_called",
+        "quantized",
+        "refused",
+        *OWN_LIMITS,
+        *RAISED_ON_A_MAC,
+    }
 )
 
 #: the run goes on after these

@@ -256,6 +256,28 @@ def test_a_missing_argument_is_told_as_the_programs_exit(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("text", "rule", "message"),
+    [
+        ("torch.linalg.eigvals(torch.eye(2, device='mps'))", "OC102", "no MPS kernel"),
+        ("torch.ones(2, device='mps').double()", "OC105", ""),
+        ("import surely_not_installed", "OC120", "surely_not_installed"),
+        ("raise ValueError('mine')", "OC120", "ValueError: mine"),
+    ],
+    ids=["no kernel", "float64", "a module that is missing", "an error of its own"],
+)
+def test_an_end_is_one_finding(text: str, rule: str, message: str) -> None:
+    with (
+        pytest.raises((RuntimeError, TypeError, ValueError, ImportError)),
+        opcheck.emulate("2.13", "15") as run,
+    ):
+        exec(text, {"torch": torch})  # noqa: S102 - the four programs of the table above
+    (finding,) = [finding for finding in run.report.findings if finding.severity == "error"]
+    assert finding.rule == rule
+    assert message in finding.message
+    assert ("PYTHONPATH" in finding.hint) is ("installed" in message)
+
+
+@pytest.mark.parametrize(
     ("text", "code", "headline"),
     [
         ("import torch\nx = torch.ones(2, device='mps') + 1\n", 0, "runs natively"),
