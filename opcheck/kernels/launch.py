@@ -172,3 +172,9 @@ def widened(tensor: Tensor) -> Tensor:
 def untouched(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Return memory for a result, with a value by which an untouched element is known."""
     return torch.full(tuple(shape), 1 if dtype == torch.bool else _UNTOUCHED, dtype=dtype)
+
+
+def bound_to(kernel: Kernel, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what the kernel takes of the buffers that its family has."""
+    wanted = {argument.name for argument in kernel.buffers}
+    return {name: tensor for name, tensor in named.items() if name in wanted}

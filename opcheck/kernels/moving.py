@@ -13,6 +13,7 @@ from opcheck.kernels import values
 from opcheck.kernels.launch import (
     EPS,
     Launch,
+    bound_to,
     dtype_named,
     family,
     random,
@@ -83,12 +84,6 @@ def _element(word: str) -> torch.dtype:
     return _WIDTHS.get(word) or dtype_named(word)
 
 
-def _bound(kernel: Kernel, named: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return what the kernel takes of the buffers that its family has."""
-    wanted = {argument.name for argument in kernel.buffers}
-    return {name: tensor for name, tensor in named.items() if name in wanted}
-
-
 def _picked(rows: int, columns: int, picked: int) -> Tensor:
     """Return places without duplicates along the middle dimension, shaped (rows, picked)."""
     order = torch.rand(rows, columns, generator=values.generator(rows))
@@ -121,7 +116,7 @@ def _gather_dense(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         "tid_offset": numbers(0, size=8),
     }  # fmt: skip
     yield Launch(
-        _bound(kernel, bound), (index.numel(),), (32,),
+        bound_to(kernel, bound), (index.numel(),), (32,),
         {"output": (given, value, value.abs().double() * 4 * EPS)},
     )  # fmt: skip
 
@@ -139,7 +134,7 @@ def _scatter_set(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         "ndim_dim": numbers(2, 0, 0, 0), "dim_size": numbers(columns, size=8), "tid_offset": numbers(0, size=8),
     }  # fmt: skip
     value = widened(given).scatter(1, index, widened(source))
-    yield Launch(_bound(kernel, bound), (index.numel(),), (32,), {"output": (given, value, 0.0)})
+    yield Launch(bound_to(kernel, bound), (index.numel(),), (32,), {"output": (given, value, 0.0)})
 
 
 @family(r"index_copy_(?P<how>dense|strided)_(?P<a>[a-z0-9]+)_(?P<b>int|long)(_(32|64))?")
@@ -163,7 +158,7 @@ def _index_copy(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     }  # fmt: skip
     grid = (inner, picked, outer) if match["how"] == "dense" else (source.numel(),)
     group = (1, 1, 1) if match["how"] == "dense" else (32,)
-    yield Launch(_bound(kernel, bound), grid, group, {"output": (given, value, 0.0)})
+    yield Launch(bound_to(kernel, bound), grid, group, {"output": (given, value, 0.0)})
 
 
 @family(r"index_(?P<op>add|reduce_amax|reduce_amin|reduce_prod)_(?P<a>[a-z0-9]+)_(?P<b>int|long)")
@@ -198,7 +193,7 @@ def _index_reduce(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     }
     padded = torch.cat([value.flatten(), torch.zeros(8, dtype=value.dtype)])
     yield Launch(
-        _bound(kernel, bound), (source.numel(),), (32,),
+        bound_to(kernel, bound), (source.numel(),), (32,),
         {"self": (given, padded, padded.abs().double() * 8 * EPS + _half_steps(dtype) * padded.abs().double())},
     )  # fmt: skip
 
@@ -224,7 +219,10 @@ def _index_fill(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         "indices_stride": numbers(1, size=8),
     }  # fmt: skip
     yield Launch(
-        _bound(kernel, bound), (len(index) * outer * inner,), (1,), {"output": (given, value, 0.0)}
+        bound_to(kernel, bound),
+        (len(index) * outer * inner,),
+        (1,),
+        {"output": (given, value, 0.0)},
     )
 
 
@@ -243,7 +241,7 @@ def _masked_fill(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         "sizes": numbers(columns, rows, size=8), "input_strides": numbers(1, columns, size=8),
         "mask_strides": numbers(1, width, size=8), "ndim": numbers(2),
     }  # fmt: skip
-    yield Launch(_bound(kernel, bound), (given.numel(),), (1,), {"input": (given, value, 0.0)})
+    yield Launch(bound_to(kernel, bound), (given.numel(),), (1,), {"input": (given, value, 0.0)})
 
 
 @family(r"flip_(?P<direct>direct_)?(?P<a>\d+bit)")
@@ -265,7 +263,7 @@ def _flip(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     }  # fmt: skip
     grid = (columns, rows, 1) if match["direct"] else (given.numel(),)
     yield Launch(
-        _bound(kernel, bound),
+        bound_to(kernel, bound),
         grid,
         (1, 1, 1) if match["direct"] else (1,),
         {"output": (given, value, 0.0)},
@@ -287,7 +285,7 @@ def _index_fill_mask(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     value = widened(torch.where(mask[:, None], filler, given))
     dense = match["how"] == "dense"
     yield Launch(
-        _bound(kernel, bound), (inner, columns, outer) if dense else (given.numel(),),
+        bound_to(kernel, bound), (inner, columns, outer) if dense else (given.numel(),),
         (1, 1, 1) if dense else (1,), {"output": (given, value, 0.0)},
     )  # fmt: skip
 
@@ -299,7 +297,7 @@ def _eye_diagonal(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     output = torch.zeros((4, 6), dtype=dtype)
     value = widened(torch.eye(4, 6, dtype=torch.float64).to(dtype))
     bound = {"output": output, "diag_stride": numbers(7, size=8)}
-    yield Launch(_bound(kernel, bound), (4,), (1,), {"output": (value, value, 0.0)})
+    yield Launch(bound_to(kernel, bound), (4,), (1,), {"output": (value, value, 0.0)})
 
 
 @family(r"eye_(?P<a>(?!diag)[a-z0-9]+)")
@@ -311,7 +309,7 @@ def _eye(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     }  # fmt: skip
     value = torch.eye(rows, columns, dtype=torch.float64)
     value = value.to(torch.complex128) if dtype.is_complex else value
-    yield Launch(_bound(kernel, bound), (columns, rows), (1, 1), {"output": (value, value, 0.0)})
+    yield Launch(bound_to(kernel, bound), (columns, rows), (1, 1), {"output": (value, value, 0.0)})
 
 
 @family(r"(?P<op>tril|triu)_(?P<inplace>inplace_)?(?P<b>int|long)_(?P<a>[a-z0-9]+)")
@@ -329,7 +327,10 @@ def _triangle(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         }  # fmt: skip
         result = "self" if match["inplace"] else "out"
         yield Launch(
-            _bound(kernel, bound), (columns, rows, batch), (1, 1, 1), {result: (given, value, 0.0)}
+            bound_to(kernel, bound),
+            (columns, rows, batch),
+            (1, 1, 1),
+            {result: (given, value, 0.0)},
         )
 
 
@@ -477,7 +478,7 @@ def _fill(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     }  # fmt: skip
     grid = (output.numel(),) if match["how"] == "dense" else (columns, rows)
     value = widened(filler).expand(rows, columns)
-    yield Launch(_bound(kernel, bound), grid, (1,) * len(grid), {"out": (value, value, 0.0)})
+    yield Launch(bound_to(kernel, bound), grid, (1,) * len(grid), {"out": (value, value, 0.0)})
 
 
 @family(r"where_strided_(?P<a>[a-z0-9]+)_bool")
@@ -495,7 +496,7 @@ def _where(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     }  # fmt: skip
     value = widened(torch.where(condition, first, second))
     yield Launch(
-        _bound(kernel, bound), (columns, rows, 1), (1, 1, 1), {"output": (first, value, 0.0)}
+        bound_to(kernel, bound), (columns, rows, 1), (1, 1, 1), {"output": (first, value, 0.0)}
     )
 
 

@@ -13,6 +13,7 @@ from opcheck.kernels.launch import (
     EPS,
     LENGTHS,
     Launch,
+    bound_to,
     dtype_named,
     family,
     random,
@@ -116,11 +117,6 @@ def _accumulator(target: torch.dtype) -> torch.dtype:
     return torch.float32 if target.is_floating_point else target
 
 
-def _chosen(kernel: Kernel, named: dict[str, Tensor]) -> dict[str, Tensor]:
-    wanted = {argument.name for argument in kernel.buffers}
-    return {name: tensor for name, tensor in named.items() if name in wanted}
-
-
 @family(
     r"(?P<op>cumsum|cumprod)_(?:(?P<form>strided|vec)_)?block_(?P<step>reduce|carry)(?:_(?P<width>\d+))?"
     r"_(?P<a>[a-z]+)(?:_(?P<b>long))?"
@@ -156,12 +152,10 @@ def _block_scans(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         }  # fmt: skip
         grid = (group, rows * blocks, 1) if form else (group * blocks, rows, 1)
         sizes = given.abs().double().sum(1).amax() * 8 * EPS if source.is_floating_point else 0.0
-        expected: dict[str, tuple[Tensor, Tensor, Tensor | float]] = {
-            "out": (given, value, slack)
-        }
+        expected: dict[str, tuple[Tensor, Tensor, Tensor | float]] = {"out": (given, value, slack)}
         if match["step"] == "reduce":
             expected = {"block_sums": (given, sums, sizes)}
-        yield Launch(_chosen(kernel, bound), grid, (group, 1, 1), expected)
+        yield Launch(bound_to(kernel, bound), grid, (group, 1, 1), expected)
 
 
 @family(r"(?P<op>cumsum|cumprod)_scan_block_sums_(?P<a>[a-z]+)")
@@ -198,7 +192,7 @@ def _scans_with_look_back(match: re.Match[str], kernel: Kernel) -> Iterator[Laun
             "inclusive": torch.full((total * width,), -1, dtype=torch.int32),
         }  # fmt: skip
         yield Launch(
-            _chosen(kernel, bound), (group * total,), (group,), {"out": (given, value, slack)}
+            bound_to(kernel, bound), (group * total,), (group,), {"out": (given, value, slack)}
         )
 
 
