@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from opcheck.capture import mps_branches
 from opcheck.common.errors import OpcheckError
 from opcheck.common.text import one_line
 from opcheck.common.vocabulary import Phase
@@ -85,7 +86,9 @@ def kind_of(error: BaseException) -> str:
         return "needs_newer_torch"
     if messages.refused_on_mps(str(error)) and not isinstance(error, OpcheckError):
         return "refused_on_mps"
-    return "opcheck_limit" if is_limit(error) else ""
+    if is_limit(error):
+        return "opcheck_limit"
+    return "mps_branch" if mps_branches.condition_before(error) else ""
 
 
 def problem_of(error: BaseException, kind: str, location: SourceLocation | None) -> Problem:
@@ -105,6 +108,10 @@ def problem_of(error: BaseException, kind: str, location: SourceLocation | None)
     if kind == "refused_on_mps":
         message = f"PyTorch refuses this on a Mac: {text}"
         return Problem(kind=kind, message=message, location=location, answered=str(error))
+    if kind == "mps_branch":
+        condition = mps_branches.condition_before(error)
+        message = f"code that only mps comes to raises {text}"
+        return Problem(kind=kind, message=message, location=location, answered=condition)
     if isinstance(error, (NotSimulatedError, OutsideError)):
         text = one_line(error)
     message = f"a limit of opcheck, and no error of the program's: {text}"

@@ -406,7 +406,8 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
         kind = "not_simulated"  # torch/_ops.py: each mode needs a rule of its own
     location = locate_raise(error)
     ends = endings.kind_of(error) if kind == "model_raised" else ""
-    if ends:
+    # A guess, and not the condition, may be what led the program there.
+    if ends and not (ends == "mps_branch" and recorder.guesses):
         problem = endings.problem_of(error, ends, location)
         return msgspec.structs.replace(
             problem, module=recorder.sites.modules.raised_in, op=endings.refused_operator(error)

@@ -25,8 +25,6 @@ _REPLACED: dict[Any, Callable[..., Any]] = {
     **optimizers.REPLACED,
     **sparse.REPLACED,
 }
-#: make a tensor of Python data, in which C++ would read the numbers of tensors below the simulation's key
-_FROM_DATA = {torch.tensor, torch.as_tensor}
 
 #: the level of torch.func's transforms; None outside of them
 _in_func_transform = functorch_level
@@ -63,8 +61,6 @@ class DeviceMode(TorchFunctionMode):
         if func is _PIN:
             # Asks the accelerator of the build for its allocator; pages that are pinned change no operator call.
             return args[0]
-        if func in _FROM_DATA and args:
-            args = (_read(args[0]), *args[1:])
         context = self._context
         before = (context.on_mps, context.detaches, context.in_engine)
         context.on_mps = device is None and (
@@ -103,13 +99,6 @@ class DeviceMode(TorchFunctionMode):
         names = [kind.__name__ for kind in types]
         message = f"no implementation found for '{func}' on types that implement __torch_function__: {names}"
         raise TypeError(message)
-
-
-def _read(data: Any) -> Any:
-    """Return nested data with each simulated tensor replaced by its values."""
-    if type(data) is not list and type(data) is not tuple:
-        return data
-    return [each.tolist() if is_on_mps(each) else _read(each) for each in data]
 
 
 def _makes(func: Any) -> bool:

@@ -212,6 +212,23 @@ def tolist(self: Any) -> Any:
     return _Base.tolist(self.detach().cpu() if _is_there(self) else self)
 
 
+def _reader(name: str) -> Callable[[Any], Any]:
+    """Return the method by which Python reads a tensor as one number, such as ``__float__``.
+
+    C++ calls it for each tensor in the data of a new one while it skips the Python key (tensor_new.cpp,
+    ``internal_new_from_data`` and ``recursive_store``); a Mac's ``item`` needs no such key.
+    """
+    base = getattr(_Base, name)
+
+    def read(self: Any) -> Any:
+        if not _is_there(self):
+            return base(self)
+        with dispatch.include_key(dispatch.DispatchKey.Python):
+            return base(self)
+
+    return read
+
+
 def type_as(self: Any, other: torch.Tensor) -> torch.Tensor:
     """Return the tensor with the other's dtype and device (TensorConversions.cpp: ``self.to(other.options())``)."""
     return moved(self, other.device, other.dtype)
@@ -471,6 +488,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "untyped_storage": untyped_storage,
     "data_ptr": data_ptr,
     "__repr__": shown,
+    **{name: _reader(name) for name in ("__complex__", "__float__", "__index__", "__int__")},
     "__dlpack_device__": dlpack.device,
 }
 

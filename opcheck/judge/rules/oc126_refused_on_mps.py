@@ -1,4 +1,4 @@
-"""OC126: PyTorch refuses what the program does with the device, before it calls an operator."""
+"""OC126: PyTorch, or Python code for mps alone, raises on a Mac without an operator's part in it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ def check(audited: Audited) -> Iterator[Finding]:
                 message=problem.message,
                 hint=messages.refused_on_mps(problem.answered),
                 prints=problem.answered,
+                locations=problem_places(problem),
+            )
+        elif problem.kind == "mps_branch":
+            yield Finding(
+                rule="OC126",
+                severity="error",
+                message=f"{problem.message}; the condition: {problem.answered}",
+                hint="try another release of the library whose line it is, or run this call on the CPU",
                 locations=problem_places(problem),
             )
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.capture import endings
-from opcheck.model.records import SourceLocation
+from opcheck.model.records import Problem, SourceLocation
 from tests.judge.rules.found import found
 from tests.made import call, problem
 
@@ -34,3 +34,10 @@ def test_silent_on_the_models_own_error() -> None:
 def test_what_only_the_emulation_says_of_mps_is_its_limit() -> None:
     error = RuntimeError("PyTorch is not linked with support for mps devices")
     assert endings.kind_of(error) == "opcheck_limit"
+
+
+def test_code_for_mps_alone_is_shown_with_its_condition() -> None:
+    ended = Problem(kind="mps_branch", message="it raises", answered="device.type == 'mps'")
+    (finding,) = found("OC126", call("aten::mm"), complete=False, problems=(ended,))
+    assert finding.severity == "error"
+    assert "device.type == 'mps'" in finding.message
