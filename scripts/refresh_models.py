@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import importlib.metadata
 import json
 import sys
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,7 +31,7 @@ from opcheck.capture.recipes.hub import recipes
 from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
 from opcheck.capture.shared import captures
 from opcheck.common.errors import OpcheckError
-from opcheck.common.text import one_line
+from opcheck.common.text import one_line, plural
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.data import targets
@@ -46,6 +48,8 @@ PAGE = ROOT / "reports" / "models.md"
 
 TORCH = ("2.9", "2.13", "2.15")
 MACOS = ("14", "15", "26")
+#: Columns of a row of the page.
+WIDTH = 100
 #: Seconds for one model on all targets.
 LIMIT = 420.0
 #: Layers that are run of a stack of equal ones: models of two kinds of layers alternate within six.
@@ -185,22 +189,25 @@ def kept() -> dict[str, Result]:
 
 
 def page(results: Sequence[Result]) -> str:
-    """Write the table."""
-    columns = [(release, macos) for release in TORCH for macos in MACOS]
+    """Write the tables: one row a model of at most WIDTH columns, and what is not native below them."""
     count = Counter(cell.headline for result in results for cell in result.cells)
+    targets_of = max((result.cells for result in results), key=len, default=())
     lines = [
         "# Public models",
         "",
-        f"{len(results)} models of the hub, written by `scripts/refresh_models.py`: their public",
-        "configurations as opcheck holds them (`opcheck audit recipe:NAME`), no weights; forward pass and what their",
-        "users call them for. Nothing was observed on a Mac.",
-        f"Captured with torch {str(torch.__version__).partition('+')[0]} installed. Of a stack of equal",
-        f"layers the first {LAYERS} were run; the column *layers* says where.",
+        f"What {len(results)} models of the hub do on a Mac's GPU: on torch {', '.join(TORCH)}, each with macOS",
+        f"{', '.join(MACOS)} as far as it runs there, {len(targets_of)} targets in all. `scripts/refresh_models.py`",
+        "writes this page from their public configurations as opcheck holds them (`opcheck audit recipe:NAME`),",
+        "without weights. Nothing was observed on a Mac.",
         "",
-        "| | |",
+        "Each model was run for its forward pass and for what the column *and for* names. Of a stack of equal",
+        f"layers the first {LAYERS} were run, where the column *layers* says so. Captured with torch",
+        f"{str(torch.__version__).partition('+')[0]} and {_libraries()} installed.",
+        "",
+        "| result | models on a target |",
         "| --- | --- |",
         *(
-            f"| {_SIGNS[name]} | {name}: {count[name]} of {count.total()} |"
+            f"| {_SIGNS[name]}: {name} | {count[name]} of {count.total()} |"
             for name in HEADLINES
             if count[name]
         ),
@@ -209,58 +216,84 @@ def page(results: Sequence[Result]) -> str:
     tasks: dict[str, list[Result]] = {}
     for result in results:
         tasks.setdefault(result.task, []).append(result)
-    heads = " | ".join(f"{release}<br>macOS {macos}" for release, macos in columns)
     for task, members in tasks.items():
         lines += [
             f"## {task}",
             "",
-            f"| model | called for | layers | {heads} |",
-            "| --- | --- | --- |" + " --- |" * len(columns),
+            "| model | and for | layers | result |",
+            "| --- | --- | --- | --- |",
         ]
-        for result in members:
-            cells = {(cell.torch, cell.macos.removesuffix(".0")): cell for cell in result.cells}
-            signs = " | ".join(
-                _SIGNS[cells[key].headline] if key in cells else "-" for key in columns
-            )
-            called = ", ".join(call.partition("(")[0] for call in result.called) or "-"
-            lines.append(f"| {result.model} | {called} | {result.layers or 'all'} | {signs} |")
+        lines += [
+            f"| {result.model} | {_called(result)} | {result.layers or 'all'} | {_result(result)} |"
+            for result in members
+        ]
         lines.append("")
-    lines += [
-        "## What is not native",
-        "",
-        "| model | torch | macOS | operators |",
-        "| --- | --- | --- | --- |",
-    ]
-    lines += _not_native(results)
+    lines += ["## What is not native", ""]
+    lines += [line for result in results for line in _not_native(result)] or ["Nothing."]
+    lines += ["", "## What could not be followed, or raised", ""]
     failed = [result for result in results if result.problems]
-    lines += ["", "## What could not be followed", ""]
-    lines += [f"- {result.model}: {'; '.join(result.problems)}" for result in failed] or [
-        "Nothing."
-    ]
-    return "\n".join(lines) + "\n"
+    for result in failed:
+        lines += [f"- {result.model}:", *(f"    {line}" for line in _wrapped(result.problems))]
+    return "\n".join(lines if failed else [*lines, "Nothing."]) + "\n"
 
 
-def _not_native(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a row for each model and set of operators, with the targets on which they are not native."""
-    for result in results:
-        rows: dict[tuple[tuple[str, str, int], ...], list[Cell]] = {}
-        for cell in result.cells:
-            if cell.operators:
-                rows.setdefault(cell.operators, []).append(cell)
-        for operators, cells in rows.items():
-            releases = ", ".join(dict.fromkeys(cell.torch for cell in cells))
-            systems = ", ".join(dict.fromkeys(cell.macos for cell in cells))
-            named = ", ".join(f"`{op}` {what} x{calls}" for op, what, calls in operators[:6])
-            more = f" and {len(operators) - 6} more" if len(operators) > 6 else ""
-            yield f"| {result.model} | {releases} | {systems} | {named}{more} |"
+def _libraries() -> str:
+    names = ("transformers", "diffusers", "timm")
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
 
 
+def _called(result: Result) -> str:
+    """Return what a model was called for beside its forward pass."""
+    names = [call.partition("(")[0] for call in result.called]
+    short = [_CALLS.get(name, name) for name in names if name != "forward"]
+    return ", ".join("post-processing" if "post_process" in name else name for name in short) or "-"
+
+
+def _result(result: Result) -> str:
+    """Return the headline that holds on all targets, or the worst and on how many it holds."""
+    count = Counter(_SIGNS[cell.headline] for cell in result.cells)
+    if not count:
+        return _SIGNS["could not tell"]
+    worst = next(sign for sign in _SIGNS.values() if count[sign])
+    return worst if len(count) == 1 else f"{worst} on {count[worst]} of {count.total()}"
+
+
+def _not_native(result: Result) -> Iterator[str]:
+    """Yield an entry for each set of operators, with the targets on which they are not native."""
+    rows: dict[tuple[tuple[str, str, int], ...], list[Cell]] = {}
+    for cell in result.cells:
+        if cell.operators:
+            rows.setdefault(cell.operators, []).append(cell)
+    for operators, cells in rows.items():
+        systems: dict[str, list[str]] = {}
+        for cell in cells:
+            systems.setdefault(cell.torch, []).append(cell.macos.removesuffix(".0"))
+        where = "; ".join(
+            f"torch {release} on macOS {', '.join(macos)}" for release, macos in systems.items()
+        )
+        yield f"- {result.model}: {where}"
+        for op, what, calls in operators:
+            yield f"    - `{op}` {what}, {plural(calls, 'call')}"
+
+
+def _wrapped(problems: Sequence[str]) -> Iterator[str]:
+    for problem in problems:
+        yield from textwrap.wrap(problem, WIDTH - 8)
+
+
+#: What a call is named by in the table.
+_CALLS = {
+    "the class of the logits": "class",
+    "the classes of the logits": "classes",
+    "the five best words": "words",
+}
+#: The worst first.
 _SIGNS = {
-    "runs natively": "native",
-    "runs, partly on the CPU": "partly",
-    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "variable",
     "fails": "fails",
     "could not tell": "?",
+    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "variable",
+    "runs, partly on the CPU": "partly",
+    "runs natively": "native",
 }
 
 
