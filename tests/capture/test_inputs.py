@@ -466,6 +466,66 @@ def test_a_torchvision_model(name: str, specs: tuple[str, ...]) -> None:
         run(made.model, inputs.args, inputs.kwargs, device="meta")
 
 
+class Wrapper(nn.Module):
+    """Holds a model of a library; each subclass passes its arguments on in another way."""
+
+    def __init__(self, wrapped: nn.Module) -> None:
+        super().__init__()
+        self.wrapped = wrapped
+
+
+class PassesAll(Wrapper):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.wrapped(*args, **kwargs)
+
+
+class PassesTwo(Wrapper):
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
+        return self.wrapped(input_ids, attention_mask=attention_mask)
+
+
+class PassesOne(Wrapper):
+    def forward(self, x: Tensor) -> Any:
+        return self.wrapped(x)
+
+
+class HasAStem(Wrapper):
+    def __init__(self, wrapped: nn.Module) -> None:
+        super().__init__(wrapped)
+        self.wrapped = nn.Sequential(nn.Conv2d(1, 3, 1), wrapped)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.wrapped(x)
+
+
+_SMALL_BERT = {"num_hidden_layers": 1, "hidden_size": 12, "intermediate_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "name", "config", "specs"),
+    [
+        (PassesAll, "transformers:BertModel", _SMALL_BERT, ("input_ids=1x128:int64",)),
+        (
+            PassesTwo,
+            "transformers:BertModel",
+            _SMALL_BERT,
+            ("input_ids=1x128:int64", "attention_mask=1x128:int64"),
+        ),
+        (PassesOne, "transformers:BertModel", _SMALL_BERT, ("1x128:int64",)),
+        (PassesOne, "timm:test_vit", {}, ("1x3x160x160:float32",)),
+        (HasAStem, "timm:resnet18", {}, ("1x1x224x224:float32",)),
+    ],
+)
+def test_a_wrapper_is_called_as_the_model_that_it_wraps(
+    wrapper: type[Wrapper], name: str, config: dict[str, Any], specs: tuple[str, ...]
+) -> None:
+    pytest.importorskip(name.partition(":")[0])
+    model = wrapper(load(name, config).model)
+    inputs = inputs_for(loaded(model))
+    assert inputs.specs == specs
+    run(model, inputs.args, inputs.kwargs)
+
+
 def test_batch_norm_is_trained_with_more_than_one_sample() -> None:
     normed = loaded(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
     assert inputs_for(normed, train=True).specs == ("2x3:float32",)

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.build import values
+from opcheck.capture.loading import libraries
 from opcheck.capture.recipes import diffusers, transformers, vision
 from opcheck.common.errors import InputError
 from opcheck.tracing.torch_private.modules import BatchNorm
@@ -56,7 +57,41 @@ def derive(model: Callable[..., Any], family: str) -> Derived:
         return (), diffusers.derive(module), "inputs as the configuration describes them"
     if module is not None and family in vision.FAMILIES:
         return vision.FAMILIES[family](module), {}, "inputs as the model is documented"
-    return _from_first_layer(model)
+    wrapped = None if module is None else _from_library_model(module)
+    return wrapped or _from_first_layer(model)
+
+
+def _from_library_model(module: nn.Module) -> Derived | None:
+    """Derive the inputs of a wrapper (an adapter of peft, a head of the user's own) from the model that it wraps.
+
+    None if it wraps none, if it has layers of its own before it, or if its parameters have other names.
+    """
+    path, wrapped = next(
+        ((path, part) for path, part in module.named_modules() if libraries.is_whole_model(part)),
+        ("", None),
+    )
+    if wrapped is None or _first_layer(module)[1] is not _first_layer(wrapped)[1]:
+        return None
+    names, takes_any = _parameters(module.forward)
+    needed = _required(module.forward)
+    known = _parameters(wrapped.forward)[0]
+    family = libraries.family(wrapped)
+    try:
+        if family == "transformers":
+            args: tuple[Any, ...] = ()
+            kwargs, note = transformers.derive(wrapped, [name for name in needed if name in known])
+        else:
+            args, kwargs, note = derive(wrapped, family)
+    except InputError:
+        return None
+    note += f", for {path} ({type(wrapped).__name__})"
+    if takes_any and not needed and not set(kwargs) & set(names):
+        return args, kwargs, note
+    if kwargs and set(needed) <= set(kwargs):
+        return (), {name: value for name, value in kwargs.items() if name in names}, note
+    # The one parameter of a wrapper is the wrapped model's main input, whatever its name is.
+    main = [*args, *kwargs.values()][:1]
+    return (tuple(main), {}, note) if len(needed) == 1 and len(args) + len(kwargs) == 1 else None
 
 
 def normalizes_batches(model: Callable[..., Any]) -> bool:
@@ -113,6 +148,16 @@ def _from_first_layer(model: Callable[..., Any]) -> Derived:
         tensor = values(shape, next(layer.parameters()).dtype)
     where = f"{path} ({type(layer).__name__})" if path else type(layer).__name__
     return (tensor,), {}, f"the input was guessed from the first layer, {where}: --input sets it"
+
+
+def _parameters(call: Callable[..., Any]) -> tuple[list[str], bool]:
+    """Return the names that a function takes, and whether it takes any others, too."""
+    parameters = inspect.signature(call).parameters.values()
+    any_kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return (
+        [parameter.name for parameter in parameters if parameter.kind not in any_kinds],
+        any(parameter.kind in any_kinds for parameter in parameters),
+    )
 
 
 def _required(call: Callable[..., Any]) -> list[str]:

@@ -24,6 +24,9 @@ Config = dict[str, Any]
 #: Keyword arguments of every transformers configuration that are not attributes of it.
 _HIDDEN = {"attn_implementation", "dtype", "torch_dtype", "experts_implementation"}
 
+#: Library -> the attribute that its models have, and that their layers do not have.
+_MARKS = {"transformers": "main_input_name", "timm": "pretrained_cfg", "diffusers": "config_name"}
+
 
 def find(name: str, spec: str, package: str = "") -> ModuleType:
     """Import a library; ``package`` is its name on the index where it is another.
@@ -78,6 +81,12 @@ def family(model: Any) -> str:
         if base.__dict__.get("forward") is not None:
             return "user"
     return "user"
+
+
+def is_whole_model(module: Any) -> bool:
+    """Return whether it is a library's model with its configuration, and no layer of such a model."""
+    mark = _MARKS.get(family(module))
+    return mark is not None and hasattr(module, mark)
 
 
 def _transformers(library: ModuleType, name: str, config: Config) -> nn.Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -294,8 +294,12 @@ class TransformersScope(Scope):
         return first.in_features if reads_several else bands
 
 
-def derive(model: nn.Module) -> tuple[dict[str, Any], str]:
+def derive(model: nn.Module, also: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
     """Make keyword arguments for one forward pass with batch size 1, and a note for the report.
+
+    Args:
+        model: the model.
+        also: names of optional arguments that a wrapper of the model passes on.
 
     Returns:
         ``input_ids`` 1x128, ``pixel_values`` 1x3xHxW, ``input_values`` 1x16000 and the like: the
@@ -306,7 +310,7 @@ def derive(model: nn.Module) -> tuple[dict[str, Any], str]:
         InputError: the main input is one that nothing is known about.
     """
     scope = TransformersScope(model)
-    made = {name: _make(scope, name) for name in dict.fromkeys(_wanted(scope))}
+    made = {name: _make(scope, name) for name in dict.fromkeys((*_wanted(scope), *also))}
     made = {name: value for name, value in made.items() if value is not None}
     note = ""
     for modality in MODALITIES:
