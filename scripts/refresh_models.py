@@ -204,10 +204,10 @@ def page(results: Sequence[Result]) -> str:
         f"layers the first {LAYERS} were run, where the column *layers* says so. Captured with torch",
         f"{str(torch.__version__).partition('+')[0]} and {_libraries()} installed.",
         "",
-        "| result | models on a target |",
-        "| --- | --- |",
+        "| result | headline of the audit | models on a target |",
+        "| --- | --- | --- |",
         *(
-            f"| {_SIGNS[name]}: {name} | {count[name]} of {count.total()} |"
+            f"| {_SIGNS[name]} | {name} | {count[name]} of {count.total()} |"
             for name in HEADLINES
             if count[name]
         ),
@@ -271,7 +271,7 @@ def _not_native(result: Result) -> Iterator[str]:
         where = "; ".join(
             f"torch {release} on macOS {', '.join(macos)}" for release, macos in systems.items()
         )
-        yield f"- {result.model}: {where}"
+        yield from textwrap.wrap(f"- {result.model}: {where}", WIDTH, subsequent_indent="  ")
         for op, what, calls in operators:
             yield f"    - `{op}` {what}, {plural(calls, 'call')}"
 

@@ -12,7 +12,7 @@ import functools
 import linecache
 import traceback
 
-from opcheck.common.text import one_line
+from opcheck.common.text import shorten
 from opcheck.tracing.source_locations import is_user_code
 
 _MPS = "mps"
@@ -31,7 +31,7 @@ def condition_before(error: BaseException) -> str:
         if frame.lineno is not None and is_user_code(frame.filename):
             condition = _condition(frame.filename, frame.lineno)
             if condition is not None:
-                return one_line(ast.unparse(condition), 100)
+                return shorten(ast.unparse(condition), 100)
     return ""
 
 

@@ -218,6 +218,9 @@ def test_code_of_the_repository_runs_only_if_it_is_trusted(
     assert type(made.model).__name__ == "Mine"
 
 
+PIPELINE = {"_class_name": "DDPMPipeline"}
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -228,6 +231,21 @@ def test_code_of_the_repository_runs_only_if_it_is_trusted(
         ({"model_index_json": {"_class_name": "NoPipeline"}}, "diffusers .* has no NoPipeline"),
         ({"modules_json": {}}, "modules.json of org/model cannot be read"),
         ({"modules_json": []}, "it names no module"),
+        ({"modules_json": [{"path": "../x"}]}, "names a folder outside of its own"),
+        ({"modules_json": [{"path": "/etc"}]}, "names a folder outside of its own"),
+        ({"model_index_json": {"_class_name": "utils"}}, "diffusers .* has no utils"),
+        (
+            {"model_index_json": {**PIPELINE, "unet": ["diffusers", "UNet2DModel"]}},
+            "there is no unet/config.json",
+        ),
+        (
+            {
+                "model_index_json": {**PIPELINE, "unet": ["nothing", "No"]},
+                "unet__config_json": {"a": 1},
+            },
+            "diffusers .* has no No",
+        ),
+        ({"model_index_json": {**PIPELINE, "unet": ["diffusers"]}}, "TypeError|missing"),
     ],
 )
 def test_what_no_library_knows_is_three_lines(files: dict[str, Any], message: str) -> None:

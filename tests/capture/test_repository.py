@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import HfApi, constants
 
+from opcheck.capture.loading import repository
 from opcheck.capture.loading.repository import fetch, is_repository
 from opcheck.common.errors import ModelLoadError
 from tests.loopback_hub import Hub, safetensors, serving
@@ -138,6 +140,42 @@ def test_a_hub_that_does_not_answer_is_named(hub: Hub, monkeypatch: pytest.Monke
         fetch("org/plain")
 
 
+def test_what_huggingface_hub_cannot_take_is_named(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: Any, **_options: Any) -> None:
+        raise AttributeError("'list' object has no attribute 'get'")
+
+    monkeypatch.setattr(HfApi, "model_info", broken)
+    with pytest.raises(
+        ModelLoadError, match="the hub sent cannot be used: AttributeError"
+    ) as raised:
+        fetch("org/plain")
+    assert len(str(raised.value).splitlines()) == 3
+
+
+def test_a_hub_that_never_ends_its_answer_is_left(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(HfApi, "model_info", lambda *_arguments, **_options: released.wait(60))
+    monkeypatch.setattr(repository, "_WHOLE", 0.05)
+    with pytest.raises(ModelLoadError, match=r"the hub takes longer than 0\.05 s"):
+        fetch("org/plain")
+    released.set()
+
+
+def test_a_list_of_files_leads_out_of_no_repository() -> None:
+    names = [
+        "/config.json",
+        "../config.json",
+        "a/../config.json",
+        "c:\\config.json",
+        "a/config.json",
+    ]
+    assert list(repository._configurations(names, code=False)) == ["a/config.json"]
+
+
 def _folder(path: Path, **files: Any) -> Path:
     for name, content in files.items():
         file = path / name.replace("__", "/").replace("_json", ".json").replace(
@@ -163,12 +201,55 @@ def test_a_folder_is_read_as_a_repository(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\xff" * 8, b"\x05" + b"\0" * 7 + b"{", b"\x02" + b"\0" * 7 + b"[]"]
+    "content",
+    [
+        b"",
+        b"\xff" * 8,
+        b"\0" * 7 + b"\x01{}",
+        b"\x05" + b"\0" * 7 + b"{",
+        b"\x02" + b"\0" * 7 + b"[]",
+        safetensors(a=("F32", [-1])),
+        safetensors(a=("F32", ["x"])),  # type: ignore[list-item]  # what a hostile file has
+    ],
 )
 def test_a_damaged_header_is_named(tmp_path: Path, content: bytes) -> None:
     folder = _folder(tmp_path, config_json=BERT, model_st=content)
     with pytest.raises(ModelLoadError, match=r"the header of model\.safetensors cannot be read"):
         fetch(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ("/nonexistent/base", "is not here: '/nonexistent/base' is neither a folder nor a name"),
+        ("no body/x y", "is not here"),
+        ("", "names no base model"),
+        (".", "its base model . is an adapter, too"),
+    ],
+)
+def test_an_adapter_without_its_base_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str, message: str
+) -> None:
+    _folder(tmp_path, adapter_config_json={"base_model_name_or_path": base})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelLoadError) as raised:
+        fetch(str(tmp_path))
+    assert message in raised.value.message
+    assert len(str(raised.value).splitlines()) == 3
+
+
+def test_an_adapter_whose_base_is_missing_on_the_hub_names_both(hub: Hub, tmp_path: Path) -> None:
+    _folder(tmp_path, adapter_config_json={"base_model_name_or_path": "org/nothing"})
+    with pytest.raises(
+        ModelLoadError, match=r"the base model of .*: the hub has no model org/nothing"
+    ):
+        fetch(str(tmp_path))
+
+
+def test_a_misspelt_name_is_answered_with_a_known_one(hub: Hub) -> None:
+    with pytest.raises(ModelLoadError) as raised:
+        fetch("google-bert/bert-base-uncase")
+    assert "did you mean google-bert/bert-base-uncased?" in raised.value.hint
 
 
 def test_variants_and_files_of_one_checkpoint_count_once(tmp_path: Path) -> None:

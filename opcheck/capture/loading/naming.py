@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.capture.loading.file_kinds import kind_of
-from opcheck.capture.loading.repository import MARKERS
+from opcheck.capture.loading.repository import MARKERS, no_configuration
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
 from opcheck.common.text import plural
@@ -62,7 +62,10 @@ def full_name(spec: str) -> str:
     if is_file(path) or spec.lower().endswith(_WEIGHTS):
         raise no_model(spec)
     if path.is_dir() and not any((path / name).is_file() for name in MARKERS):
-        return _only_model(sorted(path.glob("*.py")), spec)
+        files = sorted(path.glob("*.py"))
+        if not files:
+            raise no_configuration(spec, sorted(each.name for each in path.iterdir()))
+        return _only_model(files, spec)
     if _BARE.fullmatch(spec) or _DOTTED.fullmatch(spec):
         raise _which_library(spec)
     return spec

@@ -131,7 +131,7 @@ def _of_diffusers(files: _Files, path: str, config: Config) -> nn.Module:
     library = libraries.find("diffusers", files.repository.name)
     settings = files.settings(path)
     name = str(settings.get("_class_name"))
-    kind = getattr(library, name, None)
+    kind = _class_named(library, name)
     if kind is None:
         raise _unknown(files, "diffusers", library, name)
     model: nn.Module = kind.from_config({**settings, **config})
@@ -229,7 +229,7 @@ def _class(
         )
         return dynamic.get_class_from_dynamic_module(reference, folder)
     for name in names:
-        kind = getattr(library, name, None)
+        kind = _class_named(library, name)
         if kind is not None:
             return kind
     if names:
@@ -240,6 +240,12 @@ def _class(
     except KeyError:
         raise _unknown(files, "transformers", library, type(settings).__name__) from None
     return kind[0] if isinstance(kind, (tuple, list)) else kind
+
+
+def _class_named(library: Any, name: str) -> Any:
+    """Return a class of a library; None: it has none of that name."""
+    kind = getattr(library, name, None)
+    return kind if isinstance(kind, type) else None
 
 
 def _unknown(files: _Files, family: str, library: Any, name: str) -> ModelLoadError:
@@ -287,13 +293,13 @@ def _pipeline(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
     library = libraries.find("diffusers", files.repository.name)
     index = files.settings("model_index.json")
     name = str(index.get("_class_name"))
-    kind = getattr(library, name, None)
+    kind = _class_named(library, name)
     if kind is None:
         raise _unknown(files, "diffusers", library, name)
     dtype = dtype or _common_dtype(files.repository)
     components: Config = {}
     for component, value in index.items():
-        if not component.startswith("_"):
+        if not component.startswith("_") and component.isidentifier():
             components[component] = (
                 _component(files, component, value, dtype) if isinstance(value, list) else value
             )
@@ -311,15 +317,19 @@ def _common_dtype(repository: Repository) -> torch.dtype:
 
 def _component(files: _Files, name: str, value: list[Any], dtype: torch.dtype) -> Any:
     """Build one component of a pipeline: a model, a scheduler, a tokenizer or a processor; None: it has none."""
-    module, kind = value
+    module, kind = (*value, None, None)[:2]
     if kind is None:
         return None
+    if not (isinstance(module, str) and isinstance(kind, str) and kind.isidentifier()):
+        raise files.repository.damaged("model_index.json", f"{name} names no class")
     if "Tokenizer" in kind:
         return pipelines.tokenizer(files.settings(f"{name}/tokenizer_config.json"))
     scheduler, config = f"{name}/scheduler_config.json", f"{name}/config.json"
     if scheduler in files.repository.files:
         return _of_diffusers(files, scheduler, {})
     settings = files.settings(config)
+    if module == "diffusers" and not settings:
+        raise files.repository.damaged("model_index.json", f"there is no {config}")
     if module == "diffusers" or "_class_name" in settings:
         made: Any = _of_diffusers(files, config, {})
         return made.to(dtype) if isinstance(made, nn.Module) else made
@@ -331,16 +341,23 @@ def _component(files: _Files, name: str, value: list[Any], dtype: torch.dtype) -
         return (
             _of_transformers(files, folder, own, dtype)
             if known
-            else _of_the_pipeline(module, kind, folder, dtype)
+            else _of_the_pipeline(files, module, kind, folder, dtype)
         )
-    processor = getattr(library, kind, None)
+    processor = _class_named(library, kind)
     return pipelines.processor(processor, library, folder) if folder.is_dir() else None
 
 
-def _of_the_pipeline(module: str, kind: str, folder: Path, dtype: torch.dtype) -> nn.Module:
+def _of_the_pipeline(
+    files: _Files, module: str, kind: str, folder: Path, dtype: torch.dtype
+) -> nn.Module:
     """Build a model whose class a pipeline of diffusers brings itself, such as its safety checker."""
-    owner = importlib.import_module(f"diffusers.pipelines.{module}")
-    model_class = getattr(owner, kind)
+    try:
+        owner: Any = importlib.import_module(f"diffusers.pipelines.{module}")
+    except ImportError:
+        owner = None
+    model_class = _class_named(owner, kind)
+    if model_class is None:
+        raise _unknown(files, "diffusers", libraries.find("diffusers", files.repository.name), kind)
     settings = model_class.config_class.from_pretrained(folder)
     settings.dtype = dtype
     model: nn.Module = model_class._from_config(settings)
@@ -381,6 +398,8 @@ def _sentence(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
     for each in modules:
         name = str(each.get("type", "")).rpartition(".")[2]
         folder = files.folder / str(each.get("path", ""))
+        if ".." in folder.parts or not folder.is_relative_to(files.folder):
+            raise files.repository.damaged("modules.json", "it names a folder outside of its own")
         if transformer is None:
             transformer = _of_transformers(files, folder, config, dtype, automatic="base")
         else:
@@ -397,7 +416,7 @@ def _sentence_module(files: _Files, name: str, folder: Path) -> nn.Module:
         library = importlib.import_module("sentence_transformers.sentence_transformer.modules")
     except ImportError:  # before release 6
         library = importlib.import_module("sentence_transformers.models")
-    kind = getattr(library, name, None)
+    kind = _class_named(library, name)
     if kind is None:
         raise _unknown(
             files, "sentence-transformers", importlib.import_module("sentence_transformers"), name

@@ -6,16 +6,19 @@ contents with its request, and needs neither the network nor the folder.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
 import struct
 import sys
+import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -23,7 +26,7 @@ from opcheck.capture.recipes import hub as hub_recipes
 from opcheck.common import documents
 from opcheck.common.caches import user_cache
 from opcheck.common.documents import DocumentError
-from opcheck.common.errors import ModelLoadError
+from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file, replaced
 from opcheck.common.text import one_line, plural
 from opcheck.model.records import Record
@@ -48,6 +51,7 @@ _CONFIGURATIONS = frozenset(
 )
 #: The file that says what kind of model a repository holds; the first that is there.
 MARKERS = ("model_index.json", "modules.json", "adapter_config.json", "config.json")
+_ADAPTER = "adapter_config.json"
 #: Folders of the same model in the formats of other runtimes.
 _OTHER_RUNTIMES = frozenset({"coreml", "flax", "onnx", "openvino", "original", "metal"})
 #: ``unet/diffusion_pytorch_model.fp16.safetensors`` beside the same file without ``.fp16``.
@@ -62,6 +66,8 @@ _HEADER_LIMIT = 100 << 20
 _AT_ONCE = 8
 #: Seconds until a hub must answer.
 _PATIENCE = 10.0
+#: Seconds for all that is read of one repository.
+_WHOLE = 120.0
 
 #: The revision where none is named.
 _MAIN = "main"
@@ -88,6 +94,13 @@ class Weights(Record, frozen=True, kw_only=True):
     headers: int = 0
     #: files in all
     files: int = 0
+
+
+class _Entry(msgspec.Struct):
+    """A tensor in the header of a safetensors file."""
+
+    dtype: str
+    shape: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
 
 
 class Repository(Record, frozen=True, kw_only=True):
@@ -138,7 +151,9 @@ class Repository(Record, frozen=True, kw_only=True):
         return ModelLoadError(
             f"{path} of {self.name} cannot be read: {why}",
             context=f"model {self.name}",
-            hint="audit another revision, hf:org/name@revision, or correct the file",
+            hint="audit another revision, hf:org/name@revision, or a folder with the file corrected"
+            if self.commit
+            else "correct the file",
         )
 
     @property
@@ -202,6 +217,12 @@ def fetch(spec: str, *, trusted: bool = False) -> Repository:
     Raises:
         ModelLoadError: there is none, it cannot be reached, or it holds no configuration.
     """
+    repository = _read(spec, trusted=trusted)
+    base = _base(repository, trusted=trusted) if repository.kind == _ADAPTER else None
+    return _with(repository, base=base, trusted=trusted)
+
+
+def _read(spec: str, *, trusted: bool) -> Repository:
     if _is_folder(spec):
         repository = _from_folder(Path(spec).expanduser(), spec, trusted=trusted)
     elif ":" in spec and not spec.startswith(HUB):
@@ -209,16 +230,36 @@ def fetch(spec: str, *, trusted: bool = False) -> Repository:
     else:
         repository = _from_hub(_named(spec), trusted=trusted)
     if not any(name in repository.files for name in MARKERS):
-        raise _no_configuration(repository)
-    base = repository.settings("adapter_config.json").get("base_model_name_or_path")
-    if repository.kind == "adapter_config.json":
-        if not (isinstance(base, str) and base):
-            raise repository.damaged("adapter_config.json", "it names no base model")
-        local = _is_folder(base)
-        repository = _with(
-            repository, base=fetch(base if local else f"{HUB}{base}", trusted=trusted)
+        raise no_configuration(repository.name, repository.others)
+    return repository
+
+
+def _base(adapter: Repository, *, trusted: bool) -> Repository:
+    """Read the model that an adapter changes.
+
+    Raises:
+        ModelLoadError: the adapter names none, or it cannot be read.
+    """
+    name = adapter.settings(_ADAPTER).get("base_model_name_or_path")
+    if not (isinstance(name, str) and name):
+        raise adapter.damaged(_ADAPTER, "it names no base model")
+    if not (_is_folder(name) or _ONE_NAME.fullmatch(name)):
+        raise ModelLoadError(
+            f"the base model of {adapter.name} is not here: {name!r} is neither a folder nor a name on the hub",
+            context=f"base_model_name_or_path in {_ADAPTER} of {adapter.name}",
+            hint="write there the name of its model on the hub, or the folder that has it",
         )
-    return _with(repository, trusted=trusted)
+    try:
+        base = _read(name if _is_folder(name) else f"{HUB}{name}", trusted=trusted)
+    except ModelLoadError as error:
+        raise ModelLoadError(
+            f"the base model of {adapter.name}: {error.message}",
+            context=error.context,
+            hint=error.hint,
+        ) from error
+    if base.kind == _ADAPTER:
+        raise adapter.damaged(_ADAPTER, f"its base model {name} is an adapter, too")
+    return base
 
 
 def _with(repository: Repository, **changes: Any) -> Repository:
@@ -244,11 +285,12 @@ def _named(spec: str) -> _Name:
     return _Name(name, revision or None)
 
 
-def _no_configuration(repository: Repository) -> ModelLoadError:
-    seen = ", ".join(repository.others[:4]) or "nothing"
-    gguf = any(name.endswith(".gguf") for name in repository.others)
+def no_configuration(name: str, others: Sequence[str]) -> ModelLoadError:
+    """Return the error for a repository or a folder that has only other files than a model's configuration."""
+    seen = ", ".join(others[:4]) or "nothing"
+    gguf = any(each.endswith(".gguf") for each in others)
     return ModelLoadError(
-        f"{repository.name} holds no configuration of a model (it has {seen})",
+        f"{name} holds no configuration of a model (it has {seen})",
         context=f"it should have {', '.join(reversed(MARKERS))}",
         hint="audit the model that the GGUF files were made from"
         if gguf
@@ -286,22 +328,33 @@ def _text(path: Path, name: str, spec: str) -> str:
 
 
 def _header(path: Path, name: str, spec: str) -> Mapping[str, Any]:
-    """Read the header of a safetensors file: its length in eight bytes, then JSON."""
+    """Return the dtype and shape of each tensor of a safetensors file."""
     try:
-        with path.open("rb") as file:
-            (size,) = struct.unpack("<Q", file.read(8))
-            header = documents.from_json(file.read(min(size, _HEADER_LIMIT)))
-        return {
-            key: (entry["dtype"], entry["shape"])
+        header = documents.from_json(_header_text(path), dict[str, msgspec.Raw])
+        entries = {
+            key: documents.from_json(bytes(entry), _Entry)
             for key, entry in header.items()
             if key != "__metadata__"
         }
-    except (OSError, struct.error, DocumentError, AttributeError, KeyError, TypeError) as error:
+        return {key: (entry.dtype, entry.shape) for key, entry in entries.items()}
+    except (OSError, DocumentError) as error:
         raise ModelLoadError(
             f"the header of {name} cannot be read: {one_line(error)}",
             context=f"model {spec}",
             hint="download the file again, or leave it out: the configuration alone is enough",
         ) from error
+
+
+def _header_text(path: Path) -> bytes:
+    """Return the header of a safetensors file: JSON, behind its length in eight bytes."""
+    rest = path.stat().st_size - 8
+    if rest < 0:
+        raise DocumentError("the file has not the eight bytes of its length")
+    with path.open("rb") as file:
+        (size,) = struct.unpack("<Q", file.read(8))
+        if size > min(rest, _HEADER_LIMIT):
+            raise DocumentError(f"it has {size:,} bytes by its first eight, the file {rest:,}")
+        return file.read(size)
 
 
 # -- which files ------------------------------------------------------------------------------------------------------
@@ -311,10 +364,16 @@ def _configurations(names: Iterable[str], *, code: bool) -> Iterator[str]:
     """Yield the configuration files, and the Python code beside them if ``code`` is wanted."""
     for name in names:
         path = PurePosixPath(name)
-        if len(path.parts) > 2 or path.parts[0] in _OTHER_RUNTIMES:
+        if not _is_inside(path) or path.parts[0] in _OTHER_RUNTIMES:
             continue
         if path.name in _CONFIGURATIONS or (code and path.suffix == ".py" and len(path.parts) == 1):
             yield name
+
+
+def _is_inside(path: PurePosixPath) -> bool:
+    """Return whether a file lies in a repository or in one of its folders; its list may name any path."""
+    in_place = 0 < len(path.parts) <= 2 and not path.is_absolute() and ".." not in path.parts
+    return in_place and not any(letter in str(path) for letter in "\\:\0")
 
 
 def _weights(names: Iterable[str], header: Any) -> Iterator[Weights]:
@@ -324,7 +383,7 @@ def _weights(names: Iterable[str], header: Any) -> Iterator[Weights]:
         path = PurePosixPath(name)
         if (
             path.suffix == ".safetensors"
-            and len(path.parts) <= 2
+            and _is_inside(path)
             and path.parts[0] not in _OTHER_RUNTIMES
         ):
             folders.setdefault(str(path.parent).removeprefix("."), []).append(name)
@@ -392,6 +451,28 @@ def _recipe_name(spec: str) -> str:
 
 
 def _from_hub(name: _Name, *, trusted: bool) -> Repository:
+    """Read a repository of the hub, and wait no longer for it than _WHOLE: a server may send a byte now and then.
+
+    In a thread of its own, which ends with the process: no library stops a transfer that goes on.
+    """
+    outcome: Future[Repository] = Future()
+
+    def work() -> None:
+        try:
+            outcome.set_result(_from_server(name, trusted=trusted))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            outcome.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        return outcome.result(_WHOLE)
+    except FutureTimeout:
+        if outcome.done():
+            raise
+        return _from_cache(name, f"the hub takes longer than {_WHOLE:g} s", trusted=trusted)
+
+
+def _from_server(name: _Name, *, trusted: bool) -> Repository:
     try:
         import huggingface_hub as hub
         from huggingface_hub import constants
@@ -438,7 +519,9 @@ def _from_hub(name: _Name, *, trusted: bool) -> Repository:
             ],
             trusted=trusted,
         )
-    except _failures() as error:
+    except OpcheckError:
+        raise
+    except Exception as error:  # huggingface_hub takes what a server sends as it comes
         if _unreachable(error):
             return _from_cache(name, _no_answer(error), trusted=trusted)
         raise _refused(error, name) from error
@@ -447,23 +530,16 @@ def _from_hub(name: _Name, *, trusted: bool) -> Repository:
     return repository
 
 
-def _failures() -> tuple[type[BaseException], ...]:
-    """Return what huggingface_hub raises: its errors, and those of the HTTP library that its release uses."""
-    from huggingface_hub import errors
-
-    kinds: list[type[BaseException]] = [OSError, ValueError, errors.HfHubHTTPError]
-    kinds += [errors.SafetensorsParsingError, errors.NotASafetensorsRepoError]
+def _unreachable(error: BaseException) -> bool:
+    """Return whether the hub gave no answer at all: an error of the system, or of the HTTP library of that release."""
+    kinds: list[type[BaseException]] = [OSError]
     for library in ("httpx2", "httpx", "requests"):
         module = sys.modules.get(library)
         kind = getattr(module, "HTTPError", None) or getattr(module, "RequestException", None)
         if isinstance(kind, type):
             kinds.append(kind)
-    return tuple(kinds)
-
-
-def _unreachable(error: BaseException) -> bool:
-    """Return whether the hub gave no answer at all."""
-    return getattr(error, "response", None) is None and not isinstance(error, ValueError)
+    without_answer = getattr(error, "response", None) is None and not isinstance(error, ValueError)
+    return without_answer and isinstance(error, tuple(kinds))
 
 
 def _no_answer(error: BaseException) -> str:
@@ -486,7 +562,9 @@ def _refused(error: BaseException, name: _Name) -> ModelLoadError:
         hint = "give a branch, a tag or a commit: hf:org/name@main"
     elif isinstance(error, errors.RepositoryNotFoundError):
         what = f"the hub has no model {name.repository}, or it is private"
-        hint = "check the name; a private one needs HF_TOKEN; a folder is written as ./folder"
+        near = difflib.get_close_matches(name.repository, hub_recipes.recipes(), 1, 0.8)
+        check = f"did you mean {near[0]}?" if near else "check the name;"
+        hint = f"{check} a private one needs HF_TOKEN; a folder is written as ./folder"
     elif status == 401:
         what = "the hub does not accept the token"
         hint = "set another HF_TOKEN, or none: hf auth login"
@@ -497,7 +575,7 @@ def _refused(error: BaseException, name: _Name) -> ModelLoadError:
         what = f"the hub answers {status or 'with an error'}: {one_line(error)}"
         hint = "try again later, or audit a folder that has the model's config.json"
     else:
-        what = f"what the hub sent cannot be used: {one_line(error)}"
+        what = f"what the hub sent cannot be used: {type(error).__name__}: {one_line(error)}"
         hint = "audit another revision, hf:org/name@revision, or a folder"
     return ModelLoadError(what, context=at, hint=hint)
 
