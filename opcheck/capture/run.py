@@ -179,8 +179,11 @@ def prepare(
     eager: list[Problem] = []
     births = Births()
     with mps_backend(target), uncompiled(eager), births.while_loading(), names_of_the_target():
+        config = {
+            key: value for key, value in request.config.items() if not _is_hub_kernel(key, value)
+        }
         loaded = live or load(
-            request.model, request.config, dtype=request.dtype, repository=request.repository
+            request.model, config, dtype=request.dtype, repository=request.repository
         )
         if step is not None and isinstance(loaded.model, torch.nn.Module):
             # Before labels are looked for among its arguments: a traced module has no signature.
@@ -235,6 +238,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         *lost_gradient_problems(lost, recorder),
         *eager,
         *_quantized(request),
+        *_hub_kernels(request),
         *broken,
     )
     trace = Trace(
@@ -331,6 +335,19 @@ def _quantized(request: CaptureRequest) -> Iterator[Problem]:
     for method in request.repository.quantized_by() if request.repository else ():
         message = f"the weights are quantized by {method}, and the layers were built dense"
         yield Problem(kind="quantized", message=message, answered=method)
+
+
+def _is_hub_kernel(key: str, value: object) -> bool:
+    """Return whether a setting asks for attention by a kernel of the hub, which the package kernels downloads."""
+    return key == "attn_implementation" and isinstance(value, str) and "/" in value
+
+
+def _hub_kernels(request: CaptureRequest) -> Iterator[Problem]:
+    """Yield a problem for a kernel of the hub: the model was built with its usual attention."""
+    for key, value in request.config.items():
+        if _is_hub_kernel(key, value):
+            message = f"the attention is {value}, and the model was built with its usual one"
+            yield Problem(kind="hub_kernel", message=message, answered=str(value))
 
 
 def _program(request: CaptureRequest, call: Callable[..., None]) -> Program:

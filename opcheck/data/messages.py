@@ -208,6 +208,11 @@ _REFUSED = tuple(
             "make the generator for the device that draws: torch.Generator(device=x.device)",
         ),
         (
+            # torch/nn/attention/flex_attention.py, from 2.13 on
+            r"FlexAttention does not support backward on MPS",
+            "train with scaled_dot_product_attention (attn_implementation=sdpa)",
+        ),
+        (
             r"attempting to assign a gradient with device type",
             "move the gradient to its parameter's device first",
         ),

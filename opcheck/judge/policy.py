@@ -261,8 +261,8 @@ def _untold(report: Report, policy: Policy) -> Iterator[str]:
         yield "the run broke off: what follows was not judged"
     elif not report.totals["calls"]:
         yield "no call was recorded"
-    elif report.headline == "could not tell" and _is_quantized(report):
-        yield "the weights are quantized by a method that was not judged"
+    elif report.headline == "could not tell" and _has_unjudged_kernels(report):
+        yield "a method of quantization, or a kernel of the hub, was not judged"
     elif policy.expect and report.headline != policy.expect:
         yield f"{policy.expect!r} was expected, {report.headline!r} was found"
     elif policy.strict and report.target.beyond:
@@ -271,8 +271,8 @@ def _untold(report: Report, policy: Policy) -> Iterator[str]:
         yield f"unknown: {plural(report.totals['unknown'], 'call')}"
 
 
-def _is_quantized(report: Report) -> bool:
-    return any(problem.kind == "quantized" for problem in report.problems)
+def _has_unjudged_kernels(report: Report) -> bool:
+    return any(problem.kind in ("hub_kernel", "quantized") for problem in report.problems)
 
 
 def _code(report: Report, policy: Policy, *, failed: bool) -> int:

@@ -28,6 +28,7 @@ _OF_OTHER_RULES = frozenset(
     {
         "call_raised",
         "gradient_lost",
+        "hub_kernel",
         "module_not_called",
         "quantized",
         "refused",
@@ -38,7 +39,7 @@ _OF_OTHER_RULES = frozenset(
 
 #: the run goes on after these
 _ENDS_NOTHING = frozenset(
-    {"gradient_lost", "guess", "module_not_called", "quantized", "value_check"}
+    {"gradient_lost", "guess", "hub_kernel", "module_not_called", "quantized", "value_check"}
 )
 
 #: how severe a guess is, and what rests on it.

@@ -1,4 +1,4 @@
-"""OC127: the weights are quantized by a method that a Mac lacks, or whose layers opcheck does not follow."""
+"""OC127: weights by a method of quantization, or attention by a kernel of the hub, that a Mac may lack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data.packages import Method, packages
 from opcheck.judge.rules.rule import Audited, AuditRule
-from opcheck.model.records import Finding, Trace
+from opcheck.model.records import Finding, Problem, Trace
 
 #: What the judged run, in which the layers are dense, tells of a Mac.
 _TELLS: dict[str, str] = {
@@ -17,39 +17,50 @@ _TELLS: dict[str, str] = {
 }
 _SEVERITIES: dict[str, Severity] = {"dequantizes": "note", "fails": "error", "unknown": "warning"}
 
-_UNLISTED = Method(
-    outcome="unknown",
-    because="opcheck has no entry for this method",
-    instead="weights that are not quantized",
-    evidence="",
-    date="",
-)
+
+def _unlisted(what: str, instead: str) -> Method:
+    because = f"opcheck has no entry for this {what}"
+    return Method(outcome="unknown", because=because, instead=instead, evidence="", date="")
+
+
+_UNLISTED = {
+    "hub_kernel": _unlisted("kernel", "attn_implementation=sdpa"),
+    "quantized": _unlisted("method", "weights that are not quantized"),
+}
+#: Kind of the problem -> what the finding begins with.
+_BEGINS = {
+    "hub_kernel": "attention goes to the hub's kernel {}",
+    "quantized": "the weights are quantized by {}",
+}
+_OF_KERNELS = "the model was judged with its usual attention"
 
 
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each method."""
-    for name, method in _methods(audited.trace):
+    for problem, method in _methods(audited.trace):
+        tells = _OF_KERNELS if problem.kind == "hub_kernel" else _TELLS[method.outcome]
+        begins = _BEGINS[problem.kind].format(problem.answered)
         yield Finding(
             rule="OC127",
             severity=_SEVERITIES[method.outcome],
-            message=f"the weights are quantized by {name}: {method.because}; {_TELLS[method.outcome]}",
+            message=f"{begins}: {method.because}; {tells}",
             hint=f"instead: {method.instead}",
         )
 
 
 def headline_of(trace: Trace) -> Headline | None:
-    """Return the headline that the quantization of a model decides; None: it decides none."""
+    """Return the headline that the methods and kernels of a model decide; None: they decide none."""
     outcomes = {method.outcome for _, method in _methods(trace)}
     if "fails" in outcomes:
         return "fails"
     return "could not tell" if "unknown" in outcomes else None
 
 
-def _methods(trace: Trace) -> Iterator[tuple[str, Method]]:
-    known = packages().methods
+def _methods(trace: Trace) -> Iterator[tuple[Problem, Method]]:
+    known = {"hub_kernel": packages().attention, "quantized": packages().methods}
     for problem in trace.problems:
-        if problem.kind == "quantized":
-            yield problem.answered, known.get(problem.answered, _UNLISTED)
+        if problem.kind in known:
+            yield problem, known[problem.kind].get(problem.answered, _UNLISTED[problem.kind])
 
 
 RULE = AuditRule(

@@ -12,6 +12,7 @@ from tests.made import call, problem
     ("text", "way"),
     [
         ("invalid type: 'torch.mps.FloatTensor'", "x.to(other)"),
+        ("FlexAttention does not support backward on MPS.", "sdpa"),
         ("RNG state must be a torch.ByteTensor", "to the CPU first"),
         ("Expected a 'cpu' device type for generator but found 'mps'", "torch.Generator"),
     ],

@@ -43,6 +43,28 @@ def test_the_exit_code_is_that_of_the_headline(method: str, code: int) -> None:
     assert exit_code(report, fail_on="unsupported", strict=False) == code
 
 
+@pytest.mark.parametrize(
+    ("kernel", "severity", "answer"),
+    [
+        ("kernels-community/flash-attn2", "error", "fails"),
+        ("kernels-community/metal-flash-sdpa", "warning", "could not tell"),
+        ("somebody/kernel", "warning", "could not tell"),
+    ],
+)
+def test_a_kernel_of_the_hub_decides_as_a_method_does(
+    kernel: str, severity: str, answer: str
+) -> None:
+    ended = Problem(kind="hub_kernel", message="usual", answered=kernel)
+    (finding,) = found("OC127", call("aten::mm"), problems=(ended,))
+    assert finding.severity == severity
+    assert kernel in finding.message
+    assert "sdpa" in finding.hint
+    trace = Trace(model="m", problems=(ended,))
+    assert headline(trace, {("native", None)}, TARGET, None) == answer
+    report = make_report(call("aten::mm"), problems=(ended,))
+    assert exit_code(report, fail_on="unsupported", strict=False) == (1 if answer == "fails" else 3)
+
+
 def test_silent_without_quantized_weights() -> None:
     assert not found("OC127", call("aten::mm"))
     assert headline_of(Trace(model="m")) is None
@@ -55,3 +77,5 @@ def test_no_other_rule_reports_it() -> None:
 def test_each_method_has_its_evidence() -> None:
     for name, method in packages().methods.items():
         assert "quantizer_" in method.evidence, name
+    for name, method in packages().attention.items():
+        assert "modeling_flash_attention_utils.py line" in method.evidence, name
