@@ -143,6 +143,8 @@ def _fields(node: str, nodes: dict[str, str]) -> tuple[Field, ...]:
         at += 5
         if len(nested) == 1 and nested[0].length:
             length, kind = nested[0].length, nested[0].type
+        elif length:
+            size = int(size) * int(length)  # of an array of C the node has the size of one element
         if operands[at : at + 1] == [_INDIRECT]:
             at += 2
         fields.append(Field(int(offset), int(size), int(length), str(kind), str(name)))

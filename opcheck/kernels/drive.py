@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from opcheck.data.wheels.metallib import Function
-from opcheck.kernels import computing, launch, moving, names, pointwise, reducing, scanning, sorting
+from opcheck.kernels import (
+    attention,
+    computing,
+    launch,
+    moving,
+    names,
+    pointwise,
+    products,
+    reducing,
+    scanning,
+    sorting,
+)
 from opcheck.kernels.judging import Judged
 from opcheck.kernels.machine import KernelError, Machine
 from opcheck.kernels.pointwise import Unfit
 from opcheck.kernels.records import Outcome, Task, Verdict
 
 #: The modules whose import registers the families.
-FAMILIES = (computing, moving, reducing, scanning, sorting)
+FAMILIES = (attention, computing, moving, products, reducing, scanning, sorting)
 #: Units in the last place up to which a result is called right.
 _RIGHT = 1.0
 

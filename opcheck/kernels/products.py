@@ -1,0 +1,232 @@
+"""Calls the kernels of matrix products: plain and batched, by groups, of packed integers, matrix times vector."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from opcheck.kernels import values
+from opcheck.kernels.launch import (
+    EPS,
+    Launch,
+    dtype_named,
+    family,
+    random,
+    struct,
+    untouched,
+    widened,
+)
+from opcheck.kernels.machine import Kernel
+from opcheck.kernels.pointwise import numbers
+
+#: The side of the tiles that a threadgroup multiplies (LinearAlgebra.metal, TILE_DIM).
+_TILE = 16
+
+
+def rounding(dtype: torch.dtype) -> float:
+    """Return what rounding a value to the dtype may change, relative to it; float32's for integers."""
+    return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else EPS
+
+
+def slack(size: Tensor, value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what another order of summation may change, and the rounding of the result.
+
+    Args:
+        size: the same product of the absolute values.
+        value: the product.
+        dtype: of the result.
+    """
+    return size.double() * 16 * EPS + value.abs().double() * rounding(dtype)
+
+
+def taken(kernel: Kernel, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what the kernel takes of the buffers that its family has."""
+    wanted = {argument.name for argument in kernel.buffers}
+    return {name: tensor for name, tensor in named.items() if name in wanted}
+
+
+def _rounded_up(extent: int, to: int) -> int:
+    return -(-extent // to) * to
+
+
+def _scales(kernel: Kernel, dtype: torch.dtype, alpha: float, beta: float) -> Tensor:
+    """Return alpha and beta in the type of the accumulator, which is wider for half types and integers."""
+    argument = next(argument for argument in kernel.buffers if argument.name == "alpha_beta")
+    kind = argument.fields[0].type if argument.fields else ""
+    return torch.tensor([alpha, beta]).to(dtype_named(kind) if kind else dtype)
+
+
+@family(r"(?P<op>matmul|addmm|int_mm)_(?P<a>[a-z0-9]+)")
+def _matmul(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with the left matrix transposed: strides are in elements, of rows and columns."""
+    dtype = dtype_named(match["a"])
+    result = torch.int32 if match["op"] == "int_mm" else dtype
+    for m, k, n in ((19, 33, 17), (1, 5, 40)):
+        left = random((k, m), dtype, 1).T
+        right = random((k, n), torch.int8 if match["op"] == "int_mm" else dtype, 2)
+        bias = random((m, n), dtype, 3)
+        value = widened(left) @ widened(right)
+        size = widened(left).abs().double() @ widened(right).abs().double()
+        tensors = [left, right, value]
+        if match["op"] == "addmm":
+            value, size = 2 * value + 3 * widened(bias), 2 * size + 3 * widened(bias).abs()
+            tensors.append(bias)
+        bound = {
+            "mat1Data": left, "mat2Data": right, "biasData": bias,
+            "outputData": untouched((m, n), result), "sizes": numbers(m, k, n, 0),
+            "strides": numbers(*(stride for t in tensors for stride in t.stride()), size=8),
+        }  # fmt: skip
+        if match["op"] == "addmm":
+            bound["alpha_beta"] = _scales(kernel, dtype, 2, 3)
+        yield Launch(
+            taken(kernel, bound), (_rounded_up(n, _TILE), _rounded_up(m, _TILE)), (_TILE, _TILE),
+            {"outputData": (left, value, slack(size, value, result))},
+        )  # fmt: skip
+
+
+@family(r"naive_(?P<op>addbmm|baddbmm)_(?P<a>[a-z0-9]+)")
+def _batched(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype, summed = dtype_named(match["a"]), match["op"] == "addbmm"
+    batch, m, k, n = 3, 19, 33, 17
+    left, right = random((batch, m, k), dtype, 1), random((batch, k, n), dtype, 2)
+    bias = random((m, n) if summed else (batch, m, n), dtype, 3)
+    value = widened(left) @ widened(right)
+    size = widened(left).abs().double() @ widened(right).abs().double()
+    if summed:
+        value, size = value.sum(0), size.sum(0)
+    value, size = 2 * value + 3 * widened(bias), 2 * size + 3 * widened(bias).abs()
+    # Innermost first; the missing batch dimension has a stride of 0.
+    strides = [
+        stride for t in (left, right, value, bias) for stride in (*reversed(t.stride()), 0)[:3]
+    ]
+    yield Launch(
+        {
+            "mat1Data": left, "mat2Data": right, "biasData": bias,
+            "outputData": untouched(value.shape, dtype), "alpha_beta": _scales(kernel, dtype, 2, 3),
+            "strides": numbers(*strides, size=8), "sizes": numbers(m, k, n, batch),
+        },
+        (_rounded_up(n, _TILE), _rounded_up(m, _TILE), 1 if summed else batch), (_TILE, _TILE, 1),
+        {"outputData": (left, value, slack(size, value, dtype))},
+    )  # fmt: skip
+
+
+@family(
+    r"gemv_(?P<how>t|t2d)_(?P<a>[a-z0-9]+)_(?P<simd>\d+)_(?P<vector>\d+)_(?P<end>ab|none)"
+    r"(?P<strided>_strided)?(_i64)?"
+)
+def _vector_times_matrix(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with simdgroups that share the depth; each threadgroup has 32 columns, or as often as many a lane."""
+    dtype, simdgroups, vector = dtype_named(match["a"]), int(match["simd"]), int(match["vector"])
+    step = 2 if match["strided"] else 1
+    columns = 72
+    covered = 32 if match["how"] == "t2d" else 32 * vector
+    for depth in (1, 37, 300):
+        matrix, row = random((depth, columns, step), dtype, 1), random((depth, 2), dtype, 2)
+        bias = random((columns,), dtype, 3)
+        value = widened(row[:, 0]) @ widened(matrix[..., 0])
+        size = widened(row[:, 0]).abs().double() @ widened(matrix[..., 0]).abs().double()
+        if match["end"] == "ab":
+            value, size = 2 * value + 3 * widened(bias), 2 * size + 3 * widened(bias).abs()
+        dims = struct(
+            kernel, "gP", n=columns, K=depth, ld=columns * step, ms=step, xs=2, bias_r=1, bias_c=1
+        )
+        bound = {
+            "B": matrix, "x": row, "y": untouched((columns,), dtype), "gP": dims, "bias": bias,
+            "alpha_beta": _scales(kernel, dtype, 2, 3),
+        }  # fmt: skip
+        yield Launch(
+            bound, (-(-columns // covered) * simdgroups * 32, 1, 1), (simdgroups * 32, 1, 1),
+            {"y": (matrix, value, slack(size, value, dtype))},
+        )  # fmt: skip
+
+
+@family(r"compute_linear_combination_(?P<a>[a-z0-9]+)_u(?:32|64)")
+def _linear_combination(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call it for the Taylor polynomials of matrix_exp: it adds to the output; strides are in bytes."""
+    dtype = dtype_named(match["a"])
+    rows, terms, inner = 4, 5, 7
+    given, weights = random((terms, inner), dtype, 1), random((rows, terms), dtype, 2)
+    start = random((rows, inner), dtype, 3)
+    value = widened(start) + widened(weights) @ widened(given)
+    size = widened(start).abs() + widened(weights).abs() @ widened(given).abs()
+    width = given.element_size()
+    bound = {
+        "out_ptr": start.clone(), "in_ptr": given, "coeff_ptr": weights,
+        "sizes": numbers(inner, rows, size=8), "out_strides": numbers(width, inner * width, size=8),
+        "in_strides": numbers(width, 0, size=8), "coeff_strides": numbers(0, terms * width, size=8),
+        "params": numbers(inner, 1, terms, 2),
+    }  # fmt: skip
+    yield Launch(
+        bound, (rows * inner,), (32,), {"out_ptr": (given, value, slack(size, value, dtype) * 4)}
+    )
+
+
+# Matrices by groups of rows: GroupedMM.mm
+
+
+@family(
+    r"grouped_mm_(?P<mode>few_rows|rows|k)_(?P<a>float|half|bfloat)(?:_bm(?P<bm>\d+))?_u(?:32|64)"
+)
+def _grouped(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with one empty group; an output tile has 64 columns."""
+    dtype, mode, rows = dtype_named(match["a"]), match["mode"], int(match["bm"] or 1)
+    n, k = 70, 40
+    ends = [2, 2, 5, 6] if mode == "few_rows" else [20, 20, 37, 90]
+    groups = len(ends)
+    slices = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+    if mode == "k":
+        m, k = 21, ends[-1]
+        left, right = random((m, k), dtype, 1), random((k, n), dtype, 2)
+        pairs = [(left[:, part], right[part]) for part in slices]
+        value = torch.stack([widened(a) @ widened(b) for a, b in pairs])
+        size = torch.stack([widened(a).abs() @ widened(b).abs() for a, b in pairs])
+        grid = (-(-n // 64), -(-m // rows), groups)
+    else:
+        m = ends[-1]
+        left, right = random((m, k), dtype, 1), random((groups, n, k), dtype, 2).transpose(1, 2)
+        pairs = [(left[part], right[group]) for group, part in enumerate(slices)]
+        value = torch.cat([widened(a) @ widened(b) for a, b in pairs])
+        size = torch.cat([widened(a).abs() @ widened(b).abs() for a, b in pairs])
+        grid = (-(-n // 64), -(-m // rows) + groups, 1)
+    simdgroups = 16 if mode == "few_rows" else 2 if rows == 16 else 4
+    if mode == "few_rows":
+        grid = (-(-n // simdgroups), m, 1)
+    batched = value if mode == "k" else right
+    params = struct(
+        kernel, "params", m=m, n=n, k=k, groups=groups, a_stride_m=left.stride(0), a_stride_k=1,
+        b_stride_k=right.stride(-2), b_stride_n=right.stride(-1), out_stride_m=n, out_stride_n=1,
+        batch_stride=batched.stride(0),
+    )  # fmt: skip
+    bound = {
+        "mat_a": left, "mat_b": right, "offsets": torch.tensor(ends, dtype=torch.int32),
+        "output": untouched(value.shape, dtype), "params": params,
+    }  # fmt: skip
+    yield Launch(
+        bound, (grid[0] * simdgroups * 32, *grid[1:]), (simdgroups * 32, 1, 1),
+        {"output": (left, value, slack(size, value, dtype))},
+    )  # fmt: skip
+
+
+# Packed integers: Quantized.mm
+
+
+@family(r"large_m_int8pack_mm_(?P<a>float|half|bfloat)")
+def _large_int8(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    rows, depth, columns = 35, 64, 128
+    given, scales = random((rows, depth), dtype, 1), random((columns,), dtype, 2)
+    weight = torch.randint(-128, 128, (columns, depth), generator=values.generator(1)).to(torch.int8)
+    value = widened(given) @ weight.double().T * scales.double()
+    size = given.double().abs() @ weight.double().abs().T * scales.double().abs()
+    yield Launch(
+        {
+            "A": given, "B": weight, "scalesAndZeros": scales,
+            "outputData": untouched((rows, columns), dtype), "sizes": numbers(rows, depth, columns, 0),
+        },
+        (-(-rows // 32) * 128, -(-columns // 64), 1), (128, 1, 1),
+        {"outputData": (given, value, slack(size, value, dtype))},
+        {"shared_memory": 12288},
+    )  # fmt: skip
