@@ -130,8 +130,9 @@ def _argument(node: str, nodes: dict[str, str]) -> Argument:
 def _fields(node: str, nodes: dict[str, str]) -> tuple[Field, ...]:
     """Return the fields of a struct's node: offset, size, array length, type, name of each.
 
-    The node of a field that is a struct stands before these five.  A ``metal::array`` is a struct
-    of one array, ``__elems``: the field takes its length and its type.
+    The node of a field that is a struct stands before these five; its fields take the struct's
+    place.  A ``metal::array`` is a struct of one array, ``__elems``: the field takes its length and
+    its type.
     """
     operands, fields, at = _operands(node), [], 0
     while at < len(operands):
@@ -147,6 +148,12 @@ def _fields(node: str, nodes: dict[str, str]) -> tuple[Field, ...]:
             size = int(size) * int(length)  # of an array of C the node has the size of one element
         if operands[at : at + 1] == [_INDIRECT]:
             at += 2
+        if len(nested) > 1 and not length:
+            fields += [
+                msgspec.structs.replace(field, offset=int(offset) + field.offset)
+                for field in nested
+            ]
+            continue
         fields.append(Field(int(offset), int(size), int(length), str(kind), str(name)))
     return tuple(fields)
 

@@ -331,7 +331,7 @@ def _int8(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
     )  # fmt: skip
 
 
-# Pooling and upsampling: Pooling.mm, UpSample.mm, GridSampler.mm
+# Pooling and upsampling: Pooling.mm, UpSample.mm
 
 
 @family(r"(?P<op>max|avg)_pool_(?P<a>[a-z0-9]+)")
@@ -411,29 +411,6 @@ def _upsample(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         yield Launch(
             {"inputData": given, "outputData": untouched(value.shape, dtype), "params": params},
             (value[0, 0].numel(),), (32,), {"outputData": (given, value, 2e-5)},
-        )  # fmt: skip
-
-
-@family(
-    r"grid_sampler_2d_(?P<mode>bilinear|nearest|bicubic)_(?P<pad>zeros|border|reflection)_i32_(?P<a>float|half|bfloat)"
-)
-def _grid_sampler(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype = dtype_named(match["a"])
-    for corners in (False, True):
-        given = random((2, 3, 5, 6), dtype, 1)
-        grid = random((2, 4, 7, 2), dtype, 2)
-        value = F.grid_sample(
-            given.double(), grid.double(), match["mode"], match["pad"], align_corners=corners
-        )
-        params = struct(
-            kernel, "params", sampler_dims=2, output_sizes=value.shape, output_strides=value.stride(),
-            input_sizes=given.shape, input_strides=given.stride(), grid_sizes=grid.shape,
-            grid_strides=grid.stride(), align_corners=int(corners),
-        )  # fmt: skip
-        slack = 1e-4 if dtype == torch.float32 else 64 * _half_step(dtype)
-        yield Launch(
-            {"output": untouched(value.shape, dtype), "input": given, "grid": grid, "params": params},
-            (value.numel() // value.shape[1],), (32,), {"output": (given, value, slack)},
         )  # fmt: skip
 
 

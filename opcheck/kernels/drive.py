@@ -12,8 +12,10 @@ from opcheck.kernels import (
     pointwise,
     products,
     reducing,
+    resampling,
     scanning,
     sorting,
+    windows,
 )
 from opcheck.kernels.judging import Judged
 from opcheck.kernels.machine import KernelError, Machine
@@ -21,7 +23,17 @@ from opcheck.kernels.pointwise import Unfit
 from opcheck.kernels.records import Outcome, Task, Verdict
 
 #: The modules whose import registers the families.
-FAMILIES = (attention, computing, moving, products, reducing, scanning, sorting)
+FAMILIES = (
+    attention,
+    computing,
+    moving,
+    products,
+    reducing,
+    resampling,
+    scanning,
+    sorting,
+    windows,
+)
 #: Units in the last place up to which a result is called right.
 _RIGHT = 1.0
 
