@@ -178,7 +178,9 @@ def _second_pass(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     sums = random((heads, queries, _BLOCKS), _type(kernel, "sums"), 3).abs() + 0.5
     largest[0, 0, 5], sums[0, 0, 5], partials[0, 0, 5] = -torch.inf, 0, 0  # a block without keys
     factors = (largest.double() - largest.double().amax(-1, keepdim=True)).exp()
-    value = (partials.double() * factors[..., None]).sum(-2) / (sums * factors).sum(-1, keepdim=True)
+    value = (partials.double() * factors[..., None]).sum(-2) / (sums * factors).sum(
+        -1, keepdim=True
+    )
     bound = {
         "partials": partials, "sums": sums, "maxs": largest, "out": untouched(value.shape, dtype)
     }  # fmt: skip

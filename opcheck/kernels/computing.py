@@ -380,7 +380,9 @@ _MODES = {
 }  # fmt: skip
 
 
-@family(r"upsample_(?P<mode>\w+?)_(?P<a>float|half|bfloat|uchar|char|int|short|long|bool)")
+@family(
+    r"upsample_(?P<mode>(?!\w*backward)\w+?)_(?P<a>float|half|bfloat|uchar|char|int|short|long|bool)"
+)
 def _upsample(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype = dtype_named(match["a"])
     if match["mode"] not in _MODES:

@@ -11,7 +11,7 @@ from opcheck.kernels.records import Sample
 #: What a float32 computation may be off in its argument, in units of float32's precision: the
 #: reference moved so far bounds what rounding before the last step can do.
 _MOVED = 4.0
-_DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+_DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8, torch.float8_e4m3fn: 4}
 #: A relative error that is no matter of digits.
 _GROSS = 1e-2
 _PARTS = {torch.complex64: torch.float32, torch.complex32: torch.float16}

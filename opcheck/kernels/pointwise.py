@@ -37,6 +37,7 @@ DTYPES = {
     "bool": torch.bool,
     "float2": torch.complex64,
     "half2": torch.complex32,
+    "float8_e4m3fn": torch.float8_e4m3fn,
 }
 #: c10/core/ScalarType.h
 SCALAR_TYPES = {

@@ -52,6 +52,10 @@ def _rounded_up(extent: int, to: int) -> int:
     return -(-extent // to) * to
 
 
+def _size(kernel: Kernel, name: str) -> int:
+    return next(argument.size for argument in kernel.buffers if argument.name == name)
+
+
 def _scales(kernel: Kernel, dtype: torch.dtype, alpha: float, beta: float) -> Tensor:
     """Return alpha and beta in the type of the accumulator, which is wider for half types and integers."""
     argument = next(argument for argument in kernel.buffers if argument.name == "alpha_beta")
@@ -148,16 +152,19 @@ def _linear_combination(match: re.Match[str], kernel: Kernel) -> Iterator[Launch
     """Call it for the Taylor polynomials of matrix_exp: it adds to the output; strides are in bytes."""
     dtype = dtype_named(match["a"])
     rows, terms, inner = 4, 5, 7
-    given, weights = random((terms, inner), dtype, 1), random((rows, terms), dtype, 2)
+    # Complex matrices have real coefficients.
+    given = random((terms, inner), dtype, 1)
+    weights = random((rows, terms), torch.float32 if dtype.is_complex else dtype, 2)
     start = random((rows, inner), dtype, 3)
-    value = widened(start) + widened(weights) @ widened(given)
+    value = widened(start) + widened(weights).to(widened(start).dtype) @ widened(given)
     size = widened(start).abs() + widened(weights).abs() @ widened(given).abs()
     width = given.element_size()
     bound = {
         "out_ptr": start.clone(), "in_ptr": given, "coeff_ptr": weights,
         "sizes": numbers(inner, rows, size=8), "out_strides": numbers(width, inner * width, size=8),
-        "in_strides": numbers(width, 0, size=8), "coeff_strides": numbers(0, terms * width, size=8),
-        "params": numbers(inner, 1, terms, 2),
+        "in_strides": numbers(width, 0, size=8),
+        "coeff_strides": numbers(0, weights[0].numel() * weights.element_size(), size=8),
+        "params": numbers(inner, 1, terms, 2, size=_size(kernel, "params") // 4),
     }  # fmt: skip
     yield Launch(
         bound, (rows * inner,), (32,), {"out_ptr": (given, value, slack(size, value, dtype) * 4)}
@@ -218,7 +225,9 @@ def _large_int8(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
     dtype = dtype_named(match["a"])
     rows, depth, columns = 35, 64, 128
     given, scales = random((rows, depth), dtype, 1), random((columns,), dtype, 2)
-    weight = torch.randint(-128, 128, (columns, depth), generator=values.generator(1)).to(torch.int8)
+    weight = torch.randint(-128, 128, (columns, depth), generator=values.generator(1)).to(
+        torch.int8
+    )
     value = widened(given) @ weight.double().T * scales.double()
     size = given.double().abs() @ weight.double().abs().T * scales.double().abs()
     yield Launch(
@@ -230,3 +239,72 @@ def _large_int8(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
         {"outputData": (given, value, slack(size, value, dtype))},
         {"shared_memory": 12288},
     )  # fmt: skip
+
+
+@family(r"int4pack_mm_(?P<group>\d+)_(?P<a>float|half|bfloat)")
+def _int4(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+    """Call with weights of which the lower half of each byte comes first; each group has a scale and a zero."""
+    dtype, group = dtype_named(match["a"]), int(match["group"])
+    rows, depth, columns = 3, 512, 8
+    given = random((rows, depth), dtype, 1)
+    scales = random((depth // group, columns, 2), dtype, 2)
+    weight = torch.randint(0, 16, (columns, depth), generator=values.generator(1))
+    scale, zero = (scales[..., place].double().T.repeat_interleave(group, 1) for place in (0, 1))
+    wide = (weight - 8) * scale + zero
+    value, size = (
+        given.double() @ wide.T,
+        given.double().abs() @ ((weight + 8) * scale.abs() + zero.abs()).T,
+    )
+    packed = (weight[:, ::2] | weight[:, 1::2] << 4).to(torch.uint8)
+    yield Launch(
+        {
+            "A": given, "B": packed, "scales_and_zeros": scales,
+            "output_data": untouched((rows, columns), dtype), "sizes": numbers(rows, depth, columns, 0),
+        },
+        (columns // 4 * 32, 1, rows), (32, 1, 1),
+        {"output_data": (given, value, size * (16 * EPS + 2 * (rounding(dtype) if dtype != torch.float32 else 0)))},
+    )  # fmt: skip
+
+
+@family("weight_to_int4pack")
+def _int4_weight(_match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+    """Call with eight values a number, the first in its lowest byte's upper half; they are swapped by pairs."""
+    weight = torch.randint(-(2**31), 2**31, (5, 6), generator=values.generator(1)).to(torch.int32)
+    given = weight.view(torch.uint8).long()
+    value = given % 16 * 16 + given // 16
+    bound = {
+        "W": weight,
+        "outputData": untouched(value.shape, torch.uint8),
+        "sizes": numbers(5, 6),
+    }
+    yield Launch(bound, (5, 6), (1, 1), {"outputData": (given, value, 0.0)})
+
+
+@family(r"scaled_mm_(?:few_rows_(?P<rows>\d)_)?(?P<a>float|half|bfloat|float8_e4m3fn)")
+def _scaled(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with scales of the whole matrices and of rows and columns; the second matrix is stored transposed."""
+    dtype, few = dtype_named(match["a"]), match["rows"]
+    m, k, n = (int(few) if few else 35), 80, 40
+    for each_row, bias_dtype in ((0, torch.float16), (1, torch.bfloat16), (1, None)):
+        left = random((m, k), torch.float8_e4m3fn, 1)
+        right = random((n, k), torch.float8_e4m3fn, 2).T
+        scale_left = random((m if each_row else 1,), torch.float32, 3)
+        scale_right = random((n if each_row else 1,), torch.float32, 4)
+        bias = random((n,), bias_dtype or torch.float16, 5)
+        scale = scale_left.double()[:, None] * scale_right.double()
+        added = bias.double() if bias_dtype else 0.0
+        value = left.double() @ right.double() * scale + added
+        size = left.double().abs() @ right.double().abs() * scale.abs() + bias.double().abs()
+        params = struct(
+            kernel, "p", m=m, n=n, k=k, a_row_stride=k, a_col_stride=1, b_row_stride=1, b_col_stride=k,
+            out_row_stride=n, out_col_stride=1, rowwise=each_row, has_bias=int(bias_dtype is not None),
+            bias_bfloat16=int(bias_dtype == torch.bfloat16),
+        )  # fmt: skip
+        bound = {
+            "a": left, "b": right, "out": torch.zeros((m, n)).to(dtype), "scale_a": scale_left,
+            "scale_b": scale_right, "bias": bias, "p": params,
+        }  # fmt: skip
+        grid = (n // 4 * 128,) if few else (-(-n // 32) * 128, -(-m // 32))
+        yield Launch(
+            bound, grid, (128, 1), {"out": (left.float(), value, slack(size, value, dtype))}
+        )

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
-from opcheck.kernels.launch import EPS, Launch, dtype_named, family, random, struct, untouched
+from opcheck.kernels.launch import Launch, dtype_named, family, random, struct, untouched
 from opcheck.kernels.machine import Kernel
 from opcheck.kernels.products import rounding, taken
 
@@ -68,7 +68,7 @@ def _grid_sampler(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     r"(?:_(?P<pad>zeros|border|reflection))?_i(?:32|64)_(?P<a>float|half|bfloat)"
 )
 def _grid_sampler_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    """Call with the modes that the name leaves open; the image's gradient is added to zeros."""
+    """Call with the modes that the name leaves open; what the nearest place does not change stays zero."""
     dims, dtype = int(match["dims"]), dtype_named(match["a"])
     modes = [match["mode"]] if match["mode"] else _INTERPOLATIONS[:2]
     paddings = [match["pad"]] if match["pad"] else _PADDINGS
@@ -92,7 +92,7 @@ def _grid_sampler_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Lau
         # Atomics of small dtypes take whole words, beyond the end of an odd tensor.
         bound = {
             "grad_input": torch.zeros(given.numel() + 8, dtype=dtype), "grad_output": upstream, "params": params,
-            "grad_grid": untouched(grid.shape, dtype), "input": given, "grid": grid,
+            "grad_grid": torch.zeros(grid.shape, dtype=dtype), "input": given, "grid": grid,
         }  # fmt: skip
         bound = taken(kernel, bound)
         expected: dict[str, Any] = {}
@@ -106,22 +106,34 @@ def _grid_sampler_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Lau
         yield Launch(bound, threads, (1,), expected)
 
 
+# Upsampling's gradients.  Gathered: a thread for each place of the image, and a few for its channels.
+# Scattered: a thread for each place of the result, which adds to zeros.
+
+#: The mode of F.interpolate and the dimensions, by the name.
+_MODES = {
+    "nearest2d": ("nearest", 2), "nearest_exact2d": ("nearest-exact", 2), "nearest_3d": ("nearest", 3),
+    "nearest_exact_3d": ("nearest-exact", 3), "bilinear2d": ("bilinear", 2), "bicubic2d": ("bicubic", 2),
+    "trilinear": ("trilinear", 3), "bilinear2d_aa": ("bilinear", 2), "bicubic2d_aa": ("bicubic", 2),
+}  # fmt: skip
+
+
 @family(
-    r"upsample_(?P<mode>bilinear|nearest|nearest_exact)2d_backward_(?P<a>float|half|bfloat)_u(?:32|64)"
+    rf"upsample_(?P<mode>{'|'.join(_MODES)})_backward_(?P<a>float|half|bfloat)(?P<gathered>_u(?:32|64))?"
 )
 def _upsampling_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    """Call with a thread for each place of the image, and a few for its channels."""
-    dtype, mode = dtype_named(match["a"]), match["mode"].replace("_", "-")
-    for shape, target, corners in (((5, 4), (7, 9), False), ((6, 7), (3, 12), True)):
-        corners = corners and mode == "bilinear"  # noqa: PLW2901  (nearest knows none)
+    dtype, (mode, dims) = dtype_named(match["a"]), _MODES[match["mode"]]
+    for shape, target, corners in (
+        ((5, 4, 3)[:dims], (7, 9, 5)[:dims], False),
+        ((6, 7, 4)[:dims], (3, 12, 4)[:dims], True),
+    ):
+        corners = corners and not mode.startswith("nearest")  # noqa: PLW2901  (nearest knows none)
         wide = torch.zeros((2, 3, *shape), dtype=torch.float64, requires_grad=True)
-        flags = {"align_corners": corners} if mode == "bilinear" else {}
+        flags: dict[str, Any] = {} if mode.startswith("nearest") else {"align_corners": corners}
+        if match["mode"].endswith("_aa"):
+            flags["antialias"] = True
         result = F.interpolate(wide, target, mode=mode, **flags)
         upstream = random(result.shape, dtype, 1)
-        value, size = (
-            torch.autograd.grad(result, wide, gradient.double(), retain_graph=True)[0]
-            for gradient in (upstream, upstream.abs())
-        )
+        value = torch.autograd.grad(result, wide, upstream.double())[0]
         scales = [
             (s - 1) / (t - 1) if corners else s / t for s, t in zip(shape, target, strict=True)
         ]
@@ -130,10 +142,10 @@ def _upsampling_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Launc
             output_strides=result.stride(), output_sizes=result.shape, scales=list(reversed(scales)),
             align_corners=int(corners),
         )  # fmt: skip
-        bound = {
-            "gradInputData": untouched(wide.shape, dtype), "gradOutputData": upstream, "params": params
-        }  # fmt: skip
+        gradient = torch.zeros(wide.numel() + 8, dtype=dtype)
+        bound = {"gradInputData": gradient, "gradOutputData": upstream, "params": params}
+        threads = (shape[1], shape[0], 4) if match["gathered"] else (result[0, 0].numel(),)
+        value = torch.cat([value.flatten(), torch.zeros(8, dtype=torch.float64)])
         yield Launch(
-            bound, (shape[1], shape[0], 4), (1, 1, 1),
-            {"gradInputData": (upstream, value, size * (64 * EPS + rounding(dtype)))},
-        )  # fmt: skip
+            bound, threads, (1,), {"gradInputData": (upstream, value, 1e-5 + 32 * rounding(dtype))}
+        )

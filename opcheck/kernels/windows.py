@@ -202,9 +202,7 @@ def _im2col(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
             "output_strides": numbers(*reversed(value.stride()), columns, size=width),
             "input_sizes": numbers(*reversed(given.shape), size=width),
         }  # fmt: skip
-        yield Launch(
-            bound, (value.shape[2], 3, 2), (64, 1, 1), {"outputData": (given, value, 0.0)}
-        )
+        yield Launch(bound, (value.shape[2], 3, 2), (64, 1, 1), {"outputData": (given, value, 0.0)})
 
 
 @family(r"col2im_kernel_(?P<a>[a-z0-9]+)_u(?P<bits>32|64)")
@@ -287,7 +285,7 @@ def _pooling_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
                 "count_include_pad": (1,),
             }  # fmt: skip
         upstream = random(result.shape, dtype, 2)
-        value, size = (
+        value, bound_by = (
             _padded(torch.autograd.grad(result, given, gradient.double(), retain_graph=True)[0])
             for gradient in (upstream, upstream.abs())
         )
@@ -297,7 +295,7 @@ def _pooling_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         }  # fmt: skip
         yield Launch(
             taken(kernel, bound), (upstream.numel(),), (32,),
-            {"grad_input": (upstream, value, 8 * rounding(dtype) * size)},
+            {"grad_input": (upstream, value, 8 * rounding(dtype) * bound_by)},
         )  # fmt: skip
 
 
