@@ -6,6 +6,7 @@ from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import (
     attention,
     computing,
+    factoring,
     launch,
     moving,
     names,
@@ -26,6 +27,7 @@ from opcheck.kernels.records import Outcome, Task, Verdict
 FAMILIES = (
     attention,
     computing,
+    factoring,
     moving,
     products,
     reducing,

@@ -644,6 +644,7 @@ def declarations(text: str) -> str:
     known = {
         "ldexp": "double @ldexp(double, i32)",
         "opcheck_barrier": "void @opcheck_barrier()",
+        "opcheck_step": "void @opcheck_step()",
         "opcheck_simdgroup_barrier": "void @opcheck_simdgroup_barrier()",
         "opcheck_exchange": "ptr @opcheck_exchange(ptr, i32, ptr, ptr)",
         "opcheck_lane": "i32 @opcheck_lane()",

@@ -41,6 +41,8 @@ class Launch(msgspec.Struct, frozen=True):
     expected: Mapping[str, tuple[Tensor, Tensor, Tensor | float]]
     #: Memory that a threadgroup gets from the host, in bytes, by the argument's name.
     shared: Mapping[str, int] = {}
+    #: Results that are computed of what the kernel wrote, by a name of their own: what has signs of its choice.
+    made: Mapping[str, Callable[[Mapping[str, Tensor]], Tensor]] = {}
 
 
 Family = Callable[[re.Match[str], Kernel], Iterator[Launch]]
@@ -92,7 +94,8 @@ def _judged(kernel: Kernel, launches: Iterator[Launch]) -> Judged:
             {name: address(tensor) for name, tensor in bound.items()}, launch.threads, launch.group
         )
         for name, (given, value, slack) in launch.expected.items():
-            got = bound[name].flatten()
+            made = launch.made.get(name)
+            got = (made(bound) if made else bound[name]).flatten()
             off = torch.as_tensor(slack, dtype=torch.float64).expand(value.shape).flatten()
             expected = Expected(_inputs(given, value.numel()), value.flatten(), off)
             judged = judging.judge(expected, got, _allowed(got.dtype))

@@ -43,6 +43,9 @@ _REWRITES = (
     (re.compile(r" (?:reassoc|nnan|ninf|nsz|arcp|contract|afn|fast|fastcc)\b"), ""),
     (re.compile(r"\baddrspacecast\b"), "bitcast"),
 )
+#: Kernels load vectors from rows that begin anywhere, which instructions of x86 for aligned data refuse.
+_ALIGNED = re.compile(r"\balign \d+")
+_ACCESS = re.compile(r"^  (?:%\S+ = load|store|(?:tail )?call void @llvm\.mem)")
 _MEMORY = re.compile(r"@llvm\.(mem\w+)((?:\.p\d)+)\.")
 #: Lines that begin so have no effect on the code.
 _DROPPED = ("!", "target ", "source_filename", "; ")
@@ -57,6 +60,10 @@ _SHARED = re.compile(
     r"^@(?P<name>\S+) = .*?\bglobal (?P<kind>.+?) (?:undef|zeroinitializer|poison)(?:,|$)",
     re.MULTILINE,
 )
+#: Kernels whose lanes read what others overwrite, with no barrier in between: they rely on lanes in
+#: lockstep, as GPUs have them.
+_IN_STEP = re.compile(r"eigh_jacobi_")
+_SHARED_STORE = re.compile(r"^  store .*, ptr addrspace\(3\) ")
 _TOGETHER = re.compile(r"call \w+ @opcheck_")
 _FUNCTION = re.compile(r"@([\w.]+)\(")
 
@@ -83,7 +90,7 @@ def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
         name: of the kernel.
         arguments: of the kernel.
     """
-    lines, declared = _rewritten(text)
+    lines, declared = _rewritten(_stepped(text) if _IN_STEP.match(name) else text)
     definitions, missing = [], []
     kept = {}
     for function, (result, parameters) in declared.items():
@@ -109,6 +116,14 @@ def lower(text: str, name: str, arguments: tuple[Argument, ...]) -> Lowered:
     return Lowered("\n".join([text, *kept.values(), ""]), (), together)
 
 
+def _stepped(text: str) -> str:
+    """Let the lanes of a simdgroup wait for each other before each store to threadgroup memory."""
+    return "".join(
+        f"  call void @opcheck_step()\n{line}" if _SHARED_STORE.match(line) else line
+        for line in text.splitlines(keepends=True)
+    )
+
+
 def _rewritten(text: str) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
     """Return the lines of the module's code, and the functions that it declares: result, parameters."""
     lines, declared = [], {}
@@ -123,6 +138,8 @@ def _rewritten(text: str) -> tuple[list[str], dict[str, tuple[str, list[str]]]]:
             if _IDLE.search(line):
                 continue
             line = _MEMORY.sub(lambda m: f"@llvm.{m[1]}{'.p0' * m[2].count('.')}.", line)  # noqa: PLW2901
+        if _ACCESS.match(line):
+            line = _ALIGNED.sub("align 1", line)  # noqa: PLW2901
         for pattern, replacement in _REWRITES:
             line = pattern.sub(replacement, line)  # noqa: PLW2901  (each works on the last one's)
         match = _DECLARED.match(line)

@@ -1,7 +1,8 @@
 // The threads of a Metal kernel as fibers of one CPU thread: each runs until it needs the others.
 //
 // A threadgroup's threads stop at a barrier until all of them are there.  The 32 lanes of a simdgroup stop where they
-// exchange values until no lane of theirs can run: those that are there by then are the active ones.
+// exchange values until no lane of theirs can run: those that are there by then are the active ones.  Kernels that rely
+// on lanes in lockstep stop before each store as well, until every lane has made the loads that come before it.
 //
 // A body gets the kernel's arguments and the numbers of its thread, in the order of `Numbers` (lowering.py, POSITIONS).
 #include <cstdlib>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr unsigned kLanes = 32, kMost = 1024, kStack = 128 << 10, kWidest = 16;
 
-enum class State { ready, barrier, exchange, done };
+enum class State { ready, barrier, exchange, step, done };
 
 struct Numbers {
   unsigned grid[3], local[3], group[3], group_size[3], groups[3], grid_size[3];
@@ -54,25 +55,32 @@ void wait(State why) {
   swapcontext(&self.context, &scheduler);
 }
 
-bool run_lanes(unsigned first, bool backwards) {
-  bool exchange = false;
+// Runs each lane until it waits; returns whether one waits in that state.
+bool run_lanes(unsigned first, bool backwards, State state) {
+  bool waits = false;
   for (unsigned i = 0; i < kLanes; ++i) {
     current = first + (backwards ? kLanes - 1 - i : i);
     if (current >= count) continue;
     if (threads[current].state == State::ready) swapcontext(&scheduler, &threads[current].context);
-    exchange |= threads[current].state == State::exchange;
+    waits |= threads[current].state == state;
   }
-  return exchange;
+  return waits;
+}
+
+void resume_lanes(unsigned first, State state) {
+  for (unsigned i = first; i < first + kLanes && i < count; ++i)
+    if (threads[i].state == state) threads[i].state = State::ready;
 }
 
 void run_simdgroup(unsigned first, bool backwards) {
-  while (run_lanes(first, backwards)) {
+  do {
+    while (run_lanes(first, backwards, State::step)) resume_lanes(first, State::step);
+    if (!run_lanes(first, backwards, State::exchange)) return;
     Simdgroup& group = simdgroups[first / kLanes];
     group.turn ^= 1;
     group.here[group.turn] = 0;
-    for (unsigned i = first; i < first + kLanes && i < count; ++i)
-      if (threads[i].state == State::exchange) threads[i].state = State::ready;
-  }
+    resume_lanes(first, State::exchange);
+  } while (true);
 }
 
 // The threads of one threadgroup, from the first to the last barrier.
@@ -124,6 +132,9 @@ extern "C" const void* opcheck_exchange(const void* value, unsigned size, unsign
 }
 
 extern "C" unsigned opcheck_lane() { return current % kLanes; }
+
+// The lanes of a simdgroup go on together, where the kernel has no barrier for them.
+extern "C" void opcheck_step() { wait(State::step); }
 
 // The lanes of a simdgroup wait for each other: an exchange of nothing.
 extern "C" void opcheck_simdgroup_barrier() {

@@ -182,3 +182,51 @@ def test_without_a_compiler_the_fibers_are_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UsageError, match=r"no C\+\+ compiler is found"):
         fibers.cxx()
+
+
+#: Each thread puts its value where another one's was that has not been read yet, if lanes run one after another.
+REVERSED = """
+@shared = internal unnamed_addr addrspace(3) global [32 x float] undef, align 4
+declare void @air.wg.barrier(i32, i32) #0
+define weak_odr void @{name}(ptr addrspace(1) noundef %out, ptr addrspace(2) noundef %in, i32 noundef %i) #0 {{
+  %w = zext i32 %i to i64
+  %other = sub i64 31, %w
+  %p = getelementptr inbounds float, ptr addrspace(2) %in, i64 %w
+  %x = load float, ptr addrspace(2) %p, align 4
+  %mine = getelementptr inbounds [32 x float], ptr addrspace(3) @shared, i64 0, i64 %w
+  %its = getelementptr inbounds [32 x float], ptr addrspace(3) @shared, i64 0, i64 %other
+  store float %x, ptr addrspace(3) %mine, align 4
+  call void @air.wg.barrier(i32 2, i32 1) #0
+  %y = load float, ptr addrspace(3) %its, align 4
+  store float %y, ptr addrspace(3) %mine, align 4
+  call void @air.wg.barrier(i32 2, i32 1) #0
+  %z = load float, ptr addrspace(3) %mine, align 4
+  %q = getelementptr inbounds float, ptr addrspace(1) %out, i64 %w
+  store float %z, ptr addrspace(1) %q, align 4
+  ret void
+}}
+attributes #0 = {{ convergent nounwind }}
+"""
+
+
+def test_lanes_go_in_lockstep_in_the_kernels_that_rely_on_it(machine: Machine) -> None:
+    values = np.arange(32, dtype=np.float32)
+
+    def result(name: str) -> list[float]:
+        text = made.air(REVERSED.format(name=name), name, [*made.BUFFERS, made.THREAD])
+        return ran(machine, text, name, values, 32, 32).tolist()
+
+    assert result("eigh_jacobi_x") == values[::-1].tolist()
+    assert result("k") != values[::-1].tolist()
+
+
+def test_a_vector_may_lie_anywhere(machine: Machine) -> None:
+    body = (
+        "  %v = load <4 x float>, ptr addrspace(2) %p, align 16\n"
+        "  %r = extractelement <4 x float> %v, i32 3"
+    )
+    values = np.arange(24, dtype=np.float32)
+    got = np.zeros(20, np.float32)
+    kernel = machine.kernel(machine.compile(made.unary("k", body), "k"))
+    kernel.run([got.ctypes.data, values.ctypes.data], [20], [1])
+    assert got.tolist() == values[3:23].tolist()
