@@ -56,6 +56,8 @@ _DOES: dict[Effect, str] = {
 }
 #: A condition of at most this many characters can stand in a headline.
 _SHORT = 32
+#: What a headline says of a condition that is too long for it.
+IN_A_CASE_BELOW = "in a case below"
 #: A lone flag, such as half_to_float, says nothing to a reader.
 _COMPARES = re.compile(r"[<>=]| is ")
 #: Sizes and ranks that programs hardly reach: 2**31 elements, 16 dimensions.
@@ -71,15 +73,21 @@ def limit_of(statements: Iterable[Statement], aim: Target, dtype: str) -> str:
         dtype: of the plain call.
     """
     briefs: dict[Effect, list[str]] = {}
+    unnamed: list[Effect] = []
     for statement in sorted(statements, key=lambda statement: statement.rank):
+        if aim.macos not in statement.macos or (statement.dtypes and dtype not in statement.dtypes):
+            continue
         brief = _brief(statement)
-        holds = aim.macos in statement.macos and (not statement.dtypes or dtype in statement.dtypes)
-        if brief and holds and brief not in briefs.setdefault(statement.effect, []):
+        if brief and brief not in briefs.setdefault(statement.effect, []):
             briefs[statement.effect].append(brief)
+        elif not brief and _matters(statement):
+            unnamed.append(statement.effect)
     for effect, does in _DOES.items():
         if briefs.get(effect):
             return f"{does} {' or '.join(briefs[effect][:_MOST_BRIEFS])}"
-    return ""
+    return next(
+        (f"{does} {IN_A_CASE_BELOW}" for effect, does in _DOES.items() if effect in unnamed), ""
+    )
 
 
 #: How many limits a headline names.
@@ -90,8 +98,17 @@ def _brief(statement: Statement) -> str:
     if statement.brief or statement.when:
         return statement.brief
     condition = statement.condition
+    if not condition:
+        return f"for {', '.join(statement.dtypes)}" if statement.dtypes else ""
     readable = _COMPARES.search(condition) and not _REMOTE.search(condition)
     return f"where {condition}" if readable and len(condition) <= _SHORT else ""
+
+
+def _matters(statement: Statement) -> bool:
+    """Return whether a program may well meet the condition, and code can evaluate it."""
+    condition = statement.condition
+    compares = _COMPARES.search(condition) and not _REMOTE.search(condition)
+    return bool(compares and not statement.when)
 
 
 def _decides(statement: Statement, decided: set[str]) -> bool:

@@ -216,10 +216,14 @@ def test_asking_imports_no_torch() -> None:
         ("svd", "2.13", ""),  # it is not native, and the headline says that
         ("sdpa", "2.15", "raises with dropout"),
         ("nn.LSTM", "2.15", "raises with proj_size"),
-        ("nn.LSTM", "1.13", ""),
+        ("nn.LSTM", "1.13", "wrong in a case below"),
         # A size of 2**32 is no news to most programs, and a lone flag says nothing.
         ("bmm", "2.15", ""),
         ("nn.Softmax", "2.15", ""),
+        ("topk", "2.7", "aborts in a case below"),
+        ("linear", "2.8", "aborts in a case below"),
+        # It depends on the values, and holds on older macOS alone.
+        ("where", "2.2", ""),
     ],
 )
 def test_the_first_line_names_the_limit_that_matters(
@@ -229,6 +233,12 @@ def test_the_first_line_names_the_limit_that_matters(
     assert answered.limit == limit
     first = write(answered, page.document(answered), "text").partition("\n")[0]
     assert first.endswith(limit or label(answered.status, answered.kind))
+
+
+def test_a_dtype_that_is_always_wrong_stands_in_the_first_line(lists: OpLists) -> None:
+    assert answer("nextafter", "2.13", dtype="bfloat16", lists=lists).limit == "wrong for bfloat16"
+    assert answer("nextafter", "2.13", dtype="float32", lists=lists).limit == ""
+    assert answer("nextafter", "2.14", dtype="bfloat16", lists=lists).limit == ""
 
 
 def test_a_module_answers_with_its_worst_call_and_lists_the_calls(lists: OpLists) -> None:
