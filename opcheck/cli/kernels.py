@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import msgspec
@@ -115,23 +115,19 @@ def run_kernels(
     """Run them, and write what came of it."""
     import os
 
-    from opcheck.common.names import parse_dtype
-    from opcheck.kernels import air, families, parent
+    from opcheck.kernels import families
     from opcheck.render.answers import kernel_runs
 
-    air.binding()
-    library = _library(target.torch)
-    with progress.shown() as say:
-        tested = parent.run(
-            library,
-            operations=operations,
-            of_families=(*of_families, *(families.POINTWISE if pointwise else ())),
-            dtype=parse_dtype(dtype) if dtype else "",
-            pattern=pattern,
-            jobs=jobs or os.cpu_count() or 1,
-            progress=say,
-        )
-    _require(tested, "opcheck kernels test")
+    tested = _run(
+        target.torch,
+        progress,
+        dtype,
+        "opcheck kernels test",
+        operations=operations,
+        of_families=(*of_families, *(families.POINTWISE if pointwise else ())),
+        pattern=pattern,
+        jobs=jobs or os.cpu_count() or 1,
+    )
     if output.path.endswith(".parquet"):
         _write_table(kernel_runs.rows(tested), output.path)
         output = msgspec.structs.replace(output, path="")
@@ -156,25 +152,13 @@ def issue(
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
     """Write the text."""
-    from opcheck.common.names import parse_dtype
-    from opcheck.kernels import air, parent
     from opcheck.kernels import issue as issues
 
-    air.binding()
-    library = _library(target.torch)
-    with progress.shown() as say:
-        tested = parent.run(
-            library,
-            operations=(operation,),
-            dtype=parse_dtype(dtype) if dtype else "",
-            jobs=1,
-            progress=say,
-        )
-    _require(tested, operation)
+    tested = _run(target.torch, progress, dtype, operation, operations=(operation,), jobs=1)
     text = issues.text(tested, operation)
     if not text:
         streams.note(
-            f"no result of {operation} is wrong in torch {library.torch}: there is nothing to report"
+            f"no result of {operation} is wrong in torch {tested.torch}: there is nothing to report"
         )
         return 3
     output.put(text)
@@ -184,14 +168,30 @@ def issue(
     return 0
 
 
-def _require(tested: Run, request: str) -> None:
-    """Raise a UsageError where no kernel fits what was asked for."""
+def _run(
+    torch: str | None, progress: ProgressOptions, dtype: str | None, request: str, **chosen: Any
+) -> Run:
+    """Run the chosen kernels of a release, as ``kernels.parent.run`` does.
+
+    Raises:
+        UsageError: no kernel fits what was asked for.
+    """
+    from opcheck.common.names import parse_dtype
+    from opcheck.kernels import air, parent
+
+    air.binding()
+    library = _library(torch)
+    with progress.shown() as say:
+        tested = parent.run(
+            library, dtype=parse_dtype(dtype) if dtype else "", progress=say, **chosen
+        )
     if not tested.outcomes:
         raise UsageError(
             f"torch {tested.torch} has no such kernel",
             context=request,
             hint=f"opcheck kernels list --torch {tested.torch} shows the operations",
         )
+    return tested
 
 
 def _library(torch: str | None) -> Library:
