@@ -139,7 +139,7 @@ def _block_scans(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         value, slack = _accumulated(operation, given, 1)
         blocks = -(-length // block)
         parts = torch.stack(
-            [_total(operation, part, 1) for part in widened(given).split(block, 1)], -1
+            [_total(operation, part, 1) for part in torch.split(widened(given), block, 1)], -1
         )  # (rows, inner, blocks)
         sums = parts if form != "vec" else parts.transpose(1, 2).contiguous()
         if form == "strided" and match["step"] == "carry":

@@ -178,7 +178,7 @@ def _merge_by_key(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )  # fmt: skip
 
 
-# Unique: Unique.mm
+# The kernels of unique are called by operations/Unique.mm there.
 
 
 def _sorted(dtype: torch.dtype) -> Tensor:
@@ -228,7 +228,7 @@ def _unique_inverse(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
     unsorted = random((61,), torch.int64, 5)
     order = unsorted.sort(stable=True)
     scan = _runs(order.values).cumsum(0)
-    value = unsorted.unique(return_inverse=True)[1]
+    value: Tensor = torch.unique(unsorted, return_inverse=True)[1]
     yield Launch(
         {
             "sort_idx": order.indices, "scan": scan.to(_SCANNED[match["size"]]),
@@ -241,7 +241,7 @@ def _unique_inverse(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
 @family(r"unique_counts")
 def _unique_counts(_match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
     given = _sorted(torch.int64)
-    value = given.unique(return_counts=True)[1]
+    value: Tensor = torch.unique(given, return_counts=True)[1]
     yield Launch(
         {
             "bound_pos": _runs(given).nonzero().flatten(), "counts": untouched(value.shape, torch.int64),
@@ -310,8 +310,8 @@ def _histogram(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     edges = torch.arange(9).to(dtype)
     value = torch.histc(given.double(), 8, 0, 8).long()
     bound = {
-        "input": given, "counts": torch.zeros(8, dtype=torch.int32), "input_stride": numbers(1, size=8), "num_elements": numbers(500),
-        "num_bins": numbers(8, size=8), "bin_edges": edges, "total_threads": numbers(256),
+        "input": given, "counts": torch.zeros(8, dtype=torch.int32), "input_stride": numbers(1, size=8),
+        "num_elements": numbers(500), "num_bins": numbers(8, size=8), "bin_edges": edges, "total_threads": numbers(256),
     }  # fmt: skip
     grid = 500 if match["where"] == "global" else 256
     yield Launch(

@@ -1,0 +1,249 @@
+"""Calls the kernels that draw random numbers: Distributions.mm, Dropout.mm, Randperm.mm.
+
+Their source of randomness is Philox (c10/metal/random.h, which the wheel ships), computed here once
+more, so that most results are known exactly.  What a sampler with rejection gives is judged by bounds
+alone: with parameters so large that it cannot be ten standard deviations off.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from opcheck.kernels.launch import (
+    EPS,
+    Launch,
+    bound_to,
+    dtype_named,
+    family,
+    random,
+    untouched,
+    widened,
+)
+from opcheck.kernels.machine import Kernel
+from opcheck.kernels.pointwise import numbers
+
+_WORD = (1 << 32) - 1
+_MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
+_WEYL = 0x9E3779B9, 0xBB67AE85
+#: c10/metal/random.h runs one round less than its argument, 10, says.
+_ROUNDS = 9
+_SEED, _OFFSET = 1234, 77
+#: A random word becomes a float below 1.
+_SCALE = torch.tensor(4.6566127342e-10, dtype=torch.float32)
+#: Results of a launch: more than a multiple of four.
+_COUNT = 403
+_EACH = 4
+
+
+def _philox(seed: int, index: int) -> tuple[int, int, int, int]:
+    """Return the four words of an index."""
+    counter = (0, 0, index >> 32 & _WORD, index & _WORD)
+    key = (seed >> 32 & _WORD, seed & _WORD)
+    for _ in range(_ROUNDS):
+        first, second = _MULTIPLIERS[0] * counter[0], _MULTIPLIERS[1] * counter[2]
+        counter = (
+            second >> 32 ^ counter[1] ^ key[0],
+            second & _WORD,
+            first >> 32 ^ counter[3] ^ key[1],
+            first & _WORD,
+        )
+        key = (key[0] + _WEYL[0] & _WORD, key[1] + _WEYL[1] & _WORD)
+    return counter
+
+
+def _words(count: int) -> Tensor:
+    """Return what the threads draw: (threads, 4), in int64."""
+    return torch.tensor([_philox(_SEED, _OFFSET + thread) for thread in range(count)])
+
+
+def _uniform(words: Tensor) -> Tensor:
+    """Return floats of at least 0 and below 1."""
+    return (words & 0x7FFFFFFF).to(torch.float32) * _SCALE
+
+
+def _pairs(words: Tensor) -> Tensor:
+    """Return normal numbers of pairs of words: the cosine and the sine of one angle each."""
+    radius = _uniform(words[..., 0::2]).double().clamp(min=EPS)
+    angle = _uniform(words[..., 1::2]).double() * 2 * math.pi
+    length = (-2 * radius.log()).sqrt()
+    return torch.stack([length * angle.cos(), length * angle.sin()], -1).flatten(-2)
+
+
+def _bound(**more: Tensor) -> dict[str, Tensor]:
+    return {
+        "seed_base_offset": numbers(_SEED, _OFFSET, size=8),
+        "numel": numbers(_COUNT),
+        **more,
+    }
+
+
+_PARAMETERS = {
+    "uniform_dist": (-2.0, 3.0),
+    "normal": (0.5, 2.0),
+    "log_normal": (0.5, 0.75),
+    "exponential": (1.5, 0.0),
+    "cauchy": (0.5, 2.0),
+    "geometric": (math.log1p(-0.2), 0.0),
+}
+
+
+def _drawn(operation: str, words: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the samples of a distribution, and how far rounding inside of it moves them."""
+    first, second = _PARAMETERS[operation]
+    uniform = _uniform(words).double()
+    if operation == "uniform_dist":
+        value = first + (second - first) * uniform
+        return value, torch.full_like(value, 8 * EPS)
+    if operation in {"normal", "log_normal"}:
+        value = first + second * _pairs(words)
+        slack = 32 * EPS * (1 + value.abs())
+        return (value.exp(), value.exp() * slack * 2) if operation == "log_normal" else (value, slack)
+    if operation == "exponential":
+        uniform = uniform.clamp(max=1 - EPS)
+        value = -(1 - uniform).log() / first
+        return value, value * 8 * EPS + EPS / (1 - uniform) / first
+    if operation == "cauchy":
+        tangent = (math.pi * (uniform.clamp(EPS, 1 - EPS) - 0.5)).tan()
+        return first + second * tangent, 16 * EPS * second * (1 + tangent.square())
+    value = (uniform.clamp(min=EPS).log() / torch.tensor(first).double()).ceil()
+    return value, torch.zeros_like(value)
+
+
+@family(
+    r"(?P<op>uniform_dist|normal|log_normal|exponential|cauchy|geometric)_(?P<a>float|half|bfloat|int|long|short|char|uchar)"
+)
+def _distributions(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with four samples a thread."""
+    dtype = dtype_named(match["a"])
+    words = _words(-(-_COUNT // _EACH))
+    value, slack = (part.flatten()[:_COUNT] for part in _drawn(match["op"], words))
+    if match["op"] == "uniform_dist":
+        # What rounds to the upper limit becomes the lower one: the interval excludes it.
+        low, high = _PARAMETERS["uniform_dist"]
+        value = torch.where(value.to(dtype) == high, low, value)
+    bound = _bound(
+        output=untouched((_COUNT,), dtype), params=torch.tensor(_PARAMETERS[match["op"]])
+    )
+    yield Launch(
+        bound_to(kernel, bound), (len(words),), (32,), {"output": (words[:, 0], value, slack)}
+    )
+
+
+@family(r"bernoulli_(?P<how>scalar|tensor)_(?P<a>[a-z0-9]+)")
+def _bernoulli(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    words = _words(-(-_COUNT // _EACH))
+    chances = torch.linspace(0, 1, _COUNT) if match["how"] == "tensor" else torch.tensor(0.3)
+    value = (_uniform(words).flatten()[:_COUNT] < chances).double()
+    bound = _bound(
+        output=untouched((_COUNT,), dtype), params=torch.tensor([0.3, 0.0]), probs=chances
+    )
+    value = value.to(torch.complex128) if dtype.is_complex else value
+    yield Launch(
+        bound_to(kernel, bound), (len(words),), (32,), {"output": (words[:, 0], value, 0.0)}
+    )
+
+
+@family(r"random_int_(?P<a>[a-z]+)")
+def _random_integers(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with a range that floats and small integers hold."""
+    dtype = dtype_named(match["a"])
+    words = _words(-(-_COUNT // 2))
+    start, extent = (0, 2) if dtype == torch.bool else (3, 100)
+    drawn = words[: -(-_COUNT // _EACH)].flatten()
+    if dtype.itemsize == torch.int64.itemsize:
+        pairs = [(int(high) << 32 | int(low)) % extent for row in words for high, low in row.reshape(2, 2)]
+        value = torch.tensor(pairs)
+    else:
+        value = drawn % extent
+    each = 2 if dtype.itemsize == torch.int64.itemsize else _EACH
+    bound = _bound(output=untouched((_COUNT,), dtype), params=numbers(start, extent, size=8))
+    yield Launch(
+        bound_to(kernel, bound), (-(-_COUNT // each),), (32,),
+        {"output": (words[:, 0], (value + start)[:_COUNT], 0.0)},
+    )  # fmt: skip
+
+
+@family(r"dropout_(?P<way>fwd|bwd)_(?P<a>[a-z0-9]+)")
+def _dropout(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    words = _words(-(-_COUNT // _EACH))
+    given, kept, scale = random((_COUNT,), dtype, 1), 0.7, 1 / 0.7
+    mask = _uniform(words).flatten()[:_COUNT] < torch.tensor(kept)
+    value = widened(given) * scale * mask
+    out = untouched((_COUNT,), dtype)
+    bound = _bound(
+        output=out, grad_input=out, mask=mask.clone(), input=given, grad_output=given,
+        params=torch.tensor([kept, scale]), scale=torch.tensor(scale),
+    )  # fmt: skip
+    result, grid = ("output", len(words)) if match["way"] == "fwd" else ("grad_input", _COUNT)
+    if match["way"] == "fwd":
+        bound["mask"] = ~mask
+    yield Launch(
+        bound_to(kernel, bound), (grid,), (32,),
+        {result: (given, value, value.abs() * 4 * EPS), "mask": (given, mask, 0.0)},
+    )  # fmt: skip
+
+
+#: What the samplers with rejection get, the mean of a result and its standard deviation.
+_REJECTING: dict[str, tuple[dict[str, float], float, float]] = {
+    "standard_gamma": ({"alpha_in": 400.0}, 400, 20),
+    "poisson": ({"lambda_in": 900.0}, 900, 30),
+    "standard_binomial": ({"count_in": 1600.0, "prob_in": 0.5}, 800, 20),
+}
+
+
+@family(r"(?P<op>standard_gamma|poisson|standard_binomial)_(?P<a>float|half|bfloat)")
+def _rejecting(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    given, mean, deviation = _REJECTING[match["op"]]
+    bound = _bound(output=untouched((_COUNT,), dtype))
+    bound |= {name: torch.full((_COUNT,), value, dtype=dtype) for name, value in given.items()}
+    value = torch.full((_COUNT,), mean, dtype=torch.float64)
+    yield Launch(
+        bound_to(kernel, bound), (_COUNT,), (32,), {"output": (value, value, 10 * deviation)}
+    )
+
+
+@family(r"standard_gamma_grad_(?P<a>float|half|bfloat)")
+def _gamma_gradient(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+    """Compare with the CPU's own gradient, which uses the same approximation in double."""
+    dtype = dtype_named(match["a"])
+    alpha = torch.linspace(0.5, 20, 97).to(dtype)
+    sample = (alpha.double() * torch.linspace(0.3, 2, 97).flip(0)).to(dtype)
+    value = torch._standard_gamma_grad(alpha.double(), sample.double())
+    slack = value.abs() * (1e-3 + 4 * torch.finfo(dtype).eps)
+    yield Launch(
+        {"output": untouched((97,), dtype), "self_data": alpha, "output_data": sample},
+        (97,), (1,), {"output": (alpha, value, slack)},
+    )  # fmt: skip
+
+
+@family(r"dirichlet_grad_(?P<a>float|half|bfloat)")
+def _dirichlet_gradient(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+    dtype = dtype_named(match["a"])
+    alpha = torch.linspace(0.5, 20, 97).to(dtype)
+    total = (alpha.double() + torch.linspace(1, 9, 97)).to(dtype)
+    share = torch.linspace(0.1, 0.9, 97).flip(0).to(dtype)
+    value = torch._dirichlet_grad(share.double(), alpha.double(), total.double())
+    slack = value.abs() * (1e-3 + 64 * torch.finfo(dtype).eps)
+    yield Launch(
+        {"output": untouched((97,), dtype), "x_data": share, "alpha_data": alpha, "total_data": total},
+        (97,), (1,), {"output": (alpha, value, slack)},
+    )  # fmt: skip
+
+
+@family(r"standard_dirichlet_(?P<a>float|half|bfloat)")
+def _dirichlet(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with a threadgroup a row, whose samples are one fourth each within a few percent."""
+    dtype = dtype_named(match["a"])
+    rows, count = 5, 4
+    alpha = torch.full((rows, count), 10000.0, dtype=dtype)
+    value = torch.full((rows, count), 1 / count, dtype=torch.float64)
+    bound = _bound(output=untouched((rows, count), dtype), alpha_in=alpha, num_alpha=numbers(count))
+    yield Launch(bound_to(kernel, bound), (rows * 32,), (32,), {"output": (alpha, value, 0.03)})
