@@ -32,6 +32,10 @@ LENGTHS = (1, 7, 33, 100, 1025)
 EPS = 2.0**-23
 
 
+#: Bytes of the types that structs have arrays of.
+_WIDTHS = {"long": 8, "ulong": 8, "int": 4, "uint": 4, "float": 4}
+
+
 class Launch(msgspec.Struct, frozen=True):
     """One call: what is bound, the grid, and what each result should be, by its buffer."""
 
@@ -130,7 +134,8 @@ def struct(kernel: Kernel, name: str, **given: Any) -> Tensor:
     for key, value in given.items():
         field = fields[key]
         listed = list(value) if isinstance(value, (list, tuple, torch.Size)) else [value]
-        width = field.size // max(field.length, 1)
+        # The size of a plain array is that of one element, the size of a metal::array that of all.
+        width = _WIDTHS.get(field.type) or field.size // max(field.length, 1)
         for place, item in enumerate(listed):
             element = msgspec.structs.replace(field, offset=0, size=width, length=0)
             raw = packed(element.type, (), width, (item,))[:width]

@@ -40,7 +40,14 @@ PARAMETERS: dict[str, tuple[float | int, ...]] = {
     "addcmul": (2,),
     "addcdiv": (2,),
     "nan_to_num": (1.5, 100.0, -100.0),
+    "logit_backward": (0.125,),
 }
+
+
+def _real(x: Tensor) -> Tensor:
+    """Return integers in double: the CPU knows the function of floats alone."""
+    return x if x.dtype.is_floating_point or x.dtype.is_complex else x.double()
+
 
 FUNCTIONS: dict[str, Function] = {
     "sqr": torch.square,
@@ -92,6 +99,11 @@ FUNCTIONS: dict[str, Function] = {
     "hardswish_backward": _aten.hardswish_backward,
     "shrink_backward": _aten.hardshrink_backward,
     "softplus_backward": _aten.softplus_backward,
+    "logaddexp": lambda a, b: torch.logaddexp(_real(a), _real(b)),
+    "logaddexp2": lambda a, b: torch.logaddexp2(_real(a), _real(b)),
+    "glu": lambda a, b: a * torch.sigmoid(b),
+    "log_sigmoid_backward": lambda x, g: _aten.log_sigmoid_backward(g, x, torch.exp(-x.abs())),
+    "logit_backward": _aten.logit_backward,
 }
 
 #: Functions that lose digits by their nature, or are approximated: no specification bounds them.
@@ -113,6 +125,8 @@ _LARGEST = {
     **dict.fromkeys(("add_alpha", "sub_alpha", "addcmul", "addcdiv", "lerp", "lerp_alpha"), 1e18),
     **dict.fromkeys(("zeta", "polygamma"), 1e6),
 }
+#: Of NaN the CPU makes one thing in vectors and another in what remains (PyTorch 2.13).
+_UNAGREED = frozenset(["elu_backward", "shrink_backward", "logit_backward"])
 _USUAL, _LOOSE, _SHORT = 16.0, 512.0, 3.0
 
 
@@ -169,6 +183,17 @@ def excluded(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
         return (
             ~((order >= 0) & (order <= 12) & (order == order.round())) | ~first.double().isfinite()
         )
+    if operation == "div_trunc" and first.dtype in {torch.float16, torch.bfloat16}:
+        # Whether the quotient is rounded first is not agreed on: the CPU does so in vectors alone.
+        return (first / rest[0]).trunc() != (first.double() / rest[0].double()).trunc()
+    if operation in _UNAGREED:
+        return torch.stack([operand.isnan() for operand in operands]).any(0)
+    return _outside(operation, operands)
+
+
+def _outside(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
+    """Return where an operand is outside of what a function takes."""
+    first, *rest = operands
     if operation in _LARGEST:
         return torch.stack([o.abs().double() > _LARGEST[operation] for o in operands]).any(0)
     if operation == "polar":

@@ -102,7 +102,9 @@ def _drawn(operation: str, words: Tensor) -> tuple[Tensor, Tensor]:
     if operation in {"normal", "log_normal"}:
         value = first + second * _pairs(words)
         slack = 32 * EPS * (1 + value.abs())
-        return (value.exp(), value.exp() * slack * 2) if operation == "log_normal" else (value, slack)
+        return (
+            (value.exp(), value.exp() * slack * 2) if operation == "log_normal" else (value, slack)
+        )
     if operation == "exponential":
         uniform = uniform.clamp(max=1 - EPS)
         value = -(1 - uniform).log() / first
@@ -157,7 +159,11 @@ def _random_integers(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     start, extent = (0, 2) if dtype == torch.bool else (3, 100)
     drawn = words[: -(-_COUNT // _EACH)].flatten()
     if dtype.itemsize == torch.int64.itemsize:
-        pairs = [(int(high) << 32 | int(low)) % extent for row in words for high, low in row.reshape(2, 2)]
+        pairs = [
+            (int(high) << 32 | int(low)) % extent
+            for row in words
+            for high, low in row.reshape(2, 2)
+        ]
         value = torch.tensor(pairs)
     else:
         value = drawn % extent
@@ -216,7 +222,7 @@ def _gamma_gradient(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
     dtype = dtype_named(match["a"])
     alpha = torch.linspace(0.5, 20, 97).to(dtype)
     sample = (alpha.double() * torch.linspace(0.3, 2, 97).flip(0)).to(dtype)
-    value = torch._standard_gamma_grad(alpha.double(), sample.double())
+    value = torch.ops.aten._standard_gamma_grad(alpha.double(), sample.double())  # noqa: SLF001  (an operator)
     slack = value.abs() * (1e-3 + 4 * torch.finfo(dtype).eps)
     yield Launch(
         {"output": untouched((97,), dtype), "self_data": alpha, "output_data": sample},
@@ -230,7 +236,7 @@ def _dirichlet_gradient(match: re.Match[str], _kernel: Kernel) -> Iterator[Launc
     alpha = torch.linspace(0.5, 20, 97).to(dtype)
     total = (alpha.double() + torch.linspace(1, 9, 97)).to(dtype)
     share = torch.linspace(0.1, 0.9, 97).flip(0).to(dtype)
-    value = torch._dirichlet_grad(share.double(), alpha.double(), total.double())
+    value = torch.ops.aten._dirichlet_grad(share.double(), alpha.double(), total.double())  # noqa: SLF001  (an operator)
     slack = value.abs() * (1e-3 + 64 * torch.finfo(dtype).eps)
     yield Launch(
         {"output": untouched((97,), dtype), "x_data": share, "alpha_data": alpha, "total_data": total},
