@@ -15,6 +15,8 @@ from pathlib import Path
 import msgspec
 
 from opcheck.common.versions import Version
+from opcheck.data.registrations import data_directory
+from opcheck.data.statement_files import read_statements
 from opcheck.kernels.records import VERDICTS, Outcome, Run
 from opcheck.render.document import Document, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
@@ -36,6 +38,8 @@ def document(runs: list[Run]) -> Document:
         Lines(_HEAD),
         Heading("By release and family"),
         Table(("torch", "family", "kernels", *VERDICTS), tuple(_counts(runs)), (0, 1)),
+        Heading("Advisories"),
+        Lines(_advisories()),
         Heading(f"Wrong results of torch {newest.torch}"),
         Lines(
             (
@@ -47,6 +51,24 @@ def document(runs: list[Run]) -> Document:
             tuple(_wrong(runs)),
             (0, 1),
         ),
+    )
+
+
+#: Evidence that somebody else has seen the wrong result.
+_PUBLIC = frozenset(["issue", "pr"])
+
+
+def _advisories() -> tuple[str, ...]:
+    """How many of the op lists' statements rest on a run of a kernel, and which of them nobody had reported."""
+    run = [
+        statement
+        for statement in read_statements(data_directory())
+        if any(entry.kind == "kernel-run" for entry in statement.evidence)
+    ]
+    unknown = [s.id for s in run if not any(entry.kind in _PUBLIC for entry in s.evidence)]
+    return (
+        f"{len(run)} advisories of the op lists have a run of a kernel as evidence.",
+        f"Of {len(unknown)} of them no public report was known when they were written: {', '.join(sorted(unknown))}.",
     )
 
 
