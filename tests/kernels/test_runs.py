@@ -45,7 +45,7 @@ def test_verdicts_of_a_run_and_a_kernel_that_ends_its_process(tmp_path: Path) ->
             "neg_dense_float_float": _CRASH,
             "neg_dense_scalar_float_float": "  %r = fneg float %x",
             "unheardof_dense_float_float": _SQUARE,
-            "svd_jacobi_float": _SQUARE,
+            "unheardof_float": _SQUARE,
         },
     )
     right = found["sqr_dense_float_float"]
@@ -63,7 +63,7 @@ def test_verdicts_of_a_run_and_a_kernel_that_ends_its_process(tmp_path: Path) ->
     assert (ended.verdict, ended.reason) == ("not run", "its process was ended by SIGSEGV")
     assert found["neg_dense_scalar_float_float"].verdict == "right"
     assert found["unheardof_dense_float_float"].reason == "no reference for the operation"
-    assert found["svd_jacobi_float"].reason == "its family is not driven"
+    assert found["unheardof_float"].reason == "its family is not driven"
 
 
 #: Changes that a mistake in a kernel could make, each of one instruction of a right square or exponential.
