@@ -24,6 +24,14 @@ DOCUMENTS = {
     "doctor": "opcheck.device.doctor.examine:Diagnosis",
     "changes": "opcheck.project.changes.compare:Comparison",
     "upgrade": "opcheck.project.changes.advice:Advice",
+    "gate": "opcheck.project.gate.records:SavedGate",
+    "op": "opcheck.lookup.records:Answer",
+    "history": "opcheck.lookup.history:HistoryAnswer",
+    "diff": "opcheck.lookup.diff:DiffAnswer",
+    "matrix": "opcheck.lookup.matrix:Matrix",
+    "compile": "opcheck.compiler.judged:CompileReport",
+    "compare": "opcheck.numerics.compare.records:Comparison",
+    "evidence": "opcheck.data.device_evidence:Evidence",
 }
 
 #: The name under which ``explain`` also prints the schema of ``-f json`` and ``-f yaml``.
@@ -102,6 +110,7 @@ def _all() -> Iterator[str]:
     yield from (f"  {remedy.id:<{width}}  {remedy.title}" for remedy in remedies.REMEDIES)
     yield ""
     yield "Formats"
-    yield f"  {SCHEMA:<{width}}  JSON schemas: schema, or schema {', '.join(DOCUMENTS)}"
+    yield f"  {SCHEMA:<{width}}  JSON schema of a report; schema NAME of another document:"
+    yield f"  {'':<{width}}  {', '.join(name for name in DOCUMENTS if name != 'report')}"
     yield ""
     yield "opcheck explain CODE shows the page of one"

@@ -113,8 +113,9 @@ def json_schema(kind: type[msgspec.Struct] = Report) -> dict[str, Any]:
     """
     kinds: dict[str, Any] = msgspec.json.schema(kind, schema_hook=_any_value)["$defs"]
     document = kinds.pop(kind.__name__)
-    if kind is Report:
-        del document["properties"]["graph"], kinds["GraphCall"]
+    report = document if kind is Report else kinds.get(Report.__name__)
+    if report is not None:
+        del report["properties"]["graph"], kinds["GraphCall"]
     for each in (document, *kinds.values()):
         if "properties" not in each:
             continue

@@ -45,14 +45,48 @@ def test_an_unknown_id_names_the_known_ones(opcheck: CommandLine) -> None:
     assert "did you mean complex_mul" in opcheck("explain", "complexmul").err
 
 
-def test_a_saved_document_is_what_its_schema_says(opcheck: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("x = torch.ones(2).cuda()\n", encoding="utf-8")
-    for name, arguments in (("scan", ("scan", "a.py")), ("doctor", ("doctor",))):
-        schema = json.loads(opcheck("explain", "schema", name).out)
-        written = json.loads(opcheck(*arguments, "-f", "json").out)
-        assert list(Draft202012Validator(schema).iter_errors(written)) == []
-        del written["tool"]
-        assert list(Draft202012Validator(schema).iter_errors(written))
+NET = """import torch
+
+x = torch.ones(2).cuda()
+
+
+def net(x):
+    return torch.relu(x) + x.nonzero().sum()
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("scan", "a.py"),
+        ("doctor",),
+        ("op", "linalg.svd"),
+        ("op", "nn.LSTM", "--torch", "2.9"),
+        ("history", "embedding_renorm_"),
+        pytest.param(("diff", "2.12", "2.13"), marks=pytest.mark.slow),
+        pytest.param(("compile", "b.py:net", "--input", "4", "-q"), marks=pytest.mark.slow),
+        pytest.param(
+            ("compare", "b.py:net", "--input", "4", "--device", "cpu", "-q"), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ("probe", "--op", "sin", "--device", "cpu", "--limit", "2", "-q"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=" ".join,
+)
+def test_a_saved_document_is_what_its_schema_says(
+    opcheck: CommandLine, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "a.py").write_text(NET, encoding="utf-8")
+    (tmp_path / "b.py").write_text(NET.replace(".cuda()", ""), encoding="utf-8")
+    name = {"probe": "evidence"}.get(arguments[0], arguments[0])
+    schema = Draft202012Validator(json.loads(opcheck("explain", "schema", name).out))
+    written = json.loads(opcheck(*arguments, "-f", "json").out)
+    assert [(list(error.path), error.message) for error in schema.iter_errors(written)] == []
+    assert list(schema.iter_errors({**written, "more": 1}))
+    del written["schema"]
+    assert list(schema.iter_errors(written))
 
 
 def test_every_saved_document_has_a_schema_and_no_other(opcheck: CommandLine) -> None:

@@ -7,9 +7,12 @@ import json
 
 import pytest
 
+from jsonschema import Draft202012Validator
+
 from opcheck.data.registrations import OpLists
 from opcheck.lookup.matrix import Matrix, matrix
 from opcheck.lookup.plain_call import OperatorLookup
+from opcheck.model.saved import json_schema
 from tests.cli.conftest import CommandLine
 
 #: Every format writes the same rows: they are judged once.
@@ -28,6 +31,7 @@ def _once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_csv_and_json_have_a_row_for_every_overload(opcheck: CommandLine, lists: OpLists) -> None:
     content = json.loads(opcheck("matrix", "--torch", "2.13", "-f", "json").out)
     assert (content["schema"], content["torch"]) == ("opcheck-matrix/1", "2.13")
+    assert list(Draft202012Validator(json_schema(Matrix)).iter_errors(content)) == []
     names = [row["name"] for row in content["rows"]]
     assert names == sorted(lists.operators("2.13"))
     assert {"name", "status", "kind", "because", "since", "dtypes", "limitations", "links"} <= set(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from opcheck.common.vocabulary import Headline
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED, Judgement
 from opcheck.model.records import Record, Report
+
+SCHEMA = "opcheck-gate/1"
 
 
 class Failed(Record, frozen=True, kw_only=True):
@@ -50,7 +53,7 @@ class Cell(Record, frozen=True, kw_only=True):
 class GateReport(Record, frozen=True, kw_only=True):
     """All cells of a run, model by model."""
 
-    schema: str = "opcheck-gate/1"
+    schema: str = SCHEMA
     tool: str
     #: digest of the op lists
     op_lists: str
@@ -71,3 +74,33 @@ class GateReport(Record, frozen=True, kw_only=True):
             {COULD_NOT_TELL} if self.left else set()
         )
         return next((code for code in (FINDINGS, COULD_NOT_TELL) if code in codes), PASSED)
+
+
+class SavedCell(Record, frozen=True, kw_only=True):
+    """One model on one target, as the saved document has it."""
+
+    model: str
+    target: str
+    headline: Headline
+    code: int
+    reasons: tuple[str, ...]
+    against: tuple[str, ...]
+    known: tuple[str, ...]
+    fixed: tuple[Known, ...]
+    failed: Failed | None
+    report: Report | None
+
+
+class SavedGate(Record, frozen=True, kw_only=True):
+    """What ``opcheck gate -f json`` writes; ``render/gate.py`` makes it of a GateReport."""
+
+    schema: str = SCHEMA
+    tool: str
+    op_lists: str
+    exit_code: int
+    models: tuple[str, ...]
+    targets: tuple[str, ...]
+    baseline: bool
+    notes: tuple[str, ...]
+    left: tuple[str, ...]
+    cells: tuple[SavedCell, ...]

@@ -12,6 +12,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from opcheck.model.saved import json_schema
+from opcheck.project.gate.records import SavedGate
 from opcheck.render import WITHOUT_PAGE as FORMATS
 from tests.project.gate.conftest import BROKEN, Project
 from tests.render.sarif_schema import LOG
@@ -55,6 +56,9 @@ def test_json_and_yaml_hold_the_same_reports_of_the_published_schema(mixed: Proj
     assert content["schema"] == "opcheck-gate/1"
     assert content["exit_code"] == 1
     assert len(content["cells"]) == 30
+    whole = Draft202012Validator(json_schema(SavedGate))
+    assert list(whole.iter_errors(content)) == []
+    assert list(whole.iter_errors({**content, "more": 1}))
     validator = Draft202012Validator(json_schema())
     for cell in content["cells"]:
         if cell["failed"]:
