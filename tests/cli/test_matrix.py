@@ -6,7 +6,6 @@ import io
 import json
 
 import pytest
-
 from jsonschema import Draft202012Validator
 
 from opcheck.data.registrations import OpLists
