@@ -115,48 +115,83 @@ def _prefill(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )  # fmt: skip
 
 
-@family(
-    r"sdpa_vector_2pass_1_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)"
-    r"(?:_mask(?P<mask>none|bool|float|half|bfloat))?(?P<causal>_causal)?"
-)
+_FORM = r"_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)(?:_mask(?P<mask>none|bool|float|half|bfloat))?"
+
+
+def _problems(match: re.Match[str], kernel: Kernel, keys: int) -> Iterator[tuple[Problem, str]]:
+    """Yield what a kernel of few queries is called with; up to 2.12 it is told whether there is a mask."""
+    sizes = int(match["d"]), int(match["v"])
+    told = any(argument.name == "has_mask" for argument in kernel.buffers)
+    for mask in ("none", "bool") if told else (match["mask"] or "none",):
+        shape = 1, 4, 2, keys
+        yield (
+            problem(dtype_named(match["a"]), shape, sizes, mask=mask, causal=bool(match["causal"])),
+            mask,
+        )
+
+
+def _bound(given: Problem, mask: str) -> dict[str, Tensor]:
+    """Return the buffers of the kernels of few queries; strides are of heads, of positions, of batches."""
+    tensors = given.q, given.k, given.v
+    return {
+        "queries": given.q, "keys": given.k, "values": given.v, "mask": given.mask,
+        "gqa_factor": numbers(2), "N": numbers(given.k.shape[2]),
+        "scale": torch.tensor(given.q.shape[-1] ** -0.5), "has_mask": torch.tensor([mask != "none"]),
+        "qkv_head_strides": numbers(*(t.stride(1) for t in tensors), 0),
+        "qkv_seq_strides": numbers(*(t.stride(2) for t in tensors), 0),
+        "qkv_batch_strides_heads": numbers(*(t.stride(0) for t in tensors), given.q.shape[1]),
+        "k_head_seq_stride": numbers(*given.k.stride()[1:3]),
+        "v_head_seq_stride": numbers(*given.v.stride()[1:3]),
+        "mask_strides": numbers(*_mask_strides(given, mask)),
+    }  # fmt: skip
+
+
+@family(rf"sdpa_vector{_FORM}(?P<causal>_causal)?")
+def _few_queries(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    for given, mask in _problems(match, kernel, 40):
+        value = given.result
+        bound = _bound(given, mask) | {"out": untouched(value.shape, given.q.dtype)}
+        if mask != "none" and all(a.name != "qkv_batch_strides_heads" for a in kernel.buffers):
+            _, head, query, key = given.mask.stride()
+            bound["mask_strides"] = numbers(head, key, query, 0)  # the order up to 2.11
+        yield Launch(
+            taken(kernel, bound), (4 * 1024, value.shape[2], 1), (1024, 1, 1),
+            {"out": (given.q, value, _slack(given, value))},
+        )  # fmt: skip
+
+
+@family(rf"sdpa_vector_2pass_1{_FORM}(?P<causal>_causal)?")
 def _first_pass(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     """Call the first pass: the largest score, the sum of exponentials and the values of each block of keys."""
-    dtype, sizes = dtype_named(match["a"]), (int(match["d"]), int(match["v"]))
-    shape = batch, heads, queries, keys = 1, 4, 2, 300
-    mask = match["mask"] or "none"
-    given = problem(dtype, shape, sizes, mask=mask, causal=bool(match["causal"]))
+    keys = 300
     blocks = [
         [place for place in range(keys) if place // _AT_ONCE % _BLOCKS == block]
         for block in range(_BLOCKS)
     ]
-    largest = torch.stack([given.scores[..., block].amax(-1) for block in blocks], -1)
-    weights = [
-        (given.scores[..., block] - largest[..., place : place + 1]).exp().nan_to_num(0.0)
-        for place, block in enumerate(blocks)
-    ]
-    largest = largest.masked_fill(largest == -torch.inf, _NO_KEY)
-    sums = torch.stack([weight.sum(-1) for weight in weights], -1)
-    wide = given.v.double().repeat_interleave(2, 1)
-    values = torch.stack(
-        [weight @ wide[:, :, block] for weight, block in zip(weights, blocks, strict=True)], -2
-    )
-    strides = [numbers(*(t.stride(d) for t in (given.q, given.k, given.v)), 0) for d in (1, 2)]
-    bound = {
-        "queries": given.q, "keys": given.k, "values": given.v, "mask": given.mask,
-        "out": untouched(values.shape, _type(kernel, "out")), "sums": untouched(sums.shape, _type(kernel, "sums")),
-        "maxs": untouched(sums.shape, _type(kernel, "maxs")), "gqa_factor": numbers(2), "N": numbers(keys),
-        "scale": torch.tensor(sizes[0] ** -0.5), "qkv_head_strides": strides[0], "qkv_seq_strides": strides[1],
-        "mask_strides": numbers(*_mask_strides(given, mask)),
-        "qkv_batch_strides_heads": numbers(given.q.stride(0), given.k.stride(0), given.v.stride(0), heads),
-    }  # fmt: skip
-    yield Launch(
-        taken(kernel, bound), (batch * heads * 256, queries, _BLOCKS), (256, 1, 1),
-        {
-            "maxs": (given.q, largest, 64 * EPS),
-            "sums": (given.q, sums, sums * 64 * EPS),
-            "out": (given.q, values, values.abs() * rounding(dtype) + 1e-4),
-        },
-    )  # fmt: skip
+    for given, mask in _problems(match, kernel, keys):
+        largest = torch.stack([given.scores[..., block].amax(-1) for block in blocks], -1)
+        weights = [
+            (given.scores[..., block] - largest[..., place : place + 1]).exp().nan_to_num(0.0)
+            for place, block in enumerate(blocks)
+        ]
+        largest = largest.masked_fill(largest == -torch.inf, _NO_KEY)
+        sums = torch.stack([weight.sum(-1) for weight in weights], -1)
+        wide = given.v.double().repeat_interleave(2, 1)
+        values = torch.stack(
+            [weight @ wide[:, :, block] for weight, block in zip(weights, blocks, strict=True)], -2
+        )
+        results = {"out": values, "sums": sums, "maxs": largest}
+        bound = _bound(given, mask) | {
+            name: untouched(value.shape, _type(kernel, name)) for name, value in results.items()
+        }
+        yield Launch(
+            taken(kernel, bound), (4 * 256, given.q.shape[2], _BLOCKS), (256, 1, 1),
+            {
+                "maxs": (given.q, largest, 64 * EPS),
+                "sums": (given.q, sums, sums * 64 * EPS),
+                "out": (given.q, values, values.abs() * rounding(given.q.dtype) + 1e-4),
+            },
+        )  # fmt: skip
 
 
 def _type(kernel: Kernel, name: str) -> torch.dtype:

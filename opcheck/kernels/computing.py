@@ -267,47 +267,7 @@ def _search(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
         yield Launch(bound, (len(given), 1), (32, 1), {"data_out": (given, value, 0.0)})
 
 
-# Attention and quantized products: Attention.mm, Quantized.mm
-
-
-@family(
-    r"sdpa_vector_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)"
-    r"_mask(?P<mask>none|bool|float|half|bfloat)(?P<causal>_causal)?"
-)
-def _attention(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype, size, last = dtype_named(match["a"]), int(match["d"]), int(match["v"])
-    heads, queries, keys = 2, 3, 40
-    q, k = random((heads, queries, size), dtype, 1), random((heads, keys, size), dtype, 2)
-    v = random((heads, keys, last), dtype, 3)
-    scale = size**-0.5
-    scores = q.double() @ k.double().transpose(1, 2) * scale
-    if match["causal"]:
-        allowed = torch.arange(keys)[None] <= torch.arange(queries)[:, None]
-        scores = scores.masked_fill(~allowed, -torch.inf)
-    mask, strides = torch.zeros(8, dtype=dtype), (0, 0, 0, 0)
-    if match["mask"] != "none":
-        mask, strides = random((queries, keys), dtype_named(match["mask"]), 4), (1, keys, 0, 0)
-        scores = (
-            scores.masked_fill(~mask, -torch.inf)
-            if mask.dtype == torch.bool
-            else scores + mask.double()
-        )
-    value = scores.softmax(-1) @ v.double()
-    bound = {
-        "queries": q, "keys": k, "values": v, "out": untouched((heads, queries, last), dtype),
-        "gqa_factor": numbers(1), "N": numbers(keys), "scale": torch.tensor(scale),
-        "qkv_head_strides": numbers(queries * size, keys * size, keys * last, 0),
-        "qkv_seq_strides": numbers(size, size, last, 0), "mask": mask,
-        "mask_strides": numbers(*strides),
-        "qkv_batch_strides_heads": numbers(heads * queries * size, heads * keys * size, heads * keys * last, heads),
-    }  # fmt: skip
-    bound = {
-        name: tensor for name, tensor in bound.items() if name in {a.name for a in kernel.buffers}
-    }
-    yield Launch(
-        bound, (heads * 1024, queries, 1), (1024, 1, 1),
-        {"out": (q, value, v.double().abs().amax() * 64 * EPS + value.abs() * _half_step(dtype))},
-    )  # fmt: skip
+# Quantized products: Quantized.mm
 
 
 @family(r"int8pack_mv_(?P<a>float|half|bfloat)")

@@ -510,8 +510,11 @@ def _orthogonal(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     factored, tau = factored.contiguous().to(dtype), tau[:, :k].contiguous().to(dtype)
     value = torch.linalg.householder_product(widened(factored), widened(tau))
     square = torch.zeros((_BATCH, m, m), dtype=dtype)
+    # From 2.11 on the square of m comes with it.
+    names = {field.name for argument in kernel.buffers for field in argument.fields}
+    more = {"m2": m * m} if "m2" in names else {}
     params = struct(
-        kernel, "params", num_batch_dims=1, m=m, m2=m * m, n=n, k=k, A_strides=factored.stride(),
+        kernel, "params", num_batch_dims=1, m=m, n=n, k=k, **more, A_strides=factored.stride(),
         tau_strides=tau.stride(), H_strides=square.stride(), H_sizes=square.shape,
     )  # fmt: skip
     bound = {

@@ -561,30 +561,48 @@ def _matrices(
     if action not in {"load", "store"}:
         return None
     at = 1 if action == "store" else 0
-    text = (
-        _PLACE
-        + f"""  %ox = extractelement <2 x i64> %{at + 2}, i32 0
-  %oy = extractelement <2 x i64> %{at + 2}, i32 1
-  %rw = zext i32 %row to i64
-  %cw = zext i32 %column to i64
-"""
-    )
+    text = _PLACE + _addresses(kind, at, strided=parameters[at + 1].startswith("<"))
     for place in (0, 1):
-        text += f"""  %c{place}w = add i64 %cw, {place}
-  %a{place} = select i1 %{at + 3}, i64 %c{place}w, i64 %rw
-  %b{place} = select i1 %{at + 3}, i64 %rw, i64 %c{place}w
-  %y{place} = add i64 %a{place}, %oy
-  %z{place} = add i64 %b{place}, %ox
-  %m{place} = mul i64 %y{place}, %{at + 1}
-  %n{place} = add i64 %m{place}, %z{place}
-  %p{place} = getelementptr {kind}, ptr %{at}, i64 %n{place}
-"""
         if action == "load":
             text += f"  %x{place} = load {kind}, ptr %p{place}\n"
         else:
             text += f"  %x{place} = extractelement {whole} %0, i32 {place}\n"
             text += f"  store {kind} %x{place}, ptr %p{place}\n"
     return text + (two if action == "load" else "  ret void")
+
+
+def _addresses(kind: str, at: int, *, strided: bool) -> str:
+    """Compute the addresses of a lane's two elements, %p0 and %p1.
+
+    Args:
+        kind: the elements' type.
+        at: the number of the parameter that is the matrix's address.
+        strided: whether the parameters behind it are those of MSL 4.0: extents, the strides of columns
+            and rows, the origin.  Before, they were the stride of rows, the origin, and a transposition.
+    """
+    origin = at + (3 if strided else 2)
+    text = f"""  %ox = extractelement <2 x i64> %{origin}, i32 0
+  %oy = extractelement <2 x i64> %{origin}, i32 1
+  %rw = zext i32 %row to i64
+  %cw = zext i32 %column to i64
+"""
+    if strided:
+        text += f"  %sx = extractelement <2 x i64> %{at + 2}, i32 0\n"
+        text += f"  %sy = extractelement <2 x i64> %{at + 2}, i32 1\n"
+    columns, rows = ("%sx", "%sy") if strided else ("1", f"%{at + 1}")
+    swapped = "false" if strided else f"%{at + 3}"
+    for place in (0, 1):
+        text += f"""  %c{place}w = add i64 %cw, {place}
+  %a{place} = select i1 {swapped}, i64 %c{place}w, i64 %rw
+  %b{place} = select i1 {swapped}, i64 %rw, i64 %c{place}w
+  %y{place} = add i64 %a{place}, %oy
+  %z{place} = add i64 %b{place}, %ox
+  %m{place} = mul i64 %y{place}, {rows}
+  %k{place} = mul i64 %z{place}, {columns}
+  %n{place} = add i64 %m{place}, %k{place}
+  %p{place} = getelementptr {kind}, ptr %{at}, i64 %n{place}
+"""
+    return text
 
 
 def _product(result: str, parameters: tuple[str, ...]) -> str | None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from opcheck.kernels.launch import Launch, dtype_named, family, random, struct, untouched
 from opcheck.kernels.machine import Kernel
+from opcheck.kernels.pointwise import numbers
 from opcheck.kernels.products import rounding, taken
 
 #: Images and grids, without batch and channels, by the number of dimensions.
@@ -137,13 +138,24 @@ def _upsampling_backward(match: re.Match[str], kernel: Kernel) -> Iterator[Launc
         scales = [
             (s - 1) / (t - 1) if corners else s / t for s, t in zip(shape, target, strict=True)
         ]
-        params = struct(
-            kernel, "params", input_strides=wide.stride(), input_sizes=wide.shape,
-            output_strides=result.stride(), output_sizes=result.shape, scales=list(reversed(scales)),
-            align_corners=int(corners),
-        )  # fmt: skip
         gradient = torch.zeros(wide.numel() + 8, dtype=dtype)
-        bound = {"gradInputData": gradient, "gradOutputData": upstream, "params": params}
+        bound = {"gradInputData": gradient, "gradOutputData": upstream}
+        fields = {
+            "input_strides": wide.stride(), "input_sizes": wide.shape, "output_strides": result.stride(),
+            "output_sizes": result.shape,
+        }  # fmt: skip
+        if any(argument.name == "params" for argument in kernel.buffers):
+            bound["params"] = struct(
+                kernel,
+                "params",
+                **fields,
+                scales=list(reversed(scales)),
+                align_corners=(int(corners),),
+            )
+        else:  # up to 2.13, each a buffer of its own
+            bound |= {name: numbers(*values, size=8) for name, values in fields.items()}
+            bound["scales"] = torch.tensor(list(reversed(scales)), dtype=torch.float32)
+            bound["align_corners"] = torch.tensor([corners])
         threads = (shape[1], shape[0], 4) if match["gathered"] else (result[0, 0].numel(),)
         value = torch.cat([value.flatten(), torch.zeros(8, dtype=torch.float64)])
         yield Launch(

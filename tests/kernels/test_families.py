@@ -84,3 +84,26 @@ def test_kernels_that_run_agree_with_the_cpu(pattern: str) -> None:
     verdicts = [outcome.verdict for outcome in run.outcomes if outcome.verdict != "not run"]
     assert len(verdicts) >= DRIVEN[pattern]
     assert {*verdicts} <= {"right", "within"}
+
+
+#: Kernels of older releases, and of the library for macOS 26.2, which take other arguments or instructions.
+ELSEWHERE = (
+    ("2.7.1", "", "int4pack_mm_32_*"),
+    ("2.8.0", "", "sdpa_vector*_half_64*"),
+    ("2.10.0", "", "orgqr_*"),
+    ("2.11.0", "", "sdpa_vector_float_64_64"),
+    ("2.12.1", "", "sdpa_vector_*bfloat_96*"),
+    ("2.13.0", "", "upsample_bicubic2d_backward_*"),
+    ("2.15.0", "metal_40", "triangular_solve_small_general_*"),
+    ("2.15.0", "metal_40", "scaled_mm_half"),
+)
+
+
+@pytest.mark.parametrize(("release", "section", "pattern"), ELSEWHERE)
+def test_kernels_of_other_libraries_agree_with_the_cpu(
+    release: str, section: str, pattern: str
+) -> None:
+    released = library.read(release, section=section)
+    run = parent.run(released, pattern=pattern, jobs=1)
+    assert {outcome.verdict for outcome in run.outcomes} <= {"right", "within"}
+    assert run.outcomes
