@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 import click
@@ -18,7 +19,7 @@ from opcheck.cli.options import (
 )
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
-from opcheck.compiler.plan import BACKENDS, DTYPES, RUNS
+from opcheck.compiler.plan import AOTINDUCTOR, BACKENDS, DTYPES, RUNS
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
 
@@ -41,7 +42,7 @@ def command(
             "Try this backend alone. Repeatable.",
             "backend",
             metavar="NAME",
-            values=tuple(BACKENDS),
+            values=(*BACKENDS, AOTINDUCTOR),
         ),
     ] = (),
     every: Annotated[bool, flag("Try every backend with every setting.", "all")] = False,
@@ -70,7 +71,9 @@ def command(
     run_metal: Annotated[
         bool, flag("Experimental: run the kernels, on this machine's CPU.")
     ] = False,
-    progress: Annotated[ProgressOptions, but(verbose="Show what the program prints.")],
+    progress: Annotated[
+        ProgressOptions, but(verbose="Show what the program prints, and what took how long.")
+    ],
     output: OutputOptions,
 ) -> int:
     """Compile each variant, write what came of it; 1 where none works, 3 where that cannot be told."""
@@ -83,8 +86,12 @@ def command(
     lists = load()
     mac = target.target(lists)
     chosen = modes or RUNS, tuple(map(parse_dtype, dtypes)) or DTYPES
-    standard = plan.every if every else plan.default
-    variants = plan.named(backends, *chosen) if backends else standard(*chosen)
+    if backends:
+        variants = plan.named(backends, *chosen)
+    elif every:
+        variants = plan.every(*chosen)
+    else:
+        variants = plan.default(*chosen, metal=device != "cuda")
     if device == "cuda":
         # The CPU traces what a Mac would compile.
         variants = tuple(variant for variant in variants if not variant.metal)
@@ -121,5 +128,5 @@ def command(
         from opcheck.compiler.emit import emit
 
         streams.note(f"{emit(compiled, emit_metal)} written to {emit_metal}")
-    output.deliver(answer, page.document)
+    output.deliver(answer, functools.partial(page.document, times=progress.verbose))
     return exit_code(answer, each_dtype=bool(dtypes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ _BUFFER = re.compile(r"^\s*(?:device|constant)\s+[\w:]+\s*[*&]", re.MULTILINE)
 #: How the source of a kernel stands in the wrapper's Python (codegen/mps.py; \"\"\" in 2.7, ''' from 2.8 on).
 _SHADER = re.compile(
     r"compile_mps_shader\((?P<quote>\"\"\"|''')(?P<text>.*)(?P=quote)\)", re.DOTALL
+)
+_PACKAGED = re.compile(
+    r'R"MTL\(.*\n(?P<kernel>(?:\s*\[\[[^\n]*\n)?\s*kernel void .*)\)MTL"', re.DOTALL
 )
 HEADER = re.compile(r"^\s*#include <c10/metal/(\w+)\.h>", re.MULTILINE)
 #: dimensions of a batch of images
@@ -36,6 +40,9 @@ def kernel_of(name: str, source: str, schedule: Any) -> Kernel:
     """Return what MetalScheduling.define_kernel is called with."""
     written = _SHADER.search(source)
     body = written["text"] if written else source
+    # For AOTInductor the headers stand in the text.
+    packaged = _PACKAGED.search(body)
+    body = textwrap.dedent(packaged["kernel"]) if packaged else body
     headers = HEADER.findall(body)
     # Up to 2.11 each kernel has a library of its own, mps_lib_0, mps_lib_1 ..., and is called generated_kernel there.
     name = name.partition(".")[0]

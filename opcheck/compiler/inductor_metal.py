@@ -51,12 +51,15 @@ def preload() -> None:
 class SideCompiler:
     """A backend for torch.compile that runs on the CPU and compiles each graph for mps beside.
 
-    With ``run_metal`` what it compiles for mps is what runs, as ``compile/execute`` runs it.
+    With ``run_metal`` what it compiles for mps is what runs, as ``compile/execute`` runs it.  ``mode`` is that of
+    torch.compile; ``ahead`` writes the C++ of AOTInductor around the kernels instead of Python.
     """
 
-    def __init__(self, *, run_metal: bool = False) -> None:
+    def __init__(self, *, run_metal: bool = False, mode: str = "", ahead: bool = False) -> None:
         self.graphs: list[SideGraph] = []
         self._run_metal = run_metal
+        self._mode = mode
+        self._ahead = ahead
         self._attention: tuple[Extern, ...] = ()
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
@@ -68,8 +71,12 @@ class SideCompiler:
         phase = "backward" if kwargs.get("is_backward") else "forward"
         phase = "inference" if kwargs.get("is_inference") else phase
         made: list[Any] = []
-        with on_cpu() if self._run_metal else contextlib.nullcontext():
-            graph = side_compile(gm, example_inputs, phase, kwargs, made)
+        with (
+            on_cpu() if self._run_metal else contextlib.nullcontext(),
+            compilation.inductor_config(compilation.mode_settings(self._mode)),
+        ):
+            compile_step = compilation.compile_ahead if self._ahead else compilation.compile_inner
+            graph = side_compile(gm, example_inputs, phase, kwargs, made, compile_step)
         if phase == "inference":
             graph = msgspec.structs.replace(graph, externs=(*graph.externs, *self._attention))
         self.graphs.append(graph)
@@ -101,6 +108,7 @@ def side_compile(
     phase: str,
     kwargs: dict[str, Any],
     made: list[Any],
+    compile_step: Callable[..., Any] = compilation.compile_inner,
 ) -> SideGraph:
     """Compile a copy of the graph for mps, and append it to ``made``; whatever goes wrong is in the record."""
     start = time.perf_counter()
@@ -111,7 +119,7 @@ def side_compile(
         moved = on_mps(gm)
         inputs = [fake_on_mps(value) for value in placeholder_values(moved, example_inputs)]
         with _metal(seen):
-            made.append(compilation.compile_inner(moved, inputs, **_kept(kwargs)))
+            made.append(compile_step(moved, inputs, **_kept(kwargs)))
     except Exception as error:  # noqa: BLE001 - anything that Inductor raises is what is looked for
         failures.append(failure(error, gm))
     return SideGraph(
@@ -120,6 +128,7 @@ def side_compile(
         kernels=tuple(seen.kernels),
         externs=seen.grouped(),
         failures=tuple(failures),
+        note=compilation.skipped_cuda_graphs(made[0]) if made else "",
         seconds=time.perf_counter() - start,
     )
 

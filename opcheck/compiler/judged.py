@@ -31,7 +31,7 @@ class Row(Record, frozen=True, kw_only=True):
 
 
 class FailureGroup(Record, frozen=True, kw_only=True):
-    """One failure of however many variants."""
+    """One cause of failures, in however many variants."""
 
     kind: str
     message: str
@@ -42,6 +42,10 @@ class FailureGroup(Record, frozen=True, kw_only=True):
     variants: tuple[str, ...]
     #: what opcheck's own way of compiling could not do
     ours: bool = False
+    #: kernels, calls or lines at which it happens; the message is that of the first
+    places: int = 1
+    #: the id of the known defect that explains it
+    defect: str = ""
     #: where PyTorch's own report of it is
     links: tuple[str, ...] = ()
     #: the release that mended it, where the target has that already
@@ -56,6 +60,8 @@ class Advisory(Record, frozen=True, kw_only=True):
     summary: str
     #: kernels that are of the kind, of all variants; 0 where it is not of kernels
     kernels: int
+    #: the variants that have them
+    variants: tuple[str, ...] = ()
     line: str
     links: tuple[str, ...]
 

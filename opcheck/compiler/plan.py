@@ -20,20 +20,26 @@ MODES = ("", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 DTYPES = ("float32", "float16", "bfloat16")
 RUNS = ("inference", "train")
 
-#: The default: the stages of the compiler one by one, so that the first that fails is seen,
-#: and Inductor for Metal in each dtype.
+#: The stages before code is generated, one by one, so that the first that fails is seen.
 _STAGES = (
     Variant(backend="eager"),
     Variant(backend="eager", fullgraph=True),
     Variant(backend="aot_eager"),
     Variant(backend="aot_eager_decomp_partition"),
-    Variant(backend="inductor"),
-    Variant(backend="inductor", dynamic=True),
 )
-#: Stages whose answer is the same in training are tried in inference alone.
-_TRAINED = {"aot_eager", "aot_eager_decomp_partition", "inductor"}
+#: Stages whose answer may be another in training.
+_TRAINED = {"aot_eager", "aot_eager_decomp_partition"}
 
 METAL = Variant(backend="inductor", metal=True)
+#: Inductor for Metal with each other setting.
+_METAL_SETTINGS = (
+    Variant(backend="inductor", metal=True, dynamic=True),
+    Variant(backend="inductor", metal=True, fullgraph=True),
+    *(Variant(backend="inductor", metal=True, mode=mode) for mode in MODES if mode),
+)
+#: The name by which the command line calls AOTInductor, which torch.compile does not know.
+AOTINDUCTOR = "aotinductor"
+_AHEAD = Variant(backend=AOTINDUCTOR, metal=True)
 
 
 class Plan(Record, frozen=True, kw_only=True):
@@ -58,37 +64,52 @@ class CompileRequest(Record, frozen=True, kw_only=True):
     plan: Plan
 
 
-def default(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
-    """Return the usual variants: the stages in the first dtype, Inductor for Metal in every dtype."""
-    return tuple(_default(runs, dtypes))
+def default(
+    runs: Sequence[str], dtypes: Sequence[str], *, metal: bool = True
+) -> tuple[Variant, ...]:
+    """Return the usual variants: the stages in the first dtype, Inductor in every dtype.
+
+    Args:
+        runs: of ``RUNS``.
+        dtypes: the dtypes to try.
+        metal: Inductor generates Metal; else code for the device of this machine.
+    """
+    inductor = METAL if metal else Variant(backend="inductor")
+    return tuple(_default(runs, dtypes, inductor))
 
 
-def _default(runs: Sequence[str], dtypes: Sequence[str]) -> Iterator[Variant]:
+def _default(runs: Sequence[str], dtypes: Sequence[str], inductor: Variant) -> Iterator[Variant]:
     for run in runs:
         training = run == "train"
         for stage in _STAGES:
-            plain = not (stage.fullgraph or stage.dynamic)
-            if not training or (plain and stage.backend in _TRAINED) or "inference" not in runs:
+            trained = stage.backend in _TRAINED and not stage.fullgraph
+            if not training or trained or "inference" not in runs:
                 yield _with_run(stage, dtypes[0], training=training)
         for dtype in dtypes:
-            yield _with_run(METAL, dtype, training=training)
+            yield _with_run(inductor, dtype, training=training)
+        dynamic = msgspec.structs.replace(inductor, dynamic=True)
+        yield _with_run(dynamic, dtypes[0], training=training)
 
 
 def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
-    """Return variants of every backend with every setting, in every dtype."""
+    """Return variants of every backend with every setting, in every dtype; for Metal one setting at a time."""
     variants = [
         Variant(backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
         for backend in BACKENDS
         for fullgraph, dynamic in itertools.product((False, True), (None, True))
         for mode in (MODES if backend == "inductor" else ("",))
     ]
-    metal = [Variant(backend="inductor", metal=True, dynamic=dynamic) for dynamic in (None, True)]
     return tuple(
         _with_run(variant, dtype, training=run == "train")
         for run in runs
         for dtype in dtypes
-        for variant in (*variants, *metal)
+        for variant in (*variants, METAL, *_METAL_SETTINGS, *_ahead(run))
     )
+
+
+def _ahead(run: str) -> tuple[Variant, ...]:
+    """Return AOTInductor's variant; it compiles no training step."""
+    return (_AHEAD,) if run == "inference" else ()
 
 
 def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
@@ -100,22 +121,19 @@ def named(
     backends: Sequence[str], runs: Sequence[str], dtypes: Sequence[str]
 ) -> tuple[Variant, ...]:
     """Return variants of the backends that the user names, without further settings; Inductor for Metal, too."""
+    of_name = {METAL.backend: (Variant(backend=METAL.backend), METAL)}
     return tuple(
         _with_run(variant, dtype, training=run == "train")
         for run in runs
         for dtype in dtypes
         for backend in backends
-        for variant in (Variant(backend=backend), *((METAL,) if backend == METAL.backend else ()))
+        for variant in (
+            _ahead(run)
+            if backend == AOTINDUCTOR
+            else of_name.get(backend, (Variant(backend=backend),))
+        )
     )
 
 
 def _with_run(variant: Variant, dtype: str, *, training: bool) -> Variant:
-    return Variant(
-        backend=variant.backend,
-        fullgraph=variant.fullgraph,
-        dynamic=variant.dynamic,
-        mode=variant.mode,
-        metal=variant.metal,
-        dtype=dtype,
-        training=training,
-    )
+    return msgspec.structs.replace(variant, dtype=dtype, training=training)

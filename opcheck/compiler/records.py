@@ -67,12 +67,18 @@ class SideGraph(Record, frozen=True, kw_only=True):
     kernels: tuple[Kernel, ...] = ()
     externs: tuple[Extern, ...] = ()
     failures: tuple[Failure, ...] = ()
+    #: what Inductor says of its own accord: why it takes no CUDA graphs
+    note: str = ""
     #: seconds that the second compilation took
     seconds: float = 0.0
 
 
-#: The same backend for two devices, by whether it generates Metal.
-_INDUCTOR = {True: "inductor for Metal", False: "inductor for this machine"}
+#: Names of backends that generate code, by whether they generate Metal.
+_NAMES = {
+    ("inductor", True): "inductor for Metal",
+    ("inductor", False): "inductor for this machine",
+    ("aotinductor", True): "AOTInductor for Metal",
+}
 
 
 class Variant(Record, frozen=True, kw_only=True):
@@ -94,7 +100,7 @@ class Variant(Record, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """Return ``inductor fullgraph dynamic mode=reduce-overhead``, without dtype and mode of running."""
         parts = [
-            _INDUCTOR[self.metal] if self.backend == "inductor" else self.backend,
+            _NAMES.get((self.backend, self.metal), self.backend),
             "fullgraph" if self.fullgraph else "",
             {None: "", True: "dynamic", False: "static"}[self.dynamic],
             f"mode={self.mode}" if self.mode else "",

@@ -14,6 +14,8 @@ from opcheck.worker.installed import distribution_version
 
 #: The releases whose wheels have torch/_inductor/codegen/mps.py: absent in 2.6.0, there in 2.7.0.
 METAL_SINCE = Version(2, 7)
+#: Those with torch/_inductor/codegen/cpp_wrapper_mps.py, of which AOTInductor has need.
+AHEAD_SINCE = Version(2, 8)
 
 
 class Backend(NamedTuple):

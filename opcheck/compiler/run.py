@@ -17,7 +17,7 @@ from opcheck.common.text import filesize
 from opcheck.common.versions import Version
 from opcheck.compiler import inductor_metal, variants
 from opcheck.compiler.execute import NOT_PROVEN, compiler
-from opcheck.compiler.plan import PORTABLE, CompileRequest, Plan
+from opcheck.compiler.plan import AOTINDUCTOR, PORTABLE, CompileRequest, Plan
 from opcheck.compiler.records import Compiled, Failure, Tried, Variant
 from opcheck.compiler.released import includes
 from opcheck.data.wheels.inductor import BACKEND
@@ -128,7 +128,7 @@ def _refused(variant: Variant, known: Sequence[str], lacking: str) -> Tried | No
             kind="harness", message=f"not checked on torch {release}: {lacking}", ours=True
         )
         return Tried(variant=variant, outcome="could not tell", failure=failure)
-    if variant.backend in known:
+    if variant.backend in known or variant.backend == AOTINDUCTOR:
         return None
     why = f"torch {release} has no backend {variant.backend!r}"
     if variant.backend == "mps":

@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from opcheck.compiler import dynamo
 from opcheck.compiler.inductor_metal import SideCompiler
 from opcheck.compiler.numerics import Program, Results, difference, larger, once, placed
+from opcheck.compiler.plan import AOTINDUCTOR
 from opcheck.compiler.records import Failure, Tried, Variant
 from opcheck.tracing.torch_private import compilation
 
@@ -26,27 +27,36 @@ __all__ = ["Program", "attempt"]
 def attempt(program: Program, variant: Variant, device: str = "cpu") -> Tried:
     """Compile and run one variant in this process, with real values.
 
-    Twice with the inputs as they are, then with a larger batch, where the program takes one.  It runs eagerly in
-    the variant's dtype and in float64 first: their distance is the tolerance.
+    Twice with the inputs as they are, then with a larger batch, where the program takes one.  Where results are
+    compared, it runs eagerly in the variant's dtype and in float64 first: their distance is the tolerance.  Metal's
+    kernels do not run here, so that it runs eagerly only where compiling raised, to see whether it does as well.
     """
     # A fork has none of the threads that OpenMP believes to have.
     torch.set_num_threads(1)
     tried = Tried(variant=variant, outcome="fails")
     there = placed(program, getattr(torch, variant.dtype), device)
     # A program may change itself: a training step does.
-    fresh = copy.deepcopy(there.module)
-    with _as_on_mps(variant) if variant.metal else contextlib.nullcontext():
-        try:
-            eager = once(there, training=variant.training)
-        except Exception as error:  # noqa: BLE001 - user code
-            # Of the CPU's kernels, which may lack a dtype that those of MPS have.
-            outcome = "could not tell" if variant.metal else "fails"
-            return msgspec.structs.replace(tried, outcome=outcome, failure=_of_the_program(error))
-        more = larger(there)
-        if more is not None and not _runs(more, variant):
-            more = None
-        exact = None if variant.metal else _exactly(program, variant, device)
-        return _compiled(tried, there._replace(module=fresh), more, eager, exact)
+    fresh = there._replace(module=copy.deepcopy(there.module))
+    if not variant.metal:
+        eager, problem = _eager(there, variant)
+        if eager is None:
+            return msgspec.structs.replace(tried, failure=problem)
+        return _compiled(tried, fresh, eager, _exactly(program, variant, device))
+    with _as_on_mps(variant):
+        tried = _compiled(tried, fresh, None, None)
+        problem = None if tried.failure is None else _eager(there, variant)[1]
+        if problem is None or tried.outcome != "fails":
+            return tried
+        # Of the CPU's kernels, which may lack a dtype that those of MPS have.
+        return Tried(variant=variant, outcome="could not tell", failure=problem)
+
+
+def _eager(program: Program, variant: Variant) -> tuple[Results | None, Failure | None]:
+    """Run without torch.compile; return the results, or what was raised."""
+    try:
+        return once(program, training=variant.training), None
+    except Exception as error:  # noqa: BLE001 - user code
+        return None, _of_the_program(error)
 
 
 def _of_the_program(error: Exception) -> Failure:
@@ -55,13 +65,11 @@ def _of_the_program(error: Exception) -> Failure:
     return msgspec.structs.replace(failure, kind="model", message=message)
 
 
-def _compiled(
-    tried: Tried, there: Program, more: Program | None, eager: Results, exact: Results | None
-) -> Tried:
+def _compiled(tried: Tried, there: Program, eager: Results | None, exact: Results | None) -> Tried:
     variant = tried.variant
     # What is random is drawn as eager draws it, so that it can be compared; Metal's kernels draw their own way.
     config = {} if variant.metal else {"fallback_random": True}
-    side = SideCompiler(run_metal=variant.run_metal) if variant.metal else None
+    side = side_compiler(variant) if variant.metal else None
     dynamo.forget()
     result = failure = again = None
     seconds = 0.0
@@ -75,23 +83,32 @@ def _compiled(
         except Exception as error:  # noqa: BLE001 - whatever compiling user code raises
             failure = dynamo.failure(error)
         graphs, own = dynamo.graphs(), len(side.graphs) if side else 0
-        try:
-            if more is not None and failure is None:
+        recompiles = dynamo.recompiles()
+        # AOTInductor compiles once.
+        once_only = failure is not None or variant.backend == AOTINDUCTOR
+        more = None if once_only else larger(there)
+        if more is not None:
+            try:
                 once(more._replace(module=module), training=variant.training)
-        except Exception as error:  # noqa: BLE001 - as above
-            again = dynamo.failure(error)
+                recompiles = dynamo.recompiles()
+            except Exception as error:  # noqa: BLE001 - as above
+                # A program may take one batch size alone.
+                if _eager(more, variant)[0] is not None:
+                    again, recompiles = dynamo.failure(error), dynamo.recompiles()
+                elif side:
+                    del side.graphs[own:]
     finished = msgspec.structs.replace(
         tried,
         graphs=graphs,
         breaks=dynamo.breaks(),
-        recompiles=dynamo.recompiles(),
+        recompiles=recompiles,
         skipped=dynamo.skipped(),
         seconds=seconds,
         failure=failure or again,
         side=tuple(side.graphs[:own]) if side else (),
         side_again=tuple(side.graphs[own:]) if side else (),
     )
-    if result is not None and exact is not None:
+    if result is not None and eager is not None and exact is not None:
         dtype = getattr(torch, variant.dtype)
         finished = msgspec.structs.replace(
             finished,
@@ -139,14 +156,6 @@ def _as_on_mps(variant: Variant) -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _runs(program: Program, variant: Variant) -> bool:
-    try:
-        once(program, training=variant.training)
-    except Exception:  # noqa: BLE001 - a program may take one batch size alone
-        return False
-    return True
-
-
 def _exactly(program: Program, variant: Variant, device: str) -> Results | None:
     """Return the run in float64; none where the program does not run in it."""
     try:
@@ -161,10 +170,19 @@ def _timed(program: Program, variant: Variant) -> tuple[Results, float]:
     return results, time.perf_counter() - start
 
 
+def side_compiler(variant: Variant) -> SideCompiler:
+    """Return the backend that compiles the variant's graphs for Metal."""
+    return SideCompiler(
+        run_metal=variant.run_metal, mode=variant.mode, ahead=variant.backend == AOTINDUCTOR
+    )
+
+
 def _arguments(variant: Variant, side: SideCompiler | None) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "backend": side or variant.backend,
-        "fullgraph": variant.fullgraph,
+        # AOTInductor takes a program of torch.export, which has no breaks.
+        "fullgraph": variant.fullgraph or variant.backend == AOTINDUCTOR,
         "dynamic": variant.dynamic,
     }
-    return arguments | ({"mode": variant.mode} if variant.mode else {})
+    # The settings of a mode are the side compiler's own.
+    return arguments | ({"mode": variant.mode} if variant.mode and side is None else {})

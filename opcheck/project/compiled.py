@@ -6,6 +6,8 @@ What is known decides: kernels and eager operators are held against the target's
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,7 +19,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Headline
 from opcheck.compiler.judged import Advisory, CompileReport, FailureGroup, JudgedExtern, Row
 from opcheck.compiler.lint import lint
-from opcheck.compiler.plan import PORTABLE
+from opcheck.compiler.plan import AOTINDUCTOR, METAL, PORTABLE
 from opcheck.compiler.records import (
     Compiled,
     Extern,
@@ -27,7 +29,7 @@ from opcheck.compiler.records import (
     Tried,
     Variant,
 )
-from opcheck.compiler.released import METAL_SINCE
+from opcheck.compiler.released import AHEAD_SINCE, METAL_SINCE
 from opcheck.data.compile_defects import DECIDING, Defect, load_defects
 from opcheck.data.registrations import OpLists
 from opcheck.judge.pipeline import audit
@@ -44,6 +46,9 @@ _NOT_CHECKED = (
     "other inputs than these, and what their shapes would compile anew",
     "branches on the device in the program and in torch: the graphs were traced on the CPU",
 )
+
+
+_AHEAD = "that Apple's compiler takes the C++ of AOTInductor and links it: Inductor wrote it, and nothing compiled it"
 
 
 #: A run of the program without torch.compile: its dtype, and whether it is a training step.
@@ -84,11 +89,12 @@ def report(
         OpListError: the lists hold no such torch release, or are damaged.
     """
     defects = load_defects()
+    mended = () if _is_own(compiled, target) else _mended_in(target, defects)
     lookup = OperatorLookup(lists)
     tried = tuple(
         _portable_on_target(attempt, eager or {})
         if attempt.variant.backend in PORTABLE
-        else _on_target(attempt, target, defects, lookup, own=_is_own(compiled, target))
+        else _on_target(attempt, target, defects, mended, lookup)
         for attempt in compiled.tried
     )
     externs = _judged(tried, target, lookup)
@@ -96,14 +102,15 @@ def report(
         tool=tool,
         model=compiled.model,
         target={"torch": str(target.torch), "macos": str(target.macos)},
-        advice=_advice(tried, externs, target),
+        advice=_advice(tried, externs, target, mended),
         rows=tuple(_rows(tried)),
-        failures=tuple(_failures(tried, target, defects)),
+        failures=tuple(_failures(tried, _present_in(target, defects), mended)),
         advisories=tuple(_advisories(tried, target, defects)),
         externs=externs,
         kernels=sum(len(graph.kernels) for attempt in tried for graph in attempt.side),
         not_checked=(
             *_NOT_CHECKED,
+            *([_AHEAD] if any(t.variant.backend == AOTINDUCTOR for t in tried) else ()),
             *compiled.not_checked,
             *_release_mismatch(compiled, target, unread),
         ),
@@ -127,7 +134,7 @@ def exit_code(report: CompileReport, *, each_dtype: bool = False) -> int:
         each_dtype: it must work in every dtype: the user named them.
     """
     attempts = report.compiled.tried
-    metal = [attempt for attempt in attempts if attempt.variant.metal]
+    metal = _plain(attempts)
     runs: dict[tuple[bool, str], list[str]] = {}
     for attempt in metal or attempts:
         run = attempt.variant.training and bool(metal)
@@ -184,35 +191,55 @@ def _is_own(compiled: Compiled, target: Target) -> bool:
     return Version.parse(release) == target.torch
 
 
+def _absent(variant: Variant, target: Target) -> str:
+    """Return what the target's Inductor lacks for a variant, or empty."""
+    if target.torch < METAL_SINCE:
+        return (
+            f"Metal backend in Inductor (it came with {METAL_SINCE}): torch.compile(model) raises on mps, "
+            "backend='aot_eager' does not"
+        )
+    if variant.backend == AOTINDUCTOR and target.torch < AHEAD_SINCE:
+        return f"AOTInductor for mps (its C++ wrapper came with {AHEAD_SINCE})"
+    return ""
+
+
+def _present_in(target: Target, defects: Iterable[Defect]) -> tuple[Defect, ...]:
+    return tuple(defect for defect in defects if target.torch in defect.torch)
+
+
+def _mended_in(target: Target, defects: Iterable[Defect]) -> tuple[Defect, ...]:
+    """Return the defects that the target no longer has, and the installed Inductor may have."""
+    return tuple(
+        defect
+        for defect in defects
+        if defect.torch.until is not None and target.torch >= defect.torch.until
+    )
+
+
 def _on_target(
     tried: Tried,
     target: Target,
     defects: Sequence[Defect],
+    mended: Sequence[Defect],
     lookup: OperatorLookup,
-    *,
-    own: bool,
 ) -> Tried:
     """Return the variant with its outcome on the target's release and in Metal."""
     if not tried.variant.metal:
         return tried
-    if target.torch < METAL_SINCE:
-        failure = Failure(
-            kind="backend",
-            message=f"torch {target.torch} has no Metal backend in Inductor (it came with "
-            f"{METAL_SINCE}): torch.compile(model) raises on mps, backend='aot_eager' does not",
-        )
+    absent = _absent(tried.variant, target)
+    if absent:
+        failure = Failure(kind="backend", message=f"torch {target.torch} has no {absent}")
         return msgspec.structs.replace(
             tried, outcome="no backend", failure=failure, side=(), side_again=()
         )
-    present = [defect for defect in defects if target.torch in defect.torch]
+    present = _present_in(target, defects)
 
     def held(graphs: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
         return tuple(
             msgspec.structs.replace(
                 graph,
                 failures=(
-                    *graph.failures,
-                    *lint(graph),
+                    *_with_defect((*graph.failures, *lint(graph)), present),
                     *_known(graph, present),
                     *_refused_externs(graph, target, lookup),
                 ),
@@ -223,7 +250,15 @@ def _on_target(
     judged = msgspec.structs.replace(
         tried, side=held(tried.side), side_again=held(tried.side_again)
     )
-    return msgspec.structs.replace(judged, outcome=_outcome(judged, target, () if own else defects))
+    return msgspec.structs.replace(judged, outcome=_outcome(judged, mended))
+
+
+def _with_defect(failures: Iterable[Failure], present: Sequence[Defect]) -> Iterator[Failure]:
+    """Yield the failures; what is wrong with the text of a kernel is preceded by the defect that explains it."""
+    for failure in failures:
+        known = next(_explaining(failure, present), None) if failure.kind == "shader" else None
+        message = f"{known.id}: {known.summary.rstrip('.')}: {failure.message}" if known else ""
+        yield msgspec.structs.replace(failure, message=message or failure.message)
 
 
 def _known(graph: SideGraph, present: Sequence[Defect]) -> Iterator[Failure]:
@@ -289,13 +324,12 @@ def _refused_externs(graph: SideGraph, target: Target, lookup: OperatorLookup) -
             )
 
 
-def _outcome(tried: Tried, target: Target, defects: Sequence[Defect]) -> str:
+def _outcome(tried: Tried, mended: Sequence[Defect]) -> str:
     """Return the outcome with all that is known of the target, and without failures mended in it.
 
     Args:
         tried: the variant, with the failures of its graphs.
-        target: the release that it is judged for.
-        defects: those whose failures do not count where the target has mended them.
+        mended: the defects whose failures do not count, because the target has them no longer.
     """
     if tried.outcome not in {"works", "fails", "one shape only"}:
         return tried.outcome
@@ -303,49 +337,50 @@ def _outcome(tried: Tried, target: Target, defects: Sequence[Defect]) -> str:
         return "fails"
     first = [failure for graph in tried.side for failure in graph.failures]
     again = [failure for graph in tried.side_again for failure in graph.failures]
-    standing = {
-        failure.kind for failure in first if not (failure.ours or _mended(failure, target, defects))
-    }
-    for kind, outcome in (("wrong result", "wrong result"), ("fallback", "needs fallback")):
+    standing = {failure.kind for failure in first if not (failure.ours or _mended(failure, mended))}
+    for kind, outcome in _LESSER:
         if standing == {kind}:
             return outcome
-    if standing - {"wrong result", "fallback"}:
+    if standing - dict(_LESSER).keys():
         return "fails"
     if standing:
         return "wrong result"
     # If Inductor itself raised, the graph has no kernel to judge.
     if any(failure.kind != "shader" for failure in first):
         return "could not tell"
-    if tried.failure is not None or [
-        failure for failure in again if not _mended(failure, target, defects)
-    ]:
+    if tried.failure is not None or [failure for failure in again if not _mended(failure, mended)]:
         return "one shape only"
     return "works"
 
 
-def _mended(failure: Failure, target: Target, defects: Sequence[Defect]) -> str:
-    """Return the release that fixed the failure, if the target is not older."""
-    for defect in defects:
-        until = defect.torch.until
-        if defect.when.explains(failure.message) and until is not None and target.torch >= until:
-            return str(until)
-    return ""
+#: The kinds of failures that leave a program running, and what it then does.
+_LESSER = (("wrong result", "wrong result"), ("fallback", "needs fallback"))
+
+
+def _mended(failure: Failure, mended: Sequence[Defect]) -> str:
+    """Return the release that fixed the failure, or empty."""
+    return next(
+        (str(defect.torch.until) for defect in mended if defect.when.explains(failure.message)), ""
+    )
 
 
 def _advisories(
     tried: Sequence[Tried], target: Target, defects: Sequence[Defect]
 ) -> Iterator[Advisory]:
-    graphs = [graph for attempt in tried for graph in (*attempt.side, *attempt.side_again)]
-    for defect in defects:
-        if target.torch not in defect.torch or not graphs:
-            continue
-        affected = tuple(_affected(defect, graphs))
-        if affected or defect.when.any:
+    compiled = [attempt for attempt in tried if attempt.side or attempt.side_again]
+    for defect in _present_in(target, defects):
+        by_variant = [
+            (attempt, tuple(_affected(defect, (*attempt.side, *attempt.side_again))))
+            for attempt in compiled
+        ]
+        affected = [place for _, places in by_variant for place in places]
+        if affected or (compiled and defect.when.any):
             yield Advisory(
                 id=defect.id,
                 effect=defect.effect,
                 summary=defect.summary,
                 kernels=len(affected),
+                variants=_called_together([attempt for attempt, places in by_variant if places]),
                 line=next((str(place.location) for place in affected if place.location), ""),
                 links=defect.links,
             )
@@ -366,22 +401,20 @@ def run_of(variant: Variant) -> str:
 
 
 def _failures(
-    tried: Sequence[Tried], target: Target, defects: Sequence[Defect]
+    tried: Sequence[Tried], present: Sequence[Defect], mended: Sequence[Defect]
 ) -> Iterator[FailureGroup]:
-    """Group failures with the same message at the same place."""
+    """Group the failures that have one cause: a known defect, or the same message but for the kernel's name."""
     groups: dict[tuple[str, ...], list[tuple[Tried, Failure]]] = {}
     for attempt in tried:
         for failure in failures_of(attempt):
-            place = str(failure.location or failure.module)
-            key = (failure.kind, failure.message, failure.op, place)
-            groups.setdefault(key, []).append((attempt, failure))
+            known = next(_explaining(failure, present), None)
+            cause = known.id if known else _KERNEL.sub("a kernel", failure.message)
+            groups.setdefault((failure.kind, cause), []).append((attempt, failure))
     for members in groups.values():
         failure = members[0][1]
-        known = [
-            defect
-            for defect in defects
-            if failure.message.startswith(f"{defect.id}: ")
-            or (defect.when.explains(failure.message) and _concerns(defect, target))
+        known = next(_explaining(failure, present), None)
+        links = [
+            defect.links for defect in mended if not known and defect.when.explains(failure.message)
         ]
         yield FailureGroup(
             kind=failure.kind,
@@ -390,17 +423,23 @@ def _failures(
             line=str(failure.location or ""),
             text=failure.location.text if failure.location else "",
             module=failure.module,
-            variants=tuple(dict.fromkeys(_called(attempt.variant) for attempt, _ in members)),
+            variants=_called_together([attempt for attempt, _ in members]),
             ours=failure.ours,
-            links=tuple(link for defect in known for link in defect.links),
-            mended=_mended(failure, target, defects),
+            places=len({(str(f.location or f.module), f.op, f.message) for _, f in members}),
+            defect=known.id if known else "",
+            links=known.links if known else tuple(itertools.chain(*links)),
+            mended=_mended(failure, mended),
         )
 
 
-def _concerns(defect: Defect, target: Target) -> bool:
-    """Return whether the target has the defect, or has mended it since."""
-    until = defect.torch.until
-    return target.torch in defect.torch or (until is not None and target.torch >= until)
+#: What two kernels with one fault differ in.
+_KERNEL = re.compile(r"\b\w*(?:kernel|mps_lib)_\d+(?:, line \d+: [rxyz]\w+)?")
+
+
+def _explaining(failure: Failure, defects: Iterable[Defect]) -> Iterator[Defect]:
+    for defect in defects:
+        if failure.message.startswith(f"{defect.id}: ") or defect.when.explains(failure.message):
+            yield defect
 
 
 def failures_of(tried: Tried) -> Iterator[Failure]:
@@ -411,8 +450,13 @@ def failures_of(tried: Tried) -> Iterator[Failure]:
         yield from graph.failures
 
 
-def _called(variant: Variant) -> str:
-    return f"{variant} ({variant.dtype}, {run_of(variant)})"
+def _called_together(tried: Iterable[Tried]) -> tuple[str, ...]:
+    """Return each variant and run once, with its dtypes: ``inductor for Metal (training, float32 and float16)``."""
+    groups: dict[tuple[str, str], dict[str, None]] = {}
+    for attempt in tried:
+        key = (str(attempt.variant), run_of(attempt.variant))
+        groups.setdefault(key, {})[attempt.variant.dtype] = None
+    return tuple(f"{name} ({run}, {_and([*dtypes])})" for (name, run), dtypes in groups.items())
 
 
 def _judged(
@@ -449,49 +493,111 @@ def _judged(
     )
 
 
-def _advice(tried: Sequence[Tried], externs: Iterable[JudgedExtern], target: Target) -> str:
-    """Return which backend to use, in which dtypes, and why not the others."""
-    metal = [attempt for attempt in tried if attempt.variant.metal]
-    works, not_works = _ways(metal)
+def _advice(
+    tried: Sequence[Tried],
+    externs: Iterable[JudgedExtern],
+    target: Target,
+    mended: Sequence[Defect],
+) -> str:
+    """Return which backend to use, in which runs and dtypes, and why not Inductor in the others."""
+    metal = _plain(tried)
     if metal and all(attempt.outcome == "nothing compiled" for attempt in metal):
         return "torch.compile does nothing for this program: no graph was compiled"
+    works, not_works = _ways(metal)
+    why = _why_not([attempt for attempt in metal if attempt.outcome != "works"], mended)
     if not works:
         portable = _portable(tried)
-        why = _why_not(metal, target) or "Inductor for Metal was not tried"
+        why = why or "Inductor for Metal was not tried"
         return f"use backend={portable!r}: {why}" if portable else f"do not compile: {why}"
     prototype = " (a prototype in 2.7)" if target.torch < METAL_READY else ""
-    why = _why_not([attempt for attempt in metal if attempt.outcome != "works"], target)
+    instead = _instead(tried)
     judged = list(externs)
     slow = sorted({extern.op for extern in judged if extern.status not in {"native", "unknown"}})
     unknown = sorted({extern.op for extern in judged if extern.status == "unknown"})
     return "; ".join(
         part
         for part in (
-            f"use inductor{prototype} with {_and(works)}",
-            f"not with {_and(not_works)}: {why}" if why else "",
+            f"use inductor{prototype} {works}{instead}",
+            f"not {not_works}: {why}" if not_works else "",
             f"it calls {_and(slow)} eagerly, which {_are(slow)} not native" if slow else "",
             f"it calls {_and(unknown)} eagerly, of which the op lists know nothing"
             if unknown
             else "",
+            *_settings(tried, metal, mended),
         )
         if part
     )
 
 
-def _ways(metal: Sequence[Tried]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the dtypes in which every variant works, and the rest; with the mode where the modes differ."""
-    ways: dict[str, dict[str, bool]] = {}
+def _plain(tried: Sequence[Tried]) -> list[Tried]:
+    """Return what decides: Inductor for Metal as torch.compile calls it; else what was tried for Metal."""
+    metal = [attempt for attempt in tried if attempt.variant.metal]
+    plain = [attempt for attempt in metal if _setting(attempt.variant) == ""]
+    return plain or metal
+
+
+def _setting(variant: Variant) -> str:
+    """Return how a variant for Metal differs from the usual one, in words."""
+    usual = str(msgspec.structs.replace(METAL, run_metal=variant.run_metal))
+    return str(variant).replace(usual, "").strip()
+
+
+def _settings(
+    tried: Sequence[Tried], plain: Sequence[Tried], mended: Sequence[Defect]
+) -> Iterator[str]:
+    """Yield the settings with which Inductor for Metal fails in a run that works without them, and why."""
+    worked = {_run_and_dtype(attempt) for attempt in plain if attempt.outcome == "works"}
+    groups: dict[str, list[Tried]] = {}
+    for attempt in tried:
+        fails = attempt.variant.metal and attempt.outcome != "works"
+        if fails and attempt not in plain and _run_and_dtype(attempt) in worked:
+            groups.setdefault(_setting(attempt.variant), []).append(attempt)
+    for name, attempts in groups.items():
+        yield f"not with {name}: {_why_not(attempts, mended)}"
+
+
+def _run_and_dtype(attempt: Tried) -> tuple[bool, str]:
+    return attempt.variant.training, attempt.variant.dtype
+
+
+def _ways(metal: Sequence[Tried]) -> tuple[str, str]:
+    """Return the runs and dtypes in which every variant works, and the rest, in words."""
+    runs: dict[str, dict[str, bool]] = {}
     for attempt in metal:
-        works_by_way = ways.setdefault(attempt.variant.dtype, {})
-        way = "training" if attempt.variant.training else "inference"
-        works_by_way[way] = works_by_way.get(way, True) and attempt.outcome == "works"
-    works: dict[str, None] = {}
-    not_works: dict[str, None] = {}
-    for dtype, outcomes in ways.items():
-        for way, good in outcomes.items():
-            differ = len(set(outcomes.values())) > 1
-            (works if good else not_works).setdefault(f"{dtype} in {way}" if differ else dtype)
-    return tuple(works), tuple(not_works)
+        dtypes = runs.setdefault(run_of(attempt.variant), {})
+        dtype = attempt.variant.dtype
+        dtypes[dtype] = dtypes.get(dtype, True) and attempt.outcome == "works"
+    return _in_words(runs, works=True), _in_words(runs, works=False)
+
+
+def _in_words(runs: Mapping[str, Mapping[str, bool]], *, works: bool) -> str:
+    """Return ``with float32``, ``in inference`` or ``in training with float16``; empty where there are none."""
+    chosen = {
+        run: [dtype for dtype, outcome in dtypes.items() if outcome is works]
+        for run, dtypes in runs.items()
+    }
+    if len({tuple(dtypes) for dtypes in chosen.values()}) == 1:
+        dtypes = next(iter(chosen.values()))
+        return f"with {_and(dtypes)}" if dtypes else ""
+    return _and(
+        [
+            f"in {run}" if len(dtypes) == len(runs[run]) else f"in {run} with {_and(dtypes)}"
+            for run, dtypes in chosen.items()
+            if dtypes
+        ]
+    )
+
+
+def _instead(tried: Sequence[Tried]) -> str:
+    """Return the backend for a run in which Inductor for Metal works in no dtype, in words."""
+    texts = []
+    for run in dict.fromkeys(run_of(attempt.variant) for attempt in tried):
+        members = [attempt for attempt in tried if run_of(attempt.variant) == run]
+        metal = {attempt.outcome for attempt in members if attempt.variant.metal}
+        portable = _portable(members)
+        if metal and "works" not in metal and portable:
+            texts.append(f", backend={portable!r} in {run}")
+    return "".join(texts)
 
 
 def _portable(tried: Sequence[Tried]) -> str:
@@ -503,20 +609,21 @@ def _portable(tried: Sequence[Tried]) -> str:
     return ""
 
 
-def _why_not(metal: Sequence[Tried], target: Target) -> str:
-    """Return the first failure that the target has not fixed."""
-    defects = load_defects()
-    for attempt in metal:
-        failures = [*failures_of(attempt)]
-        standing = [failure for failure in failures if not _mended(failure, target, defects)]
-        for failure in standing:
-            return failure.message
-        for failure in failures:
-            until = _mended(failure, target, defects)
-            return f"{failure.message}, which torch {until} mended: ask with that release installed"
-        if attempt.outcome != "works":
-            return f"{_called(attempt.variant)}: {attempt.outcome}"
-    return ""
+def _why_not(metal: Sequence[Tried], mended: Sequence[Defect]) -> str:
+    """Return why a variant does not work: what decided its outcome, rather than a limit of opcheck's."""
+    reasons = [(failure, attempt) for attempt in metal for failure in failures_of(attempt)]
+    for failure, _ in sorted(reasons, key=lambda reason: _weight(*reason, mended)):
+        until = _mended(failure, mended)
+        later = f", which torch {until} mended: ask with that release installed" if until else ""
+        return f"{failure.message}{later}"
+    outcomes = (f"{_called_together([attempt])[0]}: {attempt.outcome}" for attempt in metal)
+    return next(outcomes, "")
+
+
+def _weight(failure: Failure, attempt: Tried, mended: Sequence[Defect]) -> tuple[bool, bool, bool]:
+    decides = attempt.outcome in {failure.kind, dict(_LESSER).get(failure.kind, "fails")}
+    unsure = failure.ours or failure.kind in {"timeout", "died"}
+    return bool(_mended(failure, mended)), unsure, not decides
 
 
 def _and(words: Sequence[str]) -> str:

@@ -14,13 +14,18 @@ from opcheck.compiler.inductor_metal import SideCompiler
 from opcheck.compiler.records import Failure, SideGraph
 
 
-def side(program: Callable[..., Any], *args: Any, train: bool = False) -> list[SideGraph]:
+def side(
+    program: Callable[..., Any],
+    *args: Any,
+    train: bool = False,
+    compiler: SideCompiler | None = None,
+) -> list[SideGraph]:
     """The graphs of one run; in training with backward of the mean square."""
     torch.set_num_threads(1)
     torch.compiler.reset()
     # A set of the class's own: what one kernel includes (an error buffer), every later one of the process does.
     MetalKernel.headers = OrderedSet(["utils"])
-    compiler = SideCompiler()
+    compiler = compiler or SideCompiler()
     compiled = torch.compile(program, backend=compiler)
     if train:
         with sdpa_kernel(SDPBackend.MATH):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from opcheck.compiler.inductor_metal import SideCompiler
 from opcheck.compiler.lint import BUFFERS, lint
 from opcheck.tracing.torch_private import compilation
 from tests.compiler.side import externs, failures, kernels, side
@@ -193,6 +194,25 @@ def test_the_template_of_flex_attention_is_a_kernel() -> None:
     (graph,) = side(_flexible, torch.randn(1, 2, 128, 32))
     assert graph.failures == ()
     assert "metal_flex_attention" in {kernel.name for kernel in graph.kernels}
+
+
+@pytest.mark.parametrize("mode", ["", "reduce-overhead", "max-autotune"])
+def test_a_mode_takes_no_cuda_graphs_on_mps_and_writes_the_same_kernels(mode: str) -> None:
+    net, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()), torch.randn(4, 8)
+    (usual,) = side(net, x)
+    (graph,) = side(net, x, compiler=SideCompiler(mode=mode))
+    assert not graph.failures
+    assert [k.source for k in graph.kernels] == [k.source for k in usual.kernels]
+    assert bool(graph.note) == bool(mode)
+
+
+def test_aotinductor_writes_the_kernels_into_its_code() -> None:
+    net, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()), torch.randn(4, 8)
+    (usual,) = side(net, x)
+    (graph,) = side(net, x, compiler=SideCompiler(ahead=True))
+    assert not [*graph.failures, *lint(graph)]
+    (kernel,), (other,) = graph.kernels, usual.kernels
+    assert kernel.source.replace(kernel.name, other.name) == other.source
 
 
 def test_what_cannot_be_done_without_a_mac_is_ours() -> None:

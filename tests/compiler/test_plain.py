@@ -81,12 +81,27 @@ def test_a_name_is_used_where_it_is_declared(line: str, found: list[tuple[int, s
 
 def test_the_usual_plan_tries_metal_in_every_dtype_and_run() -> None:
     variants = plan.default(plan.RUNS, plan.DTYPES)
-    metal = [(one.dtype, one.training) for one in variants if one.metal]
-    assert metal == [(dtype, training) for training in (False, True) for dtype in plan.DTYPES]
+    usual = [variant for variant in variants if variant.metal and not variant.dynamic]
+    assert [(variant.dtype, variant.training) for variant in usual] == [
+        (dtype, training) for training in (False, True) for dtype in plan.DTYPES
+    ]
+    dynamic = [variant for variant in variants if variant.dynamic]
+    assert [variant.training for variant in dynamic] == [False, True]
     assert {one.backend for one in variants} == {*plan.BACKENDS}
     assert len(set(variants)) == len(variants)
     stages = [one for one in variants if not one.metal]
     assert {one.dtype for one in stages} == {plan.DTYPES[0]}
+
+
+def test_on_another_device_inductor_writes_code_for_it() -> None:
+    variants = plan.default(plan.RUNS, plan.DTYPES, metal=False)
+    assert [v.backend for v in variants if v.training and not v.dynamic][-3:] == ["inductor"] * 3
+    assert not any(variant.metal for variant in variants)
+
+
+def test_aotinductor_compiles_inference_for_metal() -> None:
+    (ahead,) = plan.named(("aotinductor",), plan.RUNS, ("float32",))
+    assert (str(ahead), ahead.training) == ("AOTInductor for Metal", False)
 
 
 def test_every_plan_holds_the_usual_one() -> None:

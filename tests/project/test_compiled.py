@@ -79,7 +79,7 @@ def test_what_works_in_inference_alone_is_said_so(lists: OpLists) -> None:
     half = metal(graph(kernel()), dtype="float16")
     found = told(lists, EAGER, metal(graph(kernel())), trained, half)
     assert found.advice.startswith(
-        "use inductor with float32 in inference and float16; not with float32 in training: "
+        "use inductor in inference; not in training: "
     )
 
 
@@ -161,7 +161,69 @@ def test_identical_failures_are_told_once(lists: OpLists) -> None:
     graphs = [graph(failures=(SINH,))]
     found = told(lists, metal(*graphs), metal(*graphs, dtype="float16"))
     (group,) = found.failures
-    assert len(group.variants) == 2
+    assert group.variants == ("inductor for Metal (inference, float32 and float16)",)
+
+
+UNDECLARED = """\
+kernel void k(
+) {
+    for(auto r0_1_cnt = 0; r0_1_cnt < 2; ++r0_1_cnt) {
+        int r0_1 = r0_1_cnt;
+    }
+    auto tmp0 = in_ptr0[r0_1];
+}
+"""
+
+
+def test_one_fault_of_many_kernels_is_one_finding_with_the_defect_of_the_target(
+    lists: OpLists,
+) -> None:
+    kernels = [kernel(f"generated_kernel_{number}", UNDECLARED) for number in range(3)]
+    compiled = Compiled(
+        model="m",
+        installed_torch="2.13.0",
+        metal_backend="2.12.1",
+        device="cpu",
+        tried=(metal(graph(*kernels)),),
+    )
+    target = Target(torch=Version(2, 12), macos=Version(15))
+    (group,) = report(compiled, target, lists, "").failures
+    assert (group.defect, group.places, group.mended) == ("two-loops", 3, "")
+    assert group.message.startswith("two-loops: Two loops over one reduction")
+    assert group.message.endswith("generated_kernel_0, line 6: r0_1 is used where it is not declared")
+
+
+def test_a_run_that_fails_has_a_backend_of_its_own(lists: OpLists) -> None:
+    trained = metal(graph(failures=(SINH,)))
+    aot, trained = (
+        msgspec.structs.replace(t, variant=msgspec.structs.replace(t.variant, training=True))
+        for t in (AOT, trained)
+    )
+    found = told(lists, AOT, metal(graph(kernel())), aot, trained)
+    assert found.advice == (
+        "use inductor in inference, backend='aot_eager' in training; not in training: "
+        "Inductor's Metal backend does not implement sinh"
+    )
+
+
+def test_a_setting_that_fails_leaves_the_usual_one(lists: OpLists) -> None:
+    dynamic = metal(graph(failures=(SINH,)))
+    variant = msgspec.structs.replace(dynamic.variant, dynamic=True)
+    dynamic = msgspec.structs.replace(dynamic, variant=variant)
+    found = told(lists, metal(graph(kernel())), dynamic)
+    assert found.advice.startswith("use inductor with float32; not with dynamic: Inductor's Metal")
+    assert exit_code(found) == 0
+
+
+@pytest.mark.parametrize(("torch", "outcome"), [("2.7", "no backend"), ("2.8", "works")])
+def test_aotinductor_is_there_from_the_release_with_its_wrapper_on(
+    torch: str, outcome: str, lists: OpLists
+) -> None:
+    ahead = metal(graph(kernel()))
+    variant = msgspec.structs.replace(ahead.variant, backend="aotinductor")
+    found = told(lists, msgspec.structs.replace(ahead, variant=variant), torch=torch)
+    assert outcomes(found) == [outcome]
+    assert any("AOTInductor" in text for text in found.not_checked)
 
 
 def test_a_failure_of_ours_is_no_verdict(lists: OpLists) -> None:

@@ -38,16 +38,17 @@ Variants
 Failures
 
   compiled code calls aten::_linalg_eigh eagerly, which raises without PYTORCH_ENABLE_MPS_FALLBACK=1
-    on mps [aten::_linalg_eigh] at module body.0 -- inductor for Metal (float32, inference)
-  Inductor's Metal backend does not implement sinh [aten::sinh] at a.py:3: return x.sinh() --
-    inductor for Metal (float16, inference) -- https://github.com/pytorch/pytorch/pull/197403
+    on mps at module body.0 -- inductor for Metal (inference, float32)
+  Inductor's Metal backend does not implement sinh [aten::sinh] at a.py:3: return x.sinh()
+    (missing-math) -- inductor for Metal (inference, float16) --
+    https://github.com/pytorch/pytorch/pull/197403
 
 Known defects of this release
 
   welford-barrier (wrong result): A variance (LayerNorm, BatchNorm in training, var) can be silently
     wrong: threads read the accumulators before all are written; 1 kernel of this kind, the first at
-    a.py:3 -- https://github.com/pytorch/pytorch/issues/191976
-    https://github.com/pytorch/pytorch/pull/184328
+    a.py:3 -- inductor for Metal (inference, float32) --
+    https://github.com/pytorch/pytorch/issues/191976 https://github.com/pytorch/pytorch/pull/184328
 
 Graph breaks
 

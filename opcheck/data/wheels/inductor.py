@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 #: What writes Metal, and what the kernels include.
 BACKEND = "torch/_inductor/codegen/mps.py"
+#: What writes C++ around it for AOTInductor; it came with 2.8.
+WRAPPER = "torch/_inductor/codegen/cpp_wrapper_mps.py"
 HEADERS = "torch/include"
-_MEMBERS = re.compile(rf"{re.escape(BACKEND)}|{HEADERS}/c10/metal/\w+\.h")
+_MEMBERS = re.compile(rf"{re.escape(BACKEND)}|{re.escape(WRAPPER)}|{HEADERS}/c10/metal/\w+\.h")
+#: What a folder holds; another version of this program may have unpacked less.
+_CONTENT = "2"
 _HINT = "Inductor writes Metal in torch 2.7 and newer"
 
 
 def unpacked(release: Release, cache: Path | None = None) -> Path:
-    """Return the folder with ``BACKEND`` and ``HEADERS`` of a release; its wheel is downloaded once.
+    """Return the folder with ``BACKEND``, ``WRAPPER`` and ``HEADERS`` of a release; its wheel is downloaded once.
 
     The files are code that a child process runs, so the listed wheel must have the digest of the op lists.
 
@@ -38,7 +42,7 @@ def unpacked(release: Release, cache: Path | None = None) -> Path:
         OpListError: the wheel cannot be had, is damaged, is another file than the listed one, or has no such backend.
     """
     cache = cache or archive.default_cache()
-    folder = cache.parent / "inductor" / release.torch
+    folder = cache.parent / "inductor" / _CONTENT / release.torch
     if (folder / BACKEND).is_file():
         return folder
     wheel = archive.obtain(release.torch, cache)

@@ -53,28 +53,40 @@ def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
         "Known defects of this release", Bullets(tuple(map(_advisory, report.advisories)))
     )
     yield from _dynamo(report)
+    notes = {
+        f"{tried.variant}: no CUDA graphs: {graph.note}": None
+        for tried in report.compiled.tried
+        for graph in tried.side
+        if graph.note
+    }
+    yield from section("Left out by Inductor", Bullets(tuple(notes)))
     if times:
         yield from section("Time to compile", Bullets(tuple(_times(report))))
-    if report.kernels or report.externs:
-        yield Heading("Metal")
-        externs = plural(len({extern.op for extern in report.externs}), "operator")
-        yield Lines(
-            (f"{plural(report.kernels, 'kernel')} over all variants; {externs} called eagerly",)
-        )
-        if report.externs:
-            yield Table(
-                ("operator", "on the target", "line"),
-                tuple(_externs(report)),
-                code=(0,),
-            )
+    yield from _metal(report)
     yield from section("Not checked", Bullets(report.not_checked))
 
 
+def _metal(report: CompileReport) -> Iterator[Block]:
+    """Count the kernels, and show the eager calls that are not native."""
+    if not report.kernels and not report.externs:
+        return
+    yield Heading("Metal")
+    operators = {extern.op for extern in report.externs}
+    others = {extern.op for extern in report.externs if extern.status != "native"}
+    native = ", all native" if operators and not others else ""
+    called = f"{plural(len(operators), 'operator')} called eagerly{native}"
+    yield Lines((f"{plural(report.kernels, 'kernel')} over all variants; {called}",))
+    if others:
+        yield Table(("operator", "on the target", "line"), tuple(_externs(report)), code=(0,))
+
+
 def _externs(report: CompileReport) -> Iterator[tuple[str, str, str]]:
-    """Make a row for each operator, with the first places that call it."""
+    """Make a row for each operator that is not native, with the first places that call it."""
     places_of: dict[tuple[str, str], dict[str, None]] = {}
     for extern in report.externs:
-        places_of.setdefault((extern.op, extern.status), {})[extern.line or extern.module] = None
+        if extern.status != "native":
+            key = (extern.op, extern.status)
+            places_of.setdefault(key, {})[extern.line or extern.module] = None
     for (op, status), places in places_of.items():
         yield op, status, and_more([place for place in places if place], 2)
 
@@ -83,14 +95,16 @@ def _failure(group: FailureGroup) -> str:
     place = group.line or (f"module {group.module}" if group.module else "")
     parts = (
         group.message,
-        f" [{group.op}]" if group.op else "",
+        f" [{group.op}]" if group.op and group.op not in group.message else "",
         f" at {place}" if place else "",
         f": {group.text}" if group.text else "",
+        f", and {group.places - 1} more" if group.places > 1 else "",
+        f" ({group.defect})" if group.defect and group.defect not in group.message else "",
         " (opcheck's limit, not PyTorch's)" if group.ours else "",
         f" (mended in torch {group.mended}, so not held against the target)"
         if group.mended
         else "",
-        f" -- {', '.join(group.variants)}",
+        f" -- {'; '.join(group.variants)}",
         f" -- {' '.join(group.links)}" if group.links else "",
     )
     return "".join(parts)
@@ -100,8 +114,9 @@ def _advisory(advisory: Advisory) -> str:
     summary = advisory.summary.rstrip(".")
     kernels = f"; {plural(advisory.kernels, 'kernel')} of this kind" if advisory.kernels else ""
     where = f", the first at {advisory.line}" if advisory.line else ""
+    variants = f" -- {'; '.join(advisory.variants)}" if advisory.variants else ""
     links = f" -- {' '.join(advisory.links)}" if advisory.links else ""
-    return f"{advisory.id} ({advisory.effect}): {summary}{kernels}{where}{links}"
+    return f"{advisory.id} ({advisory.effect}): {summary}{kernels}{where}{variants}{links}"
 
 
 def _times(report: CompileReport) -> Iterator[str]:

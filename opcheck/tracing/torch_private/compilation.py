@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from opcheck.common.replacing import replaced
 from opcheck.tracing.torch_private import Place, lazily, place, required
 
 _COUNTING = "counting what Dynamo compiled"
@@ -86,6 +87,15 @@ _METAL = {
 }
 
 
+#: The names with which AOTInductor's C++ is written.
+_AHEAD = {
+    "wrapper": "torch._inductor.codegen.cpp_wrapper_mps:CppWrapperMps",
+    "device": "torch._inductor.codegen.cpp_wrapper_gpu",
+    "compiler": "torch._inductor.codecache:AotCodeCompiler",
+    "context": "torch._inductor.virtualized:V.set_aot_compilation",
+}
+
+
 def missing_for_metal() -> str:
     """Return the first name that is needed to compile for Metal and that this release lacks, or empty.
 
@@ -110,45 +120,52 @@ def _exists(path: str) -> bool:
 def use_metal_backend(file: Path) -> None:
     """Let Inductor write Metal as another release does: its ``codegen/mps.py`` takes the place of the installed one.
 
-    The rest of Inductor (its decompositions, lowerings and scheduler) stays that of the installed torch.  To be
-    called before Inductor is imported, once in a process.  Required for a target of another release.
+    So does ``cpp_wrapper_mps.py`` beside it, where that release has one.  The rest of Inductor (its decompositions,
+    lowerings and scheduler) stays that of the installed torch.  To be called before Inductor is imported, once in a
+    process.  Required for a target of another release.
 
     Where an interface moved between the releases:
 
     - ``value_expr``, an operation that Inductor asks of every backend since 2.13; what older files write for
       ``index_expr`` is what it stands for (torch/_inductor/codegen/mps.py, 2.13).
-    - ``call_kernel`` takes ``deallocate_ws`` since 2.10 (torch/_inductor/codegen/simd.py).
+    - ``call_kernel`` takes ``deallocate_ws`` since 2.10 (torch/_inductor/codegen/simd.py), and
+      ``_generate_kernel_call_helper`` ``inductor_meta`` and ``current_stream_idx`` since 2.11 and 2.12.
+    - ``TritonMeta`` annotates an argument in 2.15 (runtime/hints.py).
     - The parts of a variance are texts in 2.7; since 2.8 each value has a dtype (codegen/common.py, CSEProxy).
 
     Raises:
         UnsupportedTorchError: the file cannot be used with the installed Inductor.
     """
-    name = _METAL["scheduling"].partition(":")[0]
+    with required(_GENERATING), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = _replace_module(_METAL["scheduling"].partition(":")[0], file)
+        _adapt(module.MetalOverrides, module.MetalKernel)
+        wrapper = file.with_name("cpp_wrapper_mps.py")
+        if wrapper.is_file():
+            hints = importlib.import_module("torch._inductor.runtime.hints")
+            vars(hints).setdefault("TritonMeta", dict)
+            module = _replace_module(_AHEAD["wrapper"].partition(":")[0], wrapper)
+            _drop_new_keywords(module.CppWrapperMps, "_generate_kernel_call_helper")
+
+
+def _replace_module(name: str, file: Path) -> Any:
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with required(_GENERATING), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        package = importlib.import_module(name.rpartition(".")[0])
-        # What the file imports from imports it in turn (torch/_inductor/codegen/common.py).
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-        vars(package)["mps"] = module
-        _adapt(module.MetalOverrides, module.MetalKernel)
+    package = importlib.import_module(name.rpartition(".")[0])
+    # What the file imports from imports it in turn (torch/_inductor/codegen/common.py).
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    vars(package)[name.rpartition(".")[2]] = module
+    return module
 
 
 def _adapt(overrides: Any, kernel: Any) -> None:
     """Give a released backend what the installed Inductor asks of it beside what its own release did."""
     if "value_expr" not in vars(overrides):
         overrides.value_expr = staticmethod(overrides.index_expr)
-    call = kernel.call_kernel
-    if "deallocate_ws" not in inspect.signature(call).parameters:
-
-        def call_kernel(self: Any, name: str, node: Any = None, **_: Any) -> Any:
-            return call(self, name, node)
-
-        kernel.call_kernel = call_kernel
+    _drop_new_keywords(kernel, "call_kernel")
     if not hasattr(kernel, "headers"):  # 2.7
         reduce = kernel.reduction
 
@@ -163,6 +180,17 @@ def _adapt(overrides: Any, kernel: Any) -> None:
             )
 
         kernel.reduction = reduction
+
+
+def _drop_new_keywords(owner: Any, name: str) -> None:
+    """Let a method of an older release be called with keywords that it does not know."""
+    method = getattr(owner, name)
+    known = inspect.signature(method).parameters
+
+    def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        return method(self, *arguments, **{key: keywords[key] for key in keywords if key in known})
+
+    setattr(owner, name, call)
 
 
 def inductor_config(changes: Mapping[str, Any]) -> AbstractContextManager[Any]:
@@ -181,6 +209,47 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: Any, inner: Callable[...,
 def compile_inner(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:
     """Compile a graph that AOTAutograd made. Required."""
     return lazily(_METAL["inner"], _GENERATING)(graph, inputs, **options)
+
+
+def mode_settings(mode: str) -> Mapping[str, Any]:
+    """Return the settings of Inductor that a mode of torch.compile stands for. Required."""
+    settings: Mapping[str, Any] = lazily("torch._inductor:list_mode_options", _GENERATING)(
+        mode or "default"
+    )
+    return settings
+
+
+def skipped_cuda_graphs(compiled: Any) -> str:
+    """Return why Inductor takes no CUDA graphs for what it compiled. Optional: empty where it does not say."""
+    return str(getattr(compiled, "disabled_cudagraphs_reason", None) or "")
+
+
+def compile_ahead(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> str:
+    """Return the C++ that AOTInductor writes for a graph; nothing is compiled. Required.
+
+    On a Mac Inductor finds the GPU by asking for it (torch/_inductor/utils.py, get_gpu_type).
+    """
+    written: list[str] = []
+    ahead_of_time = True
+
+    def compile_code(*arguments: Any, **_: Any) -> str:
+        written.append(arguments[1])
+        return ""
+
+    device, compiler = (lazily(_AHEAD[name], _GENERATING) for name in ("device", "compiler"))
+    changes: list[tuple[Any, str, Any]] = [
+        (compiler, "compile", staticmethod(compile_code)),
+        (device, "get_gpu_type", lambda: "mps"),
+    ]
+    context = lazily(_AHEAD["context"], _GENERATING)
+    with (
+        required(_GENERATING),
+        replaced(changes),
+        context(ahead_of_time),
+        inductor_config({"cpp_wrapper": True}),
+    ):
+        compile_inner(graph, inputs, aot_mode=True, cpp_wrapper=True, **options)
+    return written[0]
 
 
 def boxed(function: Callable[..., Any]) -> Any:
