@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from tabulate import tabulate
 from opcheck.capture.run import AsModule
 from opcheck.common.versions import Target, Version
 from opcheck.compiler.inductor_metal import preload
+from opcheck.compiler.judged import CompileReport
 from opcheck.compiler.numerics import Program
 from opcheck.compiler.records import Compiled, Failure, Tried, Variant
 from opcheck.compiler.released import backend
@@ -155,6 +157,22 @@ def written(listed: list[Entry], found: dict[tuple[str, str, str], Found]) -> tu
 
 def of_release(line: str) -> list[tuple[str, str, str, str]]:
     """Run the programs that are reported of a release; program, dtype, outcome and reason of each."""
+    judge = judge_for(line)
+    results = []
+    wanted = dict.fromkeys((e.program, e.dtype) for e in entries() if e.torch == line)
+    for name, dtype in wanted:
+        judged = judge(name, Variant(backend="inductor", metal=True, dtype=dtype))
+        group = next((g for g in judged.failures if not g.mended), None)
+        because = group.message.partition("\n")[0][:160].replace("|", "/") if group else ""
+        results.append((name, dtype, judged.compiled.tried[0].outcome, because))
+    return results
+
+
+def judge_for(line: str) -> Callable[[str, Variant], CompileReport]:
+    """Let Inductor write Metal as this release does; return what tries a program of ``PROGRAMS`` as a variant.
+
+    To be called once in a process, before Inductor is imported.
+    """
     warnings.simplefilter("ignore")
     lists = load()
     own = backend(lists.release(line))
@@ -166,16 +184,13 @@ def of_release(line: str) -> list[tuple[str, str, str, str]]:
     target = Target(
         torch=Version.parse(line), macos=Version(26 if Version.parse(line) >= Version(2, 9) else 15)
     )
-    results = []
-    wanted = dict.fromkeys((e.program, e.dtype) for e in entries() if e.torch == line)
-    for name, dtype in wanted:
+
+    def judge(name: str, variant: Variant) -> CompileReport:
         reported = PROGRAMS[name]
-        variant = Variant(
-            backend="inductor",
-            metal=True,
-            dtype=dtype,
+        variant = msgspec.structs.replace(
+            variant,
             training=reported.training,
-            dynamic=reported.dynamic,
+            dynamic=variant.dynamic or reported.dynamic,
         )
         try:
             tried = forked(functools.partial(_attempt, reported, variant), Tried, 120.0)
@@ -189,11 +204,9 @@ def of_release(line: str) -> list[tuple[str, str, str, str]]:
             device="cpu",
             tried=(tried,),
         )
-        judged = report(compiled, target, lists, "")
-        group = next((g for g in judged.failures if not g.mended), None)
-        because = group.message.partition("\n")[0][:160].replace("|", "/") if group else ""
-        results.append((name, dtype, judged.compiled.tried[0].outcome, because))
-    return results
+        return report(compiled, target, lists, "")
+
+    return judge
 
 
 def _attempt(reported: Reported, variant: Variant) -> Tried:

@@ -43,6 +43,31 @@ def _convolutions() -> nn.Module:
     )
 
 
+def _channels_last() -> nn.Module:
+    net: nn.Module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
+    for layer in net.children():
+        for parameter in layer.parameters():
+            if parameter.dim() > 1:
+                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    return net
+
+
+class _Autocast(nn.Module):
+    """Chooses the device of the casts as programs do that run on any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            return torch.softmax(self.linear(x), -1).float()
+
+
+def _autocast() -> nn.Module:
+    return _Autocast()
+
+
 def _decoder() -> nn.Module:
     return nn.Sequential(
         nn.ConvTranspose2d(256, 128, 5, stride=2),
@@ -170,6 +195,9 @@ PROGRAMS: dict[str, Reported] = {
     "layer-norm-4096": Reported(lambda: nn.LayerNorm(4096), _normal(4, 4096)),
     "layer-norm-2048": Reported(lambda: nn.LayerNorm(2048), _normal(4, 2048)),
     "layer-norm-512": Reported(lambda: nn.LayerNorm(512), _normal(4, 512)),
+    "sum-dynamic": Reported(_plain(lambda x: x.sum(-1)), _normal(4, 3000), dynamic=True),
+    "channels-last": Reported(_channels_last, _normal(2, 3, 16, 16), training=True),
+    "autocast": Reported(_autocast, _normal(4, 64)),
     "layer-norm-dynamic": Reported(
         _plain(lambda x: nn.functional.layer_norm(x, x.shape[1:])), _normal(4, 700), dynamic=True
     ),

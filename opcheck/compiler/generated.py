@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ _SHADER = re.compile(
     r"compile_mps_shader\((?P<quote>\"\"\"|''')(?P<text>.*)(?P=quote)\)", re.DOTALL
 )
 _PACKAGED = re.compile(
-    r'R"MTL\(.*\n(?P<kernel>(?:\s*\[\[[^\n]*\n)?\s*kernel void .*)\)MTL"', re.DOTALL
+    r'R"MTL\(.*\n(?P<kernel>(?: *\[\[[^\n]*\n)? *kernel void .*)\)MTL"', re.DOTALL
 )
 HEADER = re.compile(r"^\s*#include <c10/metal/(\w+)\.h>", re.MULTILINE)
 #: dimensions of a batch of images
@@ -42,7 +41,7 @@ def kernel_of(name: str, source: str, schedule: Any) -> Kernel:
     body = written["text"] if written else source
     # For AOTInductor the headers stand in the text.
     packaged = _PACKAGED.search(body)
-    body = textwrap.dedent(packaged["kernel"]) if packaged else body
+    body = packaged["kernel"] if packaged else body
     headers = HEADER.findall(body)
     # Up to 2.11 each kernel has a library of its own, mps_lib_0, mps_lib_1 ..., and is called generated_kernel there.
     name = name.partition(".")[0]

@@ -61,10 +61,12 @@ class SideCompiler:
         self._mode = mode
         self._ahead = ahead
         self._attention: tuple[Extern, ...] = ()
+        self._autocast = False
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         """Return what torch.compile calls with each graph of Dynamo's."""
         self._attention = attention_of(gm)
+        self._autocast = _autocast_here(gm)
         return compilation.compile_graph(gm, example_inputs, self._inner)
 
     def _inner(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
@@ -77,6 +79,8 @@ class SideCompiler:
         ):
             compile_step = compilation.compile_ahead if self._ahead else compilation.compile_inner
             graph = side_compile(gm, example_inputs, phase, kwargs, made, compile_step)
+        if self._autocast:
+            graph = msgspec.structs.replace(graph, notes=(*graph.notes, _OTHER_CASTS))
         if phase == "inference":
             graph = msgspec.structs.replace(graph, externs=(*graph.externs, *self._attention))
         self.graphs.append(graph)
@@ -84,6 +88,29 @@ class SideCompiler:
             _keep_fitting_strides(gm)
         call = callable_on_cpu(made[0], gm) if self._run_metal and made else gm.forward
         return compilation.boxed(call)
+
+
+_OTHER_CASTS = "autocast casts for the CPU's list of operators here, for another one on mps"
+
+
+def _autocast_here(gm: torch.fx.GraphModule) -> bool:
+    """Let autocast for mps act on the CPU's tensors, on which the program runs; return whether the graph has any."""
+    blocks = [node for node in gm.graph.nodes if getattr(node.target, "__name__", "") == _AUTOCAST]
+    for node in blocks:
+        node.args = tuple("cpu" if value == "mps" else value for value in node.args)
+    if blocks:
+        gm.recompile()
+    return bool(blocks)
+
+
+#: what Dynamo writes for ``with torch.autocast(...)`` (torch/amp/autocast_mode.py)
+_AUTOCAST = "_enter_autocast"
+
+
+def _notes(made: Sequence[Any]) -> tuple[str, ...]:
+    """Return why no CUDA graphs are taken, where a mode asks for them."""
+    skipped = compilation.skipped_cuda_graphs(made[0]) if made else ""
+    return (f"no CUDA graphs: {skipped}",) if skipped else ()
 
 
 def _keep_fitting_strides(gm: torch.fx.GraphModule) -> None:
@@ -128,7 +155,7 @@ def side_compile(
         kernels=tuple(seen.kernels),
         externs=seen.grouped(),
         failures=tuple(failures),
-        note=compilation.skipped_cuda_graphs(made[0]) if made else "",
+        notes=_notes(made),
         seconds=time.perf_counter() - start,
     )
 

@@ -67,8 +67,8 @@ class SideGraph(Record, frozen=True, kw_only=True):
     kernels: tuple[Kernel, ...] = ()
     externs: tuple[Extern, ...] = ()
     failures: tuple[Failure, ...] = ()
-    #: what Inductor says of its own accord: why it takes no CUDA graphs
-    note: str = ""
+    #: what a setting does otherwise than it says, or otherwise than on a Mac
+    notes: tuple[str, ...] = ()
     #: seconds that the second compilation took
     seconds: float = 0.0
 

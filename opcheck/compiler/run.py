@@ -149,7 +149,8 @@ def _try(program: variants.Program, variant: Variant, plan: Plan) -> Tried:
         return forked(lambda: variants.attempt(program, variant, plan.device), Tried, plan.seconds)
     except WorkerError as error:
         late = error.kind == "late"
-        failure = Failure(kind="timeout" if late else "died", message=f"the process {error}")
+        more = " (--time-limit gives it more)" if late else ""
+        failure = Failure(kind="timeout" if late else "died", message=f"the process {error}{more}")
         return Tried(variant=variant, outcome="too long" if late else "died", failure=failure)
 
 

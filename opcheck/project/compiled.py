@@ -144,8 +144,12 @@ def exit_code(report: CompileReport, *, each_dtype: bool = False) -> int:
     failing = [outcomes for outcomes in runs.values() if "works" not in outcomes]
     if not failing:
         return PASSED if runs else COULD_NOT_TELL
-    unsure = ["could not tell" in outcomes for outcomes in failing]
+    unsure = [_UNSURE.intersection(outcomes) for outcomes in failing]
     return COULD_NOT_TELL if all(unsure) else FINDINGS
+
+
+#: Outcomes that say nothing of the target: this machine may be slow.
+_UNSURE = frozenset({"could not tell", "too long"})
 
 
 def _portable_on_target(tried: Tried, eager: Mapping[Eager, Audit]) -> Tried:
@@ -518,7 +522,7 @@ def _advice(
         part
         for part in (
             f"use inductor{prototype} {works}{instead}",
-            f"not {not_works}: {why}" if not_works else "",
+            f"{_refusal(metal)} {not_works}: {why}" if not_works else "",
             f"it calls {_and(slow)} eagerly, which {_are(slow)} not native" if slow else "",
             f"it calls {_and(unknown)} eagerly, of which the op lists know nothing"
             if unknown
@@ -527,6 +531,11 @@ def _advice(
         )
         if part
     )
+
+
+def _refusal(metal: Sequence[Tried]) -> str:
+    outcomes = {attempt.outcome for attempt in metal} - {"works"}
+    return "not known" if outcomes <= _UNSURE else "not"
 
 
 def _plain(tried: Sequence[Tried]) -> list[Tried]:
@@ -612,7 +621,7 @@ def _portable(tried: Sequence[Tried]) -> str:
 def _why_not(metal: Sequence[Tried], mended: Sequence[Defect]) -> str:
     """Return why a variant does not work: what decided its outcome, rather than a limit of opcheck's."""
     reasons = [(failure, attempt) for attempt in metal for failure in failures_of(attempt)]
-    for failure, _ in sorted(reasons, key=lambda reason: _weight(*reason, mended)):
+    for failure, _ in sorted(reasons, key=lambda reason: _weight(reason[0], reason[1], mended)):
         until = _mended(failure, mended)
         later = f", which torch {until} mended: ask with that release installed" if until else ""
         return f"{failure.message}{later}"

@@ -203,7 +203,21 @@ def test_a_mode_takes_no_cuda_graphs_on_mps_and_writes_the_same_kernels(mode: st
     (graph,) = side(net, x, compiler=SideCompiler(mode=mode))
     assert not graph.failures
     assert [k.source for k in graph.kernels] == [k.source for k in usual.kernels]
-    assert bool(graph.note) == bool(mode)
+    assert ["CUDA graphs" in note for note in graph.notes] == [True] * bool(mode)
+
+
+def _cast(x: Tensor) -> Tensor:
+    with torch.autocast("mps", dtype=torch.bfloat16):
+        return x @ x
+
+
+def test_autocast_for_mps_casts() -> None:
+    (graph,) = side(_cast, torch.randn(4, 4))
+    assert externs([graph]) == {"aten::mm.out"}
+    assert graph.externs[0].dtypes == ("bfloat16",)
+    assert len(graph.notes) == 1
+    (graph,) = side(lambda x: x @ x, torch.randn(4, 4))
+    assert not graph.notes
 
 
 def test_aotinductor_writes_the_kernels_into_its_code() -> None:

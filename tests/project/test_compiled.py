@@ -78,9 +78,7 @@ def test_what_works_in_inference_alone_is_said_so(lists: OpLists) -> None:
     trained = msgspec.structs.replace(trained, variant=variant)
     half = metal(graph(kernel()), dtype="float16")
     found = told(lists, EAGER, metal(graph(kernel())), trained, half)
-    assert found.advice.startswith(
-        "use inductor in inference; not in training: "
-    )
+    assert found.advice.startswith("use inductor in inference; not in training: ")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +188,9 @@ def test_one_fault_of_many_kernels_is_one_finding_with_the_defect_of_the_target(
     (group,) = report(compiled, target, lists, "").failures
     assert (group.defect, group.places, group.mended) == ("two-loops", 3, "")
     assert group.message.startswith("two-loops: Two loops over one reduction")
-    assert group.message.endswith("generated_kernel_0, line 6: r0_1 is used where it is not declared")
+    assert group.message.endswith(
+        "generated_kernel_0, line 6: r0_1 is used where it is not declared"
+    )
 
 
 def test_a_run_that_fails_has_a_backend_of_its_own(lists: OpLists) -> None:
@@ -266,6 +266,17 @@ def test_each_run_must_work_in_some_dtype_and_in_each_that_is_named(lists: OpLis
 def test_what_cannot_be_told_is_no_failure(lists: OpLists) -> None:
     ours = Failure(kind="harness", message="no mps", ours=True)
     assert exit_code(told(lists, metal(graph(failures=(ours,))))) == 3
+
+
+def test_a_variant_that_takes_too_long_is_no_finding(lists: OpLists) -> None:
+    late = msgspec.structs.replace(
+        metal(graph(kernel()), dtype="float16"),
+        outcome="too long",
+        failure=Failure(kind="timeout", message="the process was not done after 120 s"),
+    )
+    found = told(lists, metal(graph(kernel())), late)
+    assert found.advice.startswith("use inductor with float32; not known with float16: the process")
+    assert exit_code(told(lists, late)) == 3
 
 
 def test_a_failure_of_the_targets_own_backend_stands(lists: OpLists) -> None:

@@ -54,12 +54,12 @@ def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
     )
     yield from _dynamo(report)
     notes = {
-        f"{tried.variant}: no CUDA graphs: {graph.note}": None
+        f"{tried.variant}: {note}": None
         for tried in report.compiled.tried
         for graph in tried.side
-        if graph.note
+        for note in graph.notes
     }
-    yield from section("Left out by Inductor", Bullets(tuple(notes)))
+    yield from section("Settings", Bullets(tuple(notes)))
     if times:
         yield from section("Time to compile", Bullets(tuple(_times(report))))
     yield from _metal(report)

@@ -1,0 +1,134 @@
+"""Compile forms of programs for Metal as each release writes it; write the table of docs/explanation/compile.md.
+
+    python -m scripts.compile_by_release [--check] [--release LINE]
+
+A cell is what ``opcheck compile`` says for that release: the target's own Metal backend wrote the kernels, the
+installed Inductor did the rest.  With ``--check`` it writes nothing, and exits with 1 where the table would change.
+Needs the wheels of the cache; some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from tabulate import tabulate
+
+from opcheck.compiler.judged import CompileReport
+from opcheck.compiler.plan import AOTINDUCTOR
+from opcheck.compiler.records import Variant
+from opcheck.data.compile_defects import DECIDING
+from scripts.compile_reports import judge_for
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs" / "explanation" / "compile.md"
+START, END = "<!-- by release -->\n", "<!-- end of by release -->"
+RELEASES = ("2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
+
+_METAL = Variant(backend="inductor", metal=True)
+
+
+class Form(NamedTuple):
+    """A row: what it is, a program of scripts/reported_programs.py, and how it is compiled."""
+
+    title: str
+    program: str
+    variant: Variant = _METAL
+
+
+FORMS = (
+    Form("a small network", "network"),
+    Form("a reduction over more than 1024 elements", "rms-norm-2048"),
+    Form("a sum over two dimensions of more than 1024 elements", "broadcast-difference"),
+    Form("BatchNorm in training over 4,096 elements", "batch-norm-large"),
+    Form("LayerNorm over 512 elements", "layer-norm-512"),
+    Form("a sum over a dynamic dimension", "sum-dynamic"),
+    Form("a variance over a dynamic dimension", "variance-dynamic"),
+    Form("reflection padding with dynamic shapes", "reflection"),
+    Form("masked indexing", "masked-index"),
+    Form("pads inside concatenations", "nested-masks"),
+    Form("training convolutions", "convolutions"),
+    Form("training convolutions, channels last", "channels-last"),
+    Form("`torch.cond`", "branches"),
+    Form("`flex_attention`", "flexible"),
+    Form("uint16", "unsigned"),
+    Form("sinh", "sinh"),
+    Form("autocast to bfloat16", "autocast"),
+    Form("`dynamic=True`", "network", Variant(backend="inductor", metal=True, dynamic=True)),
+    Form("`fullgraph=True`", "network", Variant(backend="inductor", metal=True, fullgraph=True)),
+    Form(
+        '`mode="reduce-overhead"`',
+        "network",
+        Variant(backend="inductor", metal=True, mode="reduce-overhead"),
+    ),
+    Form(
+        '`mode="max-autotune"`',
+        "network",
+        Variant(backend="inductor", metal=True, mode="max-autotune"),
+    ),
+    Form("AOTInductor", "network", Variant(backend=AOTINDUCTOR, metal=True)),
+    Form("AOTInductor, LayerNorm", "layer-norm-512", Variant(backend=AOTINDUCTOR, metal=True)),
+)
+
+
+def main() -> int:
+    """Run each release in a process of its own; write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--release", help="try the forms for one release here, and print JSON")
+    given = parser.parse_args()
+    if given.release:
+        print(json.dumps(cells(given.release)))
+        return 0
+    with ThreadPoolExecutor(2) as pool:
+        columns = list(pool.map(_in_a_process, RELEASES))
+    table = tabulate(
+        [(form.title, *(column[row] for column in columns)) for row, form in enumerate(FORMS)],
+        headers=("", *RELEASES),
+        tablefmt="github",
+        disable_numparse=True,
+    )
+    before = DOCS.read_text(encoding="utf-8")
+    head, rest = before.split(START)
+    after = head + START + table + "\n" + END + rest.split(END)[1]
+    if not given.check:
+        DOCS.write_text(after, encoding="utf-8")
+    return int(given.check and before != after)
+
+
+def _in_a_process(release: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.compile_by_release", "--release", release],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    column: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return column
+
+
+def cells(release: str) -> list[str]:
+    """Return the cells of a release, in the order of ``FORMS``."""
+    judge = judge_for(release)
+    return [cell(judge(form.program, form.variant)) for form in FORMS]
+
+
+def cell(report: CompileReport) -> str:
+    """Return the outcome, with the ids of the defects that made it or that stand beside it."""
+    outcome = report.compiled.tried[0].outcome
+    ids = [group.defect for group in report.failures if group.defect]
+    ids += [a.id for a in report.advisories if a.effect not in DECIDING and a.kernels]
+    known = ", ".join(dict.fromkeys(ids))
+    return f"{outcome}: {known}" if known else outcome
+
+
+if __name__ == "__main__":
+    sys.exit(main())
