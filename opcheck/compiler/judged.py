@@ -60,7 +60,7 @@ class Advisory(Record, frozen=True, kw_only=True):
     summary: str
     #: kernels that are of the kind, of all variants; 0 where it is not of kernels
     kernels: int
-    #: the variants that have them
+    #: the variants that have them; none where all of them do
     variants: tuple[str, ...] = ()
     line: str
     links: tuple[str, ...]

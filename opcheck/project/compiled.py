@@ -261,8 +261,8 @@ def _with_defect(failures: Iterable[Failure], present: Sequence[Defect]) -> Iter
     """Yield the failures; what is wrong with the text of a kernel is preceded by the defect that explains it."""
     for failure in failures:
         known = next(_explaining(failure, present), None) if failure.kind == "shader" else None
-        message = f"{known.id}: {known.summary.rstrip('.')}: {failure.message}" if known else ""
-        yield msgspec.structs.replace(failure, message=message or failure.message)
+        message = f"{_cause(known)}: {failure.message}" if known else failure.message
+        yield msgspec.structs.replace(failure, message=message)
 
 
 def _known(graph: SideGraph, present: Sequence[Defect]) -> Iterator[Failure]:
@@ -274,7 +274,7 @@ def _known(graph: SideGraph, present: Sequence[Defect]) -> Iterator[Failure]:
         if affected is not None:
             yield Failure(
                 kind=defect.effect,
-                message=f"{defect.id}: {defect.summary.rstrip('.')}",
+                message=_cause(defect),
                 op=affected.op,
                 location=affected.location,
                 module=affected.module,
@@ -378,13 +378,14 @@ def _advisories(
             for attempt in compiled
         ]
         affected = [place for _, places in by_variant for place in places]
+        having = [attempt for attempt, places in by_variant if places]
         if affected or (compiled and defect.when.any):
             yield Advisory(
                 id=defect.id,
                 effect=defect.effect,
                 summary=defect.summary,
                 kernels=len(affected),
-                variants=_called_together([attempt for attempt, places in by_variant if places]),
+                variants=_called_together(having) if len(having) < len(compiled) else (),
                 line=next((str(place.location) for place in affected if place.location), ""),
                 links=defect.links,
             )
@@ -624,9 +625,19 @@ def _why_not(metal: Sequence[Tried], mended: Sequence[Defect]) -> str:
     for failure, _ in sorted(reasons, key=lambda reason: _weight(reason[0], reason[1], mended)):
         until = _mended(failure, mended)
         later = f", which torch {until} mended: ask with that release installed" if until else ""
-        return f"{failure.message}{later}"
+        return f"{_without_kernel(failure.message)}{later}"
     outcomes = (f"{_called_together([attempt])[0]}: {attempt.outcome}" for attempt in metal)
     return next(outcomes, "")
+
+
+def _without_kernel(message: str) -> str:
+    """Return the known defect that a message begins with, without the kernel that met it; else the message."""
+    causes = (_cause(defect) for defect in load_defects())
+    return next((cause for cause in causes if message.startswith(cause)), message)
+
+
+def _cause(defect: Defect) -> str:
+    return f"{defect.id}: {defect.summary.rstrip('.')}"
 
 
 def _weight(failure: Failure, attempt: Tried, mended: Sequence[Defect]) -> tuple[bool, bool, bool]:
