@@ -23,7 +23,10 @@ ROOT = Path(__file__).parents[1]
 RELEASES = ("2.13.0", "2.9.1", "2.15.0", "2.8.0", "2.10.0", "2.11.0", "2.12.1", "2.14.1")
 
 #: What OpInfo needs beside torch, and what the simulated Mac needs.
-LIBRARIES = ("numpy", "scipy", "expecttest", "pyyaml", "msgspec", "networkx", "packaging")
+LIBRARIES = (
+    *("numpy", "scipy", "expecttest"),
+    *("msgspec", "networkx", "packaging", "psutil", "pyyaml"),
+)
 
 #: Releases older than the lists: their composites are followed with the oldest torch that installs here.
 OLDER = ("1.13", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7")

@@ -237,6 +237,7 @@ class OpLists:
         return Resolution(status=status, kind=kind, chain=tuple(chain), value=value)
 
 
+@functools.cache
 def data_directory() -> Path:
     """Return the directory of the shipped data: inside an installed package, else at the checkout's top."""
     package = Path(__file__).parents[1]

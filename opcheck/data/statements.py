@@ -86,18 +86,21 @@ class Statements:
         """
         key = (op, line)
         if key not in self._by_query:
-            statements = {statement.id: statement for statement in self._exact.get(op, ())}
-            statements |= {
-                statement.id: statement
-                for prefix, statement in self._globs
-                if op.startswith(prefix) and not statement.excepts(op)
-            }
-            self._by_query[key] = tuple(
-                statements[name]
-                for name in sorted(statements)
-                if line is None or statements[name].spans(line)
+            self._by_query[key] = (
+                self._naming(op)
+                if line is None
+                else tuple(statement for statement in self.for_op(op) if statement.spans(line))
             )
         return self._by_query[key]
+
+    def _naming(self, op: str) -> tuple[Statement, ...]:
+        statements = {statement.id: statement for statement in self._exact.get(op, ())}
+        statements |= {
+            statement.id: statement
+            for prefix, statement in self._globs
+            if op.startswith(prefix) and not statement.excepts(op)
+        }
+        return tuple(statements[name] for name in sorted(statements))
 
 
 def load_statements(directory: Path) -> Statements:

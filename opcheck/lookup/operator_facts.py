@@ -45,6 +45,7 @@ class OperatorFacts:
         self._classes: dict[tuple[tuple[str, ...], Target], dict[str, str]] = {}
         self._deciding: dict[tuple[str, str], tuple[str, ...]] = {}
         self._about: dict[tuple[str, str], tuple[Statement, ...]] = {}
+        self._on_kernels: dict[tuple[str, str], tuple[Statement, ...]] = {}
         self._calls: dict[tuple[str, str], Calls | None] = {}
 
     def composite(self, op: str, line: str) -> bool:
@@ -142,14 +143,17 @@ class OperatorFacts:
 
     def on_kernels(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on every kernel that hold for the overload or for one that decides for it."""
-        statements = {
-            statement.id: statement
-            for name in self.deciding(op, line)
-            if not self.composite(name, line)
-            for statement in self.statements.for_op(name, line)
-            if statement.on_every_kernel
-        }
-        return tuple(statements[name] for name in sorted(statements))
+        key = (op, line)
+        if key not in self._on_kernels:
+            statements = {
+                statement.id: statement
+                for name in self.deciding(op, line)
+                if not self.composite(name, line)
+                for statement in self.statements.for_op(name, line)
+                if statement.on_every_kernel
+            }
+            self._on_kernels[key] = tuple(statements[name] for name in sorted(statements))
+        return self._on_kernels[key]
 
     def facts(self, op: str, line: str) -> object:
         """Return all data on which a verdict about the overload rests; releases with equal data judge alike."""
