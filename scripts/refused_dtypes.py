@@ -27,12 +27,13 @@ import torch
 from torch.testing._internal import common_methods_invocations
 
 from opcheck.common.files import write_text
-from opcheck.data import composites
+from opcheck.data import composites, opinfo
 from opcheck.data.refused import FILE
 from opcheck.data.registrations import data_directory, load
 from opcheck.worker.worker import WorkerError, forked
 from scripts import schema_bodies
 from scripts.cross_dtypes import expected, kernels
+from scripts.opinfo import ci
 from scripts.schema_bodies import SCENES, Scene, overload_of
 
 if TYPE_CHECKING:
@@ -115,9 +116,14 @@ def in_forks(names: Sequence[str], device: str) -> Outcome:
 
 
 def listed() -> Mapping[str, set[str]]:
-    """Return the dtypes that the operator database lists for some device, by overload."""
+    """Return the dtypes that the operator database lists for some device, by overload.
+
+    An overload that is in no row has the dtypes of all rows whose samples reach it.
+    """
     lists = load()
     by_base: dict[str, set[str]] = {}
+    inner: dict[str, set[str]] = {}
+    reached = _reached()
     bases: dict[str, list[str]] = {}
     for op in lists.names():
         bases.setdefault(op.partition(".")[0], []).append(op)
@@ -134,7 +140,20 @@ def listed() -> Mapping[str, set[str]]:
             ops |= {*bases.get(base, ()), *bases.get(f"{base}_", ())}
         for op in ops:
             by_base.setdefault(op, set()).update(dtypes)
-    return by_base
+        for op in reached.get(ci.key(info), ()):
+            inner.setdefault(op, set()).update(dtypes)
+    return inner | by_base
+
+
+def _reached() -> Mapping[str, set[str]]:
+    """Return the overloads that the samples of each row of the operator database reach, in any release."""
+    reached: dict[str, set[str]] = {}
+    for line in opinfo.lines():
+        evaluation = opinfo.read(line)
+        if evaluation is not None:
+            for name in evaluation.opinfos:
+                reached.setdefault(name, set()).update(evaluation.calls(name))
+    return reached
 
 
 def base(op: str) -> str:
@@ -147,7 +166,7 @@ def taken() -> Mapping[str, set[str]]:
     known: dict[str, set[str]] = {}
     lists = load()
     for release in lists.releases:
-        for op, dtype, state in expected(release.line):
+        for op, dtype, state, _ in expected(release.line):
             if state == "pass":
                 known.setdefault(base(op), set()).add(dtype)
         for op, dtypes in kernels(release.line, lists.operators(release.line)).items():

@@ -240,7 +240,7 @@ def _tensor(name: str, scene: Scene, place: int) -> Any:
         return torch.tensor([1, 2])
     made = torch.ones(shape, dtype=scene.dtype)
     if len(shape) > 1 and shape[-1] == shape[-2] and scene.dtype.is_floating_point:
-        made = made + 3 * torch.eye(shape[-1])  # positive definite
+        made = made + 3 * torch.eye(shape[-1], dtype=scene.dtype)  # positive definite
     return _made(made)
 
 

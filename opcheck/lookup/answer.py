@@ -16,7 +16,13 @@ from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.notes import limit_of, notes
 from opcheck.lookup.operator_facts import is_python
 from opcheck.lookup.past import first_native, since
-from opcheck.lookup.plain_call import BOOKKEEPING, COMMON_DTYPES, OperatorLookup, target
+from opcheck.lookup.plain_call import (
+    BOOKKEEPING,
+    COMMON_DTYPES,
+    OperatorLookup,
+    is_removed,
+    target,
+)
 from opcheck.lookup.query import Query, resolve
 from opcheck.lookup.records import Answer, Cell, OverloadAnswer, State
 
@@ -47,7 +53,7 @@ def answer(
         torch: the release; patch releases and nightlies are answered by the list of their line.
             Left out: all of them, the newest one being the target.
         macos: the macOS version.  Left out: all of them, the newest one being the target.
-        dtype: the dtype of the call's tensors.  Left out: the first usual one that does best.
+        dtype: the dtype of the call's tensors.  Left out: the first usual one that the operator takes.
         lists: the op lists; those that opcheck ships.
 
     Raises:
@@ -241,7 +247,8 @@ def _past(op: str, scope: _Scope, *, all_releases: bool = False) -> dict[str, St
     lookup, states = scope.lookup, {}
     for release in lookup.lists.releases:
         within = all_releases or Version.parse(release.line) <= last
-        if within and lookup.operators.resolution(op, release.line).value is not None:
+        exists = lookup.operators.resolution(op, release.line).value is not None
+        if within and (exists or is_removed(op, release.line)):
             aim = target(release.line, scope.system)
             dtype = scope.dtype or lookup.default_dtype(op, aim)
             states[release.line] = lookup.state(op, aim, dtype)

@@ -19,6 +19,7 @@ from opcheck.data.refused import refused_by
 from opcheck.judge.judge import OUTCOMES, judge, outcome, refused_everywhere
 from opcheck.lookup.operator_facts import Calls, OperatorFacts, is_python
 from opcheck.lookup.records import State
+from opcheck.lookup.words import REMOVED
 from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ COMMON_DTYPES = (
     "bool",
 )
 
-#: The candidates for a default dtype: the mildest verdict decides, and the first among equals.
+#: The candidates for a default dtype: the first that the operator takes.
 DEFAULT_DTYPES = ("float32", "int64", "complex64", "bool")
 
 #: Arguments that have a dtype of their own, whatever the call computes in.
@@ -65,6 +66,8 @@ BOOKKEEPING = frozenset(
     f"aten::{name}"
     for name in ("as_strided", "empty.memory_format", "empty_strided", "permute", "view", "zero_")
 )
+#: From here on a state does not say that the operator takes the dtype: unknown, and unsupported.
+_NOT_TAKEN = OUTCOMES["unknown", None].severity
 #: How many overloads a reason names.
 _NAMED = 4
 
@@ -91,6 +94,8 @@ class OperatorLookup:
         Raises:
             OpListError: the lists hold no such torch release, or are damaged.
         """
+        if is_removed(op, str(target.torch)):
+            return _removed(op)
         torch = refused_by(op, dtype)
         if torch and self.operators.resolution(op, str(target.torch)).value is not None:
             return refused_everywhere(op, dtype, torch)
@@ -133,8 +138,15 @@ class OperatorLookup:
         return {dtype: self.state(op, target, dtype) for dtype in dtypes}
 
     def default_dtype(self, op: str, target: Target) -> str:
-        """Return the dtype for a question that names none: the first usual dtype with the best state."""
-        states = {dtype: self.state(op, target, dtype) for dtype in DEFAULT_DTYPES}
+        """Return the dtype for a question that names none: the first usual dtype that the operator takes.
+
+        Where it takes none of them the mildest state decides.
+        """
+        states: dict[str, State] = {}
+        for dtype in DEFAULT_DTYPES:
+            states[dtype] = self.state(op, target, dtype)
+            if severity(states[dtype]) < _NOT_TAKEN:
+                return dtype
         return min(states, key=lambda dtype: severity(states[dtype]))
 
     def _decide(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
@@ -250,6 +262,31 @@ def _call(op: str, names: Sequence[str], dtype: str, rank: int) -> OpCall:
     inputs = [_tensor(number, name, dtype, rank) for number, name in enumerate(names)]
     result = _tensor(len(inputs), "", dtype, rank)
     return OpCall(op=op, inputs=tuple(inputs), outputs=(result,))
+
+
+def is_removed(op: str, line: str) -> bool:
+    """Return whether an earlier release than this one has removed the operator."""
+    removed = REMOVED.get(op.partition(".")[0])
+    return removed is not None and Version.parse(line) >= Version.parse(removed[0])
+
+
+def _removed(op: str) -> Verdict:
+    """Return the verdict on an operator that a release has removed."""
+    since, instead = REMOVED[op.partition(".")[0]]
+    word = op.partition("::")[2].partition(".")[0]
+    write = f"; write {instead}" if instead else ""
+    return Verdict(
+        status="unsupported",
+        because=f"torch {since} removed {word}, and the call raises on every device{write}",
+        confidence="registration",
+        evidence=(
+            Evidence(
+                kind="registration",
+                torch=since,
+                detail=f"{op} is registered for no device from torch {since} on",
+            ),
+        ),
+    )
 
 
 def _python_verdict(name: str, target: Target, calls: Calls | None) -> Verdict:

@@ -111,6 +111,20 @@ WITHOUT_OPERATORS: dict[str, tuple[str, str]] = {
     "Tensor.share_memory_": (_COPY, _CPU),
 }
 
+#: Operators that releases have removed -> the first release without it, and what to write instead.  The functions
+#: of linear algebra raise since then (torch/_linalg_utils.py); the methods of named tensors are gone.
+REMOVED: dict[str, tuple[str, str]] = {
+    "aten::align_as": ("2.13", ""),
+    "aten::align_tensors": ("2.13", ""),
+    "aten::align_to": ("2.13", ""),
+    "aten::cholesky": ("2.14", "torch.linalg.cholesky"),
+    "aten::qr": ("2.14", "torch.linalg.qr"),
+    "aten::refine_names": ("2.13", ""),
+    "aten::rename": ("2.13", ""),
+    "aten::rename_": ("2.13", ""),
+    "aten::symeig": ("2.0", "torch.linalg.eigh"),
+}
+
 
 def key(text: str) -> str:
     """Return a text as names are compared: without case, spaces, hyphens and underscores."""

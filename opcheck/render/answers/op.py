@@ -23,7 +23,7 @@ def document(answer: Answer) -> Iterator[Block]:
     limit = f", {answer.limit}" if answer.limit else ""
     yield Heading(f"{answer.op}: {wording.label(answer.status, answer.kind)}{limit}", 1)
     yield Lines(tuple(_head(answer, main)))
-    columns = (f"status ({target['dtype'] or 'best of the usual dtypes'})", "dtypes that differ")
+    columns = (f"status ({target['dtype'] or 'usual dtype'})", "dtypes that differ")
     rows = []
     for lines, group in wording.by_release(main.releases):
         spans = [f"{target['macos']}"] if len(main.releases) == 1 else wording.systems(group)
