@@ -9,7 +9,8 @@ Usage: python -m scripts.cross_dtypes [RELEASE-LINE ...] [--macos 15.0]
 
 An OpInfo speaks of one overload only where its samples reach no other one that decides; a family of
 kernels speaks of the operator of the same name.  A dtype without a kernel of its own proves nothing
-(it may be cast or go through MPSGraph), so that only a kernel which is there can contradict.
+(it may be cast or go through MPSGraph), so that only a kernel which is there can contradict.  Where the
+recordings of ``python -m scripts.run_opinfo_all`` are on this machine, each contradiction is printed with its cause.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from opcheck.data.extracted import read_metal
 from opcheck.data.history import expand
 from opcheck.data.registrations import data_directory, load
 from opcheck.lookup.plain_call import OperatorLookup, target
-from scripts.opinfo import reference
+from scripts.opinfo import disagreements, reference, store
+from scripts.opinfo.compare import compare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from opcheck.common.versions import Target
+    from scripts.opinfo.compare import Pair
 
 #: Overloads that nearly every sample reaches, and that no OpInfo is about.
 _EVERYWHERE = {"aten::as_strided", "aten::empty.memory_format", "aten::empty_strided", "aten::view"}
@@ -43,16 +46,46 @@ class Contradiction(NamedTuple):
     dtype: str
     source: str
     verdict: str
+    #: the OpInfo whose expectation it is; empty of a kernel
+    opinfo: str = ""
+
+
+#: Causes that leave nothing to find out: the OpInfo's own calls are refused as the CI expects.
+FORESEEN = "foreseen: a recorded call is refused for a shape, an argument or a dtype inside"
+NOT_RECORDED = "not examined: no recording on this machine"
+OPEN = "open"
+
+
+def causes(rows: Iterable[Contradiction], pairs: Iterable[Pair]) -> Iterator[str]:
+    """Yield why each contradiction is there, judged by the calls that the OpInfo's samples made.
+
+    A plain call with one dtype is not what an OpInfo calls: the recorded calls have the shapes and arguments.
+    """
+    explained = disagreements.load()
+    by_key = {(p.line, p.opinfo, p.dtype): p for p in pairs if p.kind == "forward"}
+    for row in rows:
+        pair = by_key.get((row.line, row.opinfo, row.dtype))
+        if not row.opinfo:
+            yield "a kernel of that name and dtype is there, for another operator or form"
+        elif pair is None:
+            yield NOT_RECORDED
+        elif pair.predicted is None:
+            yield f"says nothing of MPS: {pair.because}"
+        elif pair.agrees:
+            yield FORESEEN
+        else:
+            class_ = disagreements.explain(pair, explained)
+            yield f"disagreement: {class_}" if class_ else OPEN
 
 
 def contradictions(line: str, aim: Target, lookup: OperatorLookup) -> Iterator[Contradiction]:
     """Yield what contradicts our verdicts in a release."""
-    for op, dtype, state in expected(line):
+    for op, dtype, state, name in expected(line):
         status = lookup.state(op, aim, dtype).status
         if (state == "pass" and status == "unsupported") or (
             state == "xfail" and status == "native"
         ):
-            yield Contradiction(line, op, dtype, f"OpInfo expects it to {state}", status)
+            yield Contradiction(line, op, dtype, f"OpInfo expects it to {state}", status, name)
     for op, dtypes in kernels(line, lookup.lists.operators(line)).items():
         for dtype in dtypes:
             status = lookup.state(op, aim, dtype).status
@@ -60,8 +93,8 @@ def contradictions(line: str, aim: Target, lookup: OperatorLookup) -> Iterator[C
                 yield Contradiction(line, op, dtype, "a Metal kernel is there", status)
 
 
-def expected(line: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the overloads that an OpInfo alone is about, with each dtype that it ran and what is expected."""
+def expected(line: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the overloads that an OpInfo alone is about, each dtype that it ran, what is expected, and its name."""
     evaluation = opinfo.read(line)
     if evaluation is None:
         return
@@ -71,8 +104,8 @@ def expected(line: str) -> Iterator[tuple[str, str, str]]:
         if len(calls) != 1:
             continue
         for dtype, state in evaluation.dtypes(name, "forward").items():
-            if state in {"pass", "xfail"} and not cpu.explains("forward", name, dtype):
-                yield calls[0], dtype, state
+            if state == "pass" or (state == "xfail" and not cpu.why("forward", name, dtype)):
+                yield calls[0], dtype, state, name
 
 
 def kernels(line: str, operators: Mapping[str, str]) -> dict[str, set[str]]:
@@ -92,7 +125,7 @@ def kernels(line: str, operators: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def main() -> int:
-    """Print the contradictions and how many pairs agree; 1 if there are any."""
+    """Print the contradictions with their causes; 1 if one of them is open or could not be examined."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("lines", nargs="*", help="release lines; all that were recorded by default")
     parser.add_argument("--macos", default="15.0")
@@ -100,17 +133,26 @@ def main() -> int:
     lookup = OperatorLookup(load())
     total: Counter[str] = Counter()
     for line in options.lines or opinfo.lines():
-        aim = target(line, options.macos)
-        rows = sorted(set(contradictions(line, aim, lookup)))
-        pairs = len(set(expected(line)))
-        named = sum(map(len, kernels(line, lookup.lists.operators(line)).values()))
-        for row in rows:
-            print(f"{row.line}  {row.op}  {row.dtype}: {row.source}, our verdict is {row.verdict}")
-            total[row.source] += 1
-        print(f"{line}: {pairs} pairs of OpInfo, {named} of kernels, {len(rows)} contradictions")
-    for source, count in total.most_common():
-        print(f"{source}, in contradiction: {count}")
-    return int(bool(total))
+        rows, counts = crossed(line, options.macos, lookup)
+        for row, cause in rows:
+            what = f"{row.op}  {row.dtype}: {row.source}, our verdict is {row.verdict}"
+            print(f"{row.line}  {what}  [{row.opinfo or '-'}: {cause}]")
+            total[cause] += 1
+        print(f"{line}: {counts}, {len(rows)} contradictions")
+    for cause, count in total.most_common():
+        print(f"{count}  {cause}")
+    return int(bool(total[OPEN] or total[NOT_RECORDED]))
+
+
+def crossed(
+    line: str, macos: str, lookup: OperatorLookup
+) -> tuple[list[tuple[Contradiction, str]], str]:
+    """Return a release's contradictions with their causes, and how many pairs there are."""
+    rows = sorted(set(contradictions(line, target(line, macos), lookup)))
+    pairs = list(compare(store.read(line), macos)) if line in store.recorded() else []
+    named = sum(map(len, kernels(line, lookup.lists.operators(line)).values()))
+    counts = f"{len(set(expected(line)))} pairs of OpInfo, {named} of kernels"
+    return list(zip(rows, causes(rows, pairs), strict=True)), counts
 
 
 if __name__ == "__main__":

@@ -32,10 +32,12 @@ class Pair(NamedTuple):
     #: pass or xfail
     expected: str
     #: whether we say that it fails; None: no call could be recorded, only unknown ones decide, or the
-    #: failure that the CI expects is the CPU's own.
+    #: failure that the CI expects says nothing of MPS (reference.py).
     predicted: bool | None
     #: the call that decides and why; of an unjudged pair, what was in the way
     because: str
+    #: the same as predicted, whatever the expectation says of MPS
+    raises: bool | None = None
 
     @property
     def agrees(self) -> bool:
@@ -76,12 +78,12 @@ def compare(recording: Recording, macos: str, *, without: str = "") -> Iterator[
             for dtype, expected in info.ci[macos][kind].items():
                 if expected == "skip" or not runs(kind, dtype):
                     continue
-                predicted: bool | None
-                if expected == "xfail" and of_cpu.explains(kind, name, dtype):
-                    predicted, because = None, "the CPU that MPS is compared with raises"
-                else:
-                    predicted, because = _predict(info.runs[kind].get(dtype), target, lists)
-                yield Pair(recording.line, kind, name, dtype, expected, predicted, because)
+                raises, because = _predict(info.runs[kind].get(dtype), target, lists)
+                why = of_cpu.why(kind, name, dtype) if expected == "xfail" else ""
+                predicted = None if why else raises
+                yield Pair(
+                    recording.line, kind, name, dtype, expected, predicted, why or because, raises
+                )
 
 
 def _predict(run: Run | None, target: Target, lists: OpLists) -> tuple[bool | None, str]:
