@@ -21,16 +21,21 @@ from tests.mac_build import mac_build
 settings.register_profile("opcheck", deadline=None)
 settings.load_profile("opcheck")
 
+# With OPCHECK_TEST_MAC_BUILD=1, all tests run on a torch that looks like a Mac's (tests/mac_build).  Here, because the
+# conftest.py of a folder imports torch before pytest_configure.
+_MAC_BUILD: tempfile.TemporaryDirectory[str] | None = None
+if os.environ.get(mac_build.VARIABLE) == "1":
+    _MAC_BUILD = tempfile.TemporaryDirectory(prefix="opcheck-mac-build-")
+    mac_build.enter(Path(_MAC_BUILD.name))
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """With OPCHECK_TEST_MAC_BUILD=1, all tests run on a torch that looks like a Mac's (tests/mac_build)."""
+    """Take back what pytest gives its children, and the folder of the Mac's build at the end."""
     # pytest imports readline, which gives its children, the workers of xdist, the size of a terminal that is not there.
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
-    if os.environ.get(mac_build.VARIABLE) == "1":
-        folder = tempfile.TemporaryDirectory(prefix="opcheck-mac-build-")
-        config.add_cleanup(folder.cleanup)
-        mac_build.enter(Path(folder.name))
+    if _MAC_BUILD is not None:
+        config.add_cleanup(_MAC_BUILD.cleanup)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -48,6 +48,7 @@ from opcheck.simulator.dispatcher import KEEP_ELEMENTS
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.public_names import names_of_the_target
+from opcheck.simulator.real_device import out_of_reach
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
 from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker.platform import TimeLimitReached, out_of_memory, stop_time_limit
@@ -157,6 +158,7 @@ def trace_of_constructor(
     )
 
 
+@out_of_reach()
 def prepare(
     request: CaptureRequest, target: Target, say: Say, live: Loaded | None = None
 ) -> Prepared:
@@ -202,6 +204,7 @@ def prepare(
     return Prepared(model, inputs, step, births, saved, eager, loaded.packages, tracer, calls)
 
 
+@out_of_reach()
 def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say) -> Captured:
     """Run what was prepared once on the simulated Mac, and turn what was recorded into a trace."""
     model, inputs, step, births, saved, eager, packages, tracer, calls = prepared

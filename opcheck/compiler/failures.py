@@ -14,7 +14,7 @@ from opcheck.tracing.source_locations import locate_in_text
 #: Messages that compiling without a Mac makes, and a Mac does not; what each means, by a code of its own.
 _OURS = {
     "harness-allocation": (
-        r"aten::empty_strided.*'MPS' backend",
+        r"aten::empty_strided.*'MPS' backend|OutsideError: aten::",
         "this step makes a real tensor on mps, which needs a Mac",
     ),
     "harness-device": (

@@ -27,6 +27,7 @@ from opcheck.compiler.failures import failure
 from opcheck.compiler.generated import attention_of, extern_of, flex_kernel, kernel_of
 from opcheck.compiler.on_mps import fake_on_mps, on_mps, placeholder_values
 from opcheck.compiler.records import Extern, Failure, Kernel, SideGraph
+from opcheck.simulator.real_device import out_of_reach
 from opcheck.tracing.torch_private import compilation
 
 if TYPE_CHECKING:
@@ -207,6 +208,7 @@ def _metal(seen: _Seen) -> Iterator[None]:
     if flex_step := compilation.flex_attention_shader():
         changes.append((*flex_step, _flex_codegen(seen, flex_step.value())))
     with (
+        out_of_reach(),
         replaced(changes),
         compilation.inductor_config({"force_disable_caches": True, "compile_threads": 1}),
         _device_guard(),

@@ -16,12 +16,15 @@ from opcheck.simulator.dlpack import dlpack_of_mac
 from opcheck.simulator.methods import methods_of_mac
 from opcheck.simulator.mps_registrations import MpsRegistrations, present_and_absent
 from opcheck.simulator.nodes import engine_seen_by
+from opcheck.simulator.real_device import closed_doors, out_of_reach
 from opcheck.simulator.same_dispatch import passing
+from opcheck.simulator.surface import mac_surface
+from opcheck.simulator.tensor import retire
 from opcheck.simulator.threads import followed_threads
 from opcheck.tracing.torch_private.backend import only_cpu_lifted, set_only_cpu_lifted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from opcheck.common.versions import Target
 
@@ -35,13 +38,35 @@ def simulated_mac(
     keep: int = KEEP_ELEMENTS,
     on_cpu: Watcher | None = None,
     simulator_type: type[Simulator] = Simulator,
+    allocated: Callable[[], int] = int,
 ) -> Iterator[Simulator]:
     """Dispatch as the target does; ``registrations`` maps each overload to its value on MPS.
 
-    ``on_cpu`` is told each API call whose result is a tensor of the CPU.
+    ``on_cpu`` is told each API call whose result is a tensor of the CPU; ``allocated`` returns the bytes that live
+    tensors take on the device, 0 where nobody counts them.
 
-    The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.
+    The process's dispatcher and ``torch.backends.mps`` are as before when the block ends.  Nothing inside it reaches
+    a real device, in no thread (simulator/real_device.py).
     """
+    with (
+        out_of_reach(),
+        _simulated(
+            target, registrations, sink, keep, on_cpu, simulator_type, allocated
+        ) as simulator,
+    ):
+        yield simulator
+
+
+@contextlib.contextmanager
+def _simulated(
+    target: Target,
+    registrations: Mapping[str, str],
+    sink: Sink,
+    keep: int,
+    on_cpu: Watcher | None,
+    simulator_type: type[Simulator],
+    allocated: Callable[[], int],
+) -> Iterator[Simulator]:
     simulator = simulator_type(target, registrations, sink, keep=keep)
     context = simulator.context
     kernels, absent = present_and_absent(registrations)
@@ -60,7 +85,9 @@ def simulated_mac(
         device = DeviceMode(context, on_cpu)
         with (
             entered(context),
+            closed_doors(),
             mps_backend(target),
+            mac_surface(target, allocated),
             autocast,
             methods_of_mac(),
             dlpack_of_mac(),
@@ -73,6 +100,7 @@ def simulated_mac(
     finally:
         set_only_cpu_lifted(lifted)
         installed.remove()
+        retire()
 
 
 @contextlib.contextmanager

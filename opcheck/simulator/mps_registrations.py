@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcheck.simulator.errors import OutsideError
+from opcheck.simulator.real_device import unreachable
 from opcheck.simulator.routes import KERNEL_VALUES
 from opcheck.tracing.torch_private import dispatch
 
@@ -39,7 +39,7 @@ class MpsRegistrations:
         self._branches = torch.library.Library("aten", "IMPL", "AutogradMPS")
         for name in kernels:
             if not dispatch.has_kernel(name, _REGISTERED_EVERYWHERE):
-                self._kernels.impl(name, _unreachable(name))
+                self._kernels.impl(name, unreachable(name))
         for name, branch in branches.items():
             if dispatch.has_schema(name):
                 self._branches.impl(name, branch)
@@ -48,14 +48,3 @@ class MpsRegistrations:
         """Remove all registrations."""
         dispatch.unregister(self._kernels)
         dispatch.unregister(self._branches)
-
-
-def _unreachable(name: str) -> Callable[..., Any]:
-    def kernel(*_args: Any, **_kwargs: Any) -> Any:
-        message = (
-            f"{name} was called on a tensor of a simulated Mac outside of the simulation: "
-            "in a thread that was started before it"
-        )
-        raise OutsideError(message)
-
-    return kernel

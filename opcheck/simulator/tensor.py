@@ -14,13 +14,17 @@ Tried on torch 2.13.0; the keys and ``_extra_dispatch_keys`` are the same in 2.9
 
 from __future__ import annotations
 
+import functools
 import itertools
+import weakref
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
+from opcheck.simulator.errors import OutsideError
 from opcheck.simulator.tensor_meta import TensorMeta, spec_of
 from opcheck.tracing.torch_private import dispatch, tensors
+from opcheck.tracing.torch_private.backend import BUILT_FOR_MPS
 from opcheck.tracing.torch_private.dispatch import DispatchKey, DispatchKeySet
 
 if TYPE_CHECKING:
@@ -44,6 +48,15 @@ _set_data = tensors.set_data
 _OWN_VERSION = DispatchKeySet(DispatchKey.ADInplaceOrView)
 _excluding = dispatch.excluding
 _numbers = itertools.count(1)
+#: What a tensor becomes when its simulation ends on a Mac, where kernels for MPS are real: a tensor of a backend that
+#: this build has no kernels for.  Among the backends that C++ lets ``set_data`` exchange (c10/core/TensorImpl.h,
+#: has_compatible_shallow_copy_type).
+_RETIRED_KEY = "HPU"
+_RETIRED_KEYS = DispatchKeySet(DispatchKey.HPU) | DispatchKeySet(DispatchKey.AutogradHPU)
+#: The tensors to retire, by their ids; None where no real kernel could take them.
+_living: weakref.WeakValueDictionary[int, torch.Tensor] | None = (
+    weakref.WeakValueDictionary() if BUILT_FOR_MPS else None
+)
 
 # What every other tensor has: an attribute is read faster than it is missed.
 torch.Tensor._mps = None  # type: ignore[attr-defined]
@@ -135,6 +148,8 @@ def place(tensor: torch.Tensor, known: Placement | None) -> None:
     """Set what is known of a tensor whose keys C++ has set already."""
     if known is not None:
         tensor._mps = known  # type: ignore[attr-defined]
+        if _living is not None:
+            _living[id(tensor)] = tensor
     else:
         vars(tensor).pop("_mps", None)
 
@@ -147,29 +162,34 @@ def detached(tensor: Any) -> Any:
 def _template(spec: TensorMeta) -> torch.Tensor:
     """Return a tensor of this metadata with the MPS keys and no data; all others of the metadata are copies of it."""
     if spec.template is None:
+        # C++ takes a tensor for a sparse one by its keys (c10/core/TensorImpl.h, is_sparse).
         sparse = spec.layout is not torch.strided
-        with (
-            torch.inference_mode(mode=False),
-            dispatch.without_function_modes(),
-            dispatch.without_dispatch_modes(),
-        ):
-            wrapper = _make_wrapper(
-                _Wrapper,
-                spec.shape,
-                strides=None if sparse else spec.stride,
-                storage_offset=None if sparse else spec.offset,
-                dtype=spec.dtype,
-                device=_CPU,
-                # C++ takes a tensor for a sparse one by its keys (c10/core/TensorImpl.h, is_sparse).
-                _extra_dispatch_keys=SPARSE_KEYS if sparse else MPS_KEYS,
-            )
-            _refuse_data_access(wrapper)
-            template = torch.empty(0, device=_CPU)
-            # Takes all but the Python key, which C++ keeps for each object (TensorImpl::copy_tensor_metadata):
-            # a tensor without it is a plain one wherever no mode is on.
-            _set_data(template, wrapper)
-        spec.template = template
+        spec.template = _made_with_keys(spec, SPARSE_KEYS if sparse else MPS_KEYS)
     return spec.template
+
+
+def _made_with_keys(spec: TensorMeta, keys: DispatchKeySet) -> torch.Tensor:
+    sparse = spec.layout is not torch.strided
+    with (
+        torch.inference_mode(mode=False),
+        dispatch.without_function_modes(),
+        dispatch.without_dispatch_modes(),
+    ):
+        wrapper = _make_wrapper(
+            _Wrapper,
+            spec.shape,
+            strides=None if sparse else spec.stride,
+            storage_offset=None if sparse else spec.offset,
+            dtype=spec.dtype,
+            device=_CPU,
+            _extra_dispatch_keys=keys,
+        )
+        _refuse_data_access(wrapper)
+        tensor = torch.empty(0, device=_CPU)
+        # Takes all but the Python key, which C++ keeps for each object (TensorImpl::copy_tensor_metadata):
+        # a tensor without it is a plain one wherever no mode is on.
+        _set_data(tensor, wrapper)
+    return tensor
 
 
 def wrap(
@@ -188,8 +208,38 @@ def wrap(
     with _excluding(_OWN_VERSION):
         tensor: Any = _make_subclass(torch.Tensor, template, requires_grad)
     tensor._mps = Placement(spec, payload, memory)
+    if _living is not None:
+        _living[id(tensor)] = tensor
     typed: MPSTensor = tensor
     return typed
+
+
+def retire() -> None:
+    """Keep tensors that outlive their simulation from the real kernels of a Mac: a call raises OutsideError."""
+    if not _living:
+        return
+    _refuse_retired()
+    for tensor in list(_living.values()):
+        known = placement(tensor)
+        if known is not None:  # else it has moved to the CPU
+            with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
+                _set_data(tensor, _made_with_keys(known.spec, _RETIRED_KEYS))
+    _living.clear()
+
+
+@functools.cache
+def _refuse_retired() -> torch.library.Library:
+    """Register the answer to a call on a retired tensor; the library must live as long as the process."""
+
+    def refuse(overload: Any, *_args: Any, **_kwargs: Any) -> Any:
+        message = (
+            f"{overload.name()} was called on a tensor of a simulated Mac after the simulation"
+        )
+        raise OutsideError(message)
+
+    library = torch.library.Library("_", "IMPL")
+    library.fallback(refuse, _RETIRED_KEY)
+    return library
 
 
 def exchange(tensor: torch.Tensor, source: torch.Tensor) -> None:

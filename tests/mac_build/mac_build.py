@@ -23,6 +23,9 @@ ANSWERS: dict[str, Any] = {
     "_mps_is_available": True,
     "_mps_is_on_macos_or_newer": True,
     "_mps_is_in_bad_fork": False,
+    "_accelerator_isAllocatorInitialized": False,
+    "_accelerator_getAllocatorSettings": "",
+    "_accelerator_setAllocatorSettings": None,
 }
 #: Bindings that a Mac's build has beside those of Linux (torch/csrc/mps/Module.cpp, 2.13).
 BINDINGS = ("_mps_compileShader", "_mps_get_core_count", "_mps_get_name", "_mps_loadMetalllib", "_mps_isCapturing",
@@ -63,20 +66,25 @@ def install(torch: Any) -> None:
         return
     torch.made_like_a_mac = True
     folder = Path(os.environ[VARIABLE])
-    kernels = torch.library.Library("aten", "IMPL", "MPS")
-    for name in json.loads((folder / "names.json").read_text()):
-        if not torch._C._dispatch_has_kernel_for_dispatch_key(name, "MPS"):
-            kernels.impl(name, _reached(name))
+    for key, names in json.loads((folder / "names.json").read_text()).items():
+        kernels = torch.library.Library("aten", "IMPL", key)
+        _libraries.append(kernels)
+        for name in names:
+            if not torch._C._dispatch_has_kernel_for_dispatch_key(name, key):
+                kernels.impl(name, _reached(name))
     fallback = torch.library.Library("_", "IMPL")
     fallback.fallback(_reached("the fallback of the backend"), "MPS")
-    _libraries.extend((kernels, fallback, ctypes.CDLL(str(folder / "guard.so"))))
+    _libraries.extend((fallback, ctypes.CDLL(str(folder / "guard.so"))))
     torch._C._has_mps = True
-    names = {name for name in dir(torch._C) if name.startswith("_mps_")} | {*BINDINGS}
+    prefixes = ("_mps_", "_accelerator_")
+    names = {name for name in dir(torch._C) if name.startswith(prefixes)} | {*BINDINGS}
     for name in names:
         known = name in ANSWERS
         setattr(torch._C, name, _answers(ANSWERS[name]) if known else _reached(f"torch._C.{name}"))
     # torch.manual_seed seeds the generator of the device, too, which is an object of the host.
     torch._C._mps_get_default_generator = _answers(torch.Generator())
+    for name in ("_accelerator_getAccelerator", "_get_accelerator"):
+        setattr(torch._C, name, _answers(torch.device("mps")))
 
 
 def prepare(folder: Path) -> None:
@@ -88,7 +96,10 @@ def prepare(folder: Path) -> None:
 
     release = ".".join(importlib.metadata.version("torch").split(".")[:2])
     kinds = {"kernel", "cpu_fallback", "error_stub", "python_kernel"}
-    names = [name for name, kind in load().operators(release).items() if kind in kinds]
+    names = {
+        key: [name for name, kind in load().operators(release, key).items() if kind in kinds]
+        for key in ("MPS", "SparseMPS", "SparseCsrMPS")
+    }
     (folder / "names.json").write_text(json.dumps(names))
     (folder / "guard.cpp").write_text(GUARD)
     spec = importlib.util.find_spec("torch")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -60,18 +61,38 @@ def test_data_in_flight_is_each_threads_own() -> None:
     recorded(run, torch.ones(2))
 
 
-def test_a_thread_of_before_is_not_simulated() -> None:
+def test_a_pool_of_before() -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
+        assert names(lambda x: pool.submit(torch.sin, x).result(), torch.ones(2)) == ["sin"]
+        assert pool.submit(torch.sin, torch.zeros(1)).result().tolist() == [0.0]
 
-        def run(x: torch.Tensor) -> None:
-            pool.submit(torch.sin, x).result()
 
-        with pytest.raises(OutsideError, match="in a thread that was started before it"):
-            recorded(run, torch.ones(2))
+@pytest.mark.parametrize(
+    "work", [torch.sin, lambda _x: torch.zeros(2, device="mps")], ids=["sin", "zeros"]
+)
+def test_a_thread_of_before_is_not_simulated(work: Callable[[torch.Tensor], object]) -> None:
+    wait, raised = threading.Event(), []
+
+    def thread() -> None:
+        wait.wait()
+        with pytest.raises(OutsideError, match="in a thread that was started before it") as error:
+            work(given[0])
+        raised.append(error)
+
+    def run(x: torch.Tensor) -> None:
+        given.append(x)
+        wait.set()
+        worker.join()
+
+    given: list[torch.Tensor] = []
+    worker = threading.Thread(target=thread)
+    worker.start()
+    recorded(run, torch.ones(2))
+    assert raised
 
 
 def test_threads_are_as_before_at_the_end() -> None:
-    before = threading.Thread.start
+    before = threading.Thread.start, ThreadPoolExecutor.submit
     recorded(lambda x: x + 1, torch.ones(2))
-    assert threading.Thread.start is before
+    assert (threading.Thread.start, ThreadPoolExecutor.submit) == before

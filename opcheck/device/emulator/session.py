@@ -22,7 +22,6 @@ from opcheck.device.emulator.engine import Emulator
 from opcheck.device.emulator.errors import ProcessAbortedError
 from opcheck.device.emulator.exporting import export_below
 from opcheck.device.emulator.program import warnings_at_their_lines
-from opcheck.device.emulator.surface import mac_surface
 from opcheck.device.emulator.tally import Tally
 from opcheck.device.emulator.uncompiled import uncompiled
 from opcheck.device.emulator.verdicts import Verdicts
@@ -132,8 +131,8 @@ class Emulation:
                     tally,
                     keep=_ALL,
                     simulator_type=Emulator,
+                    allocated=lambda: tally.allocated,
                 ) as mac,
-                mac_surface(self.target, lambda: tally.allocated),
                 uncompiled(self._left_out),
                 tally.followed(),
                 libraries_see_the_target(),

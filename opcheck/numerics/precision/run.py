@@ -24,6 +24,7 @@ from opcheck.numerics.precision.shadow_mode import (
 )
 from opcheck.numerics.precision.tally import PrecisionTally
 from opcheck.numerics.tally import digits
+from opcheck.simulator.real_device import hidden
 from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 from opcheck.tracing.torch_private.trees import keystr, tree_flatten_with_path, tree_map
@@ -43,6 +44,7 @@ _SAME_WAY = (
 _CPU = "computed by this machine's CPU: a Mac's kernels sum in another order, and may lose more or less"
 
 
+@hidden()
 def compare(request: CaptureRequest, say: Say) -> tuple[Precision, ...]:
     """Return the model in each dtype of ``request.precision``, call by call beside float64.
 

@@ -15,6 +15,7 @@ from opcheck.data.registrations import load
 from opcheck.project.sweep.records import LIBRARIES
 from opcheck.simulator.backend import mps_backend
 from opcheck.simulator.public_names import names_of_the_target
+from opcheck.simulator.real_device import out_of_reach
 from opcheck.worker import installed
 from opcheck.worker.protocol import silent
 
@@ -44,7 +45,7 @@ def preload(library: str, name: str = "") -> None:
     if library not in LIBRARIES:
         return
     newest = Target(torch=Version.parse(load().releases[-1].line), macos=_MACOS)
-    with mps_backend(newest), names_of_the_target():
+    with out_of_reach(), mps_backend(newest), names_of_the_target():
         module = find(library, f"{library}:{name}")
         getattr(module, name, None)
 

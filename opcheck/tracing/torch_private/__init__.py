@@ -73,6 +73,10 @@ class Place(NamedTuple):
         """Return the attribute's value at this moment."""
         return getattr(self.owner, self.name)
 
+    def exists(self) -> bool:
+        """Return whether the installed release has the attribute."""
+        return hasattr(self.owner, self.name)
+
 
 def place(owner: Any, name: str) -> Place:
     """Return the attribute of the owner.

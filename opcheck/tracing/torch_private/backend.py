@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -20,6 +21,56 @@ HAS_MPS = Place(torch._C, "_has_mps")
 MPS_IS_ON_MACOS = Place(torch._C, "_mps_is_on_macos_or_newer")
 """Whether macOS is at least this one. Optional: a release that lacks it does not ask it. Replaced.
 """
+
+#: What describes a machine, and touches no GPU.
+_QUESTIONS = frozenset(
+    {
+        *("_mps_is_available", "_mps_is_in_bad_fork", "_mps_is_on_macos_or_newer"),
+        *("_mps_get_default_generator", "_accelerator_getAccelerator"),
+        *("_accelerator_isAllocatorInitialized", "_accelerator_getAllocatorSettings"),
+        "_accelerator_setAllocatorSettings",
+    }
+)
+
+
+BUILT_FOR_MPS = bool(getattr(*HAS_MPS, False))
+"""Whether the installed torch is a Mac's. Optional: a release that lacks the name is not."""
+
+
+@functools.cache
+def device_functions() -> tuple[Place, ...]:
+    """Return the functions of C++ that let the device work. Optional; replaced.
+
+    They are found by their prefixes: each release has more of them (torch/csrc/mps/Module.cpp,
+    torch/csrc/DeviceAccelerator.cpp, 2.8 to 2.15).
+    """
+    prefixes = ("_mps_", "_accelerator_")
+    names = [name for name in dir(torch._C) if name.startswith(prefixes) and name not in _QUESTIONS]
+    return tuple(Place(torch._C, name) for name in names)
+
+
+def without_device() -> list[tuple[Place, Any]]:
+    """Return what a build without MPS answers where Python asks for it. Optional; replaced."""
+
+    def no(*_args: Any, **_kwargs: Any) -> bool:
+        return False
+
+    def cpu(*_args: Any, **_kwargs: Any) -> torch.device:
+        return torch.device("cpu")
+
+    def none(*_args: Any, **_kwargs: Any) -> None:
+        return None
+
+    return [
+        (HAS_MPS, False),
+        (MPS_IS_AVAILABLE, no),
+        (Place(torch.backends.mps, "is_available"), no),
+        (Place(torch.backends.mps, "is_built"), no),
+        (Place(torch.mps, "is_available"), no),
+        (Place(torch._C, "_get_accelerator"), cpu),
+        (Place(torch._C, "_accelerator_getAccelerator"), none),
+    ]
+
 
 GROUP_TENSORS = place(torch._C, "_group_tensors_by_device_and_dtype")
 """Groups tensors by C++'s device, which is the CPU's for a simulated tensor. Required; replaced."""

@@ -58,6 +58,20 @@ with required("dispatching operators as a Mac does"):
     ``OpOverload.has_kernel_for_dispatch_key`` does not replace it: it counts Python decompositions.
     """
 
+    registered_for: Callable[[str], list[str]] = (
+        torch._C._dispatch_get_registrations_for_dispatch_key
+    )
+    """The names of the operators that have a kernel for a key; a Mac's build has them for MPS. Required."""
+
+    def register_over(
+        library: torch.library.Library, name: str, key: str, kernel: Callable[..., Any]
+    ) -> None:
+        """Register a kernel over the one that there is, which returns with ``unregister``. Required.
+
+        ``Library.impl`` refuses it where that one was registered from Python (torch/library.py, 2.8).
+        """
+        library.m.impl(name, key, kernel, False)  # noqa: FBT003 - torch takes it by position
+
     takes_numbers_as_tensors = torch._C._should_allow_numbers_as_tensors
     """Whether an operator of this name accepts a number for a tensor, as ``torch.add(x, 1)`` does.
     Required.

@@ -195,7 +195,7 @@ def test_what_is_not_emulated_is_a_limit_of_opcheck(tmp_path: Path) -> None:
     assert ended.rules == ["OC125"]
     assert "no error of the program's" in ended.first["message"]
     assert ended.first["locations"][0]["line"] == "program.py:3"
-    assert "opcheck/device/emulator/surface.py" in ended.err  # the whole traceback, for a report
+    assert "opcheck/simulator/surface.py" in ended.err  # the whole traceback, for a report
 
 
 def test_a_mistake_inside_of_opcheck_is_a_limit_of_opcheck(monkeypatch: pytest.MonkeyPatch) -> None:

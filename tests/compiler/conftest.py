@@ -1,0 +1,16 @@
+"""The tests compile in this process what opcheck compiles in a child."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from opcheck.simulator.real_device import hidden
+
+
+@pytest.fixture(autouse=True)
+def _without_a_device() -> Iterator[None]:
+    """The child compiles as on a machine without MPS (compiler/run.py), which matters on a Mac."""
+    with hidden():
+        yield
