@@ -5,6 +5,7 @@ Here the Mac's build is a child process with tests/mac_build, whose kernels and 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -86,6 +87,7 @@ for work in (lambda: x.add_(1), lambda: repr(x), lambda: net(torch.ones(2)), lam
 """
 
 
+@pytest.mark.slow
 def test_in_one_process(build: Path) -> None:
     printed, reached = on_a_mac(build, "-", text=IN_ONE_PROCESS)
     assert reached == []
@@ -99,6 +101,78 @@ def test_in_one_process(build: Path) -> None:
     # C++ refuses some by itself: there is no memory to read.
     assert all("Error: " in line for line in after)
     assert "on a tensor of a simulated Mac after the simulation" in after[1]
+
+
+MODELS = """
+import torch
+from torch import nn
+
+device = "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 8)
+        self.lstm = nn.LSTM(8, 8, num_layers=2, batch_first=True, bidirectional=True)
+        self.to(device)
+
+    def forward(self, words):
+        torch.mps.synchronize()
+        return self.lstm(self.words(words.to(device)))[0].mean(1)
+
+
+class Decomposed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 6, device=device))
+
+    def forward(self, x):
+        u, s, v = torch.linalg.svd(x @ self.weight)
+        return (u * s).sum() + torch.special.entr(s).sum() + v.abs().sum()
+"""
+AUDIT = """
+import sys
+import msgspec
+from opcheck.capture.request import CaptureRequest
+from opcheck.common.versions import Target, Version
+from opcheck.data.registrations import load
+from opcheck.judge.audit_targets import audit_targets
+
+targets = [Target(torch=Version.parse(t), macos=Version.parse(m)) for t, m in (p.split("/") for p in sys.argv[3:])]
+model, mode = sys.argv[1:3]
+inputs, config = {
+    "torchvision:resnet18": (("1x3x64x64",), {}),
+    "transformers:BertModel": ((), {"num_hidden_layers": 2}),
+    "models.py:Reader": (("2x5:int64",), {}),
+    "models.py:Decomposed": (("6x6",), {}),
+}[model]
+request = CaptureRequest(model=model, torch="2.13", macos="15.0", mode=mode, inputs=inputs, config=config)
+for report in audit_targets(request, targets, load()):
+    print(msgspec.json.encode(report).decode())
+"""
+#: The installed release is one of them: there a Mac would compute for real.
+TARGETS = ("2.9/15.0", "2.13/15.0", "2.15/26.0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["inference", "train"])
+@pytest.mark.parametrize(
+    "model",
+    ["torchvision:resnet18", "transformers:BertModel", "models.py:Reader", "models.py:Decomposed"],
+)
+def test_both_builds_give_the_same_reports(build: Path, model: str, mode: str) -> None:
+    (build / "models.py").write_text(MODELS)
+    arguments = ("-c", AUDIT, model, mode, *TARGETS)
+    on_mac, reached = on_a_mac(build, *arguments)
+    here = subprocess.run(
+        [sys.executable, *arguments], cwd=build, capture_output=True, text=True, check=False
+    )
+    assert here.returncode == 0, here.stderr
+    assert reached == []
+    reports = [json.loads(line) for line in here.stdout.splitlines()]
+    assert [json.loads(line) for line in on_mac.splitlines()] == reports
+    assert [report["totals"]["calls"] > 0 for report in reports] == [True] * len(TARGETS)
 
 
 def test_the_stand_ins_are_reached_without_it(build: Path) -> None:

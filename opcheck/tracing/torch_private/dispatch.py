@@ -70,7 +70,8 @@ with required("dispatching operators as a Mac does"):
 
         ``Library.impl`` refuses it where that one was registered from Python (torch/library.py, 2.8).
         """
-        library.m.impl(name, key, kernel, False)  # noqa: FBT003 - torch takes it by position
+        inner: Any = library.m
+        inner.impl(name, key, kernel, False)  # noqa: FBT003 - torch takes it by position
 
     takes_numbers_as_tensors = torch._C._should_allow_numbers_as_tensors
     """Whether an operator of this name accepts a number for a tensor, as ``torch.add(x, 1)`` does.
