@@ -44,7 +44,7 @@ def on_a_mac(build: Path, *command: str, text: str = "") -> tuple[str, list[str]
         check=False,
         cwd=build,
     )
-    return done.stdout + done.stderr, log.read_text().splitlines()
+    return done.stdout, log.read_text().splitlines()
 
 
 IN_ONE_PROCESS = """
