@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 
 from opcheck.common.sanitize import shown
+from opcheck.lookup.words import WORDS
 from opcheck.render.site import addresses
 from opcheck.render.site.addresses import Page
 from opcheck.render.site.records import Model, Operator, Release, Rule
@@ -24,10 +25,17 @@ def index(pages: Iterable[Page]) -> str:
     return f"opcheckIndex({text});\n"
 
 
+def usual_words(page: Operator) -> list[str]:
+    """Return the usual words that stand for an operator on the command line (lookup/words.py): ``self attention``."""
+    bare = page.name.partition("::")[2]
+    names = {page.name, bare, *(name.removeprefix("torch.") for name in page.python)}
+    return [word for word, name in WORDS.items() if name in names]
+
+
 def _entry(page: Page) -> list[object] | None:
     address = f"{addresses.page_of(page)}.html"
     if isinstance(page, Operator):
-        return [0, page.name, address, page.state, list(page.python)]
+        return [0, page.name, address, page.state, [*page.python, *usual_words(page)]]
     if isinstance(page, Model):
         return [
             1,

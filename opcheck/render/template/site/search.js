@@ -39,7 +39,13 @@
   const search = (text) => {
     const query = text.trim().toLowerCase().replace(/\(\)$/, "").replace(/^torch\.ops\.aten\./, "");
     if (!query || !entries) return [];
-    const hits = entries.map((entry) => [rank(entry, query), entry]).filter(([level]) => level >= 0);
+    // "layer norm" is layer_norm; a word of several may be one of the other names as it stands.
+    const joined = query.replace(/[\s-]+/g, "_");
+    const level = (entry) => {
+      const [first, second] = [rank(entry, query), rank(entry, joined)];
+      return first < 0 || second < 0 ? Math.max(first, second) : Math.min(first, second);
+    };
+    const hits = entries.map((entry) => [level(entry), entry]).filter(([rank]) => rank >= 0);
     hits.sort(([a, one], [b, other]) => a - b || one.kind - other.kind
       || one.last.length - other.last.length || (one.last < other.last ? -1 : 1));
     const prefixes = query.length > 2 ? hits.filter(([level, one]) => level <= 3 && one.kind === 0).length : 0;
