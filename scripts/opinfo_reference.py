@@ -72,7 +72,7 @@ def _without_the_running_test() -> None:
     torch.manual_seed = torch.default_generator.manual_seed
     for path, module in list(sys.modules.items()):
         if path.startswith("torch.testing._internal") and hasattr(module, "extract_test_fn"):
-            module.extract_test_fn = lambda: None
+            vars(module)["extract_test_fn"] = lambda: None
 
 
 def why(op: Any, dtype: torch.dtype, *, gradient: bool) -> str:
@@ -154,7 +154,9 @@ def _tensors(op: Any, sample: Any, *, gradient: bool) -> list[torch.Tensor]:
     inputs = [tensor for tensor in given if tensor.requires_grad and tensor.is_leaf]
     if gradient and outputs and inputs:
         gradients = [torch.ones_like(output) for output in outputs]
-        grads = torch.autograd.grad(outputs, inputs, gradients, allow_unused=True)
+        grads: tuple[torch.Tensor | None, ...] = torch.autograd.grad(
+            outputs, inputs, gradients, allow_unused=True
+        )
         results += [gradient for gradient in grads if gradient is not None]
     return [result.detach() for result in results]
 
