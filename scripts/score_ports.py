@@ -49,7 +49,7 @@ def main() -> None:
     """Print the figures of each port and of each half."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--copies", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--half", choices=("development", "apart"))
+    parser.add_argument("--half", choices=("development", "apart", "third"))
     parser.add_argument(
         "--missed", action="store_true", help="list the lines that no finding names"
     )
