@@ -13,6 +13,8 @@ from opcheck.source.words import is_cuda, last
 
 #: A chain of names that stand for one condition is followed so far.
 _DEEPEST = 4
+#: A flag with more values than these says something else, too.
+_MOST_BINDINGS = 3
 
 
 class Device(NamedTuple):
@@ -61,6 +63,13 @@ def about_cuda(test: ast.AST, scanned: Scanned, depth: int = _DEEPEST) -> bool:
         bindings = scanned.program.bindings(part) if depth else []
         value = bindings[0].value if len(bindings) == 1 else None
         if value is not None and about_cuda(value, scanned, depth - 1):
+            return True
+        # ``self.use_gpu = False``, and True below ``if torch.cuda.is_available():``.
+        if 1 < len(bindings) <= _MOST_BINDINGS and any(
+            isinstance(parent := scanned.program.parent(binding.node), ast.If)
+            and about_cuda(parent.test, scanned, depth - 1)
+            for binding in bindings
+        ):
             return True
     return False
 

@@ -43,7 +43,7 @@ NOT_CHECKED = (
 #: A finding lists at most so many places of use.
 _MOST_USES = 10
 #: Their errors are warnings where the code is for CUDA by intent.
-_ABOUT_CUDA = {"OC201", "OC202", "OC204", "OC205", "OC208"}
+_ABOUT_CUDA = {"OC201", "OC202", "OC204", "OC205", "OC208", "OC226"}
 #: So many parsed files are kept for those that import from them.
 _KEPT = 64
 _EXCLUDED = "files that --exclude names"
@@ -343,10 +343,10 @@ class _Reader:
         for (rule, hit), uses in _joined(hits):
             if rule.id not in self.chosen:
                 continue
-            line = getattr(hit.node, "lineno", 1)
-            last = getattr(hit.node, "end_lineno", None) or line
+            first, line = getattr(hit.node, "lineno", 1), _line(hit.node)
+            last = getattr(hit.node, "end_lineno", None) or first
             if (
-                silencers.silence(rule.id, line, last)
+                silencers.silence(rule.id, first, last)
                 or self.ignores.reason(rule.id, file=shown) is not None
             ):
                 self.ignored += 1
@@ -396,6 +396,13 @@ class _Reader:
             )
 
 
+def _line(node: ast.AST) -> int:
+    """The line of a node; of a call of a method, the line of the method's name, many lines below a long receiver."""
+    function = node.func if isinstance(node, ast.Call) else None
+    end = function.end_lineno if isinstance(function, ast.Attribute) else None
+    return end or int(getattr(node, "lineno", 1))
+
+
 def _lines_of(uses: Iterable[object], line: int) -> Iterator[int]:
     """The lines of the uses that are not in the line itself."""
     for use in uses:
@@ -426,7 +433,7 @@ def _hits(
     scanned: Scanned, rules: Mapping[type[ast.AST], tuple[ScanRule, ...]]
 ) -> Iterator[tuple[ScanRule, Hit]]:
     """The hits of the rules at places that a Mac reaches."""
-    known: dict[ast.AST, bool] = {}
+    known: dict[object, int] = {}
     for node in scanned.program.nodes:
         for rule in rules.get(type(node), ()):
             for hit in rule.check(node, scanned):

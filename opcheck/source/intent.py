@@ -6,7 +6,7 @@ import ast
 import re
 
 from opcheck.source.program import Place, Program
-from opcheck.source.words import last
+from opcheck.source.words import last, leaves
 
 #: Names of flags behind which a program with one GPU does not come.
 _FLAG = re.compile(
@@ -14,6 +14,10 @@ _FLAG = re.compile(
     r"gpu_ids?|offload|low_?vram|nccl|data_?parallel|deepspeed|device_ids?$|gpu_num",
     re.IGNORECASE,
 )
+#: Variables that a launcher of several processes sets.
+_VARIABLE = re.compile(r"^(SLURM_\w+|(LOCAL_)?RANK|WORLD_SIZE)$")
+#: Names that tell whether there are several processes.
+_PROCESSES = re.compile(r"ddp|fsdp|dist|world_size|n_?ranks?$", re.IGNORECASE)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: An assertion at the beginning of a branch is one of so many first statements.
 _FIRST = 3
@@ -22,11 +26,11 @@ _FUNCTION = re.compile(
 )
 
 
-def for_cuda(node: ast.AST, program: Program, known: dict[ast.AST, bool]) -> bool:
+def for_cuda(node: ast.AST, program: Program, known: dict[object, int]) -> bool:
     """Return whether the code around a node is for several GPUs, for offloading, or for a feature that demands CUDA.
 
-    A flag says so, the name of the function, or an assertion of CUDA at the beginning of the branch; and a private
-    function is for CUDA if all code that calls it is.
+    A flag says so, the name of the function, an assertion of CUDA at the beginning of the branch, or a way out for one
+    process above it in the function; and a private function is for CUDA if all code that calls it is.
 
     Args:
         node: a node of the program.
@@ -37,10 +41,10 @@ def for_cuda(node: ast.AST, program: Program, known: dict[ast.AST, bool]) -> boo
     answer = False
     for child, place in program.ancestors(node):
         if child in known:
-            answer = known[child]
+            answer = bool(known[child])
             break
         inside.append(child)
-        if _says_so(place):
+        if _says_so(place, known):
             answer = True
             break
         parent = place.parent
@@ -55,13 +59,33 @@ def for_cuda(node: ast.AST, program: Program, known: dict[ast.AST, bool]) -> boo
     return answer
 
 
-def _says_so(place: Place) -> bool:
+def _says_so(place: Place, known: dict[object, int]) -> bool:
     parent, field = place.parent, place.field
     if isinstance(parent, ast.If) and field in {"body", "orelse"}:
         return _flagged(parent.test) or any(map(_demands, getattr(parent, field)[:_FIRST]))
     if isinstance(parent, ast.IfExp):
         return field != "test" and _flagged(parent.test)
-    return isinstance(parent, _FUNCTIONS) and _FUNCTION.search(parent.name) is not None
+    if not isinstance(parent, _FUNCTIONS) or field != "body":
+        return False
+    key = ("for one process", parent)
+    if key not in known:
+        ends = (number for number, part in enumerate(parent.body) if _ends_for_one(part))
+        known[key] = next(ends, len(parent.body))
+    return _FUNCTION.search(parent.name) is not None or place.position > known[key]
+
+
+def _ends_for_one(statement: ast.stmt) -> bool:
+    """Return whether a statement ends the function for one process: ``if world_size == 1: return``."""
+    if not isinstance(statement, ast.If) or statement.orelse or not leaves(statement.body):
+        return False
+    test = statement.test
+    compared = test.comparators[0] if isinstance(test, ast.Compare) else None
+    is_one = isinstance(compared, ast.Constant) and compared.value in {0, 1, 2}
+    is_not = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    return (is_one or is_not) and any(
+        isinstance(part, (ast.Name, ast.Attribute)) and _PROCESSES.search(last(part))
+        for part in ast.walk(test)
+    )
 
 
 def _demands(statement: ast.stmt) -> bool:
@@ -74,5 +98,10 @@ def _demands(statement: ast.stmt) -> bool:
 
 
 def _flagged(test: ast.expr) -> bool:
-    names = (last(part) for part in ast.walk(test) if isinstance(part, (ast.Name, ast.Attribute)))
-    return any(_FLAG.search(name) for name in names)
+    for part in ast.walk(test):
+        if isinstance(part, (ast.Name, ast.Attribute)) and _FLAG.search(last(part)):
+            return True
+        is_text = isinstance(part, ast.Constant) and isinstance(part.value, str)
+        if is_text and _VARIABLE.match(part.value):  # type: ignore[attr-defined]  # a Constant
+            return True
+    return False

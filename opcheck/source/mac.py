@@ -24,6 +24,7 @@ from opcheck.source.words import (
     last,
     leaves,
     names,
+    tells_failure,
 )
 
 Answer = TypeVar("Answer")
@@ -358,7 +359,7 @@ class Mac:
     def _tried(self, node: ast.Try, tries: bool) -> bool:  # noqa: FBT001  (handed on by _once)
         for handler in node.handlers:
             kinds = caught(handler)
-            if any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
+            if any(map(tells_failure, ast.walk(handler))):
                 continue
             if kinds & tables.IMPORT_ERRORS and any(map(self._fails_to_import, node.body)):
                 return True

@@ -37,6 +37,15 @@ class Project:
         #: by name and importing file, the file that binds the name; the parsed files are kept elsewhere
         self._found: dict[tuple[str, Path], tuple[Path, str] | None] = {}
 
+    def holds(self, dotted: str) -> bool:
+        """Return whether an imported name is one of this project's own, other than the name of a file."""
+        first, _, rest = dotted.partition(".")
+        return (
+            bool(rest)
+            and (not first or first in self._names)
+            and dotted.rpartition(".")[2] not in self._names
+        )
+
     def constants(self, dotted: str, importer: Path) -> tuple[object, ...]:
         """Return the values that a module-level name of another file may have on a Mac; empty if unknown."""
         definition = self._definition(dotted, importer)

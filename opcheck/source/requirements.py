@@ -27,6 +27,7 @@ _MAC = {
     "os_name": "posix",
 }
 #: The libraries of CUDA, one package each.
+_CUDA_BUILD = re.compile(r"\+cu\d+")
 _NVIDIA = re.compile(r"nvidia-[a-z-]+-cu\d+")
 #: A text in quotes; double quotes may hold escapes. A text that does not end goes on to the end of
 #: its line: otherwise a comment of a million quotes would take hours.
@@ -110,14 +111,19 @@ def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
     wanted = Requirement(text)
     name = canonicalize_name(wanted.name)
     package = packages().by_name.get(name)
-    if package is None and not _NVIDIA.fullmatch(name):
+    build = next(
+        (spec.version for spec in wanted.specifier if _CUDA_BUILD.search(spec.version)), ""
+    )
+    if package is None and not _NVIDIA.fullmatch(name) and not build:
         return
     if wanted.marker is not None and not wanted.marker.evaluate(_MAC):
         return
-    if package is not None and package.since and _may_be(wanted, package.since):
+    if package is not None and package.since and not build and _may_be(wanted, package.since):
         return
     where = ast.Pass(lineno=line, end_lineno=line, col_offset=0)
     described = describe(name, package) if package else f"{name} is a library of CUDA"
+    if build:
+        described = f"{name} {build} is a build for CUDA"
     instead = f"; instead: {package.instead}" if package else ""
     yield Hit(
         node=where,

@@ -93,6 +93,13 @@ def caught(handler: ast.ExceptHandler) -> set[str]:
     return set(map(last, kinds))
 
 
+def tells_failure(node: ast.AST) -> bool:
+    """Return whether a part of a handler raises, or prints the traceback: the program has failed there."""
+    return isinstance(node, ast.Raise) or (
+        isinstance(node, ast.Attribute) and node.attr in {"print_exc", "format_exc"}
+    )
+
+
 def leaves(block: list[ast.stmt]) -> bool:
     """Return whether a block ends the function or the loop without an error."""
     if not block:

@@ -79,6 +79,8 @@ OPEN = {
     "called once more": ("def _f(x):\n    x.cuda()\nif x.is_cuda:\n    _f(x)\n_f(x)", 2),
     "handed on": ("def _f(x):\n    x.cuda()\nspawn(_f)", 2),
     "raised again": ("try:\n    x.cuda()\nexcept Exception:\n    raise", 2),
+    "traceback printed": ("try:\n    x.cuda()\nexcept Exception:\n    traceback.print_exc()", 2),
+    "long receiver": ("(\n    x\n    .cuda()\n)", 3),
     "other error": ("try:\n    x.cuda()\nexcept ValueError:\n    pass", 2),
     "return of another guard": ("def f(x):\n    if x is None:\n        return\n    x.cuda()", 4),
     "text given to a parameter": ("def f(use):\n    if use:\n        x.cuda()", 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,8 @@ def test_files_that_import_each_other_end(tmp_path: Path) -> None:
 
 INTENDED = {
     "several GPUs": "if ddp:\n    x.cuda()",
+    "one process has left": "def f(x):\n    if ddp_size() == 1:\n        return x\n    return x.cuda()",
+    "no process group": "def f(x):\n    if not is_ddp():\n        return x\n    return x.cuda()",
     "a named GPU": "if args.gpu is not None:\n    x.cuda(args.gpu)",
     "offloading": "if offload:\n    x.to('cuda')",
     "a branch that demands CUDA": "if kind == 'blade':\n    assert torch.cuda.is_available() or x\n    x.cuda()",
@@ -121,6 +124,31 @@ INTENDED = {
     ),
     "a worker": "def main_worker(rank):\n    x.cuda(rank)",
 }
+
+
+def test_what_the_modules_of_a_project_hold_is_moved(tmp_path: Path) -> None:
+    files = {
+        "shared.py": "model = None\n",
+        "main.py": "import shared\nshared.model.cuda()\nshared.cuda()\n",
+    }
+    assert findings(tmp_path, files) == [("OC201", "main.py", 2)]
+
+
+def test_a_device_that_is_replaced_without_cuda_is_no_error(tmp_path: Path) -> None:
+    text = """
+        import torch
+        def f(device):
+            device = torch.device("cuda")
+            if not torch.cuda.is_available():
+                device = torch.device("cpu")
+            return device
+    """
+    program = tmp_path / "a.py"
+    program.write_text(textwrap.dedent(text), encoding="utf-8")
+    severities = {each.severity for each in scan([str(tmp_path)], TARGET).findings}
+    assert severities == {"warning"}
+    program.write_text(textwrap.dedent(text).replace("not torch.cuda", "not x"), encoding="utf-8")
+    assert "error" in {each.severity for each in scan([str(tmp_path)], TARGET).findings}
 
 
 @pytest.mark.parametrize("text", INTENDED.values(), ids=INTENDED)

@@ -14,7 +14,8 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     """Calls of a method ``cuda`` of anything that is not a module of another library."""
     if not isinstance(node, ast.Call) or method(node) != "cuda":
         return
-    if isinstance(node.func, ast.Attribute) and scanned.dotted(node.func.value):
+    owner = scanned.dotted(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+    if owner and not (scanned.project is not None and scanned.project.holds(owner)):
         return
     if scanned.program.function(node) == "cuda":
         return  # a method of this name is there to move to CUDA

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from opcheck.source.devices import write_choice
+from opcheck.source.devices import knows_mps, write_choice
 from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method
-from opcheck.source.words import quoted
+from opcheck.source.words import is_cuda, last, leaves, quoted
 
 #: Where these take their device.
 _FUNCTIONS: dict[str, tuple[int, str]] = {
@@ -19,28 +20,38 @@ _FUNCTIONS: dict[str, tuple[int, str]] = {
 }
 #: Libraries whose arguments of the same names are no devices of torch.
 _OTHERS = {"cupy", "jax", "numba", "onnxruntime", "tensorflow", "warp", "argparse", "click"}
+#: The keys of options that are a device.
+_KEYS = {"device", "map_location", "device_type"}
+#: Constructors, and functions that make or load a model; others may only compare the text.
+_MAKES = re.compile(r"[A-Z](?!vent)\w*$|(load|create|build|make|init|prepare)(_|$)")
 _OWN_RULES = ("autocast", "GradScaler", "add_argument", "option")
 
 
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
-    """Devices that may come to ``cuda``, given to torch or by a keyword that says device."""
+    """Devices that may come to ``cuda``: given to torch or a constructor, by a keyword or a key that says device."""
+    if isinstance(node, ast.Dict):
+        yield from _entries(node)
     if not isinstance(node, ast.Call):
         return
     name = scanned.dotted(node.func)
-    last = name.rpartition(".")[2] or method(node)
-    if name.partition(".")[0] in _OTHERS or last in _OWN_RULES or _is_elsewhere(node, scanned):
+    called = name.rpartition(".")[2] or method(node)
+    if name.partition(".")[0] in _OTHERS or called in _OWN_RULES or _is_elsewhere(node, scanned):
         return
     if scanned.program.function(node) == "cuda":
         return  # a method of this name is there to move to CUDA
     value = scanned.mac.cuda(_device(node, name))
-    if value is not None:
+    corrected = value is not None and _is_corrected(node, name, scanned)
+    if value is not None and not (corrected and knows_mps(node, scanned)):
         yield Hit(
             node=value.origin,
+            severity="warning" if corrected else None,
             fix=_fix(value.origin, scanned),
             use=node,
             message=f"the device is {quoted(value.constant)}, which a Mac does not have",
             hint="choose the device in one place: torch.accelerator.current_accelerator()",
         )
+    elif _MAKES.match(called or last(node.func)):
+        yield from _handed(node)
     typed = _tensor_type(node, name, scanned)
     if typed:
         yield Hit(
@@ -48,6 +59,30 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
             message=f"{typed} is a type of CUDA tensors, which a Mac does not have",
             hint="give dtype= and device= instead of a tensor type",
         )
+
+
+def _entries(node: ast.Dict) -> Iterator[Hit]:
+    """``{"device": "cuda"}``: options that somebody hands to a library."""
+    for key, value in zip(node.keys, node.values, strict=True):
+        is_device = isinstance(key, ast.Constant) and key.value in _KEYS
+        if is_device and isinstance(value, ast.Constant) and is_cuda(value.value):
+            yield _text_hit(value)
+
+
+def _handed(node: ast.Call) -> Iterator[Hit]:
+    """``Model(name, "cuda")``, ``load_model("cuda")``: a text that only a device has."""
+    for part in node.args:
+        if isinstance(part, ast.Constant) and is_cuda(part.value):
+            yield _text_hit(part)
+
+
+def _text_hit(node: ast.Constant) -> Hit:
+    return Hit(
+        node=node,
+        severity="warning",
+        message=f"the text {quoted(node.value)} is given as a device, which a Mac does not have",
+        hint="choose the device in one place: torch.accelerator.current_accelerator()",
+    )
 
 
 def _fix(origin: ast.AST, scanned: Scanned) -> Fix | None:
@@ -94,13 +129,61 @@ def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
 
 def _is_elsewhere(node: ast.Call, scanned: Scanned) -> bool:
     """Return whether it is only compared, or a default, of which OC203 speaks."""
-    return isinstance(scanned.program.parent(node), (ast.Compare, ast.arguments))
+    parent = scanned.program.parent(node)
+    if isinstance(parent, ast.Attribute) and parent.attr == "type":  # torch.device("cuda").type
+        parent = scanned.program.parent(parent)
+    return isinstance(parent, (ast.Compare, ast.arguments))
+
+
+def _is_corrected(node: ast.Call, name: str, scanned: Scanned) -> bool:
+    """Return whether a device is only made here, and the program replaces it where there is no CUDA.
+
+    ``device = torch.device("cuda")`` does not fail by itself; below stands ``if not torch.cuda.is_available(): device =
+    "cpu"`` or the like.
+    """
+    program = scanned.program
+    parent, place = program.parent(node), program.place(node)
+    if name != "torch.device" or place is None or not isinstance(parent, ast.Assign):
+        return False
+    lines = scanned.once(("corrected",), _corrections, scanned).get(place.scope, {})
+    return max(lines.get(last(parent.targets[0]), 0), lines.get("return", 0)) > node.lineno
+
+
+def _corrections(scanned: Scanned) -> dict[ast.AST, dict[str, int]]:
+    """By function, the last line where a condition without CUDA binds a name; and ``return``, where it ends there."""
+    lines: dict[ast.AST, dict[str, int]] = {}
+    for node in scanned.program.nodes:
+        if not isinstance(node, ast.If) or not _holds(node.test, scanned):
+            continue
+        of_scope = lines.setdefault(scanned.program.scope(node), {})
+        if leaves(node.body):
+            of_scope["return"] = node.lineno
+        for statement in node.body:
+            for target in statement.targets if isinstance(statement, ast.Assign) else ():
+                of_scope[last(target)] = node.lineno
+    return lines
+
+
+def _holds(test: ast.expr, scanned: Scanned) -> bool:
+    """Return whether a condition about devices holds on a Mac, or what it asks beside the device does."""
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []
+    return any("cuda" in text or "mps" in text for text in _texts(test)) and any(
+        scanned.mac.truth(part) is True for part in (test, *parts)
+    )
+
+
+def _texts(test: ast.expr) -> Iterator[str]:
+    for part in ast.walk(test):
+        if isinstance(part, (ast.Name, ast.Attribute)):
+            yield last(part)
+        elif isinstance(part, ast.Constant):
+            yield str(part.value)
 
 
 RULE = ScanRule(
     id="OC202",
     severity="error",
     fix="unsafe",
-    nodes=(ast.Call,),
+    nodes=(ast.Call, ast.Dict),
     check=check,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from opcheck.source.devices import (
@@ -33,7 +34,10 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         yield from _statement(node, scanned)
     elif isinstance(node, ast.Assign):
         yield from _flag(node, node.value, scanned)
-    elif isinstance(node, ast.keyword) and node.arg == "default":
+    elif isinstance(node, ast.keyword) and (
+        node.arg == "default"
+        or (isinstance(node.value, ast.Call) and re.search("gpu|cuda", node.arg or ""))
+    ):
         yield from _flag(node.value, node.value, scanned)
 
 
@@ -49,12 +53,16 @@ def _hit(
 def _ternary(node: ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
     on_cuda = holds_on_cuda(node.test, scanned)
     if on_cuda is None:
+        # An entry of a dict may become a device; in an argument OC202 names the text itself.
+        devices = chosen(node.body, node.orelse, scanned)
+        if devices is not None and isinstance(scanned.program.parent(node), ast.Dict):
+            yield from _hit(node)
         return
     first, second = (node.body, node.orelse) if on_cuda else (node.orelse, node.body)
     devices = chosen(first, second, scanned)
     if devices is not None and is_cuda(devices[0].text):
         yield from _hit(node, _ternary_fix(node, first, second, devices, scanned))
-    elif _moves(first) and not isinstance(second, ast.IfExp):
+    elif _moves(first, scanned) and not isinstance(second, ast.IfExp):
         fix = _moved(node, node.test, first, scanned) or _moved_by_branch(
             node, node.test, first, scanned
         )
@@ -124,11 +132,16 @@ def _statement(node: ast.If, scanned: Scanned) -> Iterator[Hit]:
                 node.test, _statement_fix(node, scanned, (bound[1], after[1]), on_cuda=on_cuda)
             )
             return
+    if _chooses_among_more(cuda, other, scanned) or (
+        not on_cuda and not cuda and _gives_up(other, scanned)
+    ):
+        yield from _hit(node.test)
+        return
     # Blocks inside of the branch may be 100,000 deep, and each would be walked again.
     simple = (
         each for each in cuda if isinstance(each, (ast.Assign, ast.Expr, ast.Return, ast.AnnAssign))
     )
-    moves = [part for statement in simple for part in ast.walk(statement) if _moves(part)]
+    moves = [part for statement in simple for part in ast.walk(statement) if _moves(part, scanned)]
     if moves:
         alone = (
             len(node.body) == 1
@@ -153,6 +166,35 @@ def _statement(node: ast.If, scanned: Scanned) -> Iterator[Hit]:
         )
 
 
+def _chooses_among_more(cuda: list[ast.stmt], other: list[ast.stmt], scanned: Scanned) -> bool:
+    """Return whether one side binds the CPU alone, and the other binds CUDA to the same name, beside other things."""
+    after = _bound_device(other, scanned)
+    if after is None or after[0] == "return" or is_cuda(after[1].text):
+        return False
+    statements = [
+        part
+        for each in cuda
+        for part in ([each, *each.body, *each.orelse] if isinstance(each, ast.If) else [each])
+    ]
+    bound = (_bound_device([each], scanned) for each in statements if isinstance(each, ast.Assign))
+    return any(each is not None and each[0] == after[0] and is_cuda(each[1].text) for each in bound)
+
+
+def _gives_up(block: list[ast.stmt], scanned: Scanned) -> bool:
+    """Return whether a block turns to the CPU: ``device = "cpu"``, ``args.cpu = True``, ``use_gpu = False``."""
+    bound = _bound_device(block, scanned)
+    if bound is not None:
+        return bound[0] != "return" and not is_cuda(bound[1].text)
+    statements = [part for part in block if not _prints(part)]
+    only = statements[0] if len(statements) == 1 else None
+    if not (isinstance(only, ast.Assign) and isinstance(only.value, ast.Constant)):
+        return False
+    words = last(only.targets[0]).lower().split("_")
+    return ("cpu" in words and only.value.value is True) or (
+        bool({"gpu", "cuda"}.intersection(words)) and only.value.value is False
+    )
+
+
 def _bound_device(block: list[ast.stmt], scanned: Scanned) -> tuple[str, Device] | None:
     """What a block binds to a device (or ``return``), where it does nothing else but print."""
     statements = [part for part in block if not _prints(part)]
@@ -169,6 +211,10 @@ def _bound_device(block: list[ast.stmt], scanned: Scanned) -> tuple[str, Device]
 
 
 def _prints(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.If):  # if verbose: print(...)
+        return not statement.orelse and all(
+            isinstance(part, ast.Expr) and _prints(part) for part in statement.body
+        )
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Constant):
         return True
@@ -265,17 +311,33 @@ _MOVE = (
 )
 
 
-def _moves(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and method(node) == "cuda"
+def _moves(node: ast.AST, scanned: Scanned) -> bool:
+    """Return whether a call is ``x.cuda(...)`` or ``x.to("cuda")``."""
+    if not isinstance(node, ast.Call) or method(node) not in {"cuda", "to"}:
+        return False
+    return method(node) == "cuda" or _is_to_cuda(node, scanned)
+
+
+def _is_to_cuda(call: ast.Call, scanned: Scanned) -> bool:
+    device = written(call.args[0], scanned) if call.args else None
+    return method(call) == "to" and device is not None and is_cuda(device.text)
+
+
+def _index(call: ast.Call, scanned: Scanned) -> bool:
+    """Return whether a move names one of several GPUs, or gives more than the device."""
+    if method(call) == "cuda":
+        return bool(call.args)
+    device = written(call.args[0], scanned)
+    return len(call.args) > 1 or device is None or device.text != "cuda"
 
 
 def _moved(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned) -> Fix | None:
     """``x.to(device)``, where one name is bound to the device that the same condition chooses."""
     device = chosen_name(test, scanned)
-    call = value if isinstance(value, ast.Call) and _moves(value) else None
+    call = value if isinstance(value, ast.Call) and _moves(value, scanned) else None
     if not device or call is None or not isinstance(call.func, ast.Attribute):
         return None
-    if call.args or any(keyword.arg != "non_blocking" for keyword in call.keywords):
+    if _index(call, scanned) or any(keyword.arg != "non_blocking" for keyword in call.keywords):
         return None
     further = "".join(f", non_blocking={scanned.text(keyword.value)}" for keyword in call.keywords)
     receiver = scanned.text(call.func.value)
@@ -299,11 +361,18 @@ def _moved_by_branch(
 ) -> Fix | None:
     """A branch of its own for MPS; what else the program moves may not go there, so that it is unsafe."""
     asked = asks_mps(test, scanned)
-    call = value if isinstance(value, ast.Call) and _moves(value) else None
-    if not asked or call is None or not isinstance(call.func, ast.Attribute) or call.args:
+    call = value if isinstance(value, ast.Call) and _moves(value, scanned) else None
+    if (
+        not asked
+        or call is None
+        or not isinstance(call.func, ast.Attribute)
+        or _index(call, scanned)
+    ):
         return None
-    end = scanned.text(call)[len(scanned.text(call.func)) + 1 : -1]
-    moved = f'{scanned.text(call.func).removesuffix("cuda")}to("mps"{", " * bool(end)}{end})'
+    if any(keyword.arg is None for keyword in call.keywords):
+        return None
+    further = "".join(f", {word.arg}={scanned.text(word.value)}" for word in call.keywords)
+    moved = f'{scanned.text(call.func.value)}.to("mps"{further})'
     if "\n" in moved:
         return None
     if isinstance(node, ast.IfExp):
