@@ -56,9 +56,14 @@ def main() -> None:
     parser.add_argument("--copies", type=Path, required=True, metavar="DIR")
     parser.add_argument("--limit", type=int, default=120, metavar="SECONDS")
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
+    parser.add_argument("--only", default="", metavar="TEXT", help="programs of these repositories")
     parser.add_argument("--write", action="store_true", help="write reports/port_trial.md")
     args = parser.parse_args()
-    programs = yaml.safe_load(PROGRAMS.read_text(encoding="utf-8"))["programs"]
+    programs = [
+        program
+        for program in yaml.safe_load(PROGRAMS.read_text(encoding="utf-8"))["programs"]
+        if args.only in program["repository"]
+    ]
     copies = [
         args.copies / program["repository"].replace("/", "+") / "repo" for program in programs
     ]

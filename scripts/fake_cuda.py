@@ -1,0 +1,84 @@
+"""A pytest plugin: torch behaves as if the machine had one CUDA GPU, and every device that is asked for is counted.
+
+Tensors stay on the CPU; what is asked of ``cuda`` is computed there.  The counts go to the file that ``FAKE_CUDA_LOG``
+names.  ``prove_fixes.py`` compares them before and after a fix.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+COUNTS: Counter[str] = Counter()
+#: Functions of torch.cuda that programs call, and their answers on such a machine.
+ANSWERS: dict[str, object] = {
+    "is_available": True,
+    "is_initialized": True,
+    "is_bf16_supported": True,
+    "device_count": 1,
+    "current_device": 0,
+    "get_device_name": "NVIDIA GPU",
+    "get_device_capability": (9, 0),
+    "max_memory_allocated": 0,
+    "memory_allocated": 0,
+    "memory_reserved": 0,
+    "empty_cache": None,
+    "synchronize": None,
+    "set_device": None,
+    "manual_seed": None,
+    "manual_seed_all": None,
+    "reset_peak_memory_stats": None,
+}
+
+
+class _OnCpu(TorchFunctionMode):
+    """Counts the devices that a call names, and computes on the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.cuda:
+            COUNTS["cuda"] += 1
+            return args[0]
+        return func(
+            *map(_on_cpu, args), **{key: _on_cpu(value) for key, value in (kwargs or {}).items()}
+        )
+
+
+def _on_cpu(value: object) -> object:
+    is_device = isinstance(value, torch.device)
+    text = str(value) if is_device else value
+    if not isinstance(text, str) or text.partition(":")[0] not in {"cuda", "mps", "cpu"}:
+        return value
+    COUNTS[text] += 1
+    return torch.device("cpu") if is_device else "cpu"
+
+
+def pytest_configure() -> None:
+    """Put the GPU in place before the first test module is imported."""
+    for name, answer in ANSWERS.items():
+        setattr(
+            torch.cuda,
+            name,
+            lambda *_args, _answer=answer, _name=name, **_kwargs: _answered(_name, _answer),
+        )
+    torch.set_default_device = lambda device: COUNTS.update([str(device)])
+    _OnCpu().__enter__()  # type: ignore[no-untyped-call]  # torch does not type it
+
+
+def _answered(name: str, answer: object) -> object:
+    # How often a program asks is its own affair; a fix may ask once more.
+    if answer is None:
+        COUNTS[f"torch.cuda.{name}"] += 1
+    return answer
+
+
+def pytest_unconfigure() -> None:
+    """Write the counts."""
+    Path(os.environ["FAKE_CUDA_LOG"]).write_text(
+        json.dumps(COUNTS, sort_keys=True), encoding="utf-8"
+    )

@@ -1,0 +1,248 @@
+"""Hold the fixes of ``opcheck scan`` against the own tests of public projects: do they compile, pass and ask the same?
+
+    python scripts/prove_fixes.py --copies DIR [--packages DIR] [--limit SECONDS] [--only NAME] [--write]
+
+``scripts/proofs.yaml`` has the projects, ``--copies`` their repositories, ``OWNER+NAME/repo``, and ``--packages``
+what their tests import beside torch.  The tests run on the CPU, and under a torch that behaves as if there were CUDA
+(``fake_cuda.py``): as the project is, after ``--fix``, and after ``--fix --unsafe-fixes``.  Each run has a temporary
+home and no network.  With ``--write`` the table goes to ``reports/port_proof.md``.  Nothing of the projects is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
+
+import yaml
+
+from opcheck.common.versions import Target, Version
+from opcheck.source.fixing import fix
+
+PROJECTS = Path(__file__).with_name("proofs.yaml")
+PAGE = Path(__file__).parents[1] / "reports" / "port_proof.md"
+TARGET = Target(torch=Version(2, 15), macos=Version(26))
+_FILES = (".py", ".txt", ".toml", ".cfg", ".ini", ".json", ".csv", ".yaml", ".yml", ".md")
+HEAD = """# Own tests of public projects, before and after `opcheck scan --fix`
+
+Each project's own tests on the CPU, and under a torch that behaves as if the machine had one CUDA GPU (tensors stay on
+the CPU, and each device that is asked for is counted): as the project is, after `--fix`, and after
+`--fix --unsafe-fixes`. "Same" means that each test has the same outcome, and under CUDA that every device was asked
+for as often as before. Some tests fail or are left out as the project is, because a library or a file is missing. The
+commits are in `scripts/proofs.yaml`; `scripts/prove_fixes.py` wrote this page. Nothing was observed on a Mac.
+
+"""
+
+
+class Outcome(NamedTuple):
+    """What the tests of a project did."""
+
+    #: passed, failed or skipped, by test
+    tests: dict[str, str]
+    #: how often each device was asked for
+    devices: dict[str, int]
+
+    def __str__(self) -> str:
+        passed = sum(outcome == "passed" for outcome in self.tests.values())
+        return f"{passed} of {len(self.tests)} pass"
+
+
+class Row(NamedTuple):
+    """A project: what was changed, and whether its tests noticed."""
+
+    name: str
+    #: how many findings were corrected, by --fix and with --unsafe-fixes
+    fixed: tuple[int, int]
+    #: how many changed files do not compile
+    broken: int
+    #: on the CPU and with CUDA: before, after --fix, after --unsafe-fixes
+    cpu: list[Outcome]
+    cuda: list[Outcome]
+
+
+def main() -> None:
+    """Run the tests, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--copies", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--packages", default="", metavar="DIR")
+    parser.add_argument("--limit", type=int, default=300, metavar="SECONDS")
+    parser.add_argument("--only", default="", metavar="NAME")
+    parser.add_argument("--write", action="store_true", help="write reports/port_proof.md")
+    args = parser.parse_args()
+    rows = []
+    for project in yaml.safe_load(PROJECTS.read_text(encoding="utf-8"))["projects"]:
+        copy = args.copies / project["repository"].replace("/", "+") / "repo"
+        if not copy.is_dir() or args.only not in project["repository"]:
+            continue
+        rows.append(_try(project, copy, args.packages, args.limit))
+        print(_line(rows[-1]), flush=True)
+    if args.write:
+        PAGE.write_text(HEAD + _table(rows), encoding="utf-8")
+
+
+def _try(project: dict[str, str], copy: Path, packages: str, limit: int) -> Row:
+    cpu: list[Outcome] = []
+    cuda: list[Outcome] = []
+    fixed, broken = [0, 0], 0
+    for number, way in enumerate(("as it is", "safe", "unsafe")):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder, "project")
+            _write(copy, project["commit"], root)
+            if way != "as it is":
+                result = fix([str(root)], TARGET, unsafe=way == "unsafe")
+                fixed[number - 1] = sum(result.fixed.values())
+                for change in result.changes:
+                    change.path.write_text(change.after, encoding="utf-8", newline="")
+                broken += sum(not _compiles(change.path) for change in result.changes)
+                if not result.changes:
+                    cpu.append(cpu[-1])
+                    cuda.append(cuda[-1])
+                    continue
+            tests = shlex.split(project["tests"])
+            cpu.append(_run(root, tests, packages, limit, fake=False))
+            cuda.append(_run(root, tests, packages, limit, fake=True))
+    return Row(project["repository"], (fixed[0], fixed[1]), broken, cpu, cuda)
+
+
+def _write(copy: Path, commit: str, root: Path) -> None:
+    """Write the files of a commit that tests may read."""
+    git = ["git", "-C", str(copy)]
+    listed = subprocess.run(
+        [*git, "ls-tree", "-r", "--name-only", commit], capture_output=True, check=True
+    ).stdout
+    for name in listed.decode("utf-8", "replace").split("\n"):
+        if name.endswith(_FILES):
+            content = subprocess.run(
+                [*git, "show", f"{commit}:{name}"], capture_output=True, check=False
+            )
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(content.stdout)
+
+
+def _compiles(path: Path) -> bool:
+    if path.suffix != ".py":
+        return True
+    try:
+        compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _run(root: Path, tests: list[str], packages: str, limit: int, *, fake: bool) -> Outcome:
+    """Run tests without a network, in a home of their own."""
+    results, log = root.parent / "results.xml", root.parent / "devices.json"
+    for path in (results, log):
+        path.unlink(missing_ok=True)
+    plugin = ["-p", "fake_cuda"] * fake
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *plugin,
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+    ]
+    command += ["-o", "addopts=", f"--junitxml={results}", *tests]
+    (root.parent / "home").mkdir(exist_ok=True)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(root.parent / "home"),
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, (str(root), str(Path(__file__).parent), packages))
+        ),
+        "FAKE_CUDA_LOG": str(log),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+        "HF_HUB_OFFLINE": "1",
+    }
+    subprocess.run(
+        ["timeout", str(limit), "unshare", "-rn", *command],  # noqa: S607  (programs of the system)
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    devices = json.loads(log.read_text(encoding="utf-8")) if log.is_file() else {}
+    return Outcome(_outcomes(results), devices)
+
+
+def _outcomes(results: Path) -> dict[str, str]:
+    """The outcome of each test."""
+    if not results.is_file():
+        return {}
+    cases = ET.parse(results).getroot().iter("testcase")  # noqa: S314  (pytest wrote it a moment ago)
+    return {f"{case.get('classname')}::{case.get('name')}": _outcome(case) for case in cases}
+
+
+def _outcome(case: ET.Element) -> str:
+    return next(
+        (part.tag for part in case if part.tag in {"failure", "error", "skipped"}), "passed"
+    )
+
+
+def _line(row: Row) -> str:
+    cells = [
+        row.name,
+        str(row.fixed[0]),
+        str(row.fixed[1]),
+        "all" if not row.broken else f"all but {row.broken}",
+    ]
+    for outcomes in (row.cpu, row.cuda):
+        before, *after = outcomes
+        cells += [str(before), *(_compared(before, each) for each in after)]
+    return f"| {' | '.join(cells)} |"
+
+
+def _compared(before: Outcome, after: Outcome) -> str:
+    different = [
+        name
+        for name in {**before.tests, **after.tests}
+        if before.tests.get(name) != after.tests.get(name)
+    ]
+    if not before.tests:
+        return "did not run"
+    if different:
+        return f"{len(different)} differ: {', '.join(sorted(different)[:2])}"
+    return (
+        "same"
+        if before.devices == after.devices
+        else f"same, other devices: {_other(before, after)}"
+    )
+
+
+def _other(before: Outcome, after: Outcome) -> str:
+    names = sorted({*before.devices, *after.devices})
+    pairs = ((name, before.devices.get(name, 0), after.devices.get(name, 0)) for name in names)
+    return ", ".join(
+        f"{name} {first} -> {second}" for name, first, second in pairs if first != second
+    )
+
+
+def _table(rows: list[Row]) -> str:
+    heads = [
+        "project",
+        "fixed",
+        "with unsafe",
+        "files that compile",
+        "CPU",
+        "after --fix",
+        "after --unsafe-fixes",
+    ]
+    heads += ["fake CUDA", "after --fix", "after --unsafe-fixes"]
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}", *map(_line, rows)]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
