@@ -26,6 +26,7 @@ _HEAD = (
     "The Metal kernels of the released macOS wheels, run on a CPU by opcheck kernels test.",
     "The mathematical functions are this machine's, evaluated in double; what is wrong here is",
     "wrong by the kernel's own code. What MPSGraph computes is not in it. No Mac was there.",
+    "A release may have been run with fewer drivers than the newest: its last column shows that.",
     "Made by scripts/refresh_kernels.py; do not edit.",
 )
 
