@@ -61,6 +61,7 @@ ATTRIBUTES: Mapping[str, Callable[[TensorSpec], Any]] = {
     "is_floating": lambda spec: DTYPES[spec.dtype].kind in {"float", "float8"},
     "nbytes": lambda spec: spec.nbytes,
     "stride": _stride,
+    "offset": lambda spec: spec.offset,
     "device": lambda spec: spec.device,
 }
 

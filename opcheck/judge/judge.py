@@ -152,10 +152,12 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
     by_details: dict[str, bool] = {}
     verdicts = []
     for call in calls:
-        if call.op not in by_details:
-            by_details[call.op] = matching_statements.detail_needed(call.op, target, lists)
+        for op in (call.op, *(call.inner or ())):
+            if op not in by_details:
+                by_details[op] = matching_statements.detail_needed(op, target, lists)
+        details = any(by_details[op] for op in (call.op, *(call.inner or ())))
         torch = _refusing(call)
-        key = (torch, likeness(call, details=by_details[call.op]))
+        key = (torch, likeness(call, details=details))
         if key not in seen:
             seen[key] = (
                 refused_everywhere(call.op, call.inputs[0].dtype, torch)
@@ -271,7 +273,7 @@ def _dtypes(call: OpCall) -> frozenset[str]:
 def _details(call: OpCall) -> Hashable:
     """Return all that a condition can test in the call; a condition cannot test which tensor it is."""
     specs = tuple(
-        (spec.argument, spec.dtype, spec.shape, spec.stride, spec.device)
+        (spec.argument, spec.dtype, spec.shape, spec.stride, spec.offset, spec.device)
         for spec in (*call.inputs, *call.outputs)
     )
     # 1, 1.0 and True are one key of a mapping, but not one value to a condition.
@@ -372,6 +374,32 @@ def _judge_operator(op: str, target: Target, lists: OpLists) -> Verdict:
     return judge(OpCall(op=op), target, lists)
 
 
+def _judge_inner(op: str, case: _Case) -> Verdict:
+    """Return the worst verdict of a body's calls of one operator, with the statements of all of them."""
+    verdicts = [judge(call, case.target, case.lists) for call in case.call.inside if call.op == op]
+    if not verdicts:
+        return _judge_operator(op, case.target, case.lists)
+    worst = max(verdicts, key=lambda verdict: outcome(verdict).severity)
+    others = [verdict for verdict in verdicts if verdict != worst]
+    return msgspec.structs.replace(
+        worst,
+        evidence=(*worst.evidence, *_statement_evidence(others)),
+        limitations=_sorted_ids(verdict.limitations for verdict in verdicts),
+        advisories=_sorted_ids(verdict.advisories for verdict in verdicts),
+    )
+
+
+def _sorted_ids(ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(sorted({name for names in ids for name in names}))
+
+
+def _statement_evidence(verdicts: Iterable[Verdict]) -> tuple[Evidence, ...]:
+    """Return the entries that name the statements which the verdicts' calls match for certain."""
+    entries = (entry for verdict in verdicts for entry in verdict.evidence)
+    named = dict.fromkeys(entry for entry in entries if entry.kind in {"limitation", "advisory"})
+    return tuple(named)
+
+
 def _composite(case: _Case) -> Verdict:
     inner = case.call.inner
     if inner is None:
@@ -388,7 +416,7 @@ def _composite(case: _Case) -> Verdict:
             evidence=(*case.evidence, Evidence(kind="capture", detail="its body calls nothing")),
             confidence="inferred",
         )
-    judged = {op: _judge_operator(op, case.target, case.lists) for op in inner}
+    judged = {op: _judge_inner(op, case) for op in inner}
     # The name breaks ties, so that the order of the calls in the body does not matter.
     decider = max(judged, key=lambda op: (outcome(judged[op]).severity, op))
     worst = judged[decider]
@@ -401,6 +429,7 @@ def _composite(case: _Case) -> Verdict:
             *case.evidence,
             Evidence(kind="capture", detail=f"its body calls {_list(judged)}"),
             *worst.evidence,
+            *_statement_evidence(verdict for op, verdict in judged.items() if op != decider),
         ),
         confidence="inferred",
         named="" if worst.status == "native" else worst.named or decider,
@@ -412,7 +441,7 @@ def _composite(case: _Case) -> Verdict:
 def _together(case: _Case, ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the statements that calls in a body may match, unless the composite itself rules them out.
 
-    Of the calls in a body only the operator is known, so their statements say "perhaps".  One on a
+    Of some calls in a body only the operator is known, so their statements say "perhaps".  One on a
     dtype that is not here is left out, and so is one whose refusal a statement on the composite
     itself answers.
     """

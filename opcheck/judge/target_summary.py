@@ -67,7 +67,7 @@ def _distinct(calls: Sequence[OpCall], ways: _Ways) -> list[tuple[OpCall, int]]:
     """Return one call for each set of calls that no target tells apart, and the size of the set."""
     alike_calls: dict[Hashable, list[OpCall]] = {}
     for call in calls:
-        key = (call.phase == "move", likeness(call, details=ways.details(call.op)))
+        key = (call.phase == "move", likeness(call, details=ways.details(call)))
         alike_calls.setdefault(key, []).append(call)
     return [(alike[0], len(alike)) for alike in alike_calls.values()]
 
@@ -114,8 +114,11 @@ class _Ways:
     def _sparse_column(self, op: str, key: str) -> list[Hashable]:
         return [self._lists.registration(op, str(target.torch), key) for target in self._targets]
 
-    def details(self, op: str) -> bool:
+    def details(self, call: OpCall) -> bool:
         """Return whether two calls of the operator with the same dtypes may differ on some target."""
+        return any(map(self._has_details, (call.op, *(call.inner or ()))))
+
+    def _has_details(self, op: str) -> bool:
         if op not in self._details:
             statements = self._lists.statements.for_op(op)
             self._details[op] = any(map(depends_on_more_than_dtypes, statements))

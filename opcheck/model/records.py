@@ -59,6 +59,8 @@ class TensorSpec(Record, frozen=True, kw_only=True):
     dtype: str
     shape: tuple[int, ...]
     stride: tuple[int, ...] = ()
+    #: elements of its memory before its first one.
+    offset: int = 0
     layout: str = "strided"
     device: str = "mps"
     #: of an input: its name in the operator's schema; the tensors of a list share one.
@@ -105,6 +107,8 @@ class OpCall(Record, frozen=True, kw_only=True):
     phase: Phase = "forward"
     #: overloads that the body of a composite kernel dispatches to; None: it was not followed.
     inner: tuple[str, ...] | None = None
+    #: those calls themselves, as far as their arguments are known; their tensors have no identity.
+    inside: tuple[OpCall, ...] = ()
     #: the Mac refuses the call whatever is registered: (limitation id, the text that it prints).
     refusal: tuple[str, str] | None = None
     #: what the call's own registrations say, for a namespace that the lists do not describe.

@@ -4,10 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from opcheck.simulator.tensor import is_on_mps
+from opcheck.simulator.tensor_meta import spec_of
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
     from opcheck.simulator.routes import Route
+    from opcheck.simulator.tensor_meta import TensorMeta
+
+
+class InnerCall(NamedTuple):
+    """One call that a composite kernel makes, without its tensors."""
+
+    route: Route
+    #: as in ``Call``
+    key: tuple[Any, ...]
+    inputs: tuple[TensorMeta, ...]
+    outputs: tuple[TensorMeta, ...]
+
+
+class Body(NamedTuple):
+    """What a composite kernel calls."""
+
+    #: the overloads; None where its body could not be followed
+    names: tuple[str, ...] | None
+    #: the calls themselves, as far as their arguments are known
+    calls: tuple[InnerCall, ...] = ()
+
+
+NO_BODY = Body(())
+NOT_FOLLOWED = Body(None)
 
 
 class Call(NamedTuple):
@@ -18,10 +47,15 @@ class Call(NamedTuple):
     key: tuple[Any, ...]
     inputs: tuple[torch.Tensor, ...]
     outputs: tuple[torch.Tensor, ...]
-    #: overloads that a composite kernel calls; None where its body could not be followed
-    inner: tuple[str, ...] | None
+    #: what a composite kernel calls
+    body: Body
     #: why a Mac refuses, whatever is registered
     refusal: tuple[str, str] | None
+
+    @property
+    def inner(self) -> tuple[str, ...] | None:
+        """The overloads that a composite kernel calls; None where its body could not be followed."""
+        return self.body.names
 
 
 class Sink(Protocol):
@@ -37,22 +71,40 @@ class Sink(Protocol):
         """Record that ``operator`` requested unknown values and received ``answer``."""
 
 
+def metas(tensors: Sequence[torch.Tensor]) -> tuple[TensorMeta, ...]:
+    """Return the metadata of tensors on MPS or on the CPU."""
+    return tuple(
+        tensor._mps.spec if is_on_mps(tensor) else spec_of(tensor, "cpu") for tensor in tensors
+    )
+
+
 #: a body that requests more values than this is taken for one that never ends.
 _MOST_GUESSES = 1_000
 
 
-class NamesOnly:
-    """A sink that keeps only the names of overloads, while the simulator follows a composite's body."""
+class BodySink:
+    """A sink that keeps calls without their tensors, while the simulator follows a composite's body."""
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
+        self.calls: dict[tuple[Any, ...], InnerCall] = {}
         self._asked = 0
 
     def record(self, call: Call) -> None:
-        """Record the name; a composite inside a composite is replaced by the operators that it calls."""
-        followed = call.route.has_body and call.inner is not None
-        for name in call.inner or () if followed else (call.route.name,):
-            self.names.setdefault(name)
+        """Record the call; a composite inside a composite is replaced by the operators that it calls."""
+        if call.route.has_body and call.inner is not None:
+            names, calls = call.inner, call.body.calls
+        else:
+            made = InnerCall(call.route, call.key, metas(call.inputs), metas(call.outputs))
+            names, calls = (call.route.name,), (made,)
+        self.names.update(dict.fromkeys(names))
+        self.calls.update({call.key: call for call in calls})
+
+    def body(self, composite: str) -> Body:
+        """Return what the composite's body called, without calls of the composite itself."""
+        self.names.pop(composite, None)
+        calls = tuple(call for call in self.calls.values() if call.route.name != composite)
+        return Body(tuple(self.names), calls)
 
     def asked(self, _operator: str) -> int:
         """Return how often values were requested, at any place."""

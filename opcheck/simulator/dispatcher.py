@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opcheck.simulator import higher, shapes, unbacked_values
-from opcheck.simulator.calls import Call, NamesOnly, Sink
+from opcheck.simulator.calls import (
+    NO_BODY,
+    NOT_FOLLOWED,
+    Body,
+    BodySink,
+    Call,
+    InnerCall,
+    Sink,
+    metas,
+)
 from opcheck.simulator.dispatch_context import DispatchContext
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.nodes import Nodes
 from opcheck.simulator.operators import branches_of, legacy_body
 from opcheck.simulator.operators.device_texts import TWO_DEVICES, row_of
-from opcheck.simulator.operators.operator import Role
+from opcheck.simulator.operators.operator import Role, overload_named
 from opcheck.simulator.routes import Kind, Route, make_route, named, unwrapped
 from opcheck.simulator.target_queries import TargetQueries
 from opcheck.simulator.tensor import MPS_DEVICE, MPSTensor, detached, is_on_mps, placement, wrap
@@ -94,7 +103,9 @@ class Simulator(dispatch.DispatchMode):
         self._unrunnable: set[Any] = set()
         #: composites that the dispatcher took without asking this (simulator/same_dispatch.py)
         self.passed: set[str] = set()
-        self._inner: dict[tuple[Any, ...], tuple[str, ...] | None] = {}
+        self._bodies: dict[tuple[Any, ...], Body] = {}
+        #: of overloads in declared bodies, which no program calls
+        self._inner_routes: dict[str, Route] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Route one call."""
@@ -158,16 +169,16 @@ class Simulator(dispatch.DispatchMode):
         """Compute a call that no Python code decomposes, and pass it to the sink."""
         result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
         refusal = self._refusal(route, args, kwargs, inputs, on_mps)
-        inner = self._inner_calls(route, args, kwargs, inputs) if route.has_body else ()
+        body = self._body(route, key, args, kwargs) if route.has_body else NO_BODY
         if self.before_call is not None:
-            self.before_call(Call(route, key, tuple(inputs), (), inner, refusal))
+            self.before_call(Call(route, key, tuple(inputs), (), body, refusal))
         try:
             outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
         except NotSimulatedError:
             # It ends the run, and is a call of it all the same; a sparse factory's is none of the
             # dense key.
             if kwargs.get("layout") in (None, torch.strided):
-                self.sink.record(Call(route, key, tuple(inputs), (), inner, refusal))
+                self.sink.record(Call(route, key, tuple(inputs), (), body, refusal))
             raise
         if route.operator.role is Role.DETACH:
             if not self.context.detaches:
@@ -177,7 +188,9 @@ class Simulator(dispatch.DispatchMode):
         if route.name in self.context.hidden:
             return outputs
         flat = _tensors(outputs)
-        self.sink.record(Call(route, key, tuple(inputs), flat, inner, refusal))
+        if route.operator.passes and body.names is not None:
+            body = self._passed(route, body.names, args, kwargs, flat)
+        self.sink.record(Call(route, key, tuple(inputs), flat, body, refusal))
         self._last_is_check = route.operator.is_check
         return outputs
 
@@ -210,7 +223,7 @@ class Simulator(dispatch.DispatchMode):
         """Record that a Mac's composite refuses these arguments before it dispatches to anything."""
         inputs: list[torch.Tensor] = []
         key = (func, len(args), *(_encode(value, inputs) for value in args))
-        call = Call(self._route(func), key, tuple(inputs), (), None, (identity, text))
+        call = Call(self._route(func), key, tuple(inputs), (), NOT_FOLLOWED, (identity, text))
         self.sink.record(call)
 
     @property
@@ -260,33 +273,66 @@ class Simulator(dispatch.DispatchMode):
                 DispatchKey.CompositeImplicitAutograd, *unwrapped(route, args), **kwargs
             )
 
-    def _inner_calls(
-        self, route: Route, args: Any, kwargs: Any, inputs: list[torch.Tensor]
-    ) -> tuple[str, ...] | None:
+    def _body(self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any) -> Body:
         body = route.operator.body
         if body is not None:
-            return body(named(route, args, kwargs), self.context.ask) if callable(body) else body
+            given = named(route, args, kwargs)
+            return Body(body(given, self.context.ask) if callable(body) else body)
         if route.operator.legacy_bodies:
             calls = self.context.ask(legacy_body, route.name)
             if calls is not None:
-                return calls
+                return Body(calls)
         if route.bodiless:
-            return None
-        kind = (route.func, ambient(), *(tensor.dtype for tensor in inputs), *kwargs)
-        if kind not in self._inner:
-            self._inner[kind] = None  # a body that calls itself is not followed twice
-            self._inner[kind] = self._followed(route, args, kwargs)
-        return self._inner[kind]
+            return NOT_FOLLOWED
+        case = (key, ambient())
+        if case not in self._bodies:
+            self._bodies[case] = NOT_FOLLOWED  # a body that calls itself is not followed twice
+            self._bodies[case] = self._followed(route, args, kwargs)
+        return self._bodies[case]
 
-    def _followed(self, route: Route, args: Any, kwargs: Any) -> tuple[str, ...] | None:
-        """Return the overloads that the composite's body dispatches to; None if it cannot be run.
+    def _passed(
+        self,
+        route: Route,
+        names: tuple[str, ...],
+        args: Any,
+        kwargs: Any,
+        outputs: tuple[torch.Tensor, ...],
+    ) -> Body:
+        """Return a declared body with the arguments that it passes on (``Operator.passes``)."""
+        given = named(route, args, kwargs)
+        results = metas(outputs)
+        made: list[InnerCall] = []
+        for name in names:
+            renamed = route.operator.passes.get(name)
+            if renamed is None:
+                continue
+            inner = self._inner_routes.get(name) or self._inner_routes.setdefault(
+                name, make_route(overload_named(name), self._registrations, self.branches)
+            )
+            values = {
+                argument: getattr(results[0], source.removeprefix("result."))
+                if source.startswith("result.")
+                else given[source]
+                for argument in inner.arguments
+                for source in (renamed.get(argument, argument),)
+                if source in given or (source.startswith("result.") and results)
+            }
+            inputs: list[torch.Tensor] = []
+            key = [
+                part for item, value in values.items() for part in (item, _encode(value, inputs))
+            ]
+            made.append(InnerCall(inner, (inner.func, 0, *key), metas(inputs), results))
+        return Body(names, tuple(made))
+
+    def _followed(self, route: Route, args: Any, kwargs: Any) -> Body:
+        """Return what the composite's body dispatches to.
 
         The body runs on copies without values: following it changes nothing.
         """
         if route.composite is None:
-            return ()
-        names = NamesOnly()
-        sink, self.sink = self.sink, names
+            return NO_BODY
+        followed = BodySink()
+        sink, self.sink = self.sink, followed
         before, self.before_call = self.before_call, None
         try:
             with (
@@ -300,11 +346,10 @@ class Simulator(dispatch.DispatchMode):
                     route.composite, *unwrapped(route, _valueless(args)), **_valueless(kwargs)
                 )
         except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values
-            return None
+            return NOT_FOLLOWED
         finally:
             self.sink, self.before_call = sink, before
-        names.names.pop(route.name, None)
-        return tuple(names.names)
+        return followed.body(route.name)
 
     # -- results --------------------------------------------------------------------------------------------
 

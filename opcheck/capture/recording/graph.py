@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from opcheck.capture.recording.tensor_log import RecordedCall, Ref, TraceEntry
+    from opcheck.simulator.calls import InnerCall
 
     Place = Callable[[TraceEntry], tuple[SourceLocation | None, str]]
 
@@ -99,6 +100,7 @@ class _Builder:
         self._numbers = numbers
         self._known_roles: dict[tuple[Any, ...], tuple[_Role, ...]] = {}
         self._known_flops: dict[tuple[Any, ...], int] = {}
+        self._inner_calls: dict[tuple[Any, ...], OpCall] = {}
 
     def add(self, entry: TraceEntry) -> None:
         """Add one call."""
@@ -159,12 +161,26 @@ class _Builder:
             location=location,
             module=module,
             phase=phase,
-            inner=call.inner if route.has_body else None,
+            inner=call.body.names if route.has_body else None,
+            inside=tuple(map(self._inner_call, call.body.calls)),
             refusal=call.refusal,
             registrations=route.registrations,
             flops=self._flops(call),
             waits=route.reads_data or route.reads_shape,
         )
+
+    def _inner_call(self, call: InnerCall) -> OpCall:
+        """Return the record of a call that a composite makes; its tensors are no tensors of the trace."""
+        known = self._inner_calls.get(call.key)
+        if known is None:
+            roles = self._roles(call)
+            known = self._inner_calls[call.key] = OpCall(
+                op=call.route.name,
+                inputs=tuple(map(_inner_spec, call.inputs, roles)),
+                outputs=tuple(map(_inner_spec, call.outputs)),
+                arguments=_scalars(call.key, call.route.arguments),
+            )
+        return known
 
     def _flops(self, call: RecordedCall) -> int:
         known = self._known_flops.get(call.key)
@@ -178,7 +194,7 @@ class _Builder:
             self._known_flops[call.key] = known
         return known
 
-    def _roles(self, call: RecordedCall) -> tuple[_Role, ...]:
+    def _roles(self, call: RecordedCall | InnerCall) -> tuple[_Role, ...]:
         """Return for each input tensor its argument and whether the call writes to it, by the schema."""
         roles = self._known_roles.get(call.key)
         if roles is None:
@@ -192,19 +208,28 @@ class _Builder:
         return roles
 
     def _tensor_spec(self, ref: Ref, role: _Role = _RESULT) -> TensorSpec:
-        spec = ref.spec
-        strided = spec.layout is torch.strided
-        return TensorSpec(
-            tensor=self._numbers.number("tensor", ref.number),
-            storage=self._numbers.number("storage", ref.storage),
-            dtype=spec.dtype_name,
-            shape=spec.shape,
-            stride=spec.stride,
-            layout="strided" if strided else str(spec.layout).removeprefix("torch."),
-            device=spec.device,
-            argument=role.argument,
-            written=role.written,
-        )
+        tensor = self._numbers.number("tensor", ref.number)
+        return _spec(ref.spec, role, tensor, self._numbers.number("storage", ref.storage))
+
+
+def _inner_spec(meta: TensorMeta, role: _Role = _RESULT) -> TensorSpec:
+    return _spec(meta, role, tensor=0, storage=0)
+
+
+def _spec(meta: TensorMeta, role: _Role, tensor: int, storage: int) -> TensorSpec:
+    strided = meta.layout is torch.strided
+    return TensorSpec(
+        tensor=tensor,
+        storage=storage,
+        dtype=meta.dtype_name,
+        shape=meta.shape,
+        stride=meta.stride,
+        offset=meta.offset,
+        layout="strided" if strided else str(meta.layout).removeprefix("torch."),
+        device=meta.device,
+        argument=role.argument,
+        written=role.written,
+    )
 
 
 def _count_specs(part: Any) -> int:

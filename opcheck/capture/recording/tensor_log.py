@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from opcheck.capture.recording.dtype_origins import Births, Made
     from opcheck.model.records import Birth
-    from opcheck.simulator.calls import Call
+    from opcheck.simulator.calls import Body, Call
     from opcheck.simulator.routes import Route
     from opcheck.simulator.tensor_meta import TensorMeta
     from opcheck.tracing.source_locations import Site
@@ -45,7 +45,7 @@ class RecordedCall(NamedTuple):
     key: tuple[Any, ...]
     inputs: tuple[Ref, ...]
     outputs: tuple[Ref, ...]
-    inner: tuple[str, ...] | None
+    body: Body
     refusal: tuple[str, str] | None
 
 
@@ -89,7 +89,7 @@ class TensorLog:
             call.key,
             tuple([self.ref(tensor) for tensor in call.inputs]),
             tuple([self.ref(tensor) for tensor in call.outputs]),
-            call.inner,
+            call.body,
             call.refusal,
         )
 

@@ -86,8 +86,9 @@ class Verdicts:
         name = call.route.name
         details = self._details.get(name)
         if details is None:
-            details = self._details[name] = matching_statements.detail_needed(
-                name, self._target, self._lists
+            details = self._details[name] = any(
+                matching_statements.detail_needed(op, self._target, self._lists)
+                for op in (name, *(call.inner or ()))
             )
         if details or call.refusal is not None:
             return self._afresh(call)
@@ -99,7 +100,7 @@ class Verdicts:
 
     def _afresh(self, call: Call) -> Judged:
         kept = (call.route, call.key, _refs(call.inputs), _refs(call.outputs))
-        record = op_call(RecordedCall(*kept, call.inner, call.refusal))
+        record = op_call(RecordedCall(*kept, call.body, call.refusal))
         verdict = judge(record, self._target, self._lists)
         verdict = self._same.setdefault(verdict, verdict)
         side = outcome(verdict).side

@@ -77,6 +77,17 @@ def _backward_body(given: Given, _ask: TargetQueries) -> Calls:
     return (f"aten::{kernel}", *bias)
 
 
+_PASSES = {
+    name: {"self": "input"}
+    for name in (
+        "aten::_mps_convolution",
+        "aten::_mps_convolution_transpose",
+        "aten::mps_convolution_backward",
+        "aten::mps_convolution_transpose_backward",
+    )
+}
+
+
 def _type_text(tensors: Any) -> str:
     # Convolution.cpp, check_input_same_type_as_parameters
     kinds = [type_name(tensor) for tensor in tensors]
@@ -123,10 +134,11 @@ OPERATORS = (
         ("aten::convolution",),
         metadata=_metadata,
         body=_body,
+        passes=_PASSES,
         device_texts=(DeviceText(_type_text),),
     ),
-    Operator(("aten::_convolution",), body=_body),
-    Operator(("aten::convolution_backward",), body=_backward_body),
+    Operator(("aten::_convolution",), body=_body, passes=_PASSES),
+    Operator(("aten::convolution_backward",), body=_backward_body, passes=_PASSES),
     Operator(("aten::_slow_conv2d_forward",), metadata=_metadata),
     Operator(("aten::_mps_convolution",), metadata=_metadata, emulate=_emulate),
     Operator(

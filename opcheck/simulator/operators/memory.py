@@ -77,6 +77,8 @@ def _tensor_split(context: DispatchContext, x: Tensor, indices: Tensor, dim: int
     return x.tensor_split([int(i) for i in indices.tolist()], dim)
 
 
+_ALLOCATES = {"aten::empty_strided": {"size": "result.shape", "stride": "result.stride"}}
+
 OPERATORS = (
     # -- allocation: aten/src/ATen/native/Resize.cpp and TensorFactories.cpp
     Operator(("aten::empty.memory_format", "aten::empty_strided"), uninitialized=True),
@@ -84,15 +86,25 @@ OPERATORS = (
         ("aten::empty_like", "aten::new_empty_strided"),
         uninitialized=True,
         body=("aten::empty_strided",),
+        passes=_ALLOCATES,
     ),
-    Operator(("aten::new_empty",), uninitialized=True, body=("aten::empty.memory_format",)),
+    Operator(
+        ("aten::new_empty",),
+        uninitialized=True,
+        body=("aten::empty.memory_format",),
+        passes={"aten::empty.memory_format": {}},
+    ),
     Operator(("aten::_efficientzerotensor",), role=Role.ZERO_TENSOR, emulate=_emulate_zeros),
     # -- copies
     # Copy.cpp, ``copy_impl``: mps::mps_copy_ is called directly if either side is on MPS.
     Operator(("aten::copy_",), mixes_devices=True, body=()),
     # TensorConversions.cpp: an allocation, then copy_.
     Operator(
-        ("aten::_to_copy",), mixes_devices=True, body=("aten::empty_strided",), role=Role.CAST
+        ("aten::_to_copy",),
+        mixes_devices=True,
+        body=("aten::empty_strided",),
+        passes=_ALLOCATES,
+        role=Role.CAST,
     ),
     Operator(
         ("aten::_copy_from",), mixes_devices=True, metadata=like("dst"), emulate=_emulate_copy

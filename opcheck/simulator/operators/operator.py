@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -91,6 +91,9 @@ class Operator:
     #: the device at compile time, or calls itself.  A function returns None for a release whose
     #: body is not known.
     body: Calls | Callable[[Given, TargetQueries], Calls | None] | None = None
+    #: calls of ``body`` that take its arguments over: overload -> the argument by which each of theirs goes here, where
+    #: the name is another; ``result.shape`` and ``result.stride`` are those of its first result
+    passes: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
     #: its bodies in earlier releases, where they call what the installed torch's does not
     legacy_bodies: tuple[LegacyBody, ...] = ()
     role: Role | None = None
