@@ -1,4 +1,4 @@
-"""``opcheck explain [ID]``: the page of a finding, or of a remedy; the schema of a report."""
+"""``opcheck explain [ID]``: the page of a finding, a remedy or a statement; the schema of a report."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ SCHEMA = "schema"
 @click.argument("rule_id", metavar="[ID|schema]", required=False)
 @click.argument("document", metavar="[NAME]", default="", required=False)
 def command(rule_id: str | None, document: str) -> int:
-    """Print the page of one rule or remedy, or a line for each, or the schema of a saved document."""
+    """Print the page of one rule, remedy or statement, or a line for each, or the schema of a saved document."""
     from opcheck.common import catalogue
+    from opcheck.data.registrations import load
     from opcheck.judge import remedies
 
     if document and (rule_id or "").lower() != SCHEMA:
@@ -64,11 +65,17 @@ def command(rule_id: str | None, document: str) -> int:
     if remedy is not None:
         streams.emit(f"# {remedy.id}: {remedy.title}\n\n{remedy.page.strip()}\n")
         return 0
+    statements = load().statements.by_id
+    if rule_id.lower() in statements:
+        from opcheck.render.answers import statement
+
+        streams.emit(statement.page(statements[rule_id.lower()]))
+        return 0
     known = catalogue.by_id()
     # 102 and oc102 mean OC102.
     rule = known.get(f"OC{rule_id.upper().removeprefix('OC')}")
     if rule is None:
-        near = difflib.get_close_matches(rule_id, [*remedies.BY_ID, SCHEMA], 3)
+        near = difflib.get_close_matches(rule_id, [*remedies.BY_ID, *statements, SCHEMA], 3)
         suggestion = f"did you mean {', '.join(near)}? " if near else ""
         raise UsageError(
             f"unknown finding: {rule_id!r}",
@@ -114,4 +121,4 @@ def _all() -> Iterator[str]:
     for names in (list(DOCUMENTS)[1:7], list(DOCUMENTS)[7:]):
         yield f"  {'':<{width}}  {', '.join(names)}"
     yield ""
-    yield "opcheck explain CODE shows the page of one"
+    yield "opcheck explain CODE shows the page of one, also of a limitation or an advisory of the op lists"

@@ -14,6 +14,7 @@ from opcheck.common.names import DTYPES, OperatorName
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import EFFECTS, StatementSort
 from opcheck.data.conditions import ConditionError, parse
+from opcheck.data.programs import program_text
 from opcheck.data.statement_model import (
     EVERY_KERNEL,
     FIXED_BASES,
@@ -141,6 +142,8 @@ def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) 
                 document.report((*path, name), str(error))
         elif field.required:
             document.report(path, f"the key {name} is missing")
+    if sort == "advisory" and "when" in fields and "program" not in fields:
+        document.report(path, "the key program is missing: what shows on a Mac whether it bites?")
     # PyTorch's expected failures say that a test fails, not what it prints.
     says_text = any(entry.kind != "opinfo" for entry in fields.get("evidence", ()))
     raises = fields.get("effect") == "raises"
@@ -256,6 +259,15 @@ def _condition(node: Any, document: Document, path: Path_) -> str:
     return text
 
 
+def _program(node: Any, document: Document, path: Path_) -> str:
+    text = _text(node, document, path).rstrip()
+    try:
+        compile(program_text(text), "program", "exec")
+    except (SyntaxError, ValueError) as error:
+        document.report(path, f"not the body of a Python function: {error}")
+    return text
+
+
 def _record(
     kind: type[msgspec.Struct], check: Callable[[Any, Document, Path_], None]
 ) -> Callable[[Any, Document, Path_], Any]:
@@ -302,6 +314,7 @@ _FIELDS = {
     "summary": _Field(_text, required=True),
     "brief": _Field(_text),
     "way_out": _Field(_text),
+    "program": _Field(_program),
     "fixed": _Field(_matching(_FIXED, "a release such as 2.13"), sorts=("advisory",)),
     "fixed_basis": _Field(_one_of(FIXED_BASES), sorts=("advisory",)),
     "links": _Field(_list_of(_text)),

@@ -78,6 +78,9 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     #: ends the sentence "on the CPU ..." or "raises ..." in a few words, such as "above 32 KiB".
     brief: str = ""
     way_out: str = ""
+    #: the body of a Python function of ``device``, which returns a tensor: what the Mac returns is wrong where the
+    #: fault bites (render/answers/statement.py makes a program of it).
+    program: str = ""
     #: the first release without an advisory's fault, and the kind of evidence for it.
     fixed: str = ""
     fixed_basis: str = ""

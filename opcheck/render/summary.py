@@ -38,7 +38,8 @@ def deciding_numbers(report: Report) -> str:
             "it ends before its first call" if not facts.complete else "it calls no operator on mps"
         )
     if report.headline == "runs natively":
-        return f"all {plural(calls, 'call')} native" if calls > 1 else "its one call is native"
+        native = f"all {plural(calls, 'call')} native" if calls > 1 else "its one call is native"
+        return ", ".join(filter(None, (native, _defects(report))))
     if report.headline == "could not tell":
         parts = [_share(numbers["unknown"], calls, "unknown"), ended]
     elif report.headline == "fails":
@@ -46,12 +47,22 @@ def deciding_numbers(report: Report) -> str:
         if report.memory and runs_out(report.memory):
             parts.append(_too_little(report.memory))
     elif report.headline == "runs, partly on the CPU":
-        parts = [_share(_on_cpu(report), calls, "on the CPU"), _flop_share(report)]
+        parts = [
+            _share(_on_cpu(report), calls, "on the CPU"),
+            _flop_share(report),
+            _defects(report),
+        ]
     else:
         needs = "need" if numbers["fallback_env"] > 1 else "needs"
         parts = [_share(numbers["fallback_env"], calls, f"{needs} the variable")]
     # No call decides: what does is a finding about the whole model.
     return ", ".join(filter(None, parts)) or f"{report.findings[0].rule} says why"
+
+
+def _defects(report: Report) -> str:
+    """Count the findings of calls that run with a wrong result, or that end the process."""
+    known = sum(finding.rule == "OC112" for finding in report.findings)
+    return f"but {plural(known, 'known defect')} (OC112)" if known else ""
 
 
 def _share(part: int, calls: int, words: str) -> str:
@@ -99,6 +110,7 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("memory", fits(report.memory) if report.memory else ""),
         ("assumed", "; ".join(_assumed(report))),
         ("not checked", _unchecked(report) + (" (-v says more)" if short else "")),
+        ("perhaps", _perhaps(report) if short else ""),
         ("notes", _notes(report) if short else ""),
         ("next", Span(next_command(report))),
     )
@@ -287,6 +299,23 @@ def evidence(report: Report) -> str:
     return (
         f"registrations of {lists.wheel} (sha256 {lists.sha256[:12]}), "
         f"built {lists.built}; op lists {lists.digest[:12]}"
+    )
+
+
+def _perhaps(report: Report) -> str:
+    """Name the advisories whose condition no run on shapes can evaluate, each once."""
+    certain = certain_statements(report)
+    names = [
+        name
+        for name, statement in sorted(report.statements.items())
+        if statement.sort == "advisory" and name not in certain
+    ]
+    if not names:
+        return ""
+    about = "a wrong result that depends" if len(names) == 1 else "wrong results that depend"
+    return (
+        f"{', '.join(names)}: {about} on more than shapes; "
+        f"opcheck explain {names[0]} has a program that shows it on a Mac"
     )
 
 

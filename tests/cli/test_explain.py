@@ -98,3 +98,12 @@ def test_every_saved_document_has_a_schema_and_no_other(opcheck: CommandLine) ->
     unknown = opcheck("explain", "schema", "nope")
     assert (unknown.code, len(unknown.err.splitlines())) == (2, 3)
     assert opcheck("explain", "OC101", "OC102").code == 2
+
+
+def test_a_statement_has_a_page_with_the_program_that_shows_it(opcheck: CommandLine) -> None:
+    result = opcheck("explain", "sdpa-scale-of-an-earlier-call")
+    assert result.code == 0
+    assert result.out.startswith("# sdpa-scale-of-an-earlier-call: The scale of the first call")
+    program = result.out.partition("```python\n")[2].partition("```")[0]
+    compile(program, "program", "exec")
+    assert "```python" not in opcheck("explain", "conv2d-strided-weight").out

@@ -111,17 +111,32 @@ def test_the_conditions_ask_for_arguments_that_the_operators_have(statement: Sta
         assert asked <= {argument.name for argument in schema.arguments} | {"result"}, op
 
 
-def tensor(*shape: int, stride: tuple[int, ...] = (), dtype: str = "float32") -> TensorSpec:
+def tensor(
+    *shape: int,
+    stride: tuple[int, ...] = (),
+    dtype: str = "float32",
+    offset: int = 0,
+    device: str = "mps",
+) -> TensorSpec:
     dense = []
     step = 1
     for size in reversed(shape):
         dense.append(step)
         step *= size
     return TensorSpec(
-        tensor=1, storage=1, dtype=dtype, shape=shape, stride=stride or tuple(reversed(dense))
+        tensor=1,
+        storage=1,
+        dtype=dtype,
+        shape=shape,
+        stride=stride or tuple(reversed(dense)),
+        offset=offset,
+        device=device,
     )
 
 
+#: As ``x.transpose(1, 2)`` of a batch of two sequences of four positions, eight heads of 64 makes it.
+HEADS = tensor(2, 8, 4, 64, stride=(2048, 64, 512, 1))
+PLAIN = {"is_causal": False, "attn_mask": None, "scale": None}
 FLAT, TURNED = tensor(4, 6), tensor(4, 6, stride=(1, 4))
 LONG = 32767
 
@@ -187,6 +202,107 @@ LONG = 32767
             False,
         ),
         ("sdpa-broadcast-mask", {"attn_mask": None, "query": tensor(2, 4, 8, 64)}, False),
+        ("sdpa-permuted", {"query": HEADS, "key": HEADS, "value": HEADS, **PLAIN}, True),
+        (
+            "sdpa-permuted",
+            dict.fromkeys(("query", "key", "value"), tensor(2, 8, 4, 64)) | PLAIN,
+            False,
+        ),
+        (
+            "sdpa-permuted",
+            dict.fromkeys(("query", "key", "value"), tensor(2, 8, 9, 64, stride=(4608, 64, 512, 1)))
+            | PLAIN,
+            False,
+        ),
+        ("sdpa-strided", {"query": HEADS, "key": HEADS, "value": HEADS, **PLAIN}, True),
+        (
+            "sdpa-strided",
+            {"query": HEADS, "key": HEADS, "value": HEADS, **PLAIN, "is_causal": True},
+            False,
+        ),
+        (
+            "sdpa-grouped-query",
+            {"query": tensor(1, 32, 1, 128), "key": tensor(1, 2, 1024, 128)}
+            | {"value": tensor(1, 2, 1024, 128), **PLAIN},
+            True,
+        ),
+        (
+            "sdpa-grouped-query",
+            {"query": tensor(1, 32, 1, 128), "key": tensor(1, 32, 1024, 128)}
+            | {"value": tensor(1, 32, 1024, 128), **PLAIN},
+            False,
+        ),
+        ("sdpa-scale-of-an-earlier-call", {"query": HEADS, "scale": 1.0}, True),
+        ("sdpa-scale-of-an-earlier-call", {"query": HEADS, "scale": 0.125}, False),
+        ("sdpa-scale-of-an-earlier-call", {"query": HEADS, "scale": None}, False),
+        ("scatter-add-offset-view", {"result": tensor(3, offset=3)}, True),
+        ("scatter-add-offset-view", {"result": tensor(3)}, False),
+        ("bool-add-unaligned-view", {"self": tensor(3, dtype="bool", offset=3)}, True),
+        ("bool-add-unaligned-view", {"self": tensor(3, dtype="bool", offset=4)}, False),
+        (
+            "bool-index-put-unaligned-view",
+            {"self": tensor(3, dtype="bool", offset=1), "accumulate": True},
+            True,
+        ),
+        (
+            "bool-index-put-unaligned-view",
+            {"self": tensor(3, dtype="bool", offset=1), "accumulate": False},
+            False,
+        ),
+        (
+            "bitwise-scalar-view",
+            {"self": FLAT, "other": tensor(dtype="int16", offset=1)},
+            True,
+        ),
+        (
+            "bitwise-scalar-view",
+            {"self": FLAT, "other": tensor(dtype="int16", offset=2)},
+            False,
+        ),
+        ("fill-bool-view", {"self": tensor(15, dtype="bool", offset=1)}, True),
+        ("fill-bool-view", {"self": tensor(16, dtype="bool")}, False),
+        ("cat-offset-views", {"tensors": (tensor(2), tensor(2, offset=2))}, True),
+        ("cat-offset-views", {"tensors": (tensor(2), tensor(2))}, False),
+        ("repeat-interleave-sliced-repeats", {"repeats": tensor(2, offset=1)}, True),
+        ("repeat-interleave-sliced-repeats", {"repeats": tensor(2)}, False),
+        (
+            "setitem-int64-into-int32",
+            {"self": tensor(dtype="int32", offset=10), "src": tensor(dtype="int64")},
+            True,
+        ),
+        (
+            "setitem-int64-into-int32",
+            {"self": tensor(4, dtype="int32"), "src": tensor(4, dtype="int64")},
+            False,
+        ),
+        ("linear-backward-vocabulary", {"weight": tensor(50257, 130)}, True),
+        ("linear-backward-vocabulary", {"weight": tensor(3072, 768)}, False),
+        ("linear-bias-m1", {"input": tensor(80, 1, 2), "bias": tensor(192)}, True),
+        ("linear-bias-m1", {"input": tensor(1, 128, 768), "bias": tensor(768)}, False),
+        ("boolean-mask-varying-size", {"indices": (tensor(2**21, dtype="bool"),)}, True),
+        ("boolean-mask-varying-size", {"indices": (tensor(2**21, dtype="int64"),)}, False),
+        ("boolean-mask-2-24", {"indices": (tensor(2**24 + 1, dtype="bool"),)}, True),
+        ("boolean-mask-2-24", {"indices": (tensor(2**24, dtype="bool"),)}, False),
+        ("masked-select-2-24", {"mask": tensor(2**24 + 1, dtype="bool")}, True),
+        ("masked-select-2-24", {"mask": tensor(2**24, dtype="bool")}, False),
+        (
+            "copy-non-blocking",
+            {"self": FLAT, "src": tensor(4, 6, device="cpu"), "non_blocking": True},
+            True,
+        ),
+        ("copy-non-blocking", {"self": FLAT, "src": FLAT, "non_blocking": True}, False),
+        (
+            "to-copy-non-blocking",
+            {"self": tensor(4, device="cpu"), "result": tensor(4), "non_blocking": True},
+            True,
+        ),
+        (
+            "to-copy-non-blocking",
+            {"self": FLAT, "result": FLAT, "non_blocking": True},
+            False,
+        ),
+        ("gru-training-nan", {"train": True}, True),
+        ("gru-training-nan", {"train": False}, False),
         ("irfft-odd-length", {"last_dim_size": 7}, True),
         ("irfft-odd-length", {"last_dim_size": 8}, False),
         ("fused-adam-grad-scaler", {"grad_scale": None, "found_inf": tensor(1)}, True),

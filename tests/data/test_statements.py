@@ -92,6 +92,9 @@ def test_every_field_is_kept(tmp_path: Path) -> None:
 def test_advisories_are_told_apart(tmp_path: Path) -> None:
     text = WHOLE.replace("limitations:", "advisories:").replace("mm-whole", "mm-wrong")
     text = text.replace("    summary:", '    fixed: "2.10"\n    fixed_basis: pr\n    summary:')
+    text = text.replace(
+        "    summary:", "    program: return torch.ones(1, device=device)\n    summary:"
+    )
     write(tmp_path, WHOLE)
     found = load_statements(write(tmp_path, text, "advisories/made.yaml"))
     assert [one.id for one in found.advisories] == ["mm-wrong"]

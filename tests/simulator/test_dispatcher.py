@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from opcheck.capture.recording.graph import op_call
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.tensor import is_on_mps, wrap
 from opcheck.simulator.tensor_meta import spec_of
@@ -209,3 +210,31 @@ def test_what_numpy_refuses_is_recorded_as_a_refusal() -> None:
 
     (entry,) = recorded(run, torch.ones(2)).calls
     assert entry.call.refusal == ("numpy", seen[0])
+
+
+def test_a_followed_body_has_its_calls_with_their_shapes() -> None:
+    def run(weight: torch.Tensor) -> None:
+        torch.nn.functional.embedding(torch.tensor([1]), weight)
+
+    made = [recorded(run, torch.ones(rows, 3)).calls[-1].call for rows in (4, 5)]
+    inside = [call.body.calls for call in made]
+    assert [[inner.route.name for inner in calls] for calls in inside] == [
+        ["aten::index_select"],
+        ["aten::index_select"],
+    ]
+    assert [calls[0].inputs[0].shape for calls in inside] == [(4, 3), (5, 3)]
+
+
+def test_a_declared_body_takes_over_the_arguments_of_its_composite() -> None:
+    x = torch.ones(1, 8, 4, 4).to(memory_format=torch.channels_last)
+    (entry,) = recorded(lambda x, w: torch.conv2d(x[:, :1], w), x, torch.ones(2, 1, 3, 3)).calls[
+        -1:
+    ]
+    (inner,) = op_call(entry.call).inside
+    assert inner.op == "aten::_mps_convolution"
+    assert [(spec.argument, spec.stride) for spec in inner.inputs] == [
+        ("self", (128, 1, 32, 8)),
+        ("weight", (9, 9, 3, 1)),
+    ]
+    assert inner.arguments["groups"] == 1
+    assert inner.outputs[0].shape == (1, 2, 2, 2)

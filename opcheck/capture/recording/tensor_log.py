@@ -48,6 +48,11 @@ class RecordedCall(NamedTuple):
     body: Body
     refusal: tuple[str, str] | None
 
+    @property
+    def inner(self) -> tuple[str, ...] | None:
+        """The overloads that a composite kernel calls; None where its body could not be followed."""
+        return self.body.names
+
 
 class TraceEntry(NamedTuple):
     """A call with its place: cheap to make while the program runs, turned into records later."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from opcheck.render import summary
 from tests.judge.rules.found import found
 from tests.made import call, make_report, make_statement, spec
 
@@ -37,3 +38,30 @@ def test_an_advisory_that_decides_is_said_once() -> None:
     ends = make_statement("mm-ends", sort="advisory", effect="aborts", error=None)
     assert not found("OC112", call("aten::mm"), statements=(ends,))
     assert found("OC106", call("aten::mm"), statements=(ends,))
+
+
+def test_a_call_inside_of_a_composite_is_judged_by_its_own_arguments() -> None:
+    strided, plain = (
+        call("aten::comp", inner=("aten::mm",), inside=(inner,)) for inner in (STRIDED, PLAIN)
+    )
+    (finding,) = found("OC112", strided, statements=(WRONG,))
+    assert finding.op == "aten::comp"
+    assert not make_report(plain, statements=(WRONG,)).statements
+
+
+def test_a_wrong_result_stands_in_the_headline_of_a_run_that_is_native() -> None:
+    headlines = [
+        summary.headline(make_report(made, statements=(WRONG,))) for made in (STRIDED, PLAIN)
+    ]
+    assert ["known defect" in headline for headline in headlines] == [True, False]
+
+
+def test_what_a_run_on_shapes_cannot_tell_is_named_once_in_the_short_summary() -> None:
+    other = make_statement("mm-values", sort="advisory", effect="wrong_result", when="duplicates")
+    report = make_report(PLAIN, PLAIN, statements=(WRONG, other))
+    rows = dict(summary.facts(report, short=True).items)
+    assert "perhaps" in rows
+    assert str(rows["perhaps"]).count("mm-strided") == 0
+    assert str(rows["perhaps"]).startswith("mm-values: ")
+    silent = make_report(PLAIN, statements=(WRONG,))
+    assert "perhaps" not in dict(summary.facts(silent, short=True).items)
