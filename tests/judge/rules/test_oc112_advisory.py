@@ -49,6 +49,14 @@ def test_a_call_inside_of_a_composite_is_judged_by_its_own_arguments() -> None:
     assert not make_report(plain, statements=(WRONG,)).statements
 
 
+def test_a_double_that_only_the_body_makes_says_nothing() -> None:
+    makes = make_statement("no-double", ops=("*",), dtypes=("float64",), effect="raises")
+    double = call("aten::mm", inputs=(spec(1, dtype="float64"),), outputs=())
+    made = call("aten::comp", inner=("aten::mm",), inside=(double,))
+    assert make_report(made, statements=(makes,)).headline == "runs natively"
+    assert make_report(double, statements=(makes,)).headline == "fails"
+
+
 def test_a_wrong_result_stands_in_the_headline_of_a_run_that_is_native() -> None:
     headlines = [
         summary.headline(make_report(made, statements=(WRONG,))) for made in (STRIDED, PLAIN)
