@@ -1,0 +1,136 @@
+"""The conditions that came from public reports: the smallest call that meets each, and one beside it that does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.data.test_coverage_advisories import ADVISORIES, FLAT, TURNED, tensor
+
+HALF, WHOLE, NOTHING = tensor(4, dtype="float16"), tensor(4), tensor(0)
+LAST, LAST_VIEW = (tensor(2, 8, 4, 4, stride=(128, 1, 32, 8), offset=n) for n in (0, 8))
+PLANE, CUBE, COLUMN = tensor(2, 8, 4, 4), tensor(2, 2, 2, 2, 2), tensor(4, 1)
+INTEGERS = tensor(4, dtype="int64")
+NUMBER, ELEMENT = tensor(device="cpu"), tensor(device="cpu", offset=1)
+STRIDED = {"self": (TURNED, FLAT)}
+EMPTY = {"self": (NOTHING, WHOLE)}
+
+#: By name: each argument with the value that meets the condition and the one that does not; a single one is for both.
+CASES: dict[str, dict[str, Any]] = {
+    "sdpa-fully-masked-row": {"attn_mask": (tensor(4, 4, dtype="bool"), FLAT)},
+    "sdpa-grouped-query-aborts": {
+        "query": (tensor(1, 8, 4, 16), tensor(1, 2, 4, 16)),
+        "key": tensor(1, 2, 4, 16),
+    },
+    "layer-norm-mixed-dtypes": {"input": (HALF, WHOLE), "weight": WHOLE},
+    "layer-norm-mixed-dtypes-aborts": {"input": (HALF, WHOLE), "weight": WHOLE},
+    "layer-norm-backward-mixed-dtypes": {"input": (HALF, WHOLE), "weight": WHOLE},
+    "layer-norm-empty": {"input": (NOTHING, WHOLE)},
+    "batch-norm-mixed-dtypes": {"input": (HALF, WHOLE), "running_mean": WHOLE, "weight": None},
+    "batch-norm-channels-last-view": {"input": (LAST_VIEW, LAST)},
+    "conv2d-kernel-256": {
+        "self": tensor(2, 8, 256, 4),
+        "weight": (tensor(16, 1, 256, 1), tensor(16, 1, 255, 1)),
+        "groups": 8,
+    },
+    "conv-weight-gradient-batch-65536": {"self": (tensor(65536, 1, 4), tensor(65535, 1, 4))},
+    "conv-65536-taps": {"weight": (tensor(1, 1, 65536), tensor(1, 1, 65535))},
+    "conv-backward-channels-last": {"self": (LAST, PLANE)},
+    "gamma-functions-strided": STRIDED,
+    "elu-strided": STRIDED,
+    "activations-strided": STRIDED,
+    "gelu-strided": STRIDED,
+    "log-clamp-strided": STRIDED,
+    "unary-strided-out": {"out": (TURNED, FLAT)},
+    "unary-strided-int32": STRIDED,
+    "clamp-integer-fractional-bound": {"self": (INTEGERS, WHOLE), "min": 0.5},
+    "clamp-integer-dtype": {"self": INTEGERS, "min": (0.5, 1), "max": None},
+    "clamp-tiny-bound-of-an-earlier-call": {"min": (2e-7, 2e-6), "max": None},
+    "fmax-mixed-dtypes": {"self": (HALF, WHOLE), "other": WHOLE},
+    "fmax-number-on-the-cpu": {"self": WHOLE, "other": (NUMBER, WHOLE)},
+    "floor-divide-integers-by-floats": {"self": (INTEGERS, WHOLE), "other": WHOLE},
+    "div-floor-infinite": {"self": WHOLE, "rounding_mode": ("floor", "trunc")},
+    "masked-fill-bool-value": {"value": (2, 1)},
+    "addcmul-mixed-dtypes": {"self": WHOLE, "tensor1": (HALF, WHOLE), "tensor2": WHOLE},
+    "addcmul-zero-value-nan": {"value": (0, 1)},
+    "lerp-mixed-dtypes": {"self": HALF, "weight": (WHOLE, HALF)},
+    "number-on-the-cpu-view": {"other": (ELEMENT, NUMBER)},
+    "embedding-bag-last-offset": {"include_last_offset": (True, False)},
+    "embedding-bag-gradient-frequency": {"scale_grad_by_freq": (True, False)},
+    "scatter-transposed-source": {"src": (TURNED, FLAT), "index": FLAT},
+    "scatter-into-permuted": STRIDED,
+    "scatter-last-dimension-of-one": {"self": (COLUMN, FLAT), "index": tensor(2, 1)},
+    "boolean-mask-two-dimensions": {
+        "indices": ((tensor(4, 6, dtype="bool"),), (tensor(4, dtype="bool"),))
+    },
+    "index-put-no-bounds-check": {"indices": ((INTEGERS,), (tensor(4, dtype="bool"),))},
+    "embedding-gradient-padding": {"padding_idx": (0, -1)},
+    "flip-dimension-of-one": {"self": COLUMN, "dims": ((1,), (0,))},
+    "cat-channels-last": {"tensors": ((LAST, PLANE), (PLANE, PLANE))},
+    "cat-2-31": {"result": (tensor(2**31 + 1), tensor(2**31))},
+    "copy-4-gib": {"self": (tensor(2**30), tensor(2**30 - 1)), "src": tensor(1, device="cpu")},
+    "copy-strided-2-32": {
+        "self": (tensor(2**16, 2, stride=(2**17, 1)), tensor(2**8, 2, stride=(2**17, 1)))
+    },
+    "copy-into-cpu-view": {
+        "self": (
+            tensor(4, 6, stride=(1, 4), dtype="float16", device="cpu"),
+            tensor(4, 6, dtype="float16", device="cpu"),
+        ),
+        "src": FLAT,
+    },
+    "copy-int64-into-float-slice": {"self": (tensor(4, offset=4), WHOLE), "src": INTEGERS},
+    "col2im-2-32": {"self": (tensor(2**20, 2**13), tensor(2**20, 2**12))},
+    "avg-pool-channels-last-view": {"self": (LAST_VIEW, LAST)},
+    "avg-pool-backward-channels-last": {"self": (LAST, PLANE)},
+    "max-pool-backward-channels-last": {"self": (LAST, PLANE)},
+    "max-pool-indices-ceil-mode": {
+        "ceil_mode": True,
+        "stride": ((3, 3), (2, 2)),
+        "kernel_size": (2, 2),
+    },
+    "replication-pad-gradient-batch-65536": {"self": (tensor(65536, 1, 4), tensor(65535, 1, 4))},
+    "grid-sampler-permuted-grid": {"grid": (TURNED, FLAT)},
+    "baddbmm-zero-beta-nan": {"beta": (0, 1)},
+    "bmm-mixed-dtypes": {"self": (INTEGERS, WHOLE), "mat2": WHOLE},
+    "linear-vocabulary-outputs": {
+        "input": (tensor(9, 8), tensor(8, 8)),
+        "weight": tensor(50304, 8),
+    },
+    "sum-uint8-saturates": {"dtype": ("uint8", "int64")},
+    "variance-empty": EMPTY,
+    "variance-biased-by-default": {"correction": (1, 0)},
+    "all-empty": EMPTY,
+    "count-nonzero-empty": EMPTY,
+    "norm-empty-dim": {"dim": ((), (0,))},
+    "nanmedian-rank-5": {"self": (CUBE, PLANE)},
+    "nll-loss-empty": EMPTY,
+    "mse-loss-empty": EMPTY,
+    "sort-transposed": STRIDED,
+    "sort-int64-macos-15-4": {"self": (tensor(257), tensor(256)), "dim": 0},
+    "unique-three-dimensions": {"self": (CUBE, FLAT)},
+    "unique-counts-many": {"return_counts": True, "self": (tensor(1000000), WHOLE)},
+    "unique-counts-single": {"return_counts": True, "self": (tensor(1), WHOLE)},
+    "normal-five-dimensions": {"self": (CUBE, PLANE)},
+    "multinomial-many-samples": {"num_samples": (2**24 + 1, 2**24)},
+    "linspace-integer-ends": {"result": INTEGERS, "start": (0.5, 0), "end": 4},
+    "lstm-dropout-one": {"num_layers": 2, "dropout": (1.0, 0.5), "train": True},
+    "lstm-bidirectional": {"bidirectional": (True, False)},
+}
+#: Arguments whose one value is a tuple.
+WHOLE_TUPLES = {"kernel_size"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_condition_tells_the_reported_call_from_its_neighbour(name: str) -> None:
+    condition = ADVISORIES[name].parsed
+    assert condition is not None
+    for side, holds in enumerate((True, False)):
+        values = {
+            argument: value[side]
+            if isinstance(value, tuple) and argument not in WHOLE_TUPLES
+            else value
+            for argument, value in CASES[name].items()
+        }
+        assert condition.evaluate(values) is holds, values
