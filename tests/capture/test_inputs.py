@@ -469,7 +469,7 @@ def test_a_torchvision_model(name: str, specs: tuple[str, ...]) -> None:
 class Wrapper(nn.Module):
     """Holds a model of a library; each subclass passes its arguments on in another way."""
 
-    def __init__(self, wrapped: nn.Module) -> None:
+    def __init__(self, wrapped: Any) -> None:
         super().__init__()
         self.wrapped = wrapped
 
@@ -490,7 +490,7 @@ class PassesOne(Wrapper):
 
 
 class HasAStem(Wrapper):
-    def __init__(self, wrapped: nn.Module) -> None:
+    def __init__(self, wrapped: Any) -> None:
         super().__init__(wrapped)
         self.wrapped = nn.Sequential(nn.Conv2d(1, 3, 1), wrapped)
 
