@@ -66,6 +66,10 @@ ATTRIBUTES: Mapping[str, Callable[[TensorSpec], Any]] = {
 }
 
 
+#: A number in place of a tensor: PyTorch makes a tensor of its own of it, on the CPU (ScalarOps.h, scalar_to_tensor).
+_NUMBER = {"dim": 0, "device": "cpu", "offset": 0}
+
+
 def _bounded(values: Any) -> list[Any]:
     """Return the elements of an iterable; more than _LIMIT elements leave the condition undecided."""
     taken = list(islice(_iterable(values), _LIMIT + 1))
@@ -289,6 +293,8 @@ def _name(node: ast.Name, values: Mapping[str, Any]) -> Any:
 
 def _attribute(node: ast.Attribute, values: Mapping[str, Any]) -> Any:
     owner = _evaluate(node.value, values)
+    if isinstance(owner, (int, float)) and node.attr in _NUMBER:
+        return _NUMBER[node.attr]
     if not isinstance(owner, TensorSpec):
         raise _CannotTellError
     return ATTRIBUTES[node.attr](owner)

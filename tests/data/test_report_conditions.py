@@ -134,3 +134,9 @@ def test_a_condition_tells_the_reported_call_from_its_neighbour(name: str) -> No
             for argument, value in CASES[name].items()
         }
         assert condition.evaluate(values) is holds, values
+
+
+def test_a_number_is_no_view_of_a_tensor() -> None:
+    condition = ADVISORIES["number-on-the-cpu-view"].parsed
+    assert condition is not None
+    assert condition.evaluate({"other": 2.0}) is False
