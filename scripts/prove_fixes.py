@@ -36,7 +36,9 @@ Each project's own tests on the CPU, and under a torch that behaves as if the ma
 the CPU, and each device that is asked for is counted): as the project is, after `--fix`, and after
 `--fix --unsafe-fixes`. "Same" means that each test has the same outcome, and under CUDA that every device was asked
 for as often as before. Some tests fail or are left out as the project is, because a library or a file is missing. The
-commits are in `scripts/proofs.yaml`; `scripts/prove_fixes.py` wrote this page. Nothing was observed on a Mac.
+commits are in `scripts/proofs.yaml`; a project of that file that has no line here was not run. `scripts/prove_fixes.py`
+wrote this page. The tests of torchsde draw at random: how often they ask for the CPU differs from run to run.
+Nothing was observed on a Mac.
 
 """
 
@@ -99,7 +101,7 @@ def _try(project: dict[str, str], copy: Path, packages: str, limit: int) -> Row:
                 result = fix([str(root)], TARGET, unsafe=way == "unsafe")
                 fixed[number - 1] = sum(result.fixed.values())
                 for change in result.changes:
-                    change.path.write_text(change.after, encoding="utf-8", newline="")
+                    change.path.write_bytes(change.contents()[1])
                 broken += sum(not _compiles(change.path) for change in result.changes)
                 if not result.changes:
                     cpu.append(cpu[-1])
