@@ -117,7 +117,7 @@ def _fix(root: Path, *, unsafe: bool) -> bool:
     """Correct a repository; return whether anything changed."""
     fixed = fix([str(root)], TARGET, unsafe=unsafe)
     for change in fixed.changes:
-        change.path.write_text(change.after, encoding="utf-8", newline="")
+        change.path.write_bytes(change.contents()[1])
     return bool(fixed.changes)
 
 

@@ -81,8 +81,7 @@ def command(
     )
     if diff:
         return _show(chosen, output, unsafe=unsafe_fixes)
-    if fix:
-        _write(chosen, unsafe=unsafe_fixes)
+    is_whole = _write(chosen, unsafe=unsafe_fixes) if fix else True
     report = scan(
         list(paths), chosen.target, exclude=exclude, select=select, ignores=chosen.ignores
     )
@@ -98,7 +97,7 @@ def command(
         return 0
     if any(report.totals[level] for level in counted(fail_on)):
         return 1
-    return COULD_NOT_TELL if report.problems else 0
+    return COULD_NOT_TELL if report.problems or not is_whole else 0
 
 
 _NO_PATH = (
@@ -158,21 +157,40 @@ def _show(chosen: _Chosen, output: OutputOptions, *, unsafe: bool) -> int:
     return COULD_NOT_TELL if fixed.problems else 0
 
 
-def _write(chosen: _Chosen, *, unsafe: bool) -> None:
-    """Write the changed files, each as a whole or not at all."""
+def _write(chosen: _Chosen, *, unsafe: bool) -> bool:
+    """Write the changed files, each as a whole or not at all; return whether all could be fixed.
+
+    Raises:
+        UsageError: a new file, from which changed files import, cannot be written; nothing was changed.
+    """
     fixed = _fixed(chosen, unsafe=unsafe)
-    written = []
-    for change in fixed.changes:
-        if change.path.is_symlink():
-            streams.note(f"{change.path} is a link, and was not fixed")
-            continue
-        rewrite(change.path, change.after)
-        written.append(change)
+    # New files first.
+    changes = sorted(fixed.changes, key=lambda change: bool(change.before))
+    failures = [_rewritten(change) for change in changes]
+    written = [change for change, failure in zip(changes, failures, strict=True) if not failure]
     _tell(fixed, "fixed", written)
+    for failure in filter(None, failures):
+        streams.note(failure)
+    return not fixed.problems and not any(failures)
+
+
+def _rewritten(change: Change) -> str:
+    """Write a file; return why that failed, or an empty text.
+
+    Raises:
+        UsageError: it is a new file, and cannot be written.
+    """
+    try:
+        rewrite(change.path, *change.contents())
+    except UsageError as error:
+        if not change.before:
+            raise
+        return f"{change.path.as_posix()}: not fixed: {error}"
+    return ""
 
 
 def _tell(fixed: Fixed, what: str, changes: Sequence[Change]) -> None:
-    count = sum(fixed.fixed.values())
+    count = sum(change.corrected for change in changes)
     more = f"; {fixed.unsafe} more with --unsafe-fixes" if fixed.unsafe else ""
     streams.note(f"{plural(count, 'finding')} {what} in {plural(len(changes), 'file')}{more}")
     for problem in fixed.problems:

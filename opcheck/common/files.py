@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -42,23 +43,27 @@ def write_text(path: Path, text: str) -> None:
         ) from error
 
 
-def rewrite(path: Path, text: str) -> None:
-    """Replace a file of the user's by changed text; its permissions and its byte order mark stay.
+def rewrite(path: Path, before: bytes, after: bytes) -> None:
+    """Replace a file of the user's by changed content, if it still is as it was read; its permissions stay.
+
+    Args:
+        path: the file, no link.
+        before: what it held when it was read; empty: there is no such file yet.
+        after: what it is to hold.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: it has changed since, it is read-only, or it cannot be written; it stays as it is.
     """
     try:
-        mark = b""
         mode = None
-        if path.exists():
+        if before or os.path.lexists(path):
             mode = stat.S_IMODE(path.stat().st_mode)
-            with path.open("rb") as old:
-                mark = b"\xef\xbb\xbf" if old.read(3) == b"\xef\xbb\xbf" else b""
-        with replaced(path) as file:
-            file.write(mark + text.encode())
-        if mode is not None:
-            path.chmod(mode)
+            _require_unchanged(path, before, after)
+        # A rename needs no right to write to the old file; its owner has said that it should stay.
+        if mode is not None and not (mode & 0o222 and os.access(path, os.W_OK)):
+            raise PermissionError(errno.EACCES, "it is read-only")
+        with replaced(path, mode) as file:
+            file.write(after)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"cannot write the file: {getattr(error, 'strerror', None) or error}",
@@ -67,9 +72,22 @@ def rewrite(path: Path, text: str) -> None:
         ) from error
 
 
+def _require_unchanged(path: Path, before: bytes, after: bytes) -> None:
+    if path.read_bytes() not in (before, after):
+        raise UsageError(
+            "the file changed while it was read",
+            context=str(path),
+            hint="run the command again",
+        )
+
+
 @contextlib.contextmanager
-def replaced(path: Path) -> Iterator[BinaryIO]:
+def replaced(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     """Open a new file that replaces the path at the end of the block.
+
+    Args:
+        path: the file.
+        mode: the permissions of the new file; None: those that the system gives to a new file.
 
     Raises:
         OSError: it cannot be made, or cannot take that place; whatever is raised, nothing of it stays.
@@ -80,6 +98,8 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
             yield file
+        if mode is not None:
+            beside.chmod(mode)
         beside.replace(path)
     finally:
         with contextlib.suppress(OSError, ValueError):

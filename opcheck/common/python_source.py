@@ -21,13 +21,25 @@ def decode(content: bytes) -> str:
         ValueError: Python does not know the encoding, or the bytes do not fit it.
     """
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-        if encoding not in _REFUSED:
-            return content.decode(encoding)
-        message = f"the encoding {encoding} is for host names"
+        return content.decode(encoding(content))
+    except LookupError as error:
+        raise ValueError(str(error)) from error
+
+
+def encoding(content: bytes) -> str:
+    """Return the encoding that the first lines of a program name; ``utf-8-sig`` where it has a byte order mark.
+
+    Raises:
+        ValueError: Python does not know the encoding, or no program is written in it.
+    """
+    try:
+        name, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
     except (SyntaxError, LookupError) as error:
-        message = str(error)
-    raise ValueError(message)
+        raise ValueError(str(error)) from error
+    if name in _REFUSED:
+        message = f"the encoding {name} is for host names"
+        raise ValueError(message)
+    return name
 
 
 def split_lines(text: str) -> list[str]:
@@ -39,3 +51,18 @@ def split_lines(text: str) -> list[str]:
     if not lines[-1]:
         lines.pop()
     return lines
+
+
+def lines_with_endings(text: str) -> list[str]:
+    """Split a program into the lines of ``split_lines``, which keep their newlines."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        parts = line.split("\r")
+        # A carriage return before a newline belongs to it; one that stands alone ends a line itself.
+        *ended, final = parts
+        if len(parts) > 1 and not final:
+            ended, final = ended[:-1], f"{ended[-1]}\r"
+        lines += [f"{part}\r" for part in ended]
+        lines.append(f"{final}\n")
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]

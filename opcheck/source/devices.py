@@ -184,11 +184,12 @@ def guarded_for_mps(call: ast.AST, name: str, scanned: Scanned) -> Fix | None:
     is_line = starts and line.strip().partition("#")[0].rstrip().endswith(")") and ";" not in line
     if not (alone and is_line and torch and name in tables.ON_MPS) or statement is None:
         return None
+    deeper = f"{indent}\t" if "\t" in indent else f"{indent}    "
     lines = [
         f"if {torch}.cuda.is_available():",
-        f"{indent}    {scanned.text(call)}",
+        f"{deeper}{scanned.text(call)}",
         f"{indent}elif {torch}.backends.mps.is_available():",
-        f"{indent}    {torch}.mps.{name}()",
+        f"{deeper}{torch}.mps.{name}()",
     ]
     return Fix((replace(statement, "\n".join(lines)),))
 

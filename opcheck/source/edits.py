@@ -6,7 +6,9 @@ A change replaces a range of the text, as ruff's do, so that formatting and comm
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+import bisect
+import itertools
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 #: safe: the program does the same on CUDA and on a machine without a GPU; unsafe: it may not.
@@ -71,48 +73,63 @@ def _end(node: ast.AST) -> tuple[int, int]:
     return int(getattr(node, "end_lineno", 1)), int(getattr(node, "end_col_offset", 0))
 
 
-def apply(lines: Sequence[str], fixes: Iterable[Sequence[Edit]]) -> tuple[list[str], int]:
+def apply(lines: Sequence[str], fixes: Sequence[Sequence[Edit]]) -> tuple[str, list[int]]:
     """Apply fixes to lines, which end in their newlines; a fix that overlaps an earlier one is left out.
 
+    The work grows as the text does, also where 100,000 fixes stand on one line.
+
     Returns:
-        The new lines (some may hold several), and how many fixes were applied.
+        The new text, and the numbers of the fixes that were applied.
     """
     taken: list[Edit] = []
-    by_line: dict[int, list[Edit]] = {}
-    applied = 0
-    for edits in sorted(fixes, key=lambda edits: min(edits)[:2]):
-        if any(_overlap(edit, other) for edit in edits for other in _near(edit, by_line)):
+    applied: list[int] = []
+    for number, edits in sorted(enumerate(fixes), key=lambda item: min(item[1])[:2]):
+        if any(_overlaps(edit, taken) for edit in edits):
             continue
-        applied += 1
+        applied.append(number)
         for edit in edits:
-            taken.append(edit)
-            for line in range(edit.line, edit.end_line + 1):
-                by_line.setdefault(line, []).append(edit)
-    changed = list(lines)
-    for edit in sorted(taken, reverse=True):
-        _apply(changed, edit)
-    return changed, applied
+            bisect.insort(taken, edit)
+    content = [line.encode() for line in lines]
+    starts = [0, *itertools.accumulate(map(len, content))]
+    text = b"".join(content)
+    pieces: list[bytes] = []
+    place = 0
+    for edit in taken:
+        start, end = (
+            _offset(edit.line, edit.column, starts),
+            _offset(edit.end_line, edit.end_column, starts),
+        )
+        pieces += [text[place:start], _written(edit, lines).encode()]
+        place = end
+    return b"".join([*pieces, text[place:]]).decode(), applied
 
 
-def _near(edit: Edit, by_line: dict[int, list[Edit]]) -> Iterable[Edit]:
-    for line in range(edit.line, edit.end_line + 1):
-        yield from by_line.get(line, ())
+def _offset(line: int, column: int, starts: Sequence[int]) -> int:
+    """The byte at which a position is; a line below the last one is the end of the text."""
+    return min(starts[line - 1] + column, starts[-1]) if line <= len(starts) else starts[-1]
+
+
+def _written(edit: Edit, lines: Sequence[str]) -> str:
+    """The text of an edit with the newlines of the lines around it."""
+    text = edit.text
+    if edit.line > len(lines) and lines and not _ending(lines[-1]):
+        # Below a last line without a newline, the new last line has none either.
+        text = "\n" + text.removesuffix("\n")
+    last = min(edit.line, len(lines))
+    around = lines[max(0, last - 2) : last]
+    return text.replace("\n", next(filter(None, map(_ending, reversed(around))), "\n"))
+
+
+def _ending(line: str) -> str:
+    return next((ending for ending in ("\r\n", "\n", "\r") if line.endswith(ending)), "")
+
+
+def _overlaps(edit: Edit, taken: Sequence[Edit]) -> bool:
+    """Return whether an edit overlaps one of those taken, which are in order and do not overlap each other."""
+    place = bisect.bisect_left(taken, edit)
+    return any(_overlap(edit, other) for other in taken[max(0, place - 1) : place + 1])
 
 
 def _overlap(first: Edit, second: Edit) -> bool:
     """Return whether two ranges have a character in common, or begin at the same place."""
     return first[:2] == second[:2] or (first[:2] < second[2:4] and second[:2] < first[2:4])
-
-
-def _apply(lines: list[str], edit: Edit) -> None:
-    first, last = edit.line - 1, edit.end_line - 1
-    if first >= len(lines):  # below a last line that may end without a newline
-        if lines and not lines[-1].endswith(("\n", "\r")):
-            lines[-1] += "\n"
-        lines.append(edit.text)
-        return
-    ending = "\r\n" if lines[first].endswith("\r\n") else "\n"
-    text = edit.text.replace("\n", ending)
-    before = lines[first].encode()[: edit.column].decode()
-    after = lines[last].encode()[edit.end_column :].decode()
-    lines[first : last + 1] = [f"{before}{text}{after}", *[""] * (last - first)]

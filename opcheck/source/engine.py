@@ -27,6 +27,7 @@ from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocatio
 from opcheck.source import requirements, source
 from opcheck.source.edits import Fix
 from opcheck.source.intent import for_cuda
+from opcheck.source.keeping import keeper
 from opcheck.source.mac import Mac
 from opcheck.source.program import Program
 from opcheck.source.project import Module, Project
@@ -55,6 +56,8 @@ class Proposal(NamedTuple):
     file: FoundFile
     rule: str
     fix: Fix
+    #: the file as it was read
+    content: bytes
     #: in a notebook: the (cell, line) of each line
     places: Sequence[tuple[str, int]] = ()
 
@@ -268,9 +271,9 @@ class _Reader:
                 self._requirements(content, file, shown)
             elif file.kind == "notebook":
                 parsed = source.notebook(content, shown, self.problems)
-                self._program(parsed, file, shown)
+                self._program(parsed, file, shown, content)
             else:
-                self._program(source.python(content, shown), file, shown)
+                self._program(source.python(content, shown), file, shown, content)
         except UnreadableError as error:
             self.problems.append(error.problem)
         except (RecursionError, MemoryError):  # an expression of thousands of terms
@@ -298,9 +301,11 @@ class _Reader:
         # preprocess).
         lines = split_lines(text) if is_toml else text.splitlines()
         comments = of_lines(lines, shown)
-        self._add([(requirements.RULE, hit) for hit in hits], comments, lines, [], None, file)
+        self._add(
+            [(requirements.RULE, hit) for hit in hits], comments, lines, [], None, file, content
+        )
 
-    def _program(self, parsed: Source, file: FoundFile, shown: str) -> None:
+    def _program(self, parsed: Source, file: FoundFile, shown: str, content: bytes) -> None:
         self.counts["lines"] += len(parsed.lines)
         program = Program(parsed.tree)
         scanned = Scanned(
@@ -314,8 +319,12 @@ class _Reader:
         )
         text = "\n".join(parsed.lines) + "\n"
         comments = of_python(text, shown)
-        hits = list(_hits(scanned, _rules_for(text)))
-        self._add(hits, comments, parsed.lines, parsed.places, program, file)
+        kept = keeper(scanned)
+        hits = [
+            (rule, replace(hit, fix=kept(hit)) if hit.fix else hit)
+            for rule, hit in _hits(scanned, _rules_for(text))
+        ]
+        self._add(hits, comments, parsed.lines, parsed.places, program, file, content)
 
     def _add(
         self,
@@ -325,6 +334,7 @@ class _Reader:
         places: list[tuple[str, int]],
         program: Program | None,
         file: FoundFile,
+        content: bytes,
     ) -> None:
         shown = file.path.as_posix()
 
@@ -364,7 +374,7 @@ class _Reader:
             )
             pairs.append((line, finding))
             if hit.fix is not None:
-                self.proposals.append(Proposal(file, rule.id, hit.fix, places))
+                self.proposals.append(Proposal(file, rule.id, hit.fix, content, places))
         for number, comment in enumerate(comments):
             for finding in self._about(comment, silencers.unused(number)):
                 located = msgspec.structs.replace(finding, locations=(place(comment.line),))

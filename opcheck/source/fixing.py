@@ -5,14 +5,19 @@ The files are read again after each round until no rule proposes more, so that a
 
 from __future__ import annotations
 
+import codecs
 import difflib
+import itertools
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from opcheck.common.notebooks import without_magics
+from opcheck.common.python_source import encoding, lines_with_endings, split_lines
 from opcheck.common.versions import Target
 from opcheck.model.ignores import Entry
 from opcheck.model.records import Problem
@@ -21,6 +26,7 @@ from opcheck.source import source
 from opcheck.source.edits import Edit, Fix, apply
 from opcheck.source.engine import Proposal, read_proposals
 from opcheck.source.helper import Helper
+from opcheck.source.source import FoundFile
 
 #: A fix may uncover another one; so many rounds are enough, and end where fixes undo each other.
 _ROUNDS = 5
@@ -32,18 +38,33 @@ class Change(NamedTuple):
     path: Path
     before: str
     after: str
+    encoding: str = "utf-8"
+    #: how many findings it corrects
+    corrected: int = 0
+
+    def contents(self) -> tuple[bytes, bytes]:
+        """The contents of the file before and after."""
+        return self.before.encode(self.encoding) if self.before else b"", self.after.encode(
+            self.encoding
+        )
 
     def diff(self) -> str:
         """The unified diff."""
         name = self.path.as_posix()
         first = name if self.before else "/dev/null"
-        lines = difflib.unified_diff(
-            self.before.splitlines(keepends=True), self.after.splitlines(keepends=True), first, name
-        )
+        # The byte order mark is a part of the first line for patch.
+        mark = "\ufeff" * (self.encoding == "utf-8-sig")
+        before = _of_patch(mark + self.before) if self.before else []
+        lines = difflib.unified_diff(before, _of_patch(mark + self.after), first, name)
         return "".join(
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
             for line in lines
         )
+
+
+def _of_patch(text: str) -> list[str]:
+    """The lines of a text as ``patch`` counts them."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 class Fixed(NamedTuple):
@@ -74,7 +95,8 @@ def fix(
         OpListError: the data of the rules is damaged.
     """
     contents: dict[Path, bytes] = {}
-    texts: dict[Path, str] = {}
+    texts: dict[Path, tuple[str, str]] = {}
+    counts: Counter[Path] = Counter()
     fixed: Counter[str] = Counter()
     problems: list[Problem] = []
     left_unsafe = 0
@@ -103,23 +125,25 @@ def fix(
             if path in failed:
                 continue
             try:
-                before, after, count = _change(path, of_file, plan, contents)
+                before, after, name, count = _change(path, of_file, plan, files)
             except source.UnreadableError as error:
                 failed.add(path)
                 problems.append(error.problem)
                 continue
             if before == after:
                 continue
-            texts.setdefault(path, before)
-            contents[path] = after.encode(_encoding(path, contents))
+            texts.setdefault(path, (before, name))
+            contents[path] = after.encode(name)
+            counts[path] += count.total()
             only.add(path)
             fixed.update(count)
         if not only:
             break
-    changes = [Change(path, before, _text(contents[path])) for path, before in texts.items()]
-    used = {
-        path for path in texts if plan is not None and plan.uses_new(path, _text(contents[path]))
-    }
+    changes = [
+        Change(path, before, contents[path].decode(name), name, counts[path])
+        for path, (before, name) in texts.items()
+    ]
+    used = {change.path for change in changes if plan and plan.uses_new(change.path, change.after)}
     new = plan.new if plan else ()
     changes += [Change(each.path, "", helpers.TEXT) for each in new if used & each.users]
     return Fixed(tuple(sorted(changes)), dict(sorted(fixed.items())), left_unsafe, tuple(problems))
@@ -132,51 +156,69 @@ def _by_file(proposals: Iterable[Proposal]) -> dict[Path, list[Proposal]]:
     return by_file
 
 
-def _encoding(path: Path, contents: Mapping[Path, bytes]) -> str:
-    content = contents.get(path)
-    return "utf-8-sig" if (content or path.read_bytes()).startswith(b"\xef\xbb\xbf") else "utf-8"
+def _text(content: bytes, file: FoundFile) -> tuple[str, str]:
+    """The text of a file and its encoding.
+
+    Raises:
+        UnreadableError: the text would not give the same bytes again.
+    """
+    name = encoding(content) if file.kind == "python" else "utf-8"
+    if content.startswith(codecs.BOM_UTF8):
+        name = "utf-8-sig"
+    try:
+        text = content.decode(name)
+        if text.encode(name) == content:
+            return text, name
+    except UnicodeError:  # a notebook in UTF-16
+        pass
+    raise _not_fixed(file.path, f"its text does not give the same bytes again in {name}")
 
 
-def _text(content: bytes) -> str:
-    return content.decode("utf-8-sig")
+def _not_fixed(path: Path, reason: str) -> source.UnreadableError:
+    return source.UnreadableError(
+        source.problem("not_fixed", f"not fixed: {reason}", path.as_posix())
+    )
 
 
 def _change(
-    path: Path, proposals: list[Proposal], plan: helpers.Plan, contents: Mapping[Path, bytes]
-) -> tuple[str, str, Counter[str]]:
-    """The text of a file before and after, and what was corrected, by rule.
+    path: Path, proposals: list[Proposal], plan: helpers.Plan, files: Sequence[FoundFile]
+) -> tuple[str, str, str, Counter[str]]:
+    """The text of a file before and after, its encoding, and what was corrected, by rule.
 
     Raises:
-        UnreadableError: the file is not in UTF-8, or what came out is no program any more.
+        UnreadableError: the file is a link, or what came out is no program any more.
     """
-    shown = path.as_posix()
-    try:
-        before = _text(contents[path] if path in contents else path.read_bytes())
-    except (UnicodeDecodeError, OSError) as error:
-        message = f"not fixed: it cannot be read as UTF-8 ({error})"
-        raise source.UnreadableError(source.problem("not_fixed", message, shown)) from error
     file = proposals[0].file
+    if path.is_symlink():
+        # What it leads to is fixed as itself, or is no part of what the user named.
+        target = path.resolve()
+        if any(not each.path.is_symlink() and each.path.resolve() == target for each in files):
+            return "", "", "", Counter()
+        raise _not_fixed(path, "it is a link")
+    before, name = _text(proposals[0].content, file)
     if file.kind == "notebook":
-        after, count = _notebook(before, proposals, shown)
+        after, count = _notebook(before, proposals, path)
     else:
         helper = plan.helper(path)
         chosen = [(each.rule, _edits(each.fix, helper)) for each in proposals]
-        lines = _split(before)
-        changed, count = _applied(lines, chosen)
-        after = "".join(changed)
-        if helper is not None and file.kind == "python" and after != before:
-            after = helpers.imported(before, after, helper)
-    if file.kind == "python":
-        _check(after, shown)
-    return before, after, count
+        # pip ends a line of a requirements.txt where str.splitlines does.
+        is_pip = file.kind == "requirements" and path.suffix != ".toml"
+        lines = before.splitlines(keepends=True) if is_pip else lines_with_endings(before)
+        after, count = _applied(lines, chosen)
+        if file.kind == "python":
+            _check(after, path)
+            if helper is not None and after != before:
+                after = helpers.imported(after, helper)
+                _check(after, path)
+    return before, after, name, count
 
 
-def _check(text: str, shown: str) -> None:
+def _check(text: str, path: Path) -> None:
     try:
-        source.parse(text, shown)
+        source.parse(text, path.as_posix())
     except source.UnreadableError as error:
-        message = f"not fixed: the result would be no program ({error.problem.message})"
-        raise source.UnreadableError(source.problem("not_fixed", message, shown)) from error
+        reason = f"the result would be no program ({error.problem.message})"
+        raise _not_fixed(path, reason) from error
 
 
 def _edits(fix: Fix, helper: Helper | None) -> tuple[Edit, ...]:
@@ -190,43 +232,26 @@ def _edits(fix: Fix, helper: Helper | None) -> tuple[Edit, ...]:
 
 def _applied(
     lines: list[str], chosen: list[tuple[str, tuple[Edit, ...]]]
-) -> tuple[list[str], Counter[str]]:
+) -> tuple[str, Counter[str]]:
     changed, applied = apply(lines, [edits for _, edits in chosen])
     # Those that overlap come in the next round.
-    return changed, Counter(rule for rule, _ in chosen[:applied])
-
-
-def _split(text: str) -> list[str]:
-    """The lines of a program with their newlines, as Python counts them."""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        parts = line.split("\r")
-        # A carriage return before a newline belongs to it; one that stands alone ends a line itself.
-        *ended, final = parts
-        if len(parts) > 1 and not final:
-            ended, final = ended[:-1], f"{ended[-1]}\r"
-        lines += [f"{part}\r" for part in ended]
-        lines.append(f"{final}\n")
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]
+    return changed, Counter(chosen[number][0] for number in applied)
 
 
 # -- notebooks ---------------------------------------------------------------------------------------
 
 
-def _notebook(before: str, proposals: list[Proposal], shown: str) -> tuple[str, Counter[str]]:
+def _notebook(before: str, proposals: list[Proposal], path: Path) -> tuple[str, Counter[str]]:
     """Change the cells of a notebook; the JSON around them stays as it is.
 
     Raises:
-        UnreadableError: the JSON is not laid out as Jupyter and nbformat write it.
+        UnreadableError: the JSON is not laid out as Jupyter and nbformat write it, or a cell would be no program.
     """
     content = json.loads(before)
     dumped = next((layout for layout in _layouts() if _dump(content, *layout) == before), None)
     if dumped is None:
-        message = (
-            "not fixed: its JSON is not laid out as Jupyter writes it, and would change as a whole"
-        )
-        raise source.UnreadableError(source.problem("not_fixed", message, shown))
+        reason = "its JSON is not laid out as Jupyter writes it, and would change as a whole"
+        raise _not_fixed(path, reason)
     count: Counter[str] = Counter()
     cells = [cell for sheet in content.get("worksheets", [content]) for cell in sheet["cells"]]
     by_cell: dict[int, list[tuple[str, tuple[Edit, ...]]]] = {}
@@ -240,13 +265,25 @@ def _notebook(before: str, proposals: list[Proposal], shown: str) -> tuple[str, 
         cell = cells[number - 1]
         key = "source" if "source" in cell else "input"
         text = cell[key] if isinstance(cell[key], str) else "".join(cell[key])
-        changed, applied = _applied(_split(text), chosen)
-        after = "".join(changed)
-        # The last line of a cell has no newline.
-        after = after[:-1] if after.endswith("\n") and not text.endswith("\n") else after
+        visible = [(rule, edits) for rule, edits in chosen if not _covers_magic(edits, text)]
+        after, applied = _applied(lines_with_endings(text), visible)
+        if after == text:
+            continue
+        _check("\n".join(without_magics(after)), path)
         cell[key] = after if isinstance(cell[key], str) else after.splitlines(keepends=True)
         count += applied
     return _dump(content, *dumped), count
+
+
+def _covers_magic(edits: Iterable[Edit], text: str) -> bool:
+    """Return whether edits replace lines of IPython's own syntax, which the rules do not see."""
+    lines = list(zip(split_lines(text), without_magics(text), strict=True))
+    return any(
+        line != plain
+        for edit in edits
+        if edit[:2] != edit[2:4]
+        for line, plain in lines[edit.line - 1 : edit.end_line]
+    )
 
 
 def _in_cell(edit: Edit, places: Sequence[tuple[str, int]]) -> tuple[int, Edit]:
@@ -259,12 +296,11 @@ def _in_cell(edit: Edit, places: Sequence[tuple[str, int]]) -> tuple[int, Edit]:
     return int(name.rpartition("-")[2]), edit._replace(line=first, end_line=last)
 
 
-def _layouts() -> Iterator[tuple[int | None, bool, str]]:
-    for indent in (1, 2, 4, None):
-        for ascii_only in (False, True):
-            for end in ("\n", ""):
-                yield indent, ascii_only, end
+def _layouts() -> Iterator[tuple[int | str | None, bool, str, str]]:
+    # Git and editors write \r\n on Windows; a newline inside of a text is escaped.
+    yield from itertools.product((1, 2, 4, "\t", None), (False, True), ("\n", "\r\n"), ("\n", ""))
 
 
-def _dump(content: Any, indent: int | None, ascii_only: bool, end: str) -> str:  # noqa: FBT001  (a layout is a tuple)
-    return json.dumps(content, indent=indent, ensure_ascii=ascii_only) + end
+def _dump(content: Any, indent: int | str | None, ascii_only: bool, newline: str, end: str) -> str:  # noqa: FBT001  (a layout is a tuple)
+    text = json.dumps(content, indent=indent, ensure_ascii=ascii_only) + end
+    return text.replace("\n", newline)

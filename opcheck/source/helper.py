@@ -6,11 +6,14 @@ An existing one of the project is used; else, for three or more places, a new fi
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from opcheck.common.python_source import lines_with_endings
 from opcheck.source import source
+from opcheck.source.edits import apply, insert_line
 from opcheck.source.engine import Proposal
 from opcheck.source.program import Function, Program
 from opcheck.source.source import FoundFile
@@ -262,21 +265,24 @@ def _branches(node: ast.expr) -> Iterable[ast.expr]:
         yield node
 
 
-def imported(before: str, after: str, helper: Helper) -> str:
+def imported(after: str, helper: Helper) -> str:
     """Add the import of a helper to a changed text, if the text calls it and does not import it yet."""
     if not helper.statement or helper.call not in after or helper.statement in after:
         return after
-    lines = after.split("\n")
-    tree = ast.parse(after)
+    lines = lines_with_endings(after)
+    tree = source.parse(after, "").body
     line = 0
-    for statement in tree.body:
+    for statement in tree:
         is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        if not isinstance(statement, (ast.Import, ast.ImportFrom)) and not is_text:
+        # The next statement may begin on the last line of an import, and end below it.
+        if (
+            statement.lineno > line
+            and not isinstance(statement, (ast.Import, ast.ImportFrom))
+            and not is_text
+        ):
             break
         line = statement.end_lineno or statement.lineno
-    ending = "\r" if "\r\n" in before else ""
     # Above the first statement, a comment of the interpreter or of the encoding stays in its place.
-    while line == 0 and lines and lines[0].startswith("#!"):
-        line = 1
-    lines.insert(line, f"{helper.statement}{ending}")
-    return "\n".join(lines)
+    if line == 0:
+        line = sum(1 for _ in itertools.takewhile(lambda text: text.startswith("#"), lines[:2]))
+    return apply(lines, [(insert_line(line + 1, helper.statement),)])[0]

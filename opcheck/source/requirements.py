@@ -58,8 +58,15 @@ def in_lines(lines: list[str]) -> Iterator[tuple[str, int, Severity]]:
     """Yield the requirements in a requirements.txt: text, line, and severity if it is absent."""
     for number, line in enumerate(lines, 1):
         text = _COMMENT.sub("", line).strip()
+        if text.endswith("\\") and _only_options(lines, number):
+            text = text[:-1].rstrip()
         if text and not text.startswith("-"):
             yield text.split(" --")[0], number, "error"
+
+
+def _only_options(lines: list[str], number: int) -> bool:
+    """Return whether the line below goes on with options of a requirement, as hashes are, and not with itself."""
+    return number < len(lines) and lines[number].lstrip().startswith("--")
 
 
 def in_pyproject(text: str) -> Iterator[tuple[str, int, Severity]]:
@@ -140,7 +147,7 @@ def _fix(text: str, line: str, number: int, *, quoted: bool = False) -> Fix | No
     except ValueError:
         return None
     start = line.find(text)
-    if wanted.url or start < 0 or line.count(text) > 1 or "\\" in line or " --" in line:
+    if wanted.url or start < 0 or line.count(text) > 1 or "\\" in text or " --" in line:
         return None
     quote = '"'
     if quoted:

@@ -213,3 +213,33 @@ def test_a_mistake_is_three_lines(
     assert (result.code, result.out) == (2, "")
     assert message in result.err.splitlines()[0]
     assert len(result.err.splitlines()) == 3
+
+
+CHOICE = "import torch\nd = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+
+
+def test_a_fix_keeps_the_permissions(opcheck: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(CHOICE, encoding="utf-8")
+    path.chmod(0o754)
+    assert opcheck("scan", "a.py", "--diff").code == 1
+    assert path.read_text(encoding="utf-8") == CHOICE
+    assert opcheck("scan", "a.py", "--fix").code == 0
+    assert "mps" in path.read_text(encoding="utf-8")
+    assert path.stat().st_mode & 0o777 == 0o754
+    assert opcheck("scan", "a.py", "--diff").code == 0
+
+
+def test_a_file_that_cannot_be_fixed_stays_and_the_others_are_fixed(
+    opcheck: CommandLine, tmp_path: Path
+) -> None:
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text(CHOICE, encoding="utf-8")
+    (tmp_path / "a.py").chmod(0o444)
+    result = opcheck("scan", ".", "--fix")
+    assert result.code == 3
+    assert "1 finding fixed in 1 file" in result.err
+    assert "a.py: not fixed: cannot write the file: it is read-only" in result.err
+    assert (tmp_path / "a.py").read_text(encoding="utf-8") == CHOICE
+    assert "mps" in (tmp_path / "b.py").read_text(encoding="utf-8")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.py", "b.py"}

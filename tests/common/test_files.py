@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.errors import UsageError
-from opcheck.common.files import is_file, write_text
+from opcheck.common.files import is_file, rewrite, write_text
 
 
 def test_a_file_is_written_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -79,3 +79,37 @@ def test_a_directory_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         write_text(tmp_path, "text")
     assert tmp_path.is_dir()
+
+
+def test_a_file_is_rewritten_only_as_it_was_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_bytes(b"one\r\n")
+    file.chmod(0o751)
+    rewrite(file, b"one\r\n", b"two\r\n")
+    assert file.read_bytes() == b"two\r\n"
+    assert file.stat().st_mode & 0o777 == 0o751
+    with pytest.raises(UsageError, match="changed while it was read"):
+        rewrite(file, b"one\r\n", b"three")
+    with pytest.raises(UsageError, match="changed while it was read"):
+        rewrite(file, b"", b"three")
+    rewrite(file, b"one\r\n", b"two\r\n")  # it is so already
+    assert file.read_bytes() == b"two\r\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    file = tmp_path / "a.py"
+    file.write_bytes(b"one")
+    monkeypatch.setattr(Path, "replace", no_space)
+    with pytest.raises(UsageError, match="No space left"):
+        rewrite(file, b"one", b"two")
+    assert file.read_bytes() == b"one"
+    assert list(tmp_path.iterdir()) == [file]
+    file.chmod(0o444)
+    with pytest.raises(UsageError, match="it is read-only"):
+        rewrite(file, b"one", b"two")

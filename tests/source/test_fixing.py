@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from opcheck.source.edits import Edit, apply
-from opcheck.source.fixing import Fixed, fix
+from opcheck.source.fixing import Change, Fixed, fix
 from tests.source.reading import TARGET
 
 
@@ -31,7 +31,7 @@ def fixed(folder: Path, files: dict[str, str], *, unsafe: bool = False) -> dict[
 
 def _write(result: Fixed) -> None:
     for change in result.changes:
-        change.path.write_bytes(change.after.encode())
+        change.path.write_bytes(change.contents()[1])
 
 
 MPS = "torch.backends.mps.is_available()"
@@ -80,7 +80,7 @@ SAFE = {
     ),
     "guarded memory": (
         f"if {CUDA}:\n    torch.cuda.synchronize()",
-        f"if {CUDA}:\n    torch.cuda.synchronize()\nelif {MPS}:\n    torch.mps.synchronize()\n",
+        f"if {CUDA}:\n    torch.cuda.synchronize()\nelif {MPS}:\n    torch.mps.synchronize()",
     ),
     "autocast": (
         "with torch.autocast('cuda', dtype=t):\n    f(x)",
@@ -149,7 +149,7 @@ UNSAFE = {
     ),
     "guarded move alone": (
         f"if {CUDA}:\n    x = x.cuda()",
-        f'if {CUDA}:\n    x = x.cuda()\nelif {MPS}:\n    x = x.to("mps")\n',
+        f'if {CUDA}:\n    x = x.cuda()\nelif {MPS}:\n    x = x.to("mps")',
     ),
 }  # fmt: skip
 
@@ -401,20 +401,112 @@ def test_line_endings_and_the_byte_order_mark_stay(tmp_path: Path, ending: str, 
     assert after.count(ending) == after.count("\n") == 7
 
 
-def test_a_file_in_another_encoding_is_left_alone(tmp_path: Path) -> None:
-    text = f"# coding: latin-1\nimport torch\ns = 'ä'\nd = {TERNARY}\n"
-    (tmp_path / "a.py").write_bytes(text.encode("latin-1"))
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+def test_what_is_inserted_ends_as_the_lines_around_it(tmp_path: Path, ending: str) -> None:
+    before = f"import torch\nif {CUDA}:\n    torch.cuda.synchronize()".replace("\n", ending)
+    after = fixed(tmp_path, {"a.py": before})["a.py"]
+    added = f"\nelif {MPS}:\n    torch.mps.synchronize()"
+    assert after == before + added.replace("\n", ending)
+
+
+@pytest.mark.parametrize(
+    ("named", "written"), [("latin-1", "latin-1"), ("latin-1", "utf-8"), ("cp932", "cp932")]
+)
+def test_a_file_is_fixed_in_its_own_encoding(tmp_path: Path, named: str, written: str) -> None:
+    text = "表" if named == "cp932" else "ä"
+    before = f"# coding: {named}\nimport torch\ns = '{text}'; d = {TERNARY}\n".encode(written)
+    (tmp_path / "a.py").write_bytes(before)
+    (change,) = fix([str(tmp_path)], TARGET).changes
+    content = TERNARY.replace("else", f'else "mps" if {MPS} else').encode()
+    assert change.contents() == (before, before.replace(TERNARY.encode(), content))
+
+
+def test_a_link_is_not_fixed_but_what_it_leads_to_in_the_folder(tmp_path: Path) -> None:
+    for name in ("inside/a.py", "outside.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"import torch\nd = {TERNARY}\n", encoding="utf-8")
+    (tmp_path / "inside/b.py").symlink_to("a.py")
+    (tmp_path / "inside/c.py").symlink_to(tmp_path / "outside.py")
+    result = fix([str(tmp_path / "inside")], TARGET)
+    assert [change.path.name for change in result.changes] == ["a.py"]
+    assert [Path(problem.module).name for problem in result.problems] == ["c.py"]
+
+
+def test_comments_in_a_replaced_statement_come_to_stand_above_it(tmp_path: Path) -> None:
+    before = "import torch\nd = 'cpu'  # base\nif x.is_cuda:  # asks\n    # then\n    d = 'cuda'  # fast\n"
+    after = fixed(tmp_path, {"a.py": before})["a.py"]
+    assert after == "import torch\n# base\n# asks\n# then\nd = x.device.type  # fast\n"
+
+
+def test_a_comment_in_a_replaced_expression_keeps_it_from_being_fixed(tmp_path: Path) -> None:
+    assert fixed(tmp_path, {"a.py": "import torch\ny = x.type(  # why\n    z.type()\n)\n"}) == {}
+
+
+def test_a_fix_in_an_f_string_has_only_quotes_that_stand_there_already(tmp_path: Path) -> None:
+    text = "import torch\nprint(f\"{torch.load('f')} {x.cuda()} {x.type(y.type())}\")\n"
+    changed = fixed(tmp_path, {"a.py": text}, unsafe=True)
+    assert changed == {"a.py": text.replace("x.type(y.type())", "x.to(y)")}
+    choice = f"import torch\nprint(f\"{{'cuda' if {CUDA} else 'cpu'}}\")\n"
+    changed = fixed(tmp_path, {"a.py": choice})
+    assert changed == {"a.py": choice.replace("else", f"else 'mps' if {MPS} else")}
+
+
+def test_an_import_of_the_helper_stands_below_the_statement_that_ends_last(tmp_path: Path) -> None:
+    files = {"pkg/__init__.py": "", "pkg/other.py": ""}
+    text = THREE.replace("import pkg.other\n", "import pkg.other; x = (\n    1)\n").replace(
+        "\n", "\r"
+    )
+    after = fixed(tmp_path, {**files, "pkg/a.py": text})["pkg/a.py"]
+    assert "x = (\r    1)\rfrom pkg.device import get_device\r" in after
+
+
+def test_lines_of_requirements_are_those_that_pip_sees(tmp_path: Path) -> None:
+    before = "# a\x0cb \u2028 c\nvllm==0.5 \\\n    --hash=sha256:aa\nxformers \\\n    >=0.0.20\n"
+    changed = fixed(tmp_path, {"requirements.txt": before})
+    assert changed == {"requirements.txt": before.replace("0.5 ", '0.5; sys_platform != "darwin" ')}
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\n"])
+def test_a_notebook_keeps_its_newlines(tmp_path: Path, ending: str) -> None:
+    before = _notebook(f"import torch\nd = {TERNARY}").replace("\n", ending)
+    after = fixed(tmp_path, {"a.ipynb": before})["a.ipynb"]
+    assert MPS in after
+    assert after.replace(f'\\"mps\\" if {MPS} else ', "") == before
+
+
+def test_a_notebook_in_another_encoding_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.ipynb").write_bytes(_notebook(f"import torch\nd = {TERNARY}").encode("utf-16"))
     result = fix([str(tmp_path)], TARGET)
     assert result.changes == ()
     assert [problem.kind for problem in result.problems] == ["not_fixed"]
 
 
+def test_a_statement_of_ipython_is_never_replaced(tmp_path: Path) -> None:
+    cell = f"import torch\ndevice = 'cuda' if {CUDA} else 'cpu'\nif {CUDA}:\n    %time x = 1\n    m = m.cuda()"
+    changed = fixed(tmp_path, {"a.ipynb": _notebook(cell)}, unsafe=True)
+    assert "%time x = 1" in changed["a.ipynb"]
+
+
+def test_a_diff_has_the_lines_of_patch() -> None:
+    diff = Change(Path("a.py"), "s = '\x0c'\r\nb\r", "s = '\x0c'\r\nc\r").diff()
+    assert diff.splitlines(keepends=False)[0] == "--- a.py"
+    assert " s = '\x0c'\r\n-b\r\n" in diff
+    assert diff.endswith("+c\r\n\\ No newline at end of file\n")
+
+
 def test_edits_that_overlap_wait_for_the_next_round() -> None:
     lines = ["ab\n", "cd\n"]
     first, second = Edit(1, 0, 1, 2, "x"), Edit(1, 1, 2, 1, "y")
-    assert apply(lines, [(second,), (first,)]) == (["x\n", "cd\n"], 1)
-    assert apply(lines, [(Edit(1, 2, 2, 0, ""),)]) == (["abcd\n", ""], 1)
-    assert apply(["a"], [(Edit(2, 0, 2, 0, "b\n"),)]) == (["a\n", "b\n"], 1)
+    assert apply(lines, [(second,), (first,)]) == ("x\ncd\n", [1])
+    assert apply(lines, [(Edit(1, 2, 2, 0, ""),)]) == ("abcd\n", [0])
+    assert apply(["a"], [(Edit(2, 0, 2, 0, "b\n"),)]) == ("a\nb", [0])
+
+
+def test_the_work_grows_as_the_fixes_of_a_line_do() -> None:
+    number = 50_000
+    fixes = [(Edit(1, 2 * place, 1, 2 * place + 1, "xyz"),) for place in range(number)]
+    text, applied = apply(["ab" * number], fixes)
+    assert (len(applied), text) == (number, "xyzb" * number)
 
 
 def test_the_program_of_this_file_is_a_program() -> None:
