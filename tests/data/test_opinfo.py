@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -99,10 +100,13 @@ def test_the_installed_release_still_says_what_was_written() -> None:
 def test_what_the_cpu_refuses_is_expected_to_fail_in_some_release() -> None:
     found = reference.load()
     evaluations = [evaluation(line) for line in LINES]
-    assert found.why("forward", "median", "bool")
-    assert not found.why("forward", "median", "float32")
-    for kind in PASSES:
-        for name, dtypes in found.raises[kind].items():
+    assert found.why("forward", "median", "bool") == reference.REASONS["raises"]
+    assert found.why("forward", "resize_", "float32") == reference.REASONS["raises"]
+    assert found.why("forward", "as_strided/partial_views", "int8") == reference.REASONS["copied"]
+    assert found.why("forward", "bernoulli", "float32") == reference.REASONS["random"]
+    assert not found.why("forward", "sort", "int8")
+    for reason, kind in itertools.product(reference.REASONS, PASSES):
+        for name, dtypes in getattr(found, reason)[kind].items():
             for dtype in dtypes:
                 assert any(
                     one.dtypes(name, kind).get(dtype) == "xfail"

@@ -1,0 +1,281 @@
+"""Write docs/explanation/agreement.md: how often the lists agree with each source, and what is circular.
+
+Usage: python -m scripts.refresh_agreement [--measure | --check]
+
+With ``--measure`` the figures are computed anew, which needs the recordings of ``python -m scripts.run_opinfo_all``,
+and kept in reports/agreement.json; the page is written from that file.  With ``--check`` nothing is written, and the
+exit code is 1 where the page is not what the file gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
+
+from opcheck.common.files import write_text
+from opcheck.data import reports, triage
+from opcheck.data.extracted import fragments, read_texts
+from opcheck.data.registrations import data_directory, load
+from opcheck.data.strict_yaml import read_entries
+from opcheck.lookup.plain_call import OperatorLookup
+from scripts.cross_dtypes import crossed
+from scripts.opinfo import disagreements, store
+from scripts.opinfo.compare import Pair, compare
+from scripts.propose_limitations import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+ROOT = Path(__file__).parents[1]
+FIGURES = ROOT / "reports" / "agreement.json"
+PAGE = ROOT / "docs" / "explanation" / "agreement.md"
+
+
+def main() -> int:
+    """Write or check the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--measure", action="store_true", help="compute the figures anew")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    if options.measure:
+        write_text(FIGURES, json.dumps(measured(), indent=1) + "\n")
+    page = "\n".join(lines(json.loads(FIGURES.read_text(encoding="utf-8")))) + "\n"
+    if options.check:
+        return int(not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page)
+    write_text(PAGE, page)
+    return 0
+
+
+def measured() -> dict[str, Any]:
+    """Return the figures of every source.
+
+    Raises:
+        OSError: a recording cannot be read.
+        OpListError: the op lists are damaged.
+    """
+    lists = load()
+    rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in store.PASSES}
+    not_judged: Counter[str] = Counter()
+    classes: Counter[str] = Counter()
+    explained = disagreements.load()
+    causes: Counter[str] = Counter()
+    cross = []
+    lookup = OperatorLookup(lists)
+    for line in store.recorded():
+        recording = store.read(line)
+        pairs = list(compare(recording, store.SIMULATED_MACOS))
+        fewer = list(compare(recording, store.SIMULATED_MACOS, without=PREFIX))
+        for kind in store.PASSES:
+            own = [pair for pair in pairs if pair.kind == kind]
+            rows[kind].append(
+                {"torch": line}
+                | counted(own)
+                | {"without_ci": counted(p for p in fewer if p.kind == kind)["agree"]}
+            )
+        forward = [pair for pair in pairs if pair.kind == "forward"]
+        not_judged.update(_why_not(pair) for pair in forward if pair.predicted is None)
+        apart = [p for p in forward if p.predicted is not None and not p.agrees]
+        classes.update(disagreements.explain(pair, explained) or "unexplained" for pair in apart)
+        contradictions, counts = crossed(line, store.SIMULATED_MACOS, lookup)
+        causes.update(cause for _, cause in contradictions)
+        cross.append({"torch": line, "compared": counts, "contradictions": len(contradictions)})
+    return {
+        "computed": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        "op_lists": lists.digest,
+        "macos": store.SIMULATED_MACOS,
+        "opinfo": rows,
+        "not_judged": dict(not_judged.most_common()),
+        "disagreements": dict(classes.most_common()),
+        "cross": cross,
+        "causes": dict(causes.most_common()),
+        "reports": _of_reports(),
+        "texts": _of_texts(),
+    }
+
+
+def counted(pairs: Iterable[Pair]) -> dict[str, int]:
+    """Count pairs: in all, judged and agreeing; and the same where the prediction counts, whatever the test shows."""
+    listed = list(pairs)
+    judged = [pair for pair in listed if pair.predicted is not None]
+    compared = [pair for pair in listed if pair.raises is not None]
+    return {
+        "pairs": len(listed),
+        "judged": len(judged),
+        "agree": sum(pair.agrees for pair in judged),
+        "compared": len(compared),
+        "same": sum(pair.raises == (pair.expected == "xfail") for pair in compared),
+    }
+
+
+def _why_not(pair: Pair) -> str:
+    if pair.raises is not None:
+        return pair.because
+    return (
+        "an unknown call decides"
+        if "::" in pair.because
+        else "a sample did not run on the simulated Mac"
+    )
+
+
+def _of_reports() -> dict[str, int]:
+    entries, _ = read_entries(data_directory() / reports.FILE, "reports", reports.PublicReport)
+    return {
+        "addresses": len(entries),
+        "statements": sum(bool(report.statements) for _, report in entries),
+        "open": sum(report.why_none == "not yet judged" for _, report in entries),
+    }
+
+
+def _of_texts() -> dict[str, int]:
+    texts = read_texts(data_directory()).texts
+    quoted = {
+        piece
+        for statement in load().statements.all
+        if statement.error is not None
+        for piece in fragments(statement.error.text)
+    }
+    return {"texts": len(texts), "statements": sum(triage.is_quoted(t, quoted) for t in texts)}
+
+
+def lines(figures: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the page."""
+    yield "# How often the lists agree with each source"
+    yield ""
+    yield (
+        f"Computed on {figures['computed']} with the op lists {figures['op_lists']}; written by "
+        "`python -m scripts.refresh_agreement`. Nothing was run on a Mac. A source that statements were "
+        "made from agrees in part because of that: each section says how much."
+    )
+    yield from _opinfo(figures)
+    yield from _crossed(figures)
+    public, texts = figures["reports"], figures["texts"]
+    yield "## Public reports"
+    yield ""
+    yield (
+        f"`op_lists/reports.yaml` has {public['addresses']:,} addresses of issues and pull requests that were "
+        f"read; {public['statements']:,} led to a statement or confirm one, {public['open']:,} are not judged yet, the "
+        "others have a reason why there is none. **Circular**: the statements were written with these reports at hand, "
+        "so that they cannot show how often the lists are right."
+    )
+    yield ""
+    yield "## Texts in the wheels"
+    yield ""
+    yield (
+        f"Of {texts['texts']:,} texts that the MPS sources of the wheels hold, {texts['statements']:,} are quoted by a "
+        "statement; each of the others has a reason in `op_lists/texts.yaml`. **Not a check of verdicts**: a text "
+        "proves that a refusal exists, the condition under which it is printed was read or inferred."
+    )
+    yield ""
+    yield "## Refusals of the CPU"
+    yield ""
+    yield (
+        "`op_lists/refused_dtypes.json` is what the CPU of one release refuses and PyTorch's operator database lists "
+        "for no device. **Circular**: it is that source; the texts that a Mac prints there are not known."
+    )
+
+
+def _opinfo(figures: dict[str, Any]) -> Iterator[str]:
+    yield ""
+    yield "## PyTorch's CI"
+    yield ""
+    yield (
+        "PyTorch ships, from 2.8 on, the list of tests that it expects to fail on MPS. A pair is one row of the "
+        f"operator database with one dtype (macOS {figures['macos']}, skipped tests left out). opcheck predicts a "
+        "failure where a call that the samples make on the simulated Mac is unsupported, or needs the fallback "
+        "variable. *Agree* is over the pairs whose expectation says something of MPS; *all* leaves out no expectation."
+    )
+    for kind, rows in figures["opinfo"].items():
+        total = {"torch": "all"} | {
+            key: sum(row[key] for row in rows) for key in rows[0] if key != "torch"
+        }
+        yield ""
+        yield tabulate(
+            [
+                (
+                    row["torch"],
+                    f"{row['pairs']:,}",
+                    f"{row['judged']:,}",
+                    _share(row["agree"], row["judged"]),
+                    _share(row["without_ci"], row["judged"]),
+                    _share(row["same"], row["compared"]),
+                )
+                for row in (*rows, total)
+            ],
+            headers=(
+                "torch",
+                f"pairs, {kind}",
+                "judged",
+                "agree",
+                f"agree without `{PREFIX}*`",
+                "agree, all",
+            ),
+            tablefmt="github",
+            disable_numparse=True,
+        )
+    yield ""
+    yield (
+        f"**Circular in part.** The statements whose id begins with `{PREFIX}` come from these lists; the column "
+        "without them is not circular in that way. Other statements cite the lists beside a check in the library. The "
+        "registrations, which decide most pairs, are read from the wheels and do not know the lists."
+    )
+    yield ""
+    yield "Forward pairs that are not judged, and why:"
+    yield ""
+    yield _table(figures["not_judged"], "why")
+    yield ""
+    yield (
+        "The first four say nothing of MPS, since the CPU of the installed release fails the same test against itself: "
+        "`python -m scripts.opinfo_reference` runs it again with another seed, with new memory filled and on copies "
+        "of the inputs. PyTorch's own comments say the same of random operators, which it compares by "
+        "summary from 2.13 on."
+    )
+    yield ""
+    yield (
+        "Forward disagreements by class; `op_lists/opinfo/disagreements.yaml` has the reason of each one. *Ties* and "
+        "*results differ* run on MPS and give other results, which no verdict of opcheck claims to predict:"
+    )
+    yield ""
+    yield _table(figures["disagreements"], "class")
+
+
+def _crossed(figures: dict[str, Any]) -> Iterator[str]:
+    yield ""
+    yield "## Dtypes, crossed"
+    yield ""
+    yield (
+        "`python -m scripts.cross_dtypes` holds the verdicts of `opcheck op` by dtype against two sources: the lists "
+        "above, where an OpInfo is about one overload alone, and the names of the Metal kernels in the wheels. The "
+        "kernels' names are **not circular** where a statement cites a text; a missing name proves nothing."
+    )
+    yield ""
+    yield tabulate(
+        [(row["torch"], row["compared"], row["contradictions"]) for row in figures["cross"]],
+        headers=("torch", "compared", "contradictions"),
+        tablefmt="github",
+        disable_numparse=True,
+    )
+    yield ""
+    yield "The contradictions by cause:"
+    yield ""
+    yield _table(figures["causes"], "cause")
+    yield ""
+
+
+def _table(counts: dict[str, int], title: str) -> str:
+    rows: Sequence[tuple[str, str]] = [(name, f"{count:,}") for name, count in counts.items()]
+    return tabulate(rows, headers=(title, "pairs"), tablefmt="github", disable_numparse=True)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.3f}" if whole else "-"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

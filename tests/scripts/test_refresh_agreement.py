@@ -1,0 +1,28 @@
+"""The page of how often the lists agree is what its figures give."""
+
+from __future__ import annotations
+
+import json
+
+from scripts import refresh_agreement
+from scripts.opinfo.compare import Pair
+
+
+def test_the_page_is_written_from_its_figures() -> None:
+    figures = json.loads(refresh_agreement.FIGURES.read_text(encoding="utf-8"))
+    page = "\n".join(refresh_agreement.lines(figures)) + "\n"
+    assert refresh_agreement.PAGE.read_text(encoding="utf-8") == page, (
+        "python -m scripts.refresh_agreement"
+    )
+
+
+def test_a_pair_that_says_nothing_of_mps_counts_only_where_all_are_compared() -> None:
+    agreeing = Pair("2.13", "forward", "add", "float32", "pass", False, "", False)
+    random = Pair("2.13", "forward", "rand", "float32", "xfail", None, "the seed", False)
+    counted = refresh_agreement.counted([agreeing, random])
+    assert counted == {"pairs": 2, "judged": 1, "agree": 1, "compared": 2, "same": 1}
+
+
+def test_forward_agreement_is_at_least_0_985() -> None:
+    rows = json.loads(refresh_agreement.FIGURES.read_text(encoding="utf-8"))["opinfo"]["forward"]
+    assert sum(row["agree"] for row in rows) / sum(row["judged"] for row in rows) >= 0.985
