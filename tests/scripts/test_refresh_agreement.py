@@ -6,6 +6,7 @@ import json
 
 from scripts import refresh_agreement
 from scripts.opinfo.compare import Pair
+from scripts.opinfo.reference import REASONS
 
 
 def test_the_page_is_written_from_its_figures() -> None:
@@ -16,11 +17,14 @@ def test_the_page_is_written_from_its_figures() -> None:
     )
 
 
-def test_a_pair_that_says_nothing_of_mps_counts_only_where_all_are_compared() -> None:
+def test_a_pair_that_says_nothing_of_mps_counts_only_where_none_is_left_out() -> None:
     agreeing = Pair("2.13", "forward", "add", "float32", "pass", False, "", False)
-    random = Pair("2.13", "forward", "rand", "float32", "xfail", None, "the seed", False)
-    counted = refresh_agreement.counted([agreeing, random])
-    assert counted == {"pairs": 2, "judged": 1, "agree": 1, "compared": 2, "same": 1}
+    random = Pair("2.13", "forward", "rand", "float32", "xfail", None, REASONS["random"], False)
+    refused = Pair("2.13", "forward", "relu", "bool", "xfail", None, REASONS["raises"], True)
+    counted = refresh_agreement.counted([agreeing, random, refused])
+    assert (counted["pairs"], counted["judged"], counted["agree"]) == (3, 1, 1)
+    assert (counted["not_refused"], counted["same_not_refused"]) == (2, 1)
+    assert (counted["compared"], counted["same"]) == (3, 2)
 
 
 def test_forward_agreement_is_at_least_0_985() -> None:
