@@ -27,6 +27,7 @@ def _once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opcheck.render.matrix.matrix", judged)
 
 
+@pytest.mark.slow
 def test_csv_and_json_have_a_row_for_every_overload(opcheck: CommandLine, lists: OpLists) -> None:
     content = json.loads(opcheck("matrix", "--torch", "2.13", "-f", "json").out)
     assert (content["schema"], content["torch"]) == ("opcheck-matrix/1", "2.13")

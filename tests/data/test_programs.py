@@ -26,6 +26,7 @@ LARGE = {
     "linear-backward-vocabulary",
     "linear-many-rows-macos-13-2",
     "linear-one-feature-wide",
+    "multinomial-many-samples",
     "sort-many-short-rows",
 }
 

@@ -309,6 +309,7 @@ def test_a_folder_that_cannot_be_listed_is_named(
     assert problem.module.endswith("/secret")
 
 
+@pytest.mark.slow
 def test_folders_nest_deeper_than_the_stack_of_python(tmp_path: Path) -> None:
     here = Path.cwd()
     os.chdir(tmp_path)
