@@ -119,10 +119,10 @@ _FORM = r"_(?P<a>float|half|bfloat)_(?P<d>\d+)_(?P<v>\d+)(?:_mask(?P<mask>none|b
 
 
 def _problems(match: re.Match[str], kernel: Kernel, keys: int) -> Iterator[tuple[Problem, str]]:
-    """Yield what a kernel of few queries is called with; up to 2.12 it is told whether there is a mask."""
+    """Yield what a kernel of few queries is called with; up to 2.12 an argument says whether there is a mask."""
     sizes = int(match["d"]), int(match["v"])
-    told = any(argument.name == "has_mask" for argument in kernel.buffers)
-    for mask in ("none", "bool") if told else (match["mask"] or "none",):
+    names_mask = any(argument.name == "has_mask" for argument in kernel.buffers)
+    for mask in ("none", "bool") if names_mask else (match["mask"] or "none",):
         shape = 1, 4, 2, keys
         yield (
             problem(dtype_named(match["a"]), shape, sizes, mask=mask, causal=bool(match["causal"])),

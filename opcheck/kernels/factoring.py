@@ -66,7 +66,7 @@ def _lu_panel(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     for (m, n), start in (((75, 60), 16), ((70, 45), 45 - width // 2)):
         given = random((_BATCH, m, n), dtype, m)
         taken_columns = min(width, n - start)
-        steps = [_factored(widened(one), start, taken_columns) for one in given]
+        steps = [_factored(widened(matrix), start, taken_columns) for matrix in given]
         pivots = torch.zeros((_BATCH, n), dtype=torch.int32)
         placed = pivots.clone()
         placed[:, start : start + taken_columns] = torch.stack([pivot for _, pivot in steps])
@@ -94,11 +94,11 @@ def _lu_swaps(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     pivots[:, start : start + count] = picked + torch.arange(count) + start + 1
     value = given.clone()
     ranges = [*range(start), *range(start + count, n)]
-    for one, order in zip(value, pivots, strict=True):
+    for matrix, order in zip(value, pivots, strict=True):
         for place in range(start, start + count):
             other = int(order[place]) - 1
-            rows = one[[other, place]][:, ranges]
-            one[place, ranges], one[other, ranges] = rows[0], rows[1]
+            rows = matrix[[other, place]][:, ranges]
+            matrix[place, ranges], matrix[other, ranges] = rows[0], rows[1]
     bound = {
         "A": _whole(given), "pivots": pivots, "dims": numbers(m, n), "params": numbers(start, count, 0, 0),
         "w": numbers(0, start, start + count, n),
@@ -196,10 +196,10 @@ def _lu_right_side(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     pivots = torch.randint(1, size + 1, (_BATCH, size), generator=torch.Generator().manual_seed(2))
     for backwards in (0, 1):
         value = given.clone()
-        for one, order in zip(value, pivots, strict=True):
+        for matrix, order in zip(value, pivots, strict=True):
             for place in reversed(range(size)) if backwards else range(size):
                 other = int(order[place]) - 1
-                one[[place, other], size:] = one[[other, place], size:]
+                matrix[[place, other], size:] = matrix[[other, place], size:]
         bound = {
             "A": _whole(given), "pivots": pivots.int(), "dims": numbers(size, size + columns),
             "params": numbers(size, columns, size, backwards),
@@ -228,7 +228,7 @@ def _lu_stream(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     }  # fmt: skip
     wide = widened(given)
     width = given.element_size() // (2 if dtype.is_complex else 1) * (2 if dtype.is_complex else 1)
-    row_of = [one[start + column, panel] for one in given]
+    row_of = [matrix[start + column, panel] for matrix in given]
     if match["step"] == "Update":
         value = wide.clone()
         factors = (
@@ -252,8 +252,10 @@ def _lu_stream(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         [int(part.argmax()) + 20 * i + column for i, part in enumerate(each)] for each in parts
     ]
     value = wide.clone()
-    for one, place in zip(value, chosen.tolist(), strict=True):
-        one[[start + column, start + place], panel] = one[[start + place, start + column], panel]
+    for matrix, place in zip(value, chosen.tolist(), strict=True):
+        matrix[[start + column, start + place], panel] = matrix[
+            [start + place, start + column], panel
+        ]
     pivots = bound["pivots"].clone()
     pivots[:, start + column] = (start + chosen + 1).int()
     bound["scratch"] = _scratch(largest, places, [torch.zeros(32).to(dtype)] * _BATCH, width)
@@ -270,11 +272,11 @@ def _scratch(
     """Return LUStreamScratch of each matrix: the largest of each part, where it is, the pivot's row."""
     size = _STREAM * 8 + 32 * width
     memory = torch.zeros((len(rows), size), dtype=torch.uint8)
-    for one, values, indices, row in zip(memory, largest, places, rows, strict=True):
-        one[: values.numel() * 4] = values.float().view(torch.uint8)
+    for area, values, indices, row in zip(memory, largest, places, rows, strict=True):
+        area[: values.numel() * 4] = values.float().view(torch.uint8)
         listed = torch.tensor(indices, dtype=torch.int32).view(torch.uint8)
-        one[_STREAM * 4 : _STREAM * 4 + listed.numel()] = listed
-        one[_STREAM * 8 :] = _whole(row).view(torch.uint8)
+        area[_STREAM * 4 : _STREAM * 4 + listed.numel()] = listed
+        area[_STREAM * 8 :] = _whole(row).view(torch.uint8)
     return memory
 
 
@@ -306,10 +308,10 @@ def _unpacked(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     size = 12
     pivots = torch.randint(1, size + 1, (3, size), generator=torch.Generator().manual_seed(3))
     value = torch.arange(size).repeat(3, 1)
-    for one, order in zip(value, pivots, strict=True):
+    for matrix, order in zip(value, pivots, strict=True):
         for place in range(size):
             other = int(order[place]) - 1
-            one[[place, other]] = one[[other, place]]
+            matrix[[place, other]] = matrix[[other, place]]
     params = struct(
         kernel, "params", perm_batch_stride=size, pivots_batch_stride=size, dim_size=size
     )
@@ -326,10 +328,10 @@ def _permutation(_match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
     rows, count = 9, 6
     pivots = torch.randint(0, rows, (_BATCH, count), generator=torch.Generator().manual_seed(4))
     value = torch.eye(rows).repeat(_BATCH, 1, 1)
-    for one, order in zip(value, pivots, strict=True):
+    for matrix, order in zip(value, pivots, strict=True):
         for place in reversed(range(count)):
             other = int(order[place])
-            one[[place, other]] = one[[other, place]]
+            matrix[[place, other]] = matrix[[other, place]]
     bound = {
         "P": torch.eye(rows).repeat(_BATCH, 1, 1), "pivots": pivots.int(), "R": numbers(rows), "K": numbers(count)
     }  # fmt: skip

@@ -350,11 +350,11 @@ def _unscaled(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         flag = torch.zeros(1, dtype=dtype_named(kinds["foundInf"]))
         scale = torch.tensor([0.25], dtype=dtype_named(kinds["invScale"]))
         values = [tensor.double() * 0.25 for tensor in tensors]
-        found = torch.tensor([float(bad)], dtype=torch.float64)
+        overflow = torch.tensor([float(bad)], dtype=torch.float64)
         if match["single"]:
             yield Launch(
                 {"data": tensors[0], "foundInf": flag, "invScale": scale}, (_EXTENTS[0],), (32,),
-                {"data": (values[0], values[0], 0.0), "foundInf": (found, found, 0.0)},
+                {"data": (values[0], values[0], 0.0), "foundInf": (overflow, overflow, 0.0)},
             )  # fmt: skip
             continue
         metadata, groups = _metadata(kernel, "metadata")
@@ -366,7 +366,7 @@ def _unscaled(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
             (groups * 1024,), (1024,),
             {
                 "first": (values[0], values[0], 0.0), "second": (values[1], values[1], 0.0),
-                "foundInf": (found, found, 0.0),
+                "foundInf": (overflow, overflow, 0.0),
             },
         )  # fmt: skip
 
@@ -374,12 +374,12 @@ def _unscaled(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
 @family(r"ampUpdateScale_(?P<a>float|half|bfloat)")
 def _scale_updated(_match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     kinds = {argument.name: argument.type for argument in kernel.buffers}
-    for found, tracked, scale, tracker in ((0, 3, 8.0, 4), (0, 4, 16.0, 0), (1, 3, 4.0, 0)):
+    for overflow, tracked, scale, tracker in ((0, 3, 8.0, 4), (0, 4, 16.0, 0), (1, 3, 4.0, 0)):
         value, count = torch.tensor([scale]).double(), torch.tensor([tracker])
         bound = {
             "scale": torch.tensor([8.0]).to(dtype_named(kinds["scale"])),
             "growth_tracker": torch.tensor([tracked], dtype=torch.int32),
-            "foundInf": torch.tensor([float(found)]).to(dtype_named(kinds["foundInf"])),
+            "foundInf": torch.tensor([float(overflow)]).to(dtype_named(kinds["foundInf"])),
             "scaleGrowthFactor": torch.tensor([2.0]).to(dtype_named(kinds["scaleGrowthFactor"])),
             "scaleBackoffFactor": torch.tensor([0.5]).to(dtype_named(kinds["scaleBackoffFactor"])),
             "growthInterval": torch.tensor([5], dtype=torch.int32),
