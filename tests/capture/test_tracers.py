@@ -13,6 +13,7 @@ from opcheck.capture.tracers import TRACERS
 from opcheck.common.errors import CaptureError
 from opcheck.data.registrations import load
 from opcheck.simulator.mac import simulated_mac
+from opcheck.simulator.real_device import out_of_reach
 from tests.simulator.mac import target
 
 
@@ -29,6 +30,11 @@ class Small(nn.Module):
 class Branches(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + 1 if x.sum() > 0 else x
+
+
+class Conditional(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
 
 
 def _calls(tracer: str, model: nn.Module) -> list[tuple[str, str, str]]:
@@ -63,6 +69,13 @@ def test_export_and_dispatch_see_the_same_calls_at_the_same_lines() -> None:
 def test_fx_keeps_modules_whole() -> None:
     calls = _calls("fx", nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
     assert [(op, module) for op, _, module in calls] == [("aten::linear", "0"), ("aten::relu", "1")]
+
+
+def test_export_compiles_a_branch_where_the_device_is_out_of_reach() -> None:
+    # Dynamo asks an accelerator for its current stream, which a Mac's build has.
+    with out_of_reach():
+        traced = TRACERS["export"](Conditional(), (torch.ones(2, 4),), {})
+    assert torch.equal(traced(torch.ones(2, 4)), torch.ones(2, 4).sin())
 
 
 def test_a_device_that_export_baked_in_is_the_mac_again() -> None:

@@ -23,6 +23,7 @@ ANSWERS: dict[str, Any] = {
     "_mps_is_available": True,
     "_mps_is_on_macos_or_newer": True,
     "_mps_is_in_bad_fork": False,
+    "_accelerator_getDeviceIndex": 0,
     "_accelerator_isAllocatorInitialized": False,
     "_accelerator_getAllocatorSettings": "",
     "_accelerator_setAllocatorSettings": None,
@@ -30,6 +31,8 @@ ANSWERS: dict[str, Any] = {
 #: Bindings that a Mac's build has beside those of Linux (torch/csrc/mps/Module.cpp, 2.13).
 BINDINGS = ("_mps_compileShader", "_mps_get_core_count", "_mps_get_name", "_mps_loadMetalllib", "_mps_isCapturing",
             "_mps_isCaptureEnabled", "_mps_startCapture", "_mps_stopCapture", "_mps_host_alias_storage")  # fmt: skip
+#: The number of the device in C++ (torch/headeronly/core/DeviceType.h).
+MPS = 13
 GUARD = """
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 C10_REGISTER_GUARD_IMPL(MPS, c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::MPS>);
@@ -83,6 +86,8 @@ def install(torch: Any) -> None:
         setattr(torch._C, name, _answers(ANSWERS[name]) if known else _reached(f"torch._C.{name}"))
     # torch.manual_seed seeds the generator of the device, too, which is an object of the host.
     torch._C._mps_get_default_generator = _answers(torch.Generator())
+    stream = torch.Stream(stream_id=0, device_index=0, device_type=MPS)
+    torch._C._accelerator_getStream = _answers(stream)
     for name in ("_accelerator_getAccelerator", "_get_accelerator"):
         setattr(torch._C, name, _answers(torch.device("mps")))
 

@@ -10,6 +10,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+# At once: the workers of pytest-xdist take their sys.path from a process that has not this folder on it.
+import mac_build
+
 
 class AfterTorch(importlib.abc.MetaPathFinder):
     """Finds torch as Python does, and changes it at the end of its import."""
@@ -29,11 +32,11 @@ class AfterTorch(importlib.abc.MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             load(module)
-            importlib.import_module("mac_build").install(module)
+            mac_build.install(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-if "OPCHECK_TEST_MAC_BUILD" in os.environ:
+if mac_build.VARIABLE in os.environ:
     sys.meta_path.insert(0, AfterTorch())

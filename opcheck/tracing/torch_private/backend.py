@@ -22,11 +22,13 @@ MPS_IS_ON_MACOS = Place(torch._C, "_mps_is_on_macos_or_newer")
 """Whether macOS is at least this one. Optional: a release that lacks it does not ask it. Replaced.
 """
 
-#: What describes a machine, and touches no GPU.
+#: What describes a machine, and touches no GPU.  Dynamo asks for the current stream, which is a number to a Mac
+#: (torch/_dynamo/variables/streams.py, 2.13; aten/src/ATen/mps/MPSGuardImpl.h, getDevice and getStream).
 _QUESTIONS = frozenset(
     {
         *("_mps_is_available", "_mps_is_in_bad_fork", "_mps_is_on_macos_or_newer"),
         *("_mps_get_default_generator", "_accelerator_getAccelerator"),
+        *("_accelerator_getDeviceIndex", "_accelerator_getStream"),
         *("_accelerator_isAllocatorInitialized", "_accelerator_getAllocatorSettings"),
         "_accelerator_setAllocatorSettings",
     }
