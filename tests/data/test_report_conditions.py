@@ -13,12 +13,39 @@ LAST, LAST_VIEW = (tensor(2, 8, 4, 4, stride=(128, 1, 32, 8), offset=n) for n in
 PLANE, CUBE, COLUMN = tensor(2, 8, 4, 4), tensor(2, 2, 2, 2, 2), tensor(4, 1)
 INTEGERS = tensor(4, dtype="int64")
 NUMBER, ELEMENT = tensor(device="cpu"), tensor(device="cpu", offset=1)
+HEADS, MASK = tensor(1, 2, 4, 64), tensor(1, 1, 4, 1024)
 STRIDED = {"self": (TURNED, FLAT)}
 EMPTY = {"self": (NOTHING, WHOLE)}
 
 #: By name: each argument with the value that meets the condition and the one that does not; a single one is for both.
 CASES: dict[str, dict[str, Any]] = {
-    "sdpa-fully-masked-row": {"attn_mask": (tensor(4, 4, dtype="bool"), FLAT)},
+    "sdpa-fully-masked-row": {"attn_mask": (tensor(4, 4, dtype="bool"), None)},
+    "sdpa-one-pass-fully-masked-row": {
+        "attn_mask": (tensor(4, 4, dtype="bool"), FLAT),
+        "is_causal": False,
+        "query": HEADS,
+        "key": HEADS,
+        "value": HEADS,
+    },
+    "sdpa-two-passes-low-mask": {
+        "attn_mask": MASK,
+        "is_causal": False,
+        "query": HEADS,
+        "key": (tensor(1, 2, 1024, 64), tensor(1, 2, 1023, 64)),
+        "value": HEADS,
+    },
+    "sdpa-blocks-lowest-mask": {
+        "attn_mask": MASK,
+        "query": (tensor(1, 2, 9, 64), tensor(1, 2, 8, 64)),
+        "value": HEADS,
+    },
+    "int8pack-mm-lacks-barriers": {"self": (tensor(12, 64), tensor(11, 64))},
+    "mm-half-sums-old-macos": {"self": (tensor(2, 32769), tensor(2, 32768)), "mat2": COLUMN},
+    "addmm-half-sums-old-macos": {"mat1": (tensor(32769, 2), tensor(32768, 2)), "mat2": COLUMN},
+    "mm-half-sums-padded-rows": {
+        "self": (tensor(4, 8, stride=(9, 1)), tensor(4, 8, stride=(12, 1))),
+        "mat2": tensor(8, 4, stride=(1, 8)),
+    },
     "sdpa-grouped-query-aborts": {
         "query": (tensor(1, 8, 4, 16), tensor(1, 2, 4, 16)),
         "key": tensor(1, 2, 4, 16),

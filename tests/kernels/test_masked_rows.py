@@ -1,0 +1,134 @@
+"""Attention over a query that a mask keeps from each key: in one pass, in two, and by blocks of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("llvmlite")
+
+from opcheck.data.wheels.archive import default_cache
+from opcheck.kernels import drive, launch, library
+from opcheck.kernels.launch import Launch, untouched
+from opcheck.kernels.machine import Kernel, Machine
+from opcheck.kernels.pointwise import address
+
+pytestmark = pytest.mark.wheel
+
+LOWEST = torch.finfo(torch.float32).min
+RELEASES = ("2.13.0", "2.14.1", "2.15.0")
+BY_BLOCKS = "prefill_attention_float32_bq32_bk32_bd64_wm4_wn1_hm1_dc0_maskfloat32"
+TWO_PASSES = "sdpa_vector_2pass_1_float_64_64_maskfloat", "sdpa_vector_2pass_2_float_64"
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    assert drive.FAMILIES  # their import registers them
+    return Machine(default_cache().parent / "kernels")
+
+
+def kernel_named(machine: Machine, release: str, name: str) -> Kernel:
+    return machine.kernel(machine.compiled(library.read(release).functions[name]))
+
+
+def last_call(name: str, kernel: Kernel) -> Launch:
+    """The last call of the kernel's family, with a mask that lets each query see each key."""
+    family, match = next(
+        (function, match)
+        for pattern, function in launch._FAMILIES
+        if (match := pattern.fullmatch(name))
+    )
+    *_, call = family(match, kernel)
+    mask = call.bound["mask"]
+    mask.fill_(mask.dtype == torch.bool)
+    return call
+
+
+def run(kernel: Kernel, call: Launch) -> None:
+    kernel.run(
+        {name: address(tensor) for name, tensor in call.bound.items()}, call.threads, call.group
+    )
+
+
+def on_the_cpu(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, enable_gqa=True
+    )
+
+
+def by_blocks(machine: Machine, release: str, mask: float) -> tuple[Tensor, Tensor]:
+    """What the kernel gives, and what the CPU does."""
+    kernel = kernel_named(machine, release, BY_BLOCKS)
+    call = last_call(BY_BLOCKS, kernel)
+    bound = call.bound
+    bound["mask"][:, :, 0] = mask
+    run(kernel, call)
+    return bound["O"], on_the_cpu(bound["Q"], bound["K"], bound["V"], bound["mask"])
+
+
+def in_two_passes(machine: Machine, release: str, mask: float) -> tuple[Tensor, Tensor]:
+    """What the kernels give, one after the other, and what the CPU does."""
+    kernels = [kernel_named(machine, release, name) for name in TWO_PASSES]
+    first = last_call(TWO_PASSES[0], kernels[0])
+    bound = first.bound
+    bound["mask"][:, :, 0] = mask
+    run(kernels[0], first)
+    _, heads, queries, _ = bound["queries"].shape
+    partials = {"partials": bound["out"], "sums": bound["sums"], "maxs": bound["maxs"]}
+    out = untouched(bound["queries"].shape, torch.float32)
+    second = Launch(partials | {"out": out}, (heads * 1024, queries, 1), (1024, 1, 1), {})
+    run(kernels[1], second)
+    return out, on_the_cpu(bound["queries"], bound["keys"], bound["values"], bound["mask"])
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(
+    ("attend", "mask", "is_lost"),
+    [
+        (in_two_passes, LOWEST, True),
+        (in_two_passes, -1e10, True),
+        (in_two_passes, -1e8, False),
+        (by_blocks, LOWEST, True),
+        (by_blocks, -1e10, False),
+    ],
+)
+def test_a_row_with_a_very_low_mask_becomes_zeros(
+    machine: Machine,
+    release: str,
+    attend: Callable[[Machine, str, float], tuple[Tensor, Tensor]],
+    mask: float,
+    is_lost: bool,
+) -> None:
+    out, expected = attend(machine, release, mask)
+    assert torch.allclose(out[:, :, 1:], expected[:, :, 1:], atol=1e-4, rtol=1e-3)
+    assert (expected[:, :, 0] != 0).all()
+    if is_lost:
+        assert (out[:, :, 0] == 0).all()
+    else:
+        assert torch.allclose(out[:, :, 0], expected[:, :, 0], atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "first"),
+    [
+        ("2.8.0", "sdpa_vector_float_64_64", torch.nan),
+        ("2.9.1", "sdpa_vector_float_64_64", torch.nan),
+        ("2.12.1", "sdpa_vector_float_64_64", torch.nan),
+        ("2.13.0", "sdpa_vector_float_64_64_maskbool", 0.0),
+    ],
+)
+def test_a_boolean_mask_that_blocks_a_row_gave_nan_in_one_pass(
+    machine: Machine, release: str, name: str, first: float
+) -> None:
+    kernel = kernel_named(machine, release, name)
+    call = last_call(name, kernel)
+    bound = call.bound
+    bound["mask"][:, :, 0] = False
+    run(kernel, call)
+    expected = on_the_cpu(bound["queries"], bound["keys"], bound["values"], bound["mask"])
+    assert (expected[:, :, 0] == 0).all()
+    expected[:, :, 0] = first
+    torch.testing.assert_close(bound["out"], expected, atol=1e-4, rtol=1e-3, equal_nan=True)
