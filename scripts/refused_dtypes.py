@@ -118,7 +118,9 @@ def in_forks(names: Sequence[str], device: str) -> Outcome:
 def listed() -> Mapping[str, set[str]]:
     """Return the dtypes that the operator database lists for some device, by overload.
 
-    An overload that is in no row has the dtypes of all rows whose samples reach it.
+    An overload that is in no row has the dtypes of all rows whose samples reach it, and the inner
+    operator of a composite (``_linalg_svd`` of ``linalg_svd``) those of the composite: the others
+    may cast before they call it.
     """
     lists = load()
     by_base: dict[str, set[str]] = {}
@@ -142,7 +144,10 @@ def listed() -> Mapping[str, set[str]]:
             by_base.setdefault(op, set()).update(dtypes)
         for op in reached.get(ci.key(info), ()):
             inner.setdefault(op, set()).update(dtypes)
-    return inner | by_base
+    known = inner | by_base
+    return {
+        op: by_base.get(op.replace("aten::_", "aten::", 1), dtypes) for op, dtypes in known.items()
+    }
 
 
 def _reached() -> Mapping[str, set[str]]:

@@ -34,6 +34,11 @@ def refused_by(op: str, dtype: str, directory: Path | None = None) -> str:
     return table.torch if dtype in table.refused.get(op, ()) else ""
 
 
+def nowhere(dtype: str) -> str:
+    """Return the reason for which a refused dtype is unsupported."""
+    return f"no backend computes it in {dtype}: the CPU refuses it, too"
+
+
 @functools.cache
 def _table(directory: Path) -> Refused:
     path = directory / FILE

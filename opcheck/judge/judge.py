@@ -12,7 +12,7 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import FallbackKind, Side, Status
 from opcheck.data import messages
 from opcheck.data.extensions import LIBRARIES
-from opcheck.data.refused import refused_by
+from opcheck.data.refused import nowhere, refused_by
 from opcheck.data.registrations import OpLists
 from opcheck.judge import matching_statements
 from opcheck.model.records import Evidence, OpCall, Verdict
@@ -85,6 +85,18 @@ def judge(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
     """
+    torch = _refusing(call) if call.refusal is None else ""
+    if torch:
+        return refused_everywhere(call.op, call.inputs[0].dtype, torch)
+    return judge_by_lists(call, target, lists)
+
+
+def judge_by_lists(call: OpCall, target: Target, lists: OpLists) -> Verdict:
+    """Return what the target's lists say of one call, whether or not any backend computes its dtype.
+
+    Raises:
+        OpListError: the lists hold no such torch release, or are damaged.
+    """
     case = _Case(call, target, lists)
     if call.refusal is not None:
         return _refused(case, *call.refusal)
@@ -120,7 +132,7 @@ def refused_everywhere(op: str, dtype: str, torch: str) -> Verdict:
     """Return the verdict of a dtype that no backend computes the operator in."""
     return Verdict(
         status="unsupported",
-        because=f"no backend computes it in {dtype}: the CPU refuses it, too",
+        because=nowhere(dtype),
         evidence=(
             Evidence(
                 kind="measured",
@@ -156,14 +168,9 @@ def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[
             if op not in by_details:
                 by_details[op] = matching_statements.detail_needed(op, target, lists)
         details = any(by_details[op] for op in (call.op, *(call.inner or ())))
-        torch = _refusing(call)
-        key = (torch, likeness(call, details=details))
+        key = likeness(call, details=details)
         if key not in seen:
-            seen[key] = (
-                refused_everywhere(call.op, call.inputs[0].dtype, torch)
-                if torch
-                else judge(call, target, lists)
-            )
+            seen[key] = judge(call, target, lists)
         verdicts.append(seen[key])
     return tuple(verdicts)
 
@@ -182,6 +189,7 @@ def likeness(call: OpCall, *, details: bool) -> Hashable:
         call.registrations,
         _layouts(call),
         _dtypes(call),
+        _refusing(call),
         _details(call) if details else None,
     )
 

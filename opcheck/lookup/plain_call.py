@@ -16,7 +16,7 @@ import msgspec
 from opcheck.common.versions import Target, Version
 from opcheck.data.conditions import ATTRIBUTES
 from opcheck.data.refused import refused_by
-from opcheck.judge.judge import OUTCOMES, judge, outcome, refused_everywhere
+from opcheck.judge.judge import OUTCOMES, judge_by_lists, outcome, refused_everywhere
 from opcheck.lookup.operator_facts import Calls, OperatorFacts, is_python
 from opcheck.lookup.records import State
 from opcheck.lookup.words import REMOVED
@@ -155,7 +155,7 @@ class OperatorLookup:
             return self._composite(op, target, dtype, spatial)
         best: Verdict | None = None
         for call in self._made(op, line, dtype, spatial):
-            verdict = judge(call, target, self.lists)
+            verdict = judge_by_lists(call, target, self.lists)
             if best is None or outcome(verdict).severity < outcome(best).severity:
                 best = verdict
             if best.status == "native" or self.operators.resolution(op, line).status != "native":
@@ -218,7 +218,7 @@ class OperatorLookup:
             return _python_verdict(op, target, calls)
         inner = None if calls is None else ()
         made = [
-            judge(msgspec.structs.replace(call, inner=inner), target, self.lists)
+            judge_by_lists(msgspec.structs.replace(call, inner=inner), target, self.lists)
             for call in self._made(op, line, dtype, spatial)
         ]
         return min(made, key=lambda verdict: outcome(verdict).severity)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from opcheck.data.refused import refused_by
 from opcheck.simulator.tensor import is_on_mps
 from opcheck.simulator.tensor_meta import spec_of
 
@@ -51,11 +52,18 @@ class Call(NamedTuple):
     body: Body
     #: why a Mac refuses, whatever is registered
     refusal: tuple[str, str] | None
+    #: why nothing computed it here, so that no Mac's result is known; empty where it was computed
+    not_computed: str = ""
 
     @property
     def inner(self) -> tuple[str, ...] | None:
         """The overloads that a composite kernel calls; None where its body could not be followed."""
         return self.body.names
+
+    @property
+    def in_refused_dtype(self) -> bool:
+        """Return whether an input has a dtype that no backend computes the overload in."""
+        return any(refused_by(self.route.name, meta.dtype_name) for meta in metas(self.inputs))
 
 
 class Sink(Protocol):

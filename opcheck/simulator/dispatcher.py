@@ -174,11 +174,17 @@ class Simulator(dispatch.DispatchMode):
             self.before_call(Call(route, key, tuple(inputs), (), body, refusal))
         try:
             outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
-        except NotSimulatedError:
-            # It ends the run, and is a call of it all the same; a sparse factory's is none of the
-            # dense key.
+        except NotSimulatedError as error:
+            # The call is recorded although the program may end here; a sparse factory's is none of
+            # the dense key.
             if kwargs.get("layout") in (None, torch.strided):
-                self.sink.record(Call(route, key, tuple(inputs), (), body, refusal))
+                self.sink.record(Call(route, key, tuple(inputs), (), body, refusal, str(error)))
+            raise
+        except (RuntimeError, TypeError):
+            # A dtype that no backend computes: the check of a meta kernel, which all backends share.
+            failed = Call(route, key, tuple(inputs), (), body, refusal)
+            if failed.in_refused_dtype:
+                self.sink.record(failed)
             raise
         if route.operator.role is Role.DETACH:
             if not self.context.detaches:

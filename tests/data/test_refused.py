@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opcheck.data.refused import refused_by
+import opcheck
+from opcheck.data.refused import nowhere, refused_by
 from opcheck.data.registrations import load
 from opcheck.lookup.plain_call import OperatorLookup, target
 
@@ -19,6 +20,11 @@ _LOOKUP = OperatorLookup(load())
         ("aten::bitwise_and.Tensor", "int32", False),
         ("aten::linalg_inv", "int64", True),
         ("aten::lgamma", "complex64", True),
+        (
+            "aten::_linalg_svd",
+            "float16",
+            True,
+        ),  # norm has half precision, and casts before it calls this
         ("aten::logaddexp", "int64", False),  # a Metal kernel takes it
         ("aten::no_such_operator", "float32", False),
     ],
@@ -43,4 +49,16 @@ def test_a_composite_is_not_judged_by_what_it_calls_in_another_dtype() -> None:
     assert (
         _LOOKUP.verdict("aten::isin.Tensor_Tensor", target("2.15", "26.0"), "float32").status
         == "native"
+    )
+
+
+def test_an_audit_refuses_it_although_the_meta_kernel_ends_the_model() -> None:
+    class Ranked(torch.nn.Module):
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            return torch.topk(values > 0, 2).values
+
+    report = opcheck.audit(Ranked(), (torch.ones(4),))
+    assert report.headline == "fails"
+    assert {group.op: group.verdict.because for group in report.groups}["aten::topk"] == nowhere(
+        "bool"
     )

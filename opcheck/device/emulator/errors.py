@@ -16,6 +16,7 @@ import torch
 
 from opcheck.common.versions import Span, Version
 from opcheck.data import messages
+from opcheck.data.refused import nowhere, refused_by
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.routes import end_of
 
@@ -77,14 +78,16 @@ def error_of(
     """Return what the target raises; None where the call runs, or its verdict is unknown."""
     if verdict.status == "fallback" and verdict.kind == "env" and not target.cpu_fallback:
         return NotImplementedError(verdict.prints)
-    if verdict.status != "unsupported":
+    # A dtype that no backend computes: the CPU is tried, for the text that all backends share.
+    if verdict.status != "unsupported" or any(item.kind == "measured" for item in verdict.evidence):
         return None
     if call.refusal is not None:
         return _REFUSALS.get(call.refusal[0], RuntimeError)(verdict.prints)
     statement = _decided(verdict, lists)
     if statement is None:
         # There is no kernel for MPS, and with the fallback variable none for the CPU.
-        return NotImplementedError(verdict.prints or verdict.because)
+        unknown = f"{call.op}: {verdict.because} [the Mac's own text is not known]"
+        return NotImplementedError(verdict.prints or unknown)
     if statement.effect == "aborts":
         return ProcessAbortedError(verdict.prints or verdict.because)
     if statement.error is None or not verdict.prints:
@@ -250,10 +253,14 @@ def mac_error(
                 and release in known.releases
             ):
                 return type(error)(f"\"{known.name}\" not implemented for '{dtypes}'")
+    for dtype in {*_dtypes(arguments)}:
+        if refused_by(operator, dtype):
+            return NotImplementedError(
+                f"{operator}: {nowhere(dtype)} [the Mac's own text is not known]"
+            )
     return CpuRefusesError(
-        f"{operator} of {dtypes} goes to a kernel of MPS; this machine's CPU computes in its "
-        "place, and "
-        "the CPU's kernel refuses: whether a Mac's does, and in which words, is not known"
+        f"{operator}: this machine's CPU, which computes in place of the MPS kernel, refuses "
+        f"{dtypes}; whether a Mac does, and in which words, is not known"
     )
 
 

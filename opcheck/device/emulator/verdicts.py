@@ -12,6 +12,7 @@ from opcheck.common.vocabulary import Side
 from opcheck.device.emulator.errors import error_of, warning_of
 from opcheck.judge import matching_statements
 from opcheck.judge.judge import judge, outcome
+from opcheck.model.records import Verdict
 from opcheck.simulator.tensor import is_on_mps
 from opcheck.simulator.tensor_meta import spec_of
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from opcheck.common.versions import Target
     from opcheck.data.registrations import OpLists
-    from opcheck.model.records import OpCall, Verdict
+    from opcheck.model.records import OpCall
     from opcheck.simulator.calls import Call
 
 #: So many verdicts are kept: keys hold numbers, such as a step size, that change in each step.
@@ -74,6 +75,8 @@ class Verdicts:
         Raises:
             OpListError: the lists are damaged.
         """
+        if call.not_computed:
+            return self._not_computed(call)
         key = _key(call)
         known = self._by_key.get(key)
         if known is None:
@@ -81,6 +84,16 @@ class Verdicts:
                 self._by_key.clear()
             known = self._by_key[key] = self._judge(call)
         return known
+
+    def _not_computed(self, call: Call) -> Judged:
+        """Return an unknown verdict in place of a native one: the program never got this result."""
+        judged = self._afresh(call)
+        if judged.verdict.status != "native":
+            return judged
+        because = call.not_computed.removeprefix(f"{call.route.name}: ")
+        verdict = Verdict(status="unknown", because=because, confidence="inferred")
+        verdict = self._same.setdefault(verdict, verdict)
+        return judged._replace(verdict=verdict, side=outcome(verdict).side, error=None, warning="")
 
     def _judge(self, call: Call) -> Judged:
         name = call.route.name
@@ -90,7 +103,7 @@ class Verdicts:
                 matching_statements.detail_needed(op, self._target, self._lists)
                 for op in (name, *(call.inner or ()))
             )
-        if details or call.refusal is not None:
+        if details or call.refusal is not None or call.in_refused_dtype:
             return self._afresh(call)
         kind = (name, call.inner, _kinds(call.inputs), _kinds(call.outputs))
         known = self._by_kind.get(kind)

@@ -48,6 +48,9 @@ def _hint(audited: Audited, group: CallGroup) -> str:
     if sparse:
         return sentences(_sparse_kernel(audited, group, sparse[1]), _DENSE)
     refusal = next(iter(audited.refusals(group)), None)
+    if any(entry.kind == "measured" for entry in group.verdict.evidence):
+        name = group.op.removeprefix("aten::").partition(".")[0]
+        return f"cast its inputs first, on any device; opcheck op {name} lists the dtypes that it takes"
     if refusal is None:
         return sentences(upgrade(audited, group), _ON_THE_CPU)
     # Another release's kernel may refuse as well: that it is registered promises nothing.

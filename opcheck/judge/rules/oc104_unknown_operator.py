@@ -26,6 +26,9 @@ def _hint(audited: Audited, group: CallGroup) -> str:
         )
     if not op.startswith("aten::"):
         return "register an MPS kernel for it, or run it on the CPU: move its inputs with .cpu()"
+    if _describes(audited, op, str(audited.target.torch)):
+        # A run on the emulated Mac could not compute the call; the lists know the operator.
+        return "try this call on a Mac; or run it on the CPU: move its inputs with .cpu()"
     lines = sorted(Version.parse(release.line) for release in audited.lists.releases)
     has = [str(line) for line in lines if _describes(audited, op, str(line))]
     return sentences(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 
@@ -60,29 +62,49 @@ def test_where_the_sources_of_mps_have_a_text_it_is_theirs(
 @pytest.mark.parametrize(
     ("source", "operator", "dtype"),
     [
-        (f"{_BOOL} @ {_BOOL}", "aten::mm", "Bool"),
-        (f"torch.addmm({_BOOL}, {_BOOL}, {_BOOL})", "aten::addmm", "Bool"),
-        (f"torch.mv({_BOOL}, {_BOOL}[0])", "aten::mv", "Bool"),
-        (f"torch.nn.functional.silu({_INTS})", "aten::silu", "Int"),
-        (f"torch.nn.functional.avg_pool2d({_INTS}.view(1, 2, 2), 2)", "aten::avg_pool2d", "Int"),
+        (f"{_BOOL} @ {_BOOL}", "aten::mm", "bool"),
+        (f"torch.addmm({_BOOL}, {_BOOL}, {_BOOL})", "aten::addmm", "bool"),
+        (f"torch.mv({_BOOL}, {_BOOL}[0])", "aten::mv", "bool"),
         ("torch.ones(2, device='mps', dtype=torch.complex64).sort()", "aten::sort", "complex64"),
         (f"torch.topk({_BOOL}, 1)", "aten::topk", "bool"),
-        (f"torch.histogram({_INTS}, {_INTS})", "aten::histogram.bins_tensor", "Int"),
+        (f"torch.histogram({_INTS}, {_INTS})", "aten::histogram.bins_tensor", "int32"),
     ],
 )
-def test_what_the_cpu_alone_refuses_is_a_limit_of_opcheck(
+def test_a_dtype_that_no_backend_computes_is_refused(
     source: str, operator: str, dtype: str
 ) -> None:
     error = raised(source, "2.13")
-    assert endings.kind_of(error) == "opcheck_limit"
     # A program that has a way for it still goes that way.
-    assert isinstance(error, (RuntimeError, NotImplementedError))
-    problem = endings.problem_of(error, "opcheck_limit", None)
-    assert "a limit of opcheck" in problem.message
-    assert operator in str(error)
-    assert dtype in str(error)
-    assert "the CPU's kernel refuses" in str(error)
+    assert isinstance(error, NotImplementedError)
+    assert endings.kind_of(error) == ""
+    assert f"{operator}: no backend computes it in {dtype}" in str(error)
     assert "_cpu" not in str(error)
+
+
+def test_what_the_cpu_alone_refuses_is_a_limit_of_opcheck_and_unknown() -> None:
+    source = "torch.ones(2, device='mps', dtype=torch.uint16)"
+    with opcheck.emulate(torch="2.13", macos="15") as run:
+        values = eval(source, {"torch": torch})  # noqa: S307 - as above
+        with pytest.raises(NotImplementedError, match="this machine's CPU") as caught:
+            values + values
+    assert endings.kind_of(caught.value) == "opcheck_limit"
+    problem = endings.problem_of(caught.value, "opcheck_limit", None)
+    assert "a limit of opcheck" in problem.message
+    assert "refuses UInt16" in str(caught.value)
+    by_name = {group.op: group.verdict for group in run.report.groups}
+    assert by_name["aten::add.Tensor"].status == "unknown"
+    assert by_name["aten::ones"].status == "native"
+
+
+def test_a_program_that_catches_a_refused_dtype_does_not_run_natively() -> None:
+    with opcheck.emulate(torch="2.15") as run:
+        values = torch.ones(2, device="mps")
+        with contextlib.suppress(NotImplementedError):
+            torch.gcd(values, values)
+    assert run.report.headline == "fails"
+    assert {group.op for group in run.report.groups if group.verdict.status != "native"} == {
+        "aten::gcd"
+    }
 
 
 @pytest.mark.parametrize(
