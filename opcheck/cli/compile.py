@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from typing import Annotated
 
 import click
@@ -120,10 +121,19 @@ def command(
             progress=say,
             show_output=progress.verbose,
         )
-        eager = audits(request, eager_runs(variants), lists, progress=say)
+        eager = audits(
+            request, eager_runs(each.variant for each in compiled.tried), lists, progress=say
+        )
     if check_metal:
         compiled = clang.checked(compiled, includes(own.folder))
-    answer = report(compiled, mac, lists, TOOL, eager=eager, unread=own.problem)
+    words = ["opcheck", "compile", model, *request.flags(), f"--torch={mac.torch}"]
+    words += [f"--mode={run}" for run in modes] + [f"--dtype={dtype}" for dtype in dtypes]
+    answer = report(
+        *(compiled, mac, lists, TOOL),
+        eager=eager,
+        unread=own.problem,
+        command=shlex.join(words),
+    )
     if emit_metal:
         from opcheck.compiler.emit import emit
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ def replaced(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
     Raises:
         AttributeError: an owner has no attribute of that name; nothing was replaced.
     """
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    before = [(owner, name, _value(owner, name)) for owner, name, _ in changes]
     try:
         for owner, name, value in changes:
             setattr(owner, name, value)
@@ -22,3 +23,9 @@ def replaced(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
     finally:
         for owner, name, value in before:
             setattr(owner, name, value)
+
+
+def _value(owner: Any, name: str) -> Any:
+    """Return an attribute as it is to be set again: of a static method that is not the function."""
+    value = inspect.getattr_static(owner, name, None)
+    return value if isinstance(value, staticmethod) else getattr(owner, name)

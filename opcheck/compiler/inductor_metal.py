@@ -25,6 +25,7 @@ from opcheck.common.replacing import replaced
 from opcheck.compiler.execute.inductor import callable_on_cpu, on_cpu
 from opcheck.compiler.failures import failure
 from opcheck.compiler.generated import attention_of, extern_of, flex_kernel, kernel_of
+from opcheck.compiler.masked import MaskedBlocks, plain
 from opcheck.compiler.on_mps import fake_on_mps, on_mps, placeholder_values
 from opcheck.compiler.records import Extern, Failure, Kernel, SideGraph
 from opcheck.simulator.real_device import out_of_reach
@@ -186,13 +187,17 @@ def _metal(seen: _Seen) -> Iterator[None]:
     """Collect Metal sources inside the block instead of compiling them."""
     kernel_step, extern_step = compilation.define_kernel(), compilation.extern_comment()
     define, comment = kernel_step.value(), extern_step.value()
+    masked_step, blocks = compilation.masked_block(), MaskedBlocks()
 
-    def define_kernel(self: Any, source: str, schedule: Any, kernel: Any) -> Any:
+    def define_kernel(self: Any, written: str, schedule: Any, kernel: Any) -> Any:
+        source = plain(written)
         # The same source is defined once, and called again by its name.
         known = source in compilation.defined_kernels()
         name = define(self, source, schedule, kernel)
         if not known:
-            seen.kernels.append(kernel_of(str(name), source, schedule))
+            made = kernel_of(str(name), source, schedule)
+            notes = blocks.notes(kernel, written)
+            seen.kernels.append(msgspec.structs.replace(made, notes=notes))
         return name
 
     def codegen_comment(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -202,6 +207,7 @@ def _metal(seen: _Seen) -> Iterator[None]:
     changes: list[tuple[Any, str, Any]] = [
         (*kernel_step, define_kernel),
         (*extern_step, codegen_comment),
+        (*masked_step, staticmethod(blocks.following(masked_step.value()))),
         (*compilation.compile_shader(), _Library),
         (torch.backends.mps, "get_core_count", lambda: CORES),
     ]

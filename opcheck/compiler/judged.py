@@ -39,6 +39,7 @@ class FailureGroup(Record, frozen=True, kw_only=True):
     line: str
     text: str
     module: str
+    #: the variants that have it; none where all of them do
     variants: tuple[str, ...]
     #: what opcheck's own way of compiling could not do
     ours: bool = False
@@ -58,6 +59,8 @@ class Advisory(Record, frozen=True, kw_only=True):
     id: str
     effect: str
     summary: str
+    #: the release that mended it; empty where none has
+    mended: str
     #: kernels that are of the kind, of all variants; 0 where it is not of kernels
     kernels: int
     #: the variants that have them; none where all of them do
@@ -75,6 +78,8 @@ class CompileReport(Record, frozen=True, kw_only=True):
     target: dict[str, str]
     #: what to use, in a sentence
     advice: str
+    #: the command that tries what this one did not, where nothing works; else empty
+    next: str = ""
     rows: tuple[Row, ...]
     failures: tuple[FailureGroup, ...]
     advisories: tuple[Advisory, ...]

@@ -43,6 +43,8 @@ class Kernel(Record, frozen=True, kw_only=True):
     buffers: int = 0
     #: bytes of threadgroup memory that it declares: Metal gives 32 KiB
     threadgroup_bytes: int = 0
+    #: what went wrong while Inductor wrote it, and its text does not show (compiler/masked.py)
+    notes: tuple[str, ...] = ()
 
 
 class Extern(Record, frozen=True, kw_only=True):

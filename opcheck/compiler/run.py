@@ -12,7 +12,7 @@ from opcheck.capture.inputs.specs import inputs_for
 from opcheck.capture.loading.load import load
 from opcheck.capture.modes import fixed, refuse_fixed
 from opcheck.capture.run import AsModule
-from opcheck.common.errors import InputError, UnsupportedTorchError
+from opcheck.common.errors import InputError, ModelLoadError, UnsupportedTorchError
 from opcheck.common.text import filesize
 from opcheck.common.versions import Version
 from opcheck.compiler import inductor_metal, variants
@@ -109,13 +109,21 @@ def _without_training(
         ModelLoadError: only training is requested.
     """
     kind = fixed(model)
+    trainable = any(parameter.requires_grad for parameter in model.parameters())
     left = tuple(variant for variant in plan.variants if not variant.training)
-    if not kind or len(left) == len(plan.variants):
+    if (trainable and not kind) or len(left) == len(plan.variants):
         return plan, ()
     if not left:
         refuse_fixed(model, name)
-    left_out = f"training: the model is fixed for inference ({kind})"
-    return msgspec.structs.replace(plan, variants=left), (left_out,)
+        raise ModelLoadError(
+            "no parameter of the model requires a gradient: there is nothing to train",
+            context=f"model {name}",
+            hint="compile it for inference: --mode inference",
+        )
+    why = (
+        f"the model is fixed for inference ({kind})" if kind else "no parameter requires a gradient"
+    )
+    return msgspec.structs.replace(plan, variants=left), (f"training: {why}",)
 
 
 def _module(model: Callable[..., Any]) -> torch.nn.Module:

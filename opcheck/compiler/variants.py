@@ -40,7 +40,7 @@ def attempt(program: Program, variant: Variant, device: str = "cpu") -> Tried:
     if not variant.metal:
         eager, problem = _eager(there, variant)
         if eager is None:
-            return msgspec.structs.replace(tried, failure=problem)
+            return Tried(variant=variant, outcome="could not tell", failure=problem)
         return _compiled(tried, fresh, eager, _exactly(program, variant, device))
     with _as_on_mps(variant):
         tried = _compiled(tried, fresh, None, None)

@@ -39,22 +39,32 @@ class When(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ops: tuple[str, ...] = ()
     #: a call that is fused in the kernel matches this pattern (compiler/records.py, Extern.call)
     fused: str = ""
+    #: what went wrong while Inductor wrote the kernel matches this pattern (compiler/records.py, Kernel.notes)
+    writing: str = ""
     #: a call of an operator that Inductor leaves eager matches this pattern
     call: str = ""
 
-    def holds_for(self, source: str, ops: frozenset[str], calls: Iterable[str] = ()) -> bool:
+    def holds_for(
+        self,
+        source: str,
+        ops: frozenset[str],
+        calls: Iterable[str] = (),
+        notes: Iterable[str] = (),
+    ) -> bool:
         """Return whether a kernel is affected; always False for a defect that is recognised by a failure.
 
         Args:
             source: the kernel's Metal.
             ops: the operators that are fused in it.
             calls: how they are called.
+            notes: what went wrong while it was written.
         """
-        if not (self.source or self.ops or self.fused):
+        if not (self.source or self.ops or self.fused or self.writing):
             return False
         return (
             (not self.ops or bool(ops.intersection(self.ops)))
             and (not self.fused or any(re.search(self.fused, call) for call in calls))
+            and (not self.writing or any(re.search(self.writing, note) for note in notes))
             and all(re.search(pattern, source) for pattern in self.source)
             and not any(re.search(pattern, source) for pattern in self.absent)
         )
@@ -151,7 +161,7 @@ def _check_span(document: Document, path: Path_, torch: WrittenSpan) -> None:
 def _check_when(document: Document, path: Path_, when: When) -> None:
     if when == When():
         document.report(path, "nothing: say any: true")
-    for pattern in (when.failure, when.call, when.fused, *when.source, *when.absent):
+    for pattern in (when.failure, when.call, when.fused, when.writing, *when.source, *when.absent):
         problem = _not_a_pattern(pattern)
         if problem:
             document.report(path, f"not a pattern: {pattern}: {problem}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -74,6 +74,7 @@ def report(
     *,
     eager: Mapping[Eager, Audit] | None = None,
     unread: str = "",
+    command: str = "",
 ) -> CompileReport:
     """Judge what was compiled.
 
@@ -84,6 +85,7 @@ def report(
         tool: name and version of this program.
         eager: the audits of the program without torch.compile, by run.
         unread: why the target's own Metal backend could not be read.
+        command: the command line that compiles this program, without its backends.
 
     Raises:
         OpListError: the lists hold no such torch release, or are damaged.
@@ -103,6 +105,7 @@ def report(
         model=compiled.model,
         target={"torch": str(target.torch), "macos": str(target.macos)},
         advice=_advice(tried, externs, target, mended),
+        next=_next(tried, command),
         rows=tuple(_rows(tried)),
         failures=tuple(_failures(tried, _present_in(target, defects), mended)),
         advisories=tuple(_advisories(tried, target, defects)),
@@ -293,7 +296,8 @@ def _affected(defect: Defect, graphs: Iterable[SideGraph]) -> Iterator[_Affected
     for graph in graphs:
         for kernel in graph.kernels:
             ops = frozenset(node.op for node in kernel.nodes)
-            if defect.when.holds_for(kernel.source, ops, [node.call for node in kernel.nodes]):
+            calls = [node.call for node in kernel.nodes]
+            if defect.when.holds_for(kernel.source, ops, calls, kernel.notes):
                 yield _place(kernel)
         for extern in graph.externs:
             if defect.when.holds_for_call(extern.call):
@@ -384,6 +388,7 @@ def _advisories(
                 id=defect.id,
                 effect=defect.effect,
                 summary=defect.summary,
+                mended=str(defect.torch.until or ""),
                 kernels=len(affected),
                 variants=_called_together(having) if len(having) < len(compiled) else (),
                 line=next((str(place.location) for place in affected if place.location), ""),
@@ -417,6 +422,7 @@ def _failures(
             groups.setdefault((failure.kind, cause), []).append((attempt, failure))
     for members in groups.values():
         failure = members[0][1]
+        having = [attempt for attempt in tried if any(attempt is other for other, _ in members)]
         known = next(_explaining(failure, present), None)
         links = [
             defect.links for defect in mended if not known and defect.when.explains(failure.message)
@@ -428,7 +434,7 @@ def _failures(
             line=str(failure.location or ""),
             text=failure.location.text if failure.location else "",
             module=failure.module,
-            variants=_called_together([attempt for attempt, _ in members]),
+            variants=_called_together(having) if len(having) < len(tried) else (),
             ours=failure.ours,
             places=len({(str(f.location or f.module), f.op, f.message) for _, f in members}),
             defect=known.id if known else "",
@@ -511,9 +517,7 @@ def _advice(
     works, not_works = _ways(metal)
     why = _why_not([attempt for attempt in metal if attempt.outcome != "works"], mended)
     if not works:
-        portable = _portable(tried)
-        why = why or "Inductor for Metal was not tried"
-        return f"use backend={portable!r}: {why}" if portable else f"do not compile: {why}"
+        return _without_inductor(tried, metal, why, mended)
     prototype = " (a prototype in 2.7)" if target.torch < METAL_READY else ""
     instead = _instead(tried)
     judged = list(externs)
@@ -534,9 +538,54 @@ def _advice(
     )
 
 
+def _without_inductor(
+    tried: Sequence[Tried], metal: Sequence[Tried], why: str, mended: Sequence[Defect]
+) -> str:
+    """Return the advice where Inductor works for Metal in no run: another backend, or what was tried in vain."""
+    if all(attempt.failure and attempt.failure.kind == "model" for attempt in tried):
+        return f"could not tell: the program raises {why or _why_not(tried, mended)}"
+    backend, where = _portable(tried)
+    if backend:
+        return f"use backend={backend!r}{where}: {why or 'Inductor for Metal was not tried'}"
+    portable = [attempt for attempt in tried if attempt.variant.backend in PORTABLE]
+    if not metal and not portable:
+        return f"nothing was compiled for Metal: {_why_not(tried, mended)}"
+    if not portable:
+        unsure = _refusal(metal) == "not known"
+        head = "could not tell whether inductor works" if unsure else "do not use inductor"
+        return f"{head} {_ways(metal)[1]}: {why}"
+    # What the target does with eager operators holds with or without torch.compile.
+    head = _PORTABLE_ADVICE.get(portable[0].outcome, "do not compile")
+    return f"{head}: {_why_not(portable, mended)}"
+
+
+#: The advice where no backend works, by the outcome of one that generates no code.
+_PORTABLE_ADVICE = {
+    "needs fallback": "only with PYTORCH_ENABLE_MPS_FALLBACK=1",
+    "could not tell": "could not tell",
+}
+
+
+def _by_run(tried: Sequence[Tried]) -> dict[str, list[Tried]]:
+    """Return the variants of inference and those of training."""
+    runs: dict[str, list[Tried]] = {}
+    for attempt in tried:
+        runs.setdefault(run_of(attempt.variant), []).append(attempt)
+    return runs
+
+
 def _refusal(metal: Sequence[Tried]) -> str:
     outcomes = {attempt.outcome for attempt in metal} - {"works"}
     return "not known" if outcomes <= _UNSURE else "not"
+
+
+def _next(tried: Sequence[Tried], command: str) -> str:
+    """Return the command that tries a backend that generates no code, where none was tried and Inductor fails."""
+    metal = _plain(tried)
+    fails = not any(attempt.outcome == "works" for attempt in metal)
+    if not command or not fails or {attempt.variant.backend for attempt in tried} & {*PORTABLE}:
+        return ""
+    return f"{command} --backend {PORTABLE[0]}"
 
 
 def _plain(tried: Sequence[Tried]) -> list[Tried]:
@@ -570,13 +619,18 @@ def _run_and_dtype(attempt: Tried) -> tuple[bool, str]:
     return attempt.variant.training, attempt.variant.dtype
 
 
-def _ways(metal: Sequence[Tried]) -> tuple[str, str]:
-    """Return the runs and dtypes in which every variant works, and the rest, in words."""
+def _ways(attempts: Sequence[Tried], enough: Container[str] = ("works",)) -> tuple[str, str]:
+    """Return the runs and dtypes in which every variant works, and the rest, in words.
+
+    Args:
+        attempts: the variants.
+        enough: the outcomes that count as working.
+    """
     runs: dict[str, dict[str, bool]] = {}
-    for attempt in metal:
+    for attempt in attempts:
         dtypes = runs.setdefault(run_of(attempt.variant), {})
         dtype = attempt.variant.dtype
-        dtypes[dtype] = dtypes.get(dtype, True) and attempt.outcome == "works"
+        dtypes[dtype] = dtypes.get(dtype, True) and attempt.outcome in enough
     return _in_words(runs, works=True), _in_words(runs, works=False)
 
 
@@ -601,22 +655,32 @@ def _in_words(runs: Mapping[str, Mapping[str, bool]], *, works: bool) -> str:
 def _instead(tried: Sequence[Tried]) -> str:
     """Return the backend for a run in which Inductor for Metal works in no dtype, in words."""
     texts = []
-    for run in dict.fromkeys(run_of(attempt.variant) for attempt in tried):
-        members = [attempt for attempt in tried if run_of(attempt.variant) == run]
+    for run, members in _by_run(tried).items():
         metal = {attempt.outcome for attempt in members if attempt.variant.metal}
-        portable = _portable(members)
+        portable, _ = _portable(members)
         if metal and "works" not in metal and portable:
             texts.append(f", backend={portable!r} in {run}")
     return "".join(texts)
 
 
-def _portable(tried: Sequence[Tried]) -> str:
-    """Return the first backend that generates no code and worked wherever it was tried: it does the same on mps."""
+def _portable(tried: Sequence[Tried]) -> tuple[str, str]:
+    """Return the first backend that generates no code and works, and where, if not wherever it was tried.
+
+    It does the same on mps.  One that works everywhere goes before one that does not.
+    """
+    partly = ("", "")
     for backend in PORTABLE:
-        outcomes = {attempt.outcome for attempt in tried if attempt.variant.backend == backend}
-        if "works" in outcomes and outcomes <= {"works", "one shape only"}:
-            return backend
-    return ""
+        members = [
+            attempt
+            for attempt in tried
+            if attempt.variant.backend == backend and not attempt.variant.fullgraph
+        ]
+        works, not_works = _ways(members, ("works", "one shape only"))
+        if works and not not_works:
+            return backend, ""
+        if works and not partly[0]:
+            partly = backend, f" {works}"
+    return partly
 
 
 def _why_not(metal: Sequence[Tried], mended: Sequence[Defect]) -> str:

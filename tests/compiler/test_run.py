@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from opcheck.capture.request import CaptureRequest
-from opcheck.common.errors import InputError
+from opcheck.common.errors import InputError, ModelLoadError
 from opcheck.compiler import run as room
 from opcheck.compiler.plan import Plan
 from opcheck.compiler.records import Variant
@@ -87,7 +87,7 @@ def test_a_recurrent_layer_is_not_compiled() -> None:
 def test_what_the_program_raises_itself_is_told_apart() -> None:
     tried = attempt(Program(Raises(), (X,), {}), EAGER)
     assert tried.failure is not None
-    assert (tried.outcome, tried.failure.kind) == ("fails", "model")
+    assert (tried.outcome, tried.failure.kind) == ("could not tell", "model")
     assert "without torch.compile, too" in tried.failure.message
     assert "no such number" in tried.failure.message
 
@@ -122,6 +122,16 @@ def test_a_variant_that_hangs_is_ended() -> None:
     program = Program(Sleeps(), (X,), {})
     tried = room._try(program, EAGER, Plan(variants=(EAGER,), seconds=0.3))
     assert (tried.outcome, tried.failure and tried.failure.kind) == ("too long", "timeout")
+
+
+def test_a_program_without_parameters_is_not_trained() -> None:
+    trained = Variant(backend="aot_eager", training=True)
+    plan, left_out = room._without_training(Plan(variants=(EAGER, trained)), Break(), "m")
+    assert (plan.variants, left_out) == ((EAGER,), ("training: no parameter requires a gradient",))
+    with pytest.raises(ModelLoadError, match="there is nothing to train"):
+        room._without_training(Plan(variants=(trained,)), Break(), "m")
+    whole = Plan(variants=(EAGER, trained))
+    assert room._without_training(whole, nn.Linear(2, 2), "m") == (whole, ())
 
 
 def test_a_model_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ from opcheck.data.registrations import data_directory
         ("branches-share-names", "2.12", "2.11"),
         ("missing-math", "2.14", "2.15"),
         ("nested-masks", "2.11", "2.12"),
+        ("masked-blocks-share-a-value", "2.14", "2.15"),
+        ("masked-blocks-share-a-value", "2.11", "2.10"),
     ],
 )
 def test_the_spans_are_those_of_the_wheels(defect: str, broken: str, right: str) -> None:
@@ -41,22 +43,25 @@ NESTED = """\
             int r0_1 = 2 * c10::metal::floor_divide(r0_index, 64) + r0_1_cnt;
         for(auto r0_0_cnt = 0; r0_0_cnt < 2; ++r0_0_cnt) {
 """
-MASKS = """\
-        if (tmp6) {
-            auto tmp_scoped_0 = 12;
-            if (tmp_scoped_1) {
-                auto tmp_scoped_0 = x0;
-"""
 
 
 @pytest.mark.parametrize(
     ("defect", "source", "other"),
     [
         ("nested-loops", NESTED, NESTED.replace("r0_0_cnt", "x_cnt")),
-        ("nested-masks", MASKS, MASKS.replace("            if (tmp_scoped_1) {\n", "")),
         ("modulo-65536", "(((xindex) / (65536)) % (6))", "(((xindex) / (65536)) % (8))"),
         ("modulo-65536", "(((xindex) / (65536)) % (12))", "(((xindex) / (65535)) % (12))"),
-        ("negative-floor-division", "in_ptr0[1 + (((-1) + x0) / (2))]", "in_ptr0[(x0) / (2)]"),
+        ("negative-floor-division", "in_ptr0[1 + (((-1)*x0) / (2))]", "in_ptr0[(x0) / (2)]"),
+        (
+            "negative-floor-division",
+            "in_ptr0[1 + ((8*x1 + ((-1)*x0)) / (2))]",
+            "in_ptr2[64*x0 + 320*(((-768) + x1) % (3)) + ((((-768) + x1) / (3)) % (64))]",
+        ),
+        (
+            "negative-floor-division",
+            "in_ptr0[4 + (((-3)*x0) / (4))]",
+            "in_ptr0[(15 + ((-1)*x0)) / (4)]",
+        ),
         ("where-is-no-function", "in_ptr0[Where(x0 < 1, 0, 1)]", "in_ptr0[x0 < 1 ? 0 : 1]"),
         (
             "bfloat16-argmax",
@@ -109,6 +114,25 @@ def test_a_call_that_stays_eager_is_known_by_its_arguments(
     (when,) = [one.when for one in load_defects() if one.id == defect]
     assert when.holds_for_call(call)
     assert not when.holds_for_call(other)
+
+
+@pytest.mark.parametrize(
+    ("defect", "note"),
+    [
+        (
+            "nested-masks",
+            "tmp_scoped_2 of an outer masked block is hidden by one of an inner block",
+        ),
+        (
+            "masked-blocks-share-a-value",
+            "tmp7 is tmp1 in one masked block, and stands for tmp0 of another",
+        ),
+    ],
+)
+def test_what_went_wrong_while_a_kernel_was_written_is_known(defect: str, note: str) -> None:
+    when = {one.id: one.when for one in load_defects()}[defect]
+    assert when.holds_for("", frozenset(), notes=[note])
+    assert not when.holds_for(note, frozenset(), notes=["another note"])
 
 
 def test_an_argmax_over_all_dimensions_is_known_by_the_order_of_its_tensor() -> None:

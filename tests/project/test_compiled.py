@@ -159,6 +159,8 @@ def test_identical_failures_are_told_once(lists: OpLists) -> None:
     graphs = [graph(failures=(SINH,))]
     found = told(lists, metal(*graphs), metal(*graphs, dtype="float16"))
     (group,) = found.failures
+    assert group.variants == ()  # all of them
+    (group,) = told(lists, EAGER, metal(*graphs), metal(*graphs, dtype="float16")).failures
     assert group.variants == ("inductor for Metal (inference, float32 and float16)",)
 
 
@@ -299,3 +301,63 @@ def test_a_portable_backend_is_judged_by_its_audit(lists: OpLists) -> None:
     found = report(compiled, target, lists, "", eager={("float32", False): why})
     assert [tried.outcome for tried in found.compiled.tried] == ["could not tell"] * 2
     assert "no such input" in found.failures[0].message
+
+
+def test_where_only_inductor_was_tried_the_next_command_tries_another(lists: OpLists) -> None:
+    failing = metal(graph(failures=(SINH,)))
+    compiled = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=(failing,))
+    target = Target(torch=Version(2, 13), macos=Version(15))
+    found = report(compiled, target, lists, "", command="opcheck compile m")
+    assert found.advice.startswith(
+        "do not use inductor with float32: Inductor's Metal backend does"
+    )
+    assert found.next == "opcheck compile m --backend aot_eager"
+    compiled = msgspec.structs.replace(compiled, tried=(failing, AOT))
+    found = report(compiled, target, lists, "", command="opcheck compile m")
+    assert (found.advice[:24], found.next) == ("use backend='aot_eager':", "")
+
+
+def test_where_only_inductor_was_tried_and_it_works_nothing_follows(lists: OpLists) -> None:
+    compiled = Compiled(
+        model="m", installed_torch="2.13.0", device="cpu", tried=(metal(graph(kernel())),)
+    )
+    target = Target(torch=Version(2, 13), macos=Version(15))
+    assert report(compiled, target, lists, "", command="opcheck compile m").next == ""
+
+
+def test_a_program_that_raises_by_itself_tells_nothing_of_the_target(lists: OpLists) -> None:
+    message = "without torch.compile, too, in this dtype and on this machine: ValueError: no"
+    raised = Failure(kind="model", message=message)
+    tried = (
+        msgspec.structs.replace(attempt, outcome="could not tell", failure=raised)
+        for attempt in (EAGER, AOT, metal(graph(kernel())))
+    )
+    found = told(lists, *tried)
+    assert found.advice == f"could not tell: the program raises {message}"
+    assert exit_code(found) == 3
+
+
+def test_a_backend_that_works_in_one_run_is_advised_for_it(lists: OpLists) -> None:
+    def trained(attempt: Tried) -> Tried:
+        variant = msgspec.structs.replace(attempt.variant, training=True)
+        return msgspec.structs.replace(attempt, variant=variant)
+
+    failing = metal(graph(failures=(SINH,)))
+    raised = Failure(kind="compile", message="no backward")
+    broken = msgspec.structs.replace(trained(AOT), outcome="fails", failure=raised)
+    found = told(lists, AOT, failing, broken, trained(failing))
+    assert found.advice.startswith("use backend='aot_eager' in inference: ")
+
+
+def test_a_program_that_needs_the_fallback_without_torch_compile_says_so(lists: OpLists) -> None:
+    needs = Failure(kind="audit", message="on mps, with or without torch.compile: not implemented")
+    aot = msgspec.structs.replace(AOT, outcome="needs fallback", failure=needs)
+    found = told(lists, aot, metal(graph(failures=(SINH,))))
+    assert found.advice.startswith(
+        "only with PYTORCH_ENABLE_MPS_FALLBACK=1: on mps, with or without"
+    )
+
+
+def test_a_known_defect_names_the_release_that_mended_it(lists: OpLists) -> None:
+    found = told(lists, AOT, metal(graph(kernel(source=WELFORD))), torch="2.12")
+    assert [advisory.mended for advisory in found.advisories] == ["2.13"]

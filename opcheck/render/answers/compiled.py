@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opcheck.common.text import and_more, plural
 from opcheck.compiler.plan import DTYPES
 from opcheck.data.compile_defects import DECIDING
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
+from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Span, Table, section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,9 @@ def document(report: CompileReport, *, times: bool = True) -> Iterator[Block]:
     """
     target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
     yield Heading(f"{report.model} compiled for {target}", 1)
-    yield Lines((f"{report.advice}.",))
+    yield Lines((f"{report.advice.rstrip('.')}.",))
+    if report.next:
+        yield Facts((("next", Span(report.next)),))
     yield Heading("Variants")
     dtypes = [d for d in DTYPES if any(d in row.outcomes for row in report.rows)]
     dtypes += sorted({d for row in report.rows for d in row.outcomes} - {*DTYPES})
@@ -104,7 +106,7 @@ def _failure(group: FailureGroup) -> str:
         f" (mended in torch {group.mended}, so not held against the target)"
         if group.mended
         else "",
-        f" -- {'; '.join(group.variants)}",
+        f" -- {'; '.join(group.variants)}" if group.variants else "",
         f" -- {' '.join(group.links)}" if group.links else "",
     )
     return "".join(parts)
@@ -116,7 +118,8 @@ def _advisory(advisory: Advisory) -> str:
     where = f", the first at {advisory.line}" if advisory.line else ""
     variants = f" -- {'; '.join(advisory.variants)}" if advisory.variants else ""
     links = f" -- {' '.join(advisory.links)}" if advisory.links else ""
-    return f"{advisory.id} ({advisory.effect}): {summary}{kernels}{where}{variants}{links}"
+    mended = f"; mended in torch {advisory.mended}" if advisory.mended else ""
+    return f"{advisory.id} ({advisory.effect}{mended}): {summary}{kernels}{where}{variants}{links}"
 
 
 def _times(report: CompileReport) -> Iterator[str]:

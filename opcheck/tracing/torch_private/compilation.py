@@ -262,6 +262,25 @@ def define_kernel() -> Place:
     return Place(lazily(_METAL["scheduling"], _GENERATING), "define_kernel")
 
 
+def masked_block() -> Place:
+    """Return the step that writes the body of a mask for Metal, to replace it. Required."""
+    backend = _METAL["scheduling"].partition(":")[0]
+    return Place(lazily(f"{backend}:MetalOverrides", _GENERATING), "masked")
+
+
+def current_kernel() -> Any:
+    """Return the kernel that is being written. Required."""
+    # V.kernel stands for it, and is one object.
+    with required(_GENERATING):
+        return lazily("torch._inductor.virtualized:V", _GENERATING).kernel
+
+
+def kernel_names() -> Any:
+    """Return what names the values of the kernel that is being written; it has a ``name_prefix``. Required."""
+    with required(_GENERATING):
+        return current_kernel().cse
+
+
 def defined_kernels() -> Mapping[str, Any]:
     """Return the names of the kernels of the graph that is being compiled, by their source. Required."""
     kernels: Mapping[str, Any] = lazily(

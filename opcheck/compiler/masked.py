@@ -1,0 +1,120 @@
+"""Follows masked blocks while Inductor writes them: what a kernel's names stand for is not in its text.
+
+``MetalOverrides.masked`` (torch/_inductor/codegen/mps.py) writes the body of a mask into a block of its own from 2.11
+on.  Two mistakes of released versions come from how it names things:
+
+- Up to 2.14 the key by which it finds a block again leaves out the result, so that two bodies of the same text (none,
+  where both values are loaded before) share one variable.
+- In 2.11 a block inside a block takes the same names again, which hide the outer ones.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from opcheck.tracing.torch_private import compilation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+#: What the names of an inner block have in them while the kernel is written, so that no two levels share a name.
+_LEVEL = re.compile(r"_level\d+_")
+_NAME = re.compile(r"(?<![\w.])tmp\w*")
+_DECLARED = re.compile(r"^\s*(?:[\w:]+\s+)+(?P<name>tmp\w*)\s*(?P<end>[=;\[])")
+
+
+class _Block(NamedTuple):
+    """The variable of a masked block, and the result of the body that it was written for."""
+
+    variable: Any
+    result: str
+
+
+class MaskedBlocks:
+    """What the masked blocks of each kernel compute."""
+
+    def __init__(self) -> None:
+        #: kernel -> id of a variable -> its block, which keeps the variable alive
+        self._blocks: WeakKeyDictionary[Any, dict[int, _Block]] = WeakKeyDictionary()
+        self._notes: WeakKeyDictionary[Any, dict[str, None]] = WeakKeyDictionary()
+        #: the prefixes of names that the backend gave the blocks around this point
+        self._prefixes: list[str] = []
+
+    def following(self, masked: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``MetalOverrides.masked`` as one that is followed."""
+
+        def follow(mask: Any, body: Callable[[], Any], other: Any) -> Any:
+            results: list[str] = []
+
+            def followed() -> Any:
+                names = compilation.kernel_names()
+                prefix = names.name_prefix
+                if prefix in self._prefixes:
+                    names.name_prefix = f"{prefix}_level{len(self._prefixes)}_"
+                self._prefixes.append(prefix)
+                try:
+                    result = body()
+                finally:
+                    self._prefixes.pop()
+                results.append(str(result))
+                return result
+
+            variable = masked(mask, followed, other)
+            for result in results:
+                self._keep(variable, result)
+            return variable
+
+        return follow
+
+    def _keep(self, variable: Any, result: str) -> None:
+        kernel = compilation.current_kernel()
+        first = self._blocks.setdefault(kernel, {}).setdefault(
+            id(variable), _Block(variable, result)
+        )
+        if first.result != result:
+            note = f"{variable} is {first.result} in one masked block, and stands for {result} of another"
+            self._notes.setdefault(kernel, {})[plain(note)] = None
+
+    def notes(self, kernel: Any, source: str) -> tuple[str, ...]:
+        """Return what went wrong with the names of a kernel's blocks.
+
+        Args:
+            kernel: the kernel of Inductor's.
+            source: its text, as it was written while it was followed.
+        """
+        hidden = (
+            f"{plain(name)} of an outer masked block is hidden by one of an inner block"
+            for name in _hidden(source)
+        )
+        return (*self._notes.get(kernel, {}), *dict.fromkeys(hidden))
+
+
+def plain(source: str) -> str:
+    """Return a text with the names that the backend gives."""
+    return _LEVEL.sub("", source)
+
+
+def _hidden(source: str) -> Iterator[str]:
+    """Yield the names that mean another variable once they are plain, by the scopes of C++."""
+    if not _LEVEL.search(source):
+        return
+    scopes: list[dict[str, str]] = [{}]
+    for line in source.splitlines():
+        declared = _DECLARED.search(line)
+        if declared:
+            # In its own initializer a variable is declared already.
+            scopes[-1][plain(declared["name"])] = declared["name"]
+        yield from (name for name in _NAME.findall(line) if _resolved(name, scopes) != name)
+        for brace in re.findall(r"[{}]", line):
+            if brace == "{":
+                scopes.append({})
+            elif len(scopes) > 1:
+                scopes.pop()
+
+
+def _resolved(name: str, scopes: Sequence[Mapping[str, str]]) -> str:
+    """Return the variable that a plain name means at this point; the name itself where none is declared."""
+    inner = (scope[plain(name)] for scope in reversed(scopes) if plain(name) in scope)
+    return next(inner, name)
