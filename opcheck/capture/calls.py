@@ -63,6 +63,14 @@ class Call:
     name: str
     #: called with the model, the inputs on the device, and what the call before returned
     run: Callable[[nn.Module, Arguments, Any], Any]
+    #: whether it takes what the call before returned
+    follows: bool = False
+    #: where the pipeline's call is the first one: the component that is called by itself if that breaks off
+    component: str = ""
+    #: the component's own inputs, on the CPU
+    inputs: Arguments = ((), {})
+    #: a part of the component that has run where the pipeline's call has used it
+    proof: nn.Module | None = None
 
 
 def _forward(model: nn.Module, arguments: Arguments, _before: Any) -> Any:
@@ -118,10 +126,12 @@ def calls(loaded: Loaded, texts: tuple[str, ...]) -> tuple[Call, ...]:
         InputError: the model has no such method.
     """
     if texts:
-        return tuple(_method(loaded.model, *parse(text)) for text in texts)
-    if not loaded.as_used:
-        return (FORWARD_CALL,)
-    return tuple(_usual(loaded))
+        made = [_method(loaded.model, *parse(text)) for text in texts]
+    elif loaded.as_used:
+        made = _usual(loaded)
+    else:
+        made = [FORWARD_CALL]
+    return tuple(made)
 
 
 def _usual(loaded: Loaded) -> list[Call]:
@@ -130,10 +140,11 @@ def _usual(loaded: Loaded) -> list[Call]:
     made = [FORWARD_CALL]
     for end, (what, score) in _SCORES.items():
         if name.endswith(end):
-            made.append(Call(name=what, run=_scores(score)))
+            made.append(Call(name=what, run=_scores(score), follows=True))
     method = next((method for end, method in _AFTER.items() if name.endswith(end)), "")
     if method and hasattr(loaded.processor, method):
-        made.append(Call(name=f"{method} of the processor", run=_after(loaded.processor, method)))
+        name_after = f"{method} of the processor"
+        made.append(Call(name=name_after, run=_after(loaded.processor, method), follows=True))
     can_generate = getattr(model, "can_generate", None)
     if can_generate is not None and can_generate():
         of_text = getattr(model, "main_input_name", "") == "input_ids"

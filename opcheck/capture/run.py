@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import torch
 
-from opcheck.capture import endings, tracers
-from opcheck.capture.calls import FORWARD_CALL, Call
+from opcheck.capture import components, endings, tracers
+from opcheck.capture.calls import FORWARD, FORWARD_CALL, Arguments, Call
 from opcheck.capture.calls import calls as calls_of
+from opcheck.capture.components import BY_ITSELF
 from opcheck.capture.imports import without_compiler
 from opcheck.capture.inputs.specs import inputs_for
-from opcheck.capture.loading import checkpoint, exported, scripted
-from opcheck.capture.loading.load import Loaded, load
+from opcheck.capture.loading import checkpoint, exported, hub_kernels, scripted
+from opcheck.capture.loading.load import Loaded, hint_for, load
 from opcheck.capture.modes import fixed, refuse_fixed, set_training
 from opcheck.capture.move import Mover
 from opcheck.capture.protocol import Done
+from opcheck.capture.recipes.pipelines import PipelineModel
 from opcheck.capture.recording.dtype_origins import Births
 from opcheck.capture.recording.graph import code, op_calls, to_graph
 from opcheck.capture.recording.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
@@ -35,7 +37,7 @@ from opcheck.capture.training import (
     parse_optimizer,
     with_labels,
 )
-from opcheck.common.errors import ModelLoadError
+from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.replacing import replaced
 from opcheck.common.text import one_line
 from opcheck.common.versions import Target, Version
@@ -112,6 +114,8 @@ class Prepared(NamedTuple):
     #: how it was followed: one of TRACERS, or of FIXED
     tracer: str
     calls: tuple[Call, ...]
+    #: of a pipeline: its components, each by itself
+    components: tuple[Call, ...]
 
 
 def answer(request: CaptureRequest, say: Say) -> Done:
@@ -181,11 +185,11 @@ def prepare(
     eager: list[Problem] = []
     births = Births()
     with mps_backend(target), uncompiled(eager), births.while_loading(), names_of_the_target():
-        config = {
-            key: value for key, value in request.config.items() if not _is_hub_kernel(key, value)
-        }
         loaded = live or load(
-            request.model, config, dtype=request.dtype, repository=request.repository
+            request.model,
+            hub_kernels.without(request.config) if _of_transformers(request) else request.config,
+            dtype=request.dtype,
+            repository=request.repository,
         )
         if step is not None and isinstance(loaded.model, torch.nn.Module):
             # Before labels are looked for among its arguments: a traced module has no signature.
@@ -200,14 +204,17 @@ def prepare(
     followed = tracer == DEFAULT_TRACER and step is None
     calls = calls_of(loaded, request.call) if followed else (FORWARD_CALL,)
     say(f"tracing with {request.tracer}")
+    parts = components.calls(model) if followed else ()
     model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
-    return Prepared(model, inputs, step, births, saved, eager, loaded.packages, tracer, calls)
+    return Prepared(
+        model, inputs, step, births, saved, eager, loaded.packages, tracer, calls, parts
+    )
 
 
 @out_of_reach()
 def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say) -> Captured:
     """Run what was prepared once on the simulated Mac, and turn what was recorded into a trace."""
-    model, inputs, step, births, saved, eager, packages, tracer, calls = prepared
+    model, inputs, step, births, saved, eager, packages, tracer, *_ = prepared
     registrations = dict(load_lists().operators(str(target.torch)))
     recorder, mover = Recorder(births, _call.__code__), Mover(KEEP_ELEMENTS, births)
     mover.module(model)
@@ -222,20 +229,26 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         lost_gradients_noted() as lost,
         names_of_the_target(),
     ):
-        programs = [step] if step else [_program(request, call) for call in _chained(calls)]
-        ended = _call_all(programs, model, args, kwargs, recorder)
+        try:
+            if step:
+                ended = [Ended(FORWARD_CALL, _call(step, model, args, kwargs, recorder))]
+            else:
+                ended = _call_all(request, prepared, (args, kwargs), recorder, mover)
+        finally:
+            stop_time_limit()
     say(f"recorded {len(recorder.calls)} calls", seconds=_FINISH)
     numbers = Numbers()
     graph = to_graph(recorder.calls, mover.names, recorder.place, numbers)
     moves = mover.calls(numbers)
+    called = tuple(call.name for call, _ in ended)
     broken, refusals = [], []
-    for call, problem in zip(calls, ended, strict=False):
+    for call, problem in ended:
         if problem is None:
             continue
         refusal = mac.context.ask(_refusal, problem, recorder.sites.phase)
         if refusal:
             refusals.append(refusal)
-        broken.append(_named(problem, "refused" if refusal else "", call, calls))
+        broken.append(_named(problem, "refused" if refusal else "", call, ended, model))
     problems = (
         *recorder.problems(),
         *lost_gradient_problems(lost, recorder),
@@ -258,7 +271,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         loss=step.loss if step else "",
         inputs=inputs.specs,
         inputs_note=inputs.note,
-        called=tuple(call.name for call in calls) if calls != (FORWARD_CALL,) else (),
+        called=called if called != (FORWARD,) else (),
         source=request.repository.source() if request.repository else "",
         parameters=mover.elements,
         parameter_bytes=mover.bytes,
@@ -340,70 +353,115 @@ def _quantized(request: CaptureRequest) -> Iterator[Problem]:
         yield Problem(kind="quantized", message=message, answered=method)
 
 
-def _is_hub_kernel(key: str, value: object) -> bool:
-    """Return whether a setting asks for attention by a kernel of the hub, which the package kernels downloads."""
-    return key == "attn_implementation" and isinstance(value, str) and "/" in value
+def _of_transformers(request: CaptureRequest) -> bool:
+    """Return whether settings of the request go to transformers, and not to a function of the user's."""
+    return request.repository is not None or request.model.startswith("transformers:")
 
 
 def _hub_kernels(request: CaptureRequest) -> Iterator[Problem]:
-    """Yield a problem for a kernel of the hub: the model was built with its usual attention."""
-    for key, value in request.config.items():
-        if _is_hub_kernel(key, value):
-            message = f"the attention is {value}, and the model was built with its usual one"
-            yield Problem(kind="hub_kernel", message=message, answered=str(value))
+    """Yield a problem for each kernel of the hub: the model was built without it."""
+    chosen = request.config if _of_transformers(request) else {}
+    # The attention of the command line takes the place of the configuration's.
+    repository = None if "attn_implementation" in chosen else request.repository
+    stated = repository.hub_kernels() if repository else ()
+    for name in dict.fromkeys((*hub_kernels.kernels(chosen), *stated)):
+        message = f"the model asks for {name}, a kernel of the hub, and was built without it"
+        yield Problem(kind="hub_kernel", message=message, answered=name)
 
 
-def _program(request: CaptureRequest, call: Callable[..., None]) -> Program:
-    def program(model: torch.nn.Module, args: Any, kwargs: Any, _sites: CallSites) -> None:
-        with torch.set_grad_enabled(request.grad), autocast(request.autocast):
-            call(model, args, kwargs)
+class Ended(NamedTuple):
+    """A call that was run, and what ended it; None: it came to its end."""
 
-    return program
-
-
-def _chained(calls: Sequence[Call]) -> Iterator[Callable[..., None]]:
-    """Yield each call as a function of the model and its inputs; it gets what the call before returned."""
-    returned: list[Any] = [None]
-
-    def chain(call: Call) -> Callable[..., None]:
-        def run(model: torch.nn.Module, args: Any, kwargs: Any) -> None:
-            before, returned[0] = returned[0], None
-            returned[0] = call.run(model, (args, kwargs), before)
-
-        return run
-
-    yield from map(chain, calls)
-
-
-def _named(problem: Problem, kind: str, call: Call, calls: Sequence[Call]) -> Problem:
-    """Name the call that a problem ended, where there are others, which are judged; an empty kind leaves its own."""
-    message = problem.message if len(calls) == 1 else f"{call.name}: {problem.message}"
-    return msgspec.structs.replace(problem, kind=kind or problem.kind, message=message)
+    call: Call
+    problem: Problem | None
 
 
 def _call_all(
-    programs: Sequence[Program],
-    model: torch.nn.Module,
-    args: Any,
-    kwargs: Any,
+    request: CaptureRequest,
+    prepared: Prepared,
+    arguments: Arguments,
     recorder: Recorder,
-) -> list[Problem | None]:
-    """Run the programs in turn; return what ended each.  One that takes all time or memory is the last."""
-    ended: list[Problem | None] = []
-    try:
-        for program in programs:
-            ended.append(_call(program, model, args, kwargs, recorder))
-            if ended[-1] is not None and ended[-1].kind in _ENDS_ALL:
-                break
-    finally:
-        stop_time_limit()
+    mover: Mover,
+) -> list[Ended]:
+    """Run the calls in turn, each with what the one before returned; return those that were run.
+
+    One that takes all time or memory is the last.  Where one breaks off, what would take its result is left out, and
+    the components of a pipeline that it did not come to are called by themselves.
+    """
+    model, ended = prepared.model, list[Ended]()
+    returned: list[Any] = [None]
+
+    def run(call: Call, given: Arguments) -> Problem | None:
+        def program(model: torch.nn.Module, args: Any, kwargs: Any, _sites: CallSites) -> None:
+            with torch.set_grad_enabled(request.grad), autocast(request.autocast):
+                before, returned[0] = returned[0], None
+                returned[0] = call.run(model, (args, kwargs), before)
+
+        problem = _call(program, model, *given, recorder)
+        ended.append(Ended(call, problem))
+        return problem
+
+    problem = None
+    for call in prepared.calls:
+        if not (problem and call.follows):
+            problem = run(call, arguments)
+        if problem and problem.kind in _ENDS_ALL:
+            return ended
+    broken = next((each.problem for each in ended if each.problem), None)
+    if broken is None:
+        return ended
+    for call in prepared.components:
+        is_broken = call.component == broken.module.partition(".")[0]
+        if not is_broken and id(call.proof) in recorder.sites.modules.called:
+            continue
+        problem = run(call, mover.value(call.inputs, call.name))
+        if problem and problem.kind in _ENDS_ALL:
+            break
     return ended
+
+
+def _is_alone(ended: Ended) -> bool:
+    """Return whether it is a component that was judged by itself to its end."""
+    return bool(ended.call.component) and ended.problem is None
+
+
+def _named(
+    problem: Problem, kind: str, call: Call, ended: Sequence[Ended], model: torch.nn.Module
+) -> Problem:
+    """Name the call that a problem ended, where there are others, which are judged; an empty kind leaves its own."""
+    message = problem.message
+    if isinstance(model, PipelineModel) and not call.component:
+        return _of_pipeline(problem, kind, ended, model)
+    if len(ended) > 1:
+        message = f"{call.name}: {message}"
+    return msgspec.structs.replace(problem, kind=kind or problem.kind, message=message)
+
+
+def _of_pipeline(
+    problem: Problem, kind: str, ended: Sequence[Ended], model: PipelineModel
+) -> Problem:
+    """Name the stage in which a pipeline's call broke off, and what was judged in its place."""
+    alone = [each.call.name.removesuffix(BY_ITSELF) for each in ended if _is_alone(each)]
+    judged = f"; judged by themselves: {', '.join(alone)}" if alone else ""
+    own = problem.kind == "model_raised"
+    if own and model.failures:
+        name, error = next(iter(model.failures.items()))
+        why = error.message if isinstance(error, OpcheckError) else problem.message
+        message = f"{name} cannot be built, and the pipeline was not called: {why}{judged}"
+        return Problem(kind="not_built", message=message, answered=hint_for(error))
+    stage = model.stage(problem.module) or "its own code"
+    return msgspec.structs.replace(
+        problem,
+        kind=kind or ("pipeline_raised" if own else problem.kind),
+        message=f"the pipeline breaks off in {stage}: {problem.message}{judged}",
+    )
 
 
 def _call(
     program: Program, model: torch.nn.Module, args: Any, kwargs: Any, recorder: Recorder
 ) -> Problem | None:
     _seed()
+    recorder.sites.modules.raised_in = ""
     try:
         with recorder.sites.followed(model), without_compiler():
             program(model, args, kwargs, recorder.sites)
@@ -436,7 +494,11 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
     who = _RAISERS.get(recorder.sites.phase, "the model")
     if kind == "model_raised":
         kind = "training_raised" if recorder.sites.phase in _RAISERS else kind
-        text = f"{who} raised {type(error).__name__}: {text}"
+        text = (
+            error.message
+            if isinstance(error, OpcheckError)
+            else f"{who} raised {type(error).__name__}: {text}"
+        )
         if recorder.guesses:
             text += (
                 " (values were guessed before: the guess, not the program, may be what is wrong)"

@@ -9,6 +9,7 @@ C stack and the process dies of a signal), an alias may stand for a million othe
 from __future__ import annotations
 
 import functools
+import json
 import os
 import reprlib
 import stat
@@ -109,6 +110,28 @@ def from_json(content: str | bytes, kind: Any = Any) -> Any:
         raise _too_deep() from error
     if kind is Any:
         _check_depth(value)
+    return value
+
+
+def from_python_json(content: str) -> Any:
+    """Parse a JSON text in which ``NaN``, ``Infinity`` and ``-Infinity`` may stand, as Python's ``json`` writes them.
+
+    Raises:
+        DocumentError: as ``from_json``.
+    """
+    try:
+        return from_json(content)
+    except DocumentError:
+        if "NaN" not in content and "Infinity" not in content:
+            raise
+    try:
+        value = json.loads(content)
+        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    except ValueError as error:
+        raise DocumentError(f"JSON is malformed: {error}") from error
+    except RecursionError as error:
+        raise _too_deep() from error
+    _check_depth(value)
     return value
 
 

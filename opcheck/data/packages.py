@@ -52,8 +52,8 @@ class Packages(Record, frozen=True, kw_only=True):
     by_import: Mapping[str, str]
     #: by the name in ``quantization_config``
     methods: Mapping[str, Method]
-    #: by the name of the repository, as ``attn_implementation`` has it
-    attention: Mapping[str, Method]
+    #: kernels of the hub, by the name of their repository, and ``use_kernels``
+    kernels: Mapping[str, Method]
 
 
 @functools.cache
@@ -66,16 +66,16 @@ def packages(directory: Path | None = None) -> Packages:
     path = (directory or data_directory()) / FILE
     document = read(path, FILE)
     value: Any = document.value if isinstance(document.value, dict) else {}
-    keys = {"schema", "packages", "methods", "attention"}
+    keys = {"schema", "packages", "methods", "kernels"}
     if not document.problems and (value.keys() != keys or value["schema"] != 1):
-        document.report((), "a mapping with schema: 1, packages, methods and attention is expected")
+        document.report((), "a mapping with schema: 1, packages, methods and kernels is expected")
     by_name: dict[str, Package] = {}
     methods: dict[str, Method] = {}
-    attention: dict[str, Method] = {}
+    kernels: dict[str, Method] = {}
     try:
         by_name = msgspec.convert(value.get("packages"), dict[str, Package])
         methods = msgspec.convert(value.get("methods"), dict[str, Method])
-        attention = msgspec.convert(value.get("attention"), dict[str, Method])
+        kernels = msgspec.convert(value.get("kernels"), dict[str, Method])
     except msgspec.ValidationError as error:
         document.report(("packages",), str(error))
     if document.problems:
@@ -83,4 +83,4 @@ def packages(directory: Path | None = None) -> Packages:
             "\n".join(map(str, document.problems)), context=str(path), hint="correct the file"
         )
     by_import = {module: name for name, package in by_name.items() for module in package.imports}
-    return Packages(by_name=by_name, by_import=by_import, methods=methods, attention=attention)
+    return Packages(by_name=by_name, by_import=by_import, methods=methods, kernels=kernels)

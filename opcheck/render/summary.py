@@ -32,7 +32,13 @@ def deciding_numbers(report: Report) -> str:
     """Return the numbers that the headline rests on: ``3 of 12 calls on the CPU``."""
     numbers, facts = report.totals, report.capture
     calls = numbers["calls"]
-    ended = f"it ends after {plural(calls, 'call')}" if not facts.complete and calls else ""
+    ended = ""
+    if not facts.complete and calls:
+        judged = plural(calls, "call")
+        # With several calls of the model others were judged behind the one that ended.
+        ended = (
+            f"it ends after {judged}" if not facts.called[1:] else f"it breaks off, {judged} judged"
+        )
     if not calls:
         return (
             "it ends before its first call" if not facts.complete else "it calls no operator on mps"

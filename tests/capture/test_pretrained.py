@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shutil
@@ -15,8 +16,10 @@ from torch import nn
 
 from opcheck.capture.calls import calls, parse
 from opcheck.capture.inputs.specs import inputs_for
+from opcheck.capture.loading import libraries
 from opcheck.capture.loading.load import Loaded, load
 from opcheck.capture.loading.repository import Repository, Weights, fetch
+from opcheck.capture.recipes import pipelines
 from opcheck.common.errors import InputError, ModelLoadError, UsageError
 
 LLAMA = {
@@ -332,3 +335,33 @@ def test_the_files_are_gone_after_the_model_is_built_and_no_folder_was_listed(
     loaded(repository(config_json=LLAMA, unet__config_json={}))
     assert not list(tmp_path.iterdir())
     assert not listed
+
+
+def test_weights_of_diffusers_are_cast_as_its_loading_casts_them(tmp_path: Path) -> None:
+    from diffusers import CogVideoXTransformer3DModel, WanTransformer3DModel
+
+    small = {"num_attention_heads": 1, "attention_head_dim": 32, "num_layers": 1}
+    made: list[nn.Module] = [
+        WanTransformer3DModel(**small, text_dim=8, ffn_dim=8, in_channels=4, out_channels=4),
+        CogVideoXTransformer3DModel(**small, text_embed_dim=8, time_embed_dim=2),
+    ]
+    for number, model in enumerate(made):
+        folder = str(tmp_path / str(number))
+        model.save_pretrained(folder)  # type: ignore[operator]  # of diffusers
+        expected = type(model).from_pretrained(folder, torch_dtype=torch.bfloat16)  # type: ignore[attr-defined]
+        libraries.cast(model, torch.bfloat16)
+        assert {name: each.dtype for name, each in (*model.named_parameters(), *model.named_buffers())} == {
+            name: each.dtype for name, each in (*expected.named_parameters(), *expected.named_buffers())
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "strength", "steps"),
+    [("Text", None, 2), ("Img2Img", 0.8, 3), ("Img2Img", 0.3, 7), ("Img2Img", 1.0, 2)],
+)
+def test_a_pipeline_that_starts_from_a_picture_takes_two_steps(
+    name: str, strength: float | None, steps: int
+) -> None:
+    parameter = inspect.Parameter("strength", inspect.Parameter.KEYWORD_ONLY, default=strength)
+    given = {"strength": parameter} if strength else {}
+    assert pipelines._steps(given) == steps, name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -11,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from opcheck.common import documents
-from opcheck.common.documents import DocumentError, from_json, from_toml, from_yaml, read
+from opcheck.common.documents import (
+    DocumentError,
+    from_json,
+    from_python_json,
+    from_toml,
+    from_yaml,
+    read,
+)
 from opcheck.model.records import Record
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(
@@ -59,6 +67,13 @@ class Pair(Record, frozen=True, kw_only=True):
         (from_json, b'"\xff"', "utf-8"),
         (from_json, '"\ud800"', "surrogates"),
         (from_json, "{", "truncated"),
+        (from_json, "[Infinity]", "malformed"),
+        (from_python_json, "[NaN", "malformed"),
+        (from_python_json, "[NaN, " + "[" * 200 + "]" * 201, "levels deep"),
+        (from_python_json, "[NaN, " + "[" * 100_000, "levels deep"),
+        (from_python_json, "[NaN, " + "9" * 5000 + "]", "digits"),
+        (from_python_json, r'[NaN, "\ud800"]', "surrogates"),
+        (from_python_json, "[NaN, Null]", "malformed"),
         (from_toml, "a = " + "[" * 100_000, "levels deep"),
         (from_toml, ".".join(["a"] * 2000) + " = 1", "levels deep"),
         (from_toml, "a = " + "9" * 5000, "digits"),
@@ -133,3 +148,11 @@ def test_a_pipe_is_read_where_something_writes_into_it_and_is_empty_else(tmp_pat
 def test_what_is_shown_of_a_document_is_short() -> None:
     assert len(documents.brief(from_yaml("a: [b, [c]]\n" + "d: " + "e" * 9000))) < 300
     assert documents.brief("opcheck-report/1") == "'opcheck-report/1'"
+
+
+def test_numbers_that_python_writes_and_json_has_not() -> None:
+    assert from_python_json('{"a": -Infinity, "b": Infinity, "c": 1}') == {
+        "a": -math.inf,
+        "b": math.inf,
+        "c": 1,
+    }

@@ -84,7 +84,7 @@ def inputs_for(
         usual = (
             "as its pipeline is called" if loaded.as_used else "the inputs that came with the model"
         )
-        note = loaded.note or usual
+        note = loaded.note or (usual if args or kwargs else "")
     else:
         takes_inputs = loaded.takes_inputs or loaded.model
         args, kwargs, note = derive.derive(takes_inputs, loaded.family)

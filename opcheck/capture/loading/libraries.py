@@ -66,7 +66,22 @@ def build(
     if prefix == "transformers":
         # The class casts itself, and leaves the tables of positions in float32.
         return LOADERS[prefix](library, name, {"dtype": dtype, **config})
-    return LOADERS[prefix](library, name, config).to(dtype)
+    return cast(LOADERS[prefix](library, name, config), dtype)
+
+
+def cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Cast the floating weights of a model to ``dtype``, as loading them with that dtype does.
+
+    diffusers leaves in float32 the modules that its class names, and what is no weight, such as tables of positions
+    (diffusers 0.42.1, models/model_loading_utils.py lines 238 to 248).
+    """
+    if family(model) != "diffusers":
+        return model.to(dtype)
+    kept = {*(getattr(model, "_keep_in_fp32_modules", None) or ())}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(torch.float32 if kept & {*name.split(".")} else dtype)
+    return model
 
 
 def family(model: Any) -> str:

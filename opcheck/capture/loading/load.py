@@ -180,11 +180,14 @@ def _construct(make: Callable[[], T], spec: str, *, real: bool) -> T:
         raise ModelLoadError(
             f"building {spec} raises {type(error).__name__}: {one_line(error)}",
             context=describe_raise(error) or _place(spec),
-            hint=_hint(error),
+            hint=hint_for(error),
         ) from error
 
 
-def _hint(error: Exception) -> str:
+def hint_for(error: Exception) -> str:
+    """Return what to do about what building a model raised."""
+    if isinstance(error, OpcheckError):
+        return error.hint
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         if package in _NO_WHEEL:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.loading import libraries
-from opcheck.capture.loading.repository import Repository
+from opcheck.capture.loading.repository import DamagedError, Repository
 from opcheck.capture.recipes import pipelines
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.text import one_line
@@ -99,9 +99,9 @@ def _unpacked(repository: Repository) -> Iterator[Path]:
     paths = [folder / name for name in repository.files]
     folders = list(dict.fromkeys((*(path.parent for path in paths), folder, scratch)))
     try:
-        for path, text in zip(paths, repository.files.values(), strict=True):
+        for path, name in zip(paths, repository.files, strict=True):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            path.write_text(repository.text(name), encoding="utf-8")
         yield folder
     finally:
         for path in paths:
@@ -120,7 +120,7 @@ def _single(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
     settings = files.settings("config.json")
     if "_class_name" in settings:
         model = _of_diffusers(files, "config.json", config)
-        return Built(model.to(dtype or files.dtype("", settings)))
+        return Built(libraries.cast(model, dtype or files.dtype("", settings)))
     if "architecture" in settings and "model_type" not in settings:
         return Built(_of_timm(files, settings, config, dtype))
     model = _of_transformers(files, files.folder, config, dtype)
@@ -289,22 +289,54 @@ def _usual_processor(model: nn.Module) -> Any:
 
 
 def _pipeline(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
-    """Build a pipeline of diffusers: each component from its own configuration, tokenizers without their words."""
+    """Build a pipeline of diffusers: each component from its own configuration, tokenizers without their words.
+
+    A component that cannot be built, for want of a package say, leaves the others to be judged each by itself.
+
+    Raises:
+        ModelLoadError: a file is damaged.
+        Exception: what building the first component raised, if no other component is a model.
+    """
     library = libraries.find("diffusers", files.repository.name)
     index = files.settings("model_index.json")
     name = str(index.get("_class_name"))
-    kind = _class_named(library, name)
-    if kind is None:
-        raise _unknown(files, "diffusers", library, name)
     dtype = dtype or _common_dtype(files.repository)
     components: Config = {}
+    failures: dict[str, Exception] = {}
     for component, value in index.items():
-        if not component.startswith("_") and component.isidentifier():
-            components[component] = (
-                _component(files, component, value, dtype) if isinstance(value, list) else value
-            )
-    pipeline = kind(**{**components, **config})
-    return Built(pipelines.PipelineModel(pipeline), inputs=((), pipelines.arguments(pipeline)))
+        if component.startswith("_") or not component.isidentifier():
+            continue
+        if not isinstance(value, list):
+            components[component] = value
+            continue
+        with _kept(failures, component):
+            components[component] = _component(files, component, value, dtype)
+    pipeline = None
+    if not failures:
+        with _kept(failures, name):
+            kind = _class_named(library, name)
+            if kind is None:
+                raise _unknown(files, "diffusers", library, name)
+            pipeline = kind(**{**components, **config})
+    models = pipeline.components if pipeline is not None else components
+    if failures and not any(isinstance(each, nn.Module) for each in models.values()):
+        raise next(iter(failures.values()))
+    model = pipelines.PipelineModel(pipeline, models, failures)
+    arguments = {} if pipeline is None else pipelines.arguments(pipeline)
+    return Built(model, inputs=((), arguments))
+
+
+@contextlib.contextmanager
+def _kept(failures: dict[str, Exception], name: str) -> Iterator[None]:
+    """Keep what the block raises under a name, unless a file is damaged or the model has to be built with memory."""
+    try:
+        yield
+    except DamagedError:
+        raise
+    except Exception as error:  # a library's code
+        if isinstance(error, RuntimeError) and "meta" in str(error):
+            raise  # load._construct builds it once more
+        failures[name] = error
 
 
 def _common_dtype(repository: Repository) -> torch.dtype:
@@ -332,7 +364,7 @@ def _component(files: _Files, name: str, value: list[Any], dtype: torch.dtype) -
         raise files.repository.damaged("model_index.json", f"there is no {config}")
     if module == "diffusers" or "_class_name" in settings:
         made: Any = _of_diffusers(files, config, {})
-        return made.to(dtype) if isinstance(made, nn.Module) else made
+        return libraries.cast(made, dtype) if isinstance(made, nn.Module) else made
     folder = files.folder / name
     library = libraries.find("transformers", files.repository.name)
     if settings:

@@ -22,6 +22,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from opcheck.capture.loading import hub_kernels
 from opcheck.capture.recipes import hub as hub_recipes
 from opcheck.common import documents
 from opcheck.common.caches import user_cache
@@ -52,6 +53,7 @@ _CONFIGURATIONS = frozenset(
 #: The file that says what kind of model a repository holds; the first that is there.
 MARKERS = ("model_index.json", "modules.json", "adapter_config.json", "config.json")
 _ADAPTER = "adapter_config.json"
+_CONFIG = "config.json"
 #: Folders of the same model in the formats of other runtimes.
 _OTHER_RUNTIMES = frozenset({"coreml", "flax", "onnx", "openvino", "original", "metal"})
 #: ``unet/diffusion_pytorch_model.fp16.safetensors`` beside the same file without ``.fp16``.
@@ -103,6 +105,10 @@ class _Entry(msgspec.Struct):
     shape: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
 
 
+class DamagedError(ModelLoadError):
+    """A file of a repository cannot be used."""
+
+
 class Repository(Record, frozen=True, kw_only=True):
     """What is known of a model before it is built."""
 
@@ -129,7 +135,7 @@ class Repository(Record, frozen=True, kw_only=True):
         if path not in self.files:
             return {}
         try:
-            content = documents.from_json(self.files[path])
+            content = documents.from_python_json(self.files[path])
         except DocumentError as error:
             raise self.damaged(path, str(error)) from error
         if not isinstance(content, dict):
@@ -141,14 +147,31 @@ class Repository(Record, frozen=True, kw_only=True):
         methods = [
             self.settings(path).get("quantization_config")
             for path in self.files
-            if PurePosixPath(path).name == "config.json"
+            if PurePosixPath(path).name == _CONFIG
         ]
         names = [_method(each) for each in methods if isinstance(each, dict)]
         return tuple(dict.fromkeys((*names, *(self.base.quantized_by() if self.base else ()))))
 
-    def damaged(self, path: str, why: str) -> ModelLoadError:
+    def hub_kernels(self) -> tuple[str, ...]:
+        """Return the kernels of the hub that configurations of the model or of its parts name."""
+        names = [
+            kernel
+            for path in self.files
+            if PurePosixPath(path).name == _CONFIG
+            for kernel in hub_kernels.kernels(self.settings(path))
+            if kernel != hub_kernels.USE_KERNELS
+        ]
+        return tuple(dict.fromkeys((*names, *(self.base.hub_kernels() if self.base else ()))))
+
+    def text(self, path: str) -> str:
+        """Return the text of a file for the library that reads it: without kernels of the hub."""
+        if PurePosixPath(path).name != _CONFIG or not self.hub_kernels():
+            return self.files[path]
+        return json.dumps(hub_kernels.without(self.settings(path)))
+
+    def damaged(self, path: str, why: str) -> DamagedError:
         """Return the error for a file that cannot be used."""
-        return ModelLoadError(
+        return DamagedError(
             f"{path} of {self.name} cannot be read: {why}",
             context=f"model {self.name}",
             hint="audit another revision, hf:org/name@revision, or a folder with the file corrected"

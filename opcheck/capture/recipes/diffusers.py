@@ -31,6 +31,8 @@ class DiffusersScope(Scope):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__("diffusers", model)
+        # Not the first weight's: some classes keep modules in float32.
+        self.dtype = getattr(model, "dtype", self.dtype)
 
     @recipe_function
     def get(self, *names: str, default: Any = None) -> Any:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from torch import nn
+
+from opcheck.capture.build import values
+from opcheck.capture.recipes import diffusers
+from opcheck.common.errors import InputError
 
 #: Denoising steps: the second one takes the way of all that follow.
 STEPS = 2
@@ -15,9 +23,11 @@ STEPS = 2
 PROMPT = "a photo of a cat on a table"
 #: Frames of a video: the smallest number above one that the video models' compression in time divides.
 FRAMES = 17
+#: Frames of the latents of a video, as diffusers.yaml has it.
+LATENT_FRAMES = 5
 #: Seconds of sound.
 SECONDS = 2.0
-#: Height and width of a picture that a pipeline starts from.
+#: Height and width of a picture that a pipeline starts from, where it states none.
 SIDE = 512
 #: Tokens of a prompt where the tokenizer names no limit.
 _TOKENS = 77
@@ -34,17 +44,51 @@ _FROM_IMAGE = re.compile(
 class PipelineModel(nn.Module):
     """A pipeline as one module: its components are submodules, its forward is the whole call."""
 
-    def __init__(self, pipeline: Any) -> None:
+    def __init__(
+        self, pipeline: Any, components: Mapping[str, Any], failures: Mapping[str, Exception]
+    ) -> None:
+        """Take the pipeline and its components.
+
+        Args:
+            pipeline: The pipeline; None: it cannot be built.
+            components: Its components by name.
+            failures: What building a component, or the pipeline by the name of its class, raised.
+        """
         super().__init__()
-        pipeline.set_progress_bar_config(disable=True)
         self.pipeline = pipeline
-        for name, component in pipeline.components.items():
+        self.failures = dict(failures)
+        if pipeline is not None:
+            pipeline.set_progress_bar_config(disable=True)
+            _give_text_cleaner(pipeline)
+        for name, component in components.items():
             if isinstance(component, nn.Module):
                 self.add_module(name, component)
 
     def forward(self, **arguments: Any) -> Any:
-        """Call the pipeline as its users do."""
+        """Call the pipeline as its users do.
+
+        Raises:
+            Exception: what building it raised.
+        """
+        for error in self.failures.values():
+            raise error
         return self.pipeline(**arguments)
+
+    def stage(self, module: str) -> str:
+        """Return the component in which a call broke off; empty: in none.
+
+        Args:
+            module: The path of the module that raised.
+        """
+        component = module.partition(".")[0]
+        return component if component in dict(self.named_children()) else ""
+
+
+def _give_text_cleaner(pipeline: Any) -> None:
+    """Put a stand-in where a pipeline's module uses ftfy, and it is missing: it changes no call."""
+    module: Any = sys.modules.get(type(pipeline).__module__)
+    if hasattr(module, "basic_clean") and not hasattr(module, "ftfy"):
+        module.ftfy = SimpleNamespace(fix_text=str)
 
 
 def arguments(pipeline: Any) -> dict[str, Any]:
@@ -53,13 +97,18 @@ def arguments(pipeline: Any) -> dict[str, Any]:
     parameters = inspect.signature(pipeline.__call__).parameters
     offered: dict[str, Any] = {
         "prompt": PROMPT,
-        "num_inference_steps": STEPS,
+        "num_inference_steps": _steps(parameters),
         "num_frames": FRAMES,
         "audio_length_in_s": SECONDS,
         "audio_end_in_s": SECONDS,
     }
     if _FROM_IMAGE.search(name):
-        offered |= {"image": _picture(), "mask_image": _picture("L"), "control_image": _picture()}
+        side = _side(pipeline)
+        offered |= {
+            "image": _picture(side),
+            "mask_image": _picture(side, "L"),
+            "control_image": _picture(side),
+        }
     made = {key: value for key, value in offered.items() if key in parameters}
     if "class_labels" in parameters and "prompt" not in parameters:
         made["class_labels"] = [1]
@@ -70,10 +119,55 @@ def arguments(pipeline: Any) -> dict[str, Any]:
     return made
 
 
-def _picture(mode: str = "RGB") -> Any:
+def _steps(parameters: Mapping[str, inspect.Parameter]) -> int:
+    """Return the number of steps of which STEPS are left: with a strength the first ones are left out."""
+    strength = parameters["strength"].default if "strength" in parameters else 1.0
+    if not (isinstance(strength, float) and 0 < strength < 1):
+        return STEPS
+    return next(steps for steps in itertools.count(STEPS) if int(steps * strength) >= STEPS)
+
+
+def _side(pipeline: Any) -> int:
+    """Return the height and width of the pictures that the pipeline makes where the caller gives none."""
+    denoiser = getattr(pipeline, "unet", None) or getattr(pipeline, "transformer", None)
+    stated = (
+        getattr(pipeline, "default_sample_size", None),
+        getattr(getattr(denoiser, "config", None), "sample_size", None),
+    )
+    scale = getattr(pipeline, "vae_scale_factor", None)
+    size = next((each for each in stated if isinstance(each, int)), None)
+    if not (size and isinstance(scale, int)):
+        return SIDE
+    # What enlarges a picture takes one of the size of its latents.
+    return size if "Upscale" in type(pipeline).__name__ else size * scale
+
+
+def _picture(side: int, mode: str = "RGB") -> Any:
     from PIL import Image
 
-    return Image.new(mode, (SIDE, SIDE), 128 if mode == "L" else (128, 96, 64))
+    return Image.new(mode, (side, side), 128 if mode == "L" else (128, 96, 64))
+
+
+def latents(decoder: Any) -> Any:
+    """Return latents for a VAE, of the size that its own inputs are encoded to; None: nothing states their shape."""
+    settings: Mapping[str, Any] = decoder.config
+    channels = next((settings[key] for key in _LATENT_CHANNELS if settings.get(key)), None)
+    widths = next((settings[key] for key in _WIDTHS if settings.get(key)), ())
+    try:
+        sample = diffusers.derive(decoder)["sample"]
+    except (InputError, KeyError):
+        return None
+    frames = [LATENT_FRAMES] if sample.dim() == len("BCFHW") else []
+    if not isinstance(channels, int) or sample.dim() not in (len("BCHW"), len("BCFHW")):
+        return None
+    scale = settings.get("scale_factor_spatial") or 1 << max(len(widths) - 1, 0)
+    sides = [max(size // scale, 1) for size in sample.shape[-2:]]
+    return values((1, channels, *frames, *sides), next(decoder.parameters()).dtype)
+
+
+#: Settings of VAEs: the channels of latents, and the widths between which each level halves height and width.
+_LATENT_CHANNELS = ("latent_channels", "z_dim")
+_WIDTHS = ("block_out_channels", "encoder_block_out_channels", "dim_mult")
 
 
 def tokenizer(settings: dict[str, Any]) -> Any:

@@ -50,6 +50,9 @@ _CHECKS_IN_CPP = {"aten::equal": "istft("}
 #: what a line may end in instead of ``raise``.
 _RAISING = frozenset({"_assert", "_check", "_check_value", "_check_index", "fail"})
 
+#: functions that make pictures of values and go no way by them: diffusers 0.42.1, image_processor.py, pt_to_numpy.
+_CONVERTING = frozenset({"pt_to_numpy"})
+
 #: a file and a line of it
 Asker = tuple[str, int]
 
@@ -68,7 +71,7 @@ class Guessed:
         self.operator = operator
         self.location = location
         self.module = module
-        #: the program goes no other way by them: it would raise.
+        #: the program goes no other way by them: it would raise, or it writes them out.
         self.checks = checks
         self.count = 0
         #: in the order of their first use
@@ -109,7 +112,7 @@ def asker() -> Asker:
 
 
 def only_checks(asked: Asker, operator: str) -> bool:
-    """Return whether a line needs values only to raise if they are bad: an assertion, or an if that raises."""
+    """Return whether a line needs values only to raise if they are bad, as an assertion does, or to write them."""
     file, line = asked
     in_cpp = _CHECKS_IN_CPP.get(operator)
     if in_cpp is not None and in_cpp in linecache.getline(file, line):
@@ -125,11 +128,18 @@ def _checking_lines(file: str) -> frozenset[int]:
         return frozenset()
     numbers: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assert) or (isinstance(node, ast.Expr) and _raises(node)):
+        if isinstance(node, ast.Assert | ast.Expr | ast.FunctionDef) and _only_uses(node):
             numbers.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         elif isinstance(node, ast.If) and _raises(node.body[-1]) and not node.orelse:
             numbers.update(range(node.lineno, (node.test.end_lineno or node.lineno) + 1))
     return frozenset(numbers)
+
+
+def _only_uses(node: ast.Assert | ast.Expr | ast.FunctionDef) -> bool:
+    """Return whether a whole statement goes no way by the values that it needs."""
+    if isinstance(node, ast.FunctionDef):
+        return node.name in _CONVERTING
+    return isinstance(node, ast.Assert) or _raises(node)
 
 
 def _raises(node: ast.stmt) -> bool:

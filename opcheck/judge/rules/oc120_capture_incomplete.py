@@ -13,6 +13,7 @@ _NEXT = {
     "memory": "give it more of this machine with --memory-limit, or smaller inputs with --input",
     "timeout": "give it more time with --timeout, or smaller inputs with --input",
     "model_raised": "give inputs that the model takes with --input, settings with --config",
+    "pipeline_raised": "give its call other arguments: --call forward:height=512,width=512",
     "nothing_to_train": "audit it without --mode train, or name a model whose weights are trained",
     "module_missing": "install it where opcheck is installed, or add its folder to PYTHONPATH",
     "program_exited": "what it lacks may be an argument: those behind the program's name are its own",
@@ -45,7 +46,7 @@ _ENDS_NOTHING = frozenset(
 #: how severe a guess is, and what rests on it.
 _GUESSES: dict[str, tuple[Severity, str]] = {
     "guess": ("warning", "the way and the shapes from there rest on it"),
-    "value_check": ("note", "the lines only check them, and go no other way"),
+    "value_check": ("note", "the lines only check or write them, and go no other way"),
 }
 
 
@@ -60,7 +61,10 @@ def check(audited: Audited) -> Iterator[Finding]:
                 rule="OC120",
                 severity="warning" if problem.kind == "eager" else severity,
                 message=problem.message,
-                hint=_NEXT.get(problem.kind, "what follows this point was not judged"),
+                # Of what cannot be built the error itself says what to do.
+                hint=problem.answered
+                if problem.kind == "not_built"
+                else _NEXT.get(problem.kind, "what follows this point was not judged"),
                 locations=problem_places(problem),
             )
     yield from _guesses(problems)

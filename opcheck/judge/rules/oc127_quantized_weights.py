@@ -1,4 +1,4 @@
-"""OC127: weights by a method of quantization, or attention by a kernel of the hub, that a Mac may lack."""
+"""OC127: weights by a method of quantization, or a kernel of the hub, that a Mac may lack."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ _UNLISTED = {
     "hub_kernel": _unlisted("kernel", "attn_implementation=sdpa"),
     "quantized": _unlisted("method", "weights that are not quantized"),
 }
-#: Kind of the problem -> what the finding begins with.
+#: Kind of the problem -> what the finding begins with; before it the texts of single names.
 _BEGINS = {
+    "use_kernels": "use_kernels lets layers go to kernels of the hub",
     "hub_kernel": "attention goes to the hub's kernel {}",
     "quantized": "the weights are quantized by {}",
 }
-_OF_KERNELS = "the model was judged with its usual attention"
+_OF_KERNELS = "the model was judged as it is without it"
 
 
 def check(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each method."""
     for problem, method in _methods(audited.trace):
         tells = _OF_KERNELS if problem.kind == "hub_kernel" else _TELLS[method.outcome]
-        begins = _BEGINS[problem.kind].format(problem.answered)
+        begins = _BEGINS.get(problem.answered, _BEGINS[problem.kind]).format(problem.answered)
         yield Finding(
             rule="OC127",
             severity=_SEVERITIES[method.outcome],
@@ -57,7 +58,7 @@ def headline_of(trace: Trace) -> Headline | None:
 
 
 def _methods(trace: Trace) -> Iterator[tuple[Problem, Method]]:
-    known = {"hub_kernel": packages().attention, "quantized": packages().methods}
+    known = {"hub_kernel": packages().kernels, "quantized": packages().methods}
     for problem in trace.problems:
         if problem.kind in known:
             yield problem, known[problem.kind].get(problem.answered, _UNLISTED[problem.kind])

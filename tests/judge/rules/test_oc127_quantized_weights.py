@@ -49,6 +49,7 @@ def test_the_exit_code_is_that_of_the_headline(method: str, code: int) -> None:
         ("kernels-community/flash-attn2", "error", "fails"),
         ("kernels-community/metal-flash-sdpa", "warning", "could not tell"),
         ("somebody/kernel", "warning", "could not tell"),
+        ("use_kernels", "warning", "could not tell"),
     ],
 )
 def test_a_kernel_of_the_hub_decides_as_a_method_does(
@@ -58,7 +59,7 @@ def test_a_kernel_of_the_hub_decides_as_a_method_does(
     (finding,) = found("OC127", call("aten::mm"), problems=(ended,))
     assert finding.severity == severity
     assert kernel in finding.message
-    assert "sdpa" in finding.hint
+    assert ("use_kernels=False" if kernel == "use_kernels" else "sdpa") in finding.hint
     trace = Trace(model="m", problems=(ended,))
     assert headline(trace, {("native", None)}, TARGET, None) == answer
     report = make_report(call("aten::mm"), problems=(ended,))
@@ -77,5 +78,5 @@ def test_no_other_rule_reports_it() -> None:
 def test_each_method_has_its_evidence() -> None:
     for name, method in packages().methods.items():
         assert "quantizer_" in method.evidence, name
-    for name, method in packages().attention.items():
-        assert "modeling_flash_attention_utils.py line" in method.evidence, name
+    for name, method in packages().kernels.items():
+        assert " line" in method.evidence, name
