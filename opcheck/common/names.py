@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from opcheck.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _PATTERN = re.compile(
     r"(?P<namespace>[A-Za-z_]\w*)::(?P<name>[A-Za-z_]\w*)(?:\.(?P<overload>[A-Za-z_]\w*))?"
@@ -105,6 +108,30 @@ DTYPES: dict[str, DType] = {
     for name, itemsize in sizes.items()
 }
 
+#: c10/core/ScalarType.h: how C++ writes a dtype.
+_CPP_NAMES = {
+    "bool": "Bool",
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "float16": "Half",
+    "float32": "Float",
+    "float64": "Double",
+    "bfloat16": "BFloat16",
+    "complex32": "ComplexHalf",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+    "uint16": "UInt16",
+    "uint32": "UInt32",
+    "uint64": "UInt64",
+    "float8_e4m3fn": "Float8_e4m3fn",
+    "float8_e5m2": "Float8_e5m2",
+    "float8_e4m3fnuz": "Float8_e4m3fnuz",
+    "float8_e5m2fnuz": "Float8_e5m2fnuz",
+}
+
 #: Other names of dtypes: torch's own, and those that people write.
 DTYPE_ALIASES = {
     "half": "float16",
@@ -138,6 +165,16 @@ DTYPE_ALIASES = {
     "c128": "complex128",
     "complex": "complex64",
 }
+
+
+def cpp_name(dtype: str) -> str:
+    """Return how C++ writes a dtype: ``Half`` for float16; the dtype itself where C++ has no other name."""
+    return _CPP_NAMES.get(dtype, dtype)
+
+
+def with_dtype(text: str, dtypes: Collection[str]) -> str:
+    """Return what a Mac prints with the dtype in place of ``{dtype}``, if there is only one dtype."""
+    return text.replace("{dtype}", cpp_name(*dtypes)) if len(dtypes) == 1 else text
 
 
 def parse_dtype(text: str) -> str:

@@ -166,8 +166,8 @@ class OperatorLookup:
     def _composite(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
         """Return the worst verdict of the operators that it calls in every case, each judged with the same dtype.
 
-        What it calls with some arguments only decides where it calls nothing in every case; else
-        the reason names it.
+        What it calls with some arguments only decides where it computes nothing in every case
+        (``torch.stft`` always makes a view, and calls one of two transforms); else the reason names it.
         """
         line = str(target.torch)
         calls = self.operators.calls(op, line)
@@ -175,7 +175,8 @@ class OperatorLookup:
         if calls is None or not calls.both or own.status != "native":
             return own
         judged = {name: self._verdict(name, target, dtype, spatial) for name in calls.both}
-        usual = calls.always or calls.sometimes
+        computes = not BOOKKEEPING.issuperset(calls.always) or not calls.sometimes
+        usual = calls.always if computes else calls.sometimes
         if is_python(op) and not calls.always:
             # The usual form of nn.Dropout, in evaluation, calls nothing.
             judged[op], usual = own, (op,)

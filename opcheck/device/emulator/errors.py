@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from opcheck.common.names import cpp_name
 from opcheck.common.versions import Span, Version
 from opcheck.data import messages
 from opcheck.data.refused import nowhere, refused_by
@@ -29,30 +30,6 @@ if TYPE_CHECKING:
 # -- errors and warnings of the target -------------------------------------------------------------
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-
-#: c10/core/ScalarType.h: how C++ writes a dtype.
-_SCALAR_TYPES = {
-    "bool": "Bool",
-    "uint8": "Byte",
-    "int8": "Char",
-    "int16": "Short",
-    "int32": "Int",
-    "int64": "Long",
-    "float16": "Half",
-    "float32": "Float",
-    "float64": "Double",
-    "bfloat16": "BFloat16",
-    "complex32": "ComplexHalf",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-    "uint16": "UInt16",
-    "uint32": "UInt32",
-    "uint64": "UInt64",
-    "float8_e4m3fn": "Float8_e4m3fn",
-    "float8_e5m2": "Float8_e5m2",
-    "float8_e4m3fnuz": "Float8_e4m3fnuz",
-    "float8_e5m2fnuz": "Float8_e5m2fnuz",
-}
 
 #: The exceptions by the name of the type that a statement has.
 _TYPES: dict[str, type[Exception]] = {
@@ -138,7 +115,7 @@ def _value(match: re.Match[str], call: OpCall, statement: Statement) -> str:
     elements = str(max(math.prod(spec.shape) for spec in specs))
     known = {
         "op": _short(call.op),
-        "dtype": _SCALAR_TYPES.get(first.dtype, first.dtype),
+        "dtype": cpp_name(first.dtype),
         "rank": str(max(len(spec.shape) for spec in specs)),
         "count": elements,
         "numel": elements,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from opcheck.common.catalogue import Rule
+from opcheck.common.names import with_dtype
 from opcheck.common.text import plural
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Severity, StatementSort
@@ -107,7 +108,7 @@ def about(
         message=f"{group.op}: {verdict.because}",
         hint=hint,
         op=group.op,
-        prints=verdict.prints,
+        prints=with_dtype(verdict.prints, group.dtypes),
         locations=group.locations,
         count=group.count,
         remedy=remedy,
@@ -128,12 +129,11 @@ def about_all(
         places = [GroupLocation.at(None, phase="move")]
     if len(groups) == 1 and not moved:
         return first
-    because, prints = groups[0].verdict.because, groups[0].verdict.prints
+    because = groups[0].verdict.because
     calls = sum(group.count for group in groups)
     return msgspec.structs.replace(
         first,
         message=f"{because} ({plural(calls, 'call')} of {plural(len(groups), 'operator')})",
-        prints=prints,
         op="",
         locations=tuple(places),
         count=calls,

@@ -1,0 +1,22 @@
+"""A composite that always makes a view, and otherwise calls one of several operators, is as good as the worst of these."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.data.registrations import load
+from opcheck.lookup.plain_call import OperatorLookup, target
+
+_LOOKUP = OperatorLookup(load())
+
+
+@pytest.mark.parametrize(
+    ("op", "line", "status"),
+    [
+        ("aten::stft", "2.0", "fallback"),  # its transform has no kernel there
+        ("aten::stft", "2.15", "native"),
+        ("aten::narrow", "2.0", "native"),  # it computes nothing at all
+    ],
+)
+def test_what_it_computes_decides(op: str, line: str, status: str) -> None:
+    assert _LOOKUP.verdict(op, target(line, "26.0"), "float32").status == status
