@@ -10,8 +10,8 @@ Needs the wheels of the cache; some minutes.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +23,7 @@ from opcheck.compiler.judged import CompileReport
 from opcheck.compiler.plan import AOTINDUCTOR
 from opcheck.compiler.records import Variant
 from opcheck.data.compile_defects import DECIDING
-from scripts.compile_reports import judge_for
+from scripts.compile_reports import in_a_process, judge_for
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "explanation" / "compile.md"
@@ -86,7 +86,8 @@ def main() -> int:
         print(json.dumps(cells(given.release)))
         return 0
     with ThreadPoolExecutor(2) as pool:
-        columns = list(pool.map(_in_a_process, RELEASES))
+        ask = functools.partial(in_a_process, "scripts.compile_by_release")
+        columns: list[list[str]] = list(pool.map(ask, RELEASES))
     table = tabulate(
         [(form.title, *(column[row] for column in columns)) for row, form in enumerate(FORMS)],
         headers=("", *RELEASES),
@@ -99,20 +100,6 @@ def main() -> int:
     if not given.check:
         DOCS.write_text(after, encoding="utf-8")
     return int(given.check and before != after)
-
-
-def _in_a_process(release: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.compile_by_release", "--release", release],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    column: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return column
 
 
 def cells(release: str) -> list[str]:

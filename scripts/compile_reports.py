@@ -86,17 +86,7 @@ def main() -> int:
     listed = entries()
     found: dict[tuple[str, str, str], Found] = {}
     for release in dict.fromkeys(entry.torch for entry in listed):
-        done = subprocess.run(
-            [sys.executable, "-m", "scripts.compile_reports", "--release", release],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            print(done.stderr, file=sys.stderr)
-            return 1
-        for program, dtype, outcome, because in json.loads(done.stdout.splitlines()[-1]):
+        for program, dtype, outcome, because in in_a_process("scripts.compile_reports", release):
             found[release, program, dtype] = Found(outcome, because)
     page, counts = written(listed, found)
     texts = {PAGE: page}
@@ -110,6 +100,24 @@ def main() -> int:
         path.write_text(texts[path], encoding="utf-8")
     print(counts)
     return int(given.check and bool(changed))
+
+
+def in_a_process(script: str, release: str) -> Any:
+    """Run a script for one release, whose Metal backend a process can load once; return the JSON that it prints last.
+
+    Raises:
+        SystemExit: it failed; the message is what it wrote to stderr.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", script, "--release", release],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def written(listed: list[Entry], found: dict[tuple[str, str, str], Found]) -> tuple[str, str]:

@@ -457,8 +457,21 @@ def failures_of(tried: Tried) -> Iterator[Failure]:
     """Yield the variant's own failure, and those of its graphs."""
     if tried.failure is not None:
         yield tried.failure
+    if tried.outcome == "differs":
+        yield from _differences(tried)
     for graph in (*tried.side, *tried.side_again):
         yield from graph.failures
+
+
+def _differences(tried: Tried) -> Iterator[Failure]:
+    """Yield how far the results are from those of the eager program, where that is too far."""
+    for name, difference in (("outputs", tried.outputs), ("gradients", tried.gradients)):
+        if difference is not None and not difference.agrees:
+            message = (
+                f"on this machine the {name} differ from the eager program's by {difference.compiled:.2g} of their "
+                f"size; {difference.allowed:.2g} is rounding"
+            )
+            yield Failure(kind="differs", message=message)
 
 
 def _called_together(tried: Iterable[Tried]) -> tuple[str, ...]:

@@ -192,6 +192,8 @@ def _assumed(report: Report) -> Iterator[str]:
     if kinds["guess"]:
         yield f"{plural(kinds['guess'], 'guessed value')} that branches or shapes rest on"
     installed = facts.installed_torch
+    if "--exact" in facts.flags and facts.mode != "run":
+        yield f"run {_environment(facts)}"
     if installed and Version.parse(installed) != Version.parse(report.target.torch):
         yield f"Python code of torch {installed} in place of {report.target.torch}"
 

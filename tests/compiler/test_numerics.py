@@ -67,3 +67,17 @@ def test_a_run_in_two_dtypes_is_near() -> None:
     found = difference(single.gradients, single.gradients, double.gradients, torch.float32)
     assert found is not None
     assert found.compiled < 1e-5
+
+
+def test_a_gradient_that_is_rounding_alone_is_not_compared() -> None:
+    exact = [torch.ones(8, dtype=torch.float64), torch.full((8,), 1e-18, dtype=torch.float64)]
+    eager = [torch.ones(8), torch.linspace(-1, 1, 8) * 1e-9]
+    other = [torch.ones(8), torch.linspace(1, -1, 8) * 2e-9]
+    for draws in (False, True):
+        found = difference(other, eager, exact, torch.float32, draws=draws)
+        assert found is not None
+        assert found.agrees
+    wrong = [torch.ones(8), torch.full((8,), 1e-3)]
+    found = difference(wrong, eager, exact, torch.float32)
+    assert found is not None
+    assert not found.agrees

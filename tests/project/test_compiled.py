@@ -10,6 +10,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.compiler.judged import CompileReport
 from opcheck.compiler.records import (
     Compiled,
+    Difference,
     Extern,
     Failure,
     FusedNode,
@@ -361,3 +362,10 @@ def test_a_program_that_needs_the_fallback_without_torch_compile_says_so(lists: 
 def test_a_known_defect_names_the_release_that_mended_it(lists: OpLists) -> None:
     found = told(lists, AOT, metal(graph(kernel(source=WELFORD))), torch="2.12")
     assert [advisory.mended for advisory in found.advisories] == ["2.13"]
+
+
+def test_a_difference_says_how_large_it_is(lists: OpLists) -> None:
+    gradients = Difference(compiled=0.5, eager=1e-7, allowed=1e-6)
+    aot = msgspec.structs.replace(AOT, outcome="differs", gradients=gradients)
+    (group,) = told(lists, aot, metal(graph(kernel()))).failures
+    assert "the gradients differ from the eager program's by 0.5 of their size" in group.message
