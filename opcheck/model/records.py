@@ -299,6 +299,8 @@ class GroupLocation(Record, frozen=True, kw_only=True):
 @functools.lru_cache(maxsize=4096)
 def _longer_statement(location: SourceLocation) -> str:
     """The statement, where it says more than its line."""
+    if not location.statement:
+        return ""
     same = normalised_code(location.statement) == normalised_code(location.text)
     return "" if same else location.statement
 

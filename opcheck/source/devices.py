@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from opcheck.source import tables
 from opcheck.source.edits import Fix, replace
+from opcheck.source.program import walk
 from opcheck.source.rule import Scanned
 from opcheck.source.words import is_cuda, last
 
@@ -51,9 +52,13 @@ def chosen(
     return one, other
 
 
-def about_cuda(test: ast.AST, scanned: Scanned, depth: int = _DEEPEST) -> bool:
+def about_cuda(test: ast.AST, scanned: Scanned) -> bool:
     """Return whether a condition depends on CUDA, also through names that the file binds once."""
-    for part in ast.walk(test):
+    return scanned.once(("about cuda", test), _about_cuda, test, scanned, _DEEPEST)
+
+
+def _about_cuda(test: ast.AST, scanned: Scanned, depth: int) -> bool:
+    for part in walk(test):
         if isinstance(part, ast.Constant) and is_cuda(part.value):
             return True
         if not isinstance(part, (ast.Name, ast.Attribute)):
@@ -62,12 +67,12 @@ def about_cuda(test: ast.AST, scanned: Scanned, depth: int = _DEEPEST) -> bool:
             return True
         bindings = scanned.program.bindings(part) if depth else []
         value = bindings[0].value if len(bindings) == 1 else None
-        if value is not None and about_cuda(value, scanned, depth - 1):
+        if value is not None and _about_cuda(value, scanned, depth - 1):
             return True
         # ``self.use_gpu = False``, and True below ``if torch.cuda.is_available():``.
         if 1 < len(bindings) <= _MOST_BINDINGS and any(
             isinstance(parent := scanned.program.parent(binding.node), ast.If)
-            and about_cuda(parent.test, scanned, depth - 1)
+            and _about_cuda(parent.test, scanned, depth - 1)
             for binding in bindings
         ):
             return True

@@ -35,6 +35,7 @@ from opcheck.source.records import ScanReport
 from opcheck.source.rule import Hit, Scanned, ScanRule
 from opcheck.source.rules import BY_ID, RULES
 from opcheck.source.source import FoundFile, Source, UnreadableError
+from opcheck.source.words import last
 
 NOT_CHECKED = (
     "Attributes of objects, names of libraries, and code that is made at run time were not followed.",
@@ -322,7 +323,7 @@ class _Reader:
         kept = keeper(scanned)
         hits = [
             (rule, replace(hit, fix=kept(hit)) if hit.fix else hit)
-            for rule, hit in _hits(scanned, _rules_for(text))
+            for rule, hit in _hits(scanned, _Dispatch(_rules_for(text, self.target)))
         ]
         self._add(hits, comments, parsed.lines, parsed.places, program, file, content)
 
@@ -425,27 +426,53 @@ def _lines(text: str) -> Iterator[Hit]:
     return requirements.check_lines(text.splitlines())
 
 
-def _rules_for(text: str) -> dict[type[ast.AST], tuple[ScanRule, ...]]:
-    """Return the rules that may fire in a source, by the kinds of node that they check."""
+def _rules_for(text: str, target: Target) -> list[ScanRule]:
+    """Return the rules that may fire in a source."""
     # Python reads letters beyond ASCII, such as bold ones, as the plain letters in a name (PEP
     # 3131).
     ascii_only = text.isascii()
-    rules = [
+    return [
         rule
         for rule in RULES
-        if not (rule.words and ascii_only) or any(word in text for word in rule.words)
+        if (not (rule.words and ascii_only) or any(word in text for word in rule.words))
+        and rule.applies(target)
     ]
-    kinds = {kind for rule in rules for kind in rule.nodes}
-    return {kind: tuple(rule for rule in rules if kind in rule.nodes) for kind in kinds}
 
 
-def _hits(
-    scanned: Scanned, rules: Mapping[type[ast.AST], tuple[ScanRule, ...]]
-) -> Iterator[tuple[ScanRule, Hit]]:
+class _Dispatch(dict[tuple[type[ast.AST] | str | None, ...], tuple[ScanRule, ...]]):
+    """The rules that check a node, by its kind and, of calls and attributes, the names in it."""
+
+    def __init__(self, rules: Sequence[ScanRule]) -> None:
+        self._rules = rules
+        self.kinds = frozenset(kind for rule in rules for kind in rule.nodes)
+
+    def __missing__(self, key: tuple[type[ast.AST] | str | None, ...]) -> tuple[ScanRule, ...]:
+        kind, *names = key
+        self[key] = tuple(
+            rule
+            for rule in self._rules
+            if kind in rule.nodes
+            and (kind not in rule.names or not rule.names[kind].isdisjoint(names))
+        )
+        return self[key]
+
+    def rules(self, node: ast.AST, scanned: Scanned) -> tuple[ScanRule, ...]:
+        """Return the rules that check a node."""
+        if isinstance(node, ast.Attribute):
+            return self[ast.Attribute, node.attr]
+        if isinstance(node, ast.Call):
+            full_name = scanned.dotted(node.func).rpartition(".")[2]
+            keywords = [keyword.arg for keyword in node.keywords]
+            return self[(ast.Call, last(node.func), full_name, *keywords)]
+        return self[type(node),]
+
+
+def _hits(scanned: Scanned, dispatch: _Dispatch) -> Iterator[tuple[ScanRule, Hit]]:
     """The hits of the rules at places that a Mac reaches."""
     known: dict[object, int] = {}
+    kinds = dispatch.kinds
     for node in scanned.program.nodes:
-        for rule in rules.get(type(node), ()):
+        for rule in dispatch.rules(node, scanned) if type(node) in kinds else ():
             for hit in rule.check(node, scanned):
                 places = (hit.node,) if hit.use is None else (hit.use, hit.node)
                 severity = hit.severity or rule.severity

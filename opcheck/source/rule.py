@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -89,6 +89,12 @@ class ScanRule(Rule):
     #: names that Python code must spell out (an attribute, an imported name, a keyword) may stand
     #: here.
     words: tuple[str, ...] = ()
+    #: Of attributes and calls it checks only those in which one of these names stands: the name of
+    #: the attribute; the last part of what is called, as the file writes it or of the full name of
+    #: an imported object; a keyword of the call. Kinds that are missing here: it checks all of them.
+    names: Mapping[type[ast.AST], frozenset[str]] = field(default_factory=dict)
+    #: whether it has anything to say about a Mac
+    applies: Callable[[Target], bool] = lambda _target: True
     #: the best that a fix of the rule is; none: a person must choose
     fix: Applicability | Literal["none"] = "none"
     check: Callable[[ast.AST, Scanned], Iterator[Hit]] = lambda _node, _scanned: iter(())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from opcheck.common.vocabulary import SEVERITIES
 from opcheck.source import engine
 from opcheck.source.rule import ScanRule
 from opcheck.source.rules import BY_ID, RULES
-from tests.source.reading import found
+from tests.source.reading import TARGET, found
 
 OLD = Target(torch=Version(2, 2), macos=Version(14))
 
@@ -148,9 +149,24 @@ def test_every_rule_has_a_page_with_its_parts(rule: ScanRule) -> None:
     assert rule.severity in SEVERITIES
 
 
+def test_the_names_of_a_rule_leave_out_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aliases = (
+        "from torch.cuda import synchronize as s, is_bf16_supported as b\ns()\nif b(): x.half()\n"
+    )
+    program = "\n".join(
+        [aliases, *(line for _, named, silent in LINES for line in (named, silent))]
+    )
+    narrowed = found(tmp_path, program, target=OLD)
+    monkeypatch.setattr(engine, "RULES", [dataclasses.replace(rule, names={}) for rule in RULES])
+    assert found(tmp_path, program, target=OLD) == narrowed
+    assert ("OC205", 2) in narrowed
+
+
 def test_a_rule_is_left_out_where_the_source_lacks_its_words() -> None:
     def rules(text: str) -> set[str]:
-        return {rule.id for rules in engine._rules_for(text).values() for rule in rules}
+        return {rule.id for rule in engine._rules_for(text, TARGET)}
 
     assert "OC213" not in rules("x.cuda()\n")
     assert "OC213" in rules("x.pin_memory()\n")

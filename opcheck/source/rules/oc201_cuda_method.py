@@ -53,5 +53,6 @@ RULE = ScanRule(
     severity="error",
     fix="safe",
     nodes=(ast.Call,),
+    names={ast.Call: frozenset({"cuda"})},
     check=check,
 )

@@ -38,12 +38,12 @@ def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     name = scanned.dotted(node.func)
     if not name or scanned.project is None or scanned.path is None:
         return
+    definition = scanned.project.function(name, scanned.path)
+    if definition is None:
+        return
     if any(word.arg is None for word in node.keywords) or any(
         isinstance(part, ast.Starred) for part in node.args
     ):
-        return
-    definition = scanned.project.function(name, scanned.path)
-    if definition is None:
         return
     module, function = definition
     given = {word.arg for word in node.keywords}

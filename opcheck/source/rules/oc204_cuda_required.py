@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from opcheck.source.devices import torch_name
 from opcheck.source.edits import Fix, insert_after
+from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule
 
 _EXITS = {"sys.exit", "exit", "quit", "os._exit"}
@@ -47,14 +48,19 @@ def _fix(node: ast.Assert | ast.If, scanned: Scanned) -> Fix | None:
 
 
 def _is_about_cuda(test: ast.expr) -> bool:
-    words = (_word(part).lower() for part in ast.walk(test))
-    return any("cuda" in word or "nccl" in word for word in words)
+    for part in walk(test):
+        word = _word(part).lower()
+        if "cuda" in word or "nccl" in word:
+            return True
+    return False
 
 
 def _word(node: ast.AST) -> str:
     if isinstance(node, ast.Constant):
         return str(node.value) if isinstance(node.value, (str, bytes)) else ""
-    return getattr(node, "id", "") or getattr(node, "attr", "")
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _ends(statement: ast.stmt, scanned: Scanned) -> bool:

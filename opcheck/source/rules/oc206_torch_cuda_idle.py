@@ -30,5 +30,6 @@ RULE = ScanRule(
     fix="safe",
     nodes=(ast.Call,),
     words=("cuda",),
+    names={ast.Call: frozenset(name.rpartition(".")[2] for name in IDLE)},
     check=check,
 )

@@ -20,6 +20,8 @@ _OF_CUDA = {
     "torch.cuda.amp.custom_bwd": 'torch.amp.custom_bwd(device_type="mps")',
 }
 _DECORATORS = {"torch.amp.custom_fwd", "torch.amp.custom_bwd"}
+#: The last parts of these names.
+_NAMES = {name.rpartition(".")[2] for name in (*_AUTOCAST, *_SCALER, *_OF_CUDA)}
 #: The parameters of torch.cuda.amp.autocast (torch/cuda/amp/autocast_mode.py) in their order.
 _PARAMETERS = ("enabled", "dtype", "cache_enabled")
 
@@ -87,11 +89,24 @@ def _name(node: ast.Call, scanned: Scanned) -> str:
     """The dotted name of what is called, also through ``autocast = torch.cuda.amp.autocast``."""
     if name := scanned.dotted(node.func):
         return name
-    if last(node.func) == "partial" or not isinstance(node.func, (ast.Name, ast.Attribute)):
+    called = last(node.func)
+    if called == "partial" or called not in scanned.once(
+        ("aliases of autocast",), _aliases, scanned
+    ):
         return ""
     bindings = scanned.program.bindings(node.func)
     names = {scanned.dotted(value) for binding in bindings if (value := binding.value) is not None}
     return names.pop() if len(names) == 1 and len(bindings) == 1 else ""
+
+
+def _aliases(scanned: Scanned) -> frozenset[str]:
+    """The names that the file binds to something that this rule names."""
+    return frozenset(
+        name.removeprefix("self.")
+        for name, value in scanned.program.bound_values()
+        if isinstance(value, (ast.Name, ast.Attribute))
+        and scanned.dotted(value).rpartition(".")[2] in _NAMES
+    )
 
 
 def _scales_cuda(node: ast.Call, scanned: Scanned) -> bool:
@@ -154,5 +169,6 @@ RULE = ScanRule(
     nodes=(ast.Call, ast.Attribute),
     words=("autocast", "GradScaler", "custom_fwd", "custom_bwd"),
     fix="safe",
+    names={ast.Attribute: frozenset(name.rpartition(".")[2] for name in _OF_CUDA)},
     check=check,
 )

@@ -62,5 +62,6 @@ RULE = ScanRule(
     id="OC208",
     severity="error",
     nodes=(ast.Call, ast.arguments),
+    names={ast.Call: frozenset({*_MAKES_GROUPS, *_OPTIONS, "process_group_backend"})},
     check=check,
 )

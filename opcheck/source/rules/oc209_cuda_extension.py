@@ -38,5 +38,6 @@ RULE = ScanRule(
     severity="error",
     nodes=(ast.Call,),
     words=("cpp_extension",),
+    names={ast.Call: frozenset({"CUDAExtension", "load", "load_inline"})},
     check=check,
 )

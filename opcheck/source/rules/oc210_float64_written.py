@@ -102,5 +102,6 @@ RULE = ScanRule(
     id="OC210",
     severity="warning",
     nodes=(ast.Call,),
+    names={ast.Call: frozenset({*_METHODS, "DoubleTensor", "to", "type", "dtype"})},
     check=check,
 )

@@ -32,5 +32,6 @@ RULE = ScanRule(
     severity="error",
     nodes=(ast.Call,),
     words=("set_default",),
+    names={ast.Call: frozenset(name.rpartition(".")[2] for name in _SETS)},
     check=check,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opcheck.common.versions import Version
+from opcheck.common.versions import Target, Version
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument
 
 _TORCH, _MACOS = Version(2, 3), Version(14)
@@ -14,9 +14,6 @@ _DTYPES = {"torch.complex64", "torch.cfloat"}
 
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     """Imaginary literals beside calls of torch, and dtype=torch.complex64."""
-    target = scanned.target
-    if target.torch >= _TORCH and target.macos >= _MACOS:
-        return
     if isinstance(node, ast.Call):
         dtype = argument(node, None, "dtype")
         is_complex = scanned.dotted(dtype) in _DTYPES
@@ -29,6 +26,10 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
             message=f"complex numbers on MPS need torch {_TORCH} and macOS {_MACOS.major}",
             hint="keep the real and the imaginary part as two tensors: opcheck explain",
         )
+
+
+def _applies(target: Target) -> bool:
+    return target.torch < _TORCH or target.macos < _MACOS
 
 
 def _with_torch(node: ast.AST, scanned: Scanned) -> bool:
@@ -50,5 +51,7 @@ RULE = ScanRule(
     id="OC212",
     severity="warning",
     nodes=(ast.Call, ast.Constant),
+    applies=_applies,
+    names={ast.Call: frozenset({"dtype"})},
     check=check,
 )

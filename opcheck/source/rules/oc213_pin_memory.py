@@ -46,5 +46,6 @@ RULE = ScanRule(
     fix="safe",
     nodes=(ast.Call,),
     words=("pin_memory",),
+    names={ast.Call: frozenset({"pin_memory"})},
     check=check,
 )

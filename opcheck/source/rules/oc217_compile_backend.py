@@ -34,5 +34,6 @@ RULE = ScanRule(
     severity="error",
     nodes=(ast.Call,),
     words=("compile",),
+    names={ast.Call: frozenset({"compile"})},
     check=check,
 )

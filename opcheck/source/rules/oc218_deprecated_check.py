@@ -42,5 +42,6 @@ RULE = ScanRule(
     fix="safe",
     nodes=(ast.Attribute, ast.Call),
     words=("has_mps",),
+    names={ast.Call: frozenset({"getattr", "hasattr"}), ast.Attribute: frozenset({"has_mps"})},
     check=check,
 )

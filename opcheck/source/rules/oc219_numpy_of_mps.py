@@ -37,5 +37,6 @@ RULE = ScanRule(
     severity="error",
     nodes=(ast.Call,),
     words=("numpy",),
+    names={ast.Call: frozenset({"numpy"})},
     check=check,
 )

@@ -16,6 +16,7 @@ from opcheck.source.devices import (
     written,
 )
 from opcheck.source.edits import Edit, Fix, insert_before, insert_line, replace
+from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule, method
 from opcheck.source.tables import ON_MPS
 from opcheck.source.words import is_cuda, last
@@ -26,19 +27,20 @@ _HINT = 'after CUDA ask for MPS: "mps" if torch.backends.mps.is_available()'
 
 def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
     """Ternaries, if statements, flags, guarded moves and guarded calls of torch.cuda, each without MPS."""
-    if knows_mps(node, scanned):
-        return
+    hits: Iterator[Hit] = iter(())
     if isinstance(node, ast.IfExp):
-        yield from _ternary(node, scanned)
+        hits = _ternary(node, scanned)
     elif isinstance(node, ast.If):
-        yield from _statement(node, scanned)
+        hits = _statement(node, scanned)
     elif isinstance(node, ast.Assign):
-        yield from _flag(node, node.value, scanned)
+        hits = _flag(node, node.value, scanned)
     elif isinstance(node, ast.keyword) and (
         node.arg == "default"
         or (isinstance(node.value, ast.Call) and re.search("gpu|cuda", node.arg or ""))
     ):
-        yield from _flag(node.value, node.value, scanned)
+        hits = _flag(node.value, node.value, scanned)
+    # Most files choose no device, so whether a function knows MPS is asked last.
+    yield from (hit for hit in hits if not knows_mps(node, scanned))
 
 
 def _hit(
@@ -141,7 +143,7 @@ def _statement(node: ast.If, scanned: Scanned) -> Iterator[Hit]:
     simple = (
         each for each in cuda if isinstance(each, (ast.Assign, ast.Expr, ast.Return, ast.AnnAssign))
     )
-    moves = [part for statement in simple for part in ast.walk(statement) if _moves(part, scanned)]
+    moves = [part for statement in simple for part in walk(statement) if _moves(part, scanned)]
     if moves:
         alone = (
             len(node.body) == 1

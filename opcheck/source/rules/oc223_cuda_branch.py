@@ -161,5 +161,9 @@ RULE = ScanRule(
     severity="note",
     nodes=(ast.Compare, ast.Attribute, ast.Call, ast.If, ast.IfExp),
     words=("cuda",),
+    names={
+        ast.Call: frozenset({"startswith", "is_bf16_supported"}),
+        ast.Attribute: frozenset({"is_cuda"}),
+    },
     check=check,
 )

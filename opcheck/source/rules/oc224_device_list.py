@@ -101,5 +101,6 @@ RULE = ScanRule(
     severity="warning",
     nodes=(ast.Call, ast.Compare, ast.Subscript, ast.List),
     fix="safe",
+    names={ast.Call: frozenset(_OPTIONS)},
     check=check,
 )

@@ -65,5 +65,6 @@ RULE = ScanRule(
     nodes=(ast.Call,),
     words=("type",),
     fix="safe",
+    names={ast.Call: frozenset({"type"})},
     check=check,
 )

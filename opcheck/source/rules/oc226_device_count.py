@@ -52,5 +52,6 @@ RULE = ScanRule(
     severity="warning",
     nodes=(ast.Call,),
     words=("device_count",),
+    names={ast.Call: frozenset({"device_count"})},
     check=check,
 )

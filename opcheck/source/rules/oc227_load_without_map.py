@@ -35,5 +35,6 @@ RULE = ScanRule(
     nodes=(ast.Call,),
     words=("load",),
     fix="unsafe",
+    names={ast.Call: frozenset({"load"})},
     check=check,
 )
