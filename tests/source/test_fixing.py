@@ -163,6 +163,20 @@ def test_an_unsafe_fix_is_made_only_if_asked(tmp_path: Path, before: str, after:
     assert changed.get("a.py", f"import torch\n{before}") == f"import torch\n{after}"
 
 
+@pytest.mark.parametrize(
+    "devices",
+    [
+        "devices = [cpu, gpu] = [torch.device('cpu'), torch.device('cuda')]",
+        "cpu = torch.device('cpu')\ngpu = torch.device('cuda')\ndevices = (cpu, gpu)",
+    ],
+)
+def test_a_device_that_stands_beside_the_cpu_keeps_its_name(tmp_path: Path, devices: str) -> None:
+    # Without a GPU, a choice would make both the CPU, and a test that skips one of them skips both.
+    assert fixed(tmp_path, {"a.py": f"import torch\n{devices}"}, unsafe=True) == {}
+    alone = devices.replace("cpu'", "meta'")
+    assert fixed(tmp_path, {"a.py": f"import torch\n{alone}"}, unsafe=True) != {}
+
+
 # -- the same as before, under a torch that only writes down what is asked of it ----------------------
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from opcheck.source.devices import knows_mps, write_choice
+from opcheck.source.devices import flag_value, knows_mps, write_choice, written
 from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, method
 from opcheck.source.words import is_cuda, last, leaves, quoted
@@ -24,6 +24,7 @@ _OTHERS = {"cupy", "jax", "numba", "onnxruntime", "tensorflow", "warp", "argpars
 _KEYS = {"device", "map_location", "device_type"}
 #: Constructors, and functions that make or load a model; others may only compare the text.
 _MAKES = re.compile(r"[A-Z](?!vent)\w*$|(load|create|build|make|init|prepare)(_|$)")
+_LISTS = (ast.List, ast.Tuple, ast.Set)
 _OWN_RULES = ("autocast", "GradScaler", "add_argument", "option")
 
 
@@ -35,11 +36,16 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
         return
     name = scanned.dotted(node.func)
     called = name.rpartition(".")[2] or method(node)
+    device = _device(node, name)
+    value = scanned.mac.cuda(device) if device is not None else None
+    typed = _tensor_type(node, name, scanned)
+    handed = [part for part in node.args if isinstance(part, ast.Constant) and is_cuda(part.value)]
+    if value is None and not typed and not handed:
+        return
     if name.partition(".")[0] in _OTHERS or called in _OWN_RULES or _is_elsewhere(node, scanned):
         return
     if scanned.program.function(node) == "cuda":
         return  # a method of this name is there to move to CUDA
-    value = scanned.mac.cuda(_device(node, name))
     corrected = value is not None and _is_corrected(node, name, scanned)
     if value is not None and not (corrected and knows_mps(node, scanned)):
         yield Hit(
@@ -51,8 +57,8 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
             hint="choose the device in one place: torch.accelerator.current_accelerator()",
         )
     elif _MAKES.match(called or last(node.func)):
-        yield from _handed(node)
-    typed = _tensor_type(node, name, scanned)
+        # ``Model(name, "cuda")``, ``load_model("cuda")``: a text that only a device has.
+        yield from map(_text_hit, handed)
     if typed:
         yield Hit(
             node=node,
@@ -69,13 +75,6 @@ def _entries(node: ast.Dict) -> Iterator[Hit]:
             yield _text_hit(value)
 
 
-def _handed(node: ast.Call) -> Iterator[Hit]:
-    """``Model(name, "cuda")``, ``load_model("cuda")``: a text that only a device has."""
-    for part in node.args:
-        if isinstance(part, ast.Constant) and is_cuda(part.value):
-            yield _text_hit(part)
-
-
 def _text_hit(node: ast.Constant) -> Hit:
     return Hit(
         node=node,
@@ -86,9 +85,15 @@ def _text_hit(node: ast.Constant) -> Hit:
 
 
 def _fix(origin: ast.AST, scanned: Scanned) -> Fix | None:
-    """The choice in place of the text; not in a default, which is evaluated when the file is imported."""
+    """The choice in place of the text.
+
+    Not in a default, which is evaluated when the file is imported, and not beside other devices: there the text means
+    CUDA and nothing else.
+    """
     plain = isinstance(origin, ast.Constant) and origin.value in {"cuda", "cuda:0"}
     if not plain or not isinstance(origin, ast.Constant) or _in_default(origin, scanned):
+        return None
+    if _one_of_several(origin, scanned):
         return None
     choice = write_choice(scanned.text(origin), scanned)
     if not choice or scanned.text(origin)[:1] not in {"'", '"'}:
@@ -97,6 +102,31 @@ def _fix(origin: ast.AST, scanned: Scanned) -> Fix | None:
         choice = f"({choice})"
     helper = (replace(origin, "{helper}"),) if origin.value == "cuda" else ()
     return Fix((replace(origin, choice),), "unsafe", helper)
+
+
+def _one_of_several(origin: ast.expr, scanned: Scanned) -> bool:
+    """Return whether the device stands in a list with the CPU, itself or by its name.
+
+    ``for d in [cpu, gpu]: if d == gpu and not torch.cuda.is_available(): skip()`` would skip both on a machine
+    without a GPU, if ``gpu`` were a choice.
+    """
+    device: ast.AST = origin
+    parent = scanned.program.parent(origin)
+    if isinstance(parent, ast.Call) and scanned.dotted(parent.func) == "torch.device":
+        device, parent = parent, scanned.program.parent(parent)
+    if isinstance(parent, _LISTS):
+        return _holds_cpu(parent, scanned)
+    targets = parent.targets if isinstance(parent, ast.Assign) and parent.value is device else []
+    uses = (use for target in targets for use in scanned.program.uses.get(last(target), ()))
+    return any(
+        isinstance(holder := scanned.program.parent(use), _LISTS) and _holds_cpu(holder, scanned)
+        for use in uses
+    )
+
+
+def _holds_cpu(listed: ast.List | ast.Tuple | ast.Set, scanned: Scanned) -> bool:
+    devices = (written(flag_value(part, scanned) or part, scanned) for part in listed.elts)
+    return any(device is not None and not is_cuda(device.text) for device in devices)
 
 
 def _in_default(node: ast.AST, scanned: Scanned) -> bool:
