@@ -1,6 +1,6 @@
 """Try programs that were written for CUDA: how far ``opcheck run`` comes, before and after ``opcheck scan --fix``.
 
-    python scripts/trial_ports.py --copies DIR [--limit SECONDS] [--write]
+    python scripts/trial_ports.py --copies DIR [--packages DIR] [--limit SECONDS] [--write]
 
 ``scripts/trial.yaml`` has the programs; DIR holds copies of their repositories, ``OWNER+NAME/repo``.  Each program
 runs three times on the emulated Mac: as it is, after ``--fix``, and after ``--fix --unsafe-fixes``; a run is repeated
@@ -14,10 +14,11 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +41,17 @@ ended. A program that ends without a call on `mps` ran on the CPU, or did not co
 """
 
 
+class Program(NamedTuple):
+    """A program of the file: its repository, the commit, and the arguments of Python."""
+
+    repository: str
+    commit: str
+    call: str
+
+    def __str__(self) -> str:
+        return f"{self.repository} `{self.call}`"
+
+
 class Run(NamedTuple):
     """How far a program ran."""
 
@@ -50,30 +62,50 @@ class Run(NamedTuple):
         return f"{self.calls} calls, {self.ended}"
 
 
+class Row(NamedTuple):
+    """A program, as it is and after the fixes."""
+
+    program: str
+    before: Run
+    safe: Run
+    unsafe: Run
+
+    @property
+    def wants_cuda(self) -> bool:
+        """Whether the program, as it is, ends because there is no CUDA."""
+        return "CUDA" in self.before.ended
+
+
 def main() -> None:
     """Run the programs, print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--copies", type=Path, required=True, metavar="DIR")
+    parser.add_argument(
+        "--packages", default="", metavar="DIR", help="what they import beside torch"
+    )
     parser.add_argument("--limit", type=int, default=120, metavar="SECONDS")
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
-    parser.add_argument("--only", default="", metavar="TEXT", help="programs of these repositories")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="programs whose line has this text"
+    )
     parser.add_argument("--write", action="store_true", help="write reports/port_trial.md")
     args = parser.parse_args()
     programs = [
-        program
+        Program(**program)
         for program in yaml.safe_load(PROGRAMS.read_text(encoding="utf-8"))["programs"]
-        if args.only in program["repository"]
     ]
-    copies = [
-        args.copies / program["repository"].replace("/", "+") / "repo" for program in programs
-    ]
-    with ThreadPoolExecutor(args.jobs) as pool:
-        futures = [
-            pool.submit(_try, program, copy, args.limit)
-            for program, copy in zip(programs, copies, strict=True)
-            if copy.is_dir()
-        ]
-        rows = []
+    rows = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(args.jobs) as pool:
+        trees: dict[tuple[str, str], tuple[Path, Path, Path]] = {}
+        futures = []
+        for program in programs:
+            copy = args.copies / program.repository.replace("/", "+") / "repo"
+            key = (program.repository, program.commit)
+            if args.only not in str(program) or not copy.is_dir():
+                continue
+            if key not in trees:
+                trees[key] = _prepare(copy, program.commit, Path(folder, str(len(trees))))
+            futures.append(pool.submit(_try, program, trees[key], args.packages, args.limit))
         for future in futures:
             rows.append(future.result())
             print("; ".join(map(str, rows[-1])), flush=True)
@@ -83,15 +115,26 @@ def main() -> None:
     print(text)
 
 
-def _try(program: dict[str, str], copy: Path, limit: int) -> tuple[str, Run, Run, Run]:
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder, "program")
-        _write(copy, program["commit"], root)
-        arguments = shlex.split(program["call"])
-        before = _run(arguments, root, limit)
-        safe = _run(arguments, root, limit) if _fix(root, unsafe=False) else before
-        unsafe = _run(arguments, root, limit) if _fix(root, unsafe=True) else safe
-    return f"{program['repository']} `{program['call']}`", before, safe, unsafe
+def _prepare(copy: Path, commit: str, folder: Path) -> tuple[Path, Path, Path]:
+    """Write a repository as it is, after ``--fix``, and after ``--unsafe-fixes``; an unchanged one stands for both."""
+    before, safe, unsafe = folder / "before", folder / "safe", folder / "unsafe"
+    _write(copy, commit, before)
+    shutil.copytree(before, safe)
+    safe = safe if _fix(safe, unsafe=False) else before
+    shutil.copytree(safe, unsafe)
+    return before, safe, unsafe if _fix(unsafe, unsafe=True) else safe
+
+
+def _try(program: Program, trees: tuple[Path, Path, Path], packages: str, limit: int) -> Row:
+    runs: dict[Path, Run] = {}
+    for tree in trees:
+        if tree not in runs:
+            with tempfile.TemporaryDirectory() as folder:
+                root = Path(folder, "program")
+                shutil.copytree(tree, root)
+                runs[tree] = _run(shlex.split(program.call), root, packages, limit)
+    before, safe, unsafe = (runs[tree] for tree in trees)
+    return Row(str(program), before, safe, unsafe)
 
 
 def _write(copy: Path, commit: str, root: Path) -> None:
@@ -121,7 +164,7 @@ def _fix(root: Path, *, unsafe: bool) -> bool:
     return bool(fixed.changes)
 
 
-def _run(arguments: list[str], root: Path, limit: int) -> Run:
+def _run(arguments: list[str], root: Path, packages: str, limit: int) -> Run:
     """Run a program on the emulated Mac."""
     report = root.parent / "report.json"
     report.unlink(missing_ok=True)
@@ -140,7 +183,7 @@ def _run(arguments: list[str], root: Path, limit: int) -> Run:
     ]
     environment = {
         **os.environ,
-        "PYTHONPATH": str(root),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(root), packages))),
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
     }
@@ -178,22 +221,40 @@ def _calls(report: Path) -> int:
     return sum(group.get("count", 1) for group in content.get("calls", []))
 
 
-def _table(rows: list[tuple[str, Run, Run, Run]]) -> str:
-    ended = [
-        Counter(run.ended == "to the end" and run.calls > 0 for run in column)[True]
-        for column in zip(*(r[1:] for r in rows), strict=True)
+def _table(rows: Sequence[Row]) -> str:
+    """The programs that end for want of CUDA, then the others."""
+    cuda_only = [row for row in rows if row.wants_cuda]
+    others = [row for row in rows if not row.wants_cuda]
+    parts = [
+        f"## {len(cuda_only)} programs for CUDA alone",
+        "As they are, they end because there is no CUDA.",
+        _ended(cuda_only),
+        _rows(cuda_only),
+        f"## {len(others)} other programs",
+        "They end before they come to CUDA, or run on the CPU; they do not count above.",
+        _rows(others),
     ]
-    headline = (
-        f"Of {len(rows)} programs run to the end on `mps`: {ended[0]} as they are, {ended[1]} after `--fix`, "
-        f"{ended[2]} after `--fix --unsafe-fixes`.\n"
+    return "\n\n".join(parts) + "\n"
+
+
+def _ended(rows: Sequence[Row]) -> str:
+    before, safe, unsafe = (
+        sum(run.ended == "to the end" and run.calls > 0 for run in column)
+        for column in ([r.before for r in rows], [r.safe for r in rows], [r.unsafe for r in rows])
     )
+    return (
+        f"Of {len(rows)} programs run to the end on `mps`: {before} as they are, {safe} after `--fix`, "
+        f"{unsafe} after `--fix --unsafe-fixes`."
+    )
+
+
+def _rows(rows: Sequence[Row]) -> str:
     lines = [
-        headline,
         "| program | as it is | after --fix | after --fix --unsafe-fixes |",
         "| --- | --- | --- | --- |",
-        *(f"| {name} | {before} | {safe} | {unsafe} |" for name, before, safe, unsafe in rows),
+        *(f"| {' | '.join(map(str, row))} |" for row in rows),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
