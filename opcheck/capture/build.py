@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from opcheck.capture.imports import without_compiler
+from opcheck.common.replacing import replaced
 from opcheck.tracing.nested_tensors import tensors
+from opcheck.tracing.torch_private.backend import (
+    clear_default_device,
+    constructors,
+    default_device,
+)
 from opcheck.tracing.torch_private.dispatch import DispatchMode, schema_of
 from opcheck.tracing.torch_private.trees import tree_map_only
+
+if TYPE_CHECKING:
+    from typing import Self
 
 #: Elements up to which a tensor that only reserves memory is real.
 SMALL = 1 << 16
@@ -23,6 +35,22 @@ TABLE = 1 << 22
 BUDGET = 1 << 29
 
 aten = torch.ops.aten
+
+MPS = "mps"
+_Tensor: Any = torch.Tensor
+#: The attribute of a tensor that the program has put on ``mps``.
+_MARK = "_made_on_mps"
+#: What Python asks of a tensor's place, and the answer for one on ``mps``.
+_PLACES: dict[Any, Any] = {
+    _Tensor.device.__get__: torch.device(MPS, 0),
+    _Tensor.is_mps.__get__: True,
+    _Tensor.is_cpu.__get__: False,
+}
+#: What returns its argument where nothing is to be moved.
+_MOVES = frozenset({torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.type_as})
+#: What makes a tensor of the CPU of a list of tensors, wherever they are.
+_FROM_DATA = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
+_SET_DATA = _Tensor.data.__set__
 
 #: Factories whose result says something: the indices and tables that constructors compute with.
 CONTENT = {
@@ -113,49 +141,135 @@ class Building(DispatchMode):
 
 
 class OnMps(TorchFunctionMode):
-    """Lets a constructor name the device ``mps``: its tensors stay where they are, and are marked.
+    """Lets a program name the device ``mps`` while it is loaded: its tensors stay on the CPU, and are marked.
 
-    The run moves parameters, buffers and marked attributes (move.py); a plain attribute that was made without a
-    device stays on the CPU, as on a Mac.
+    The run moves them (move.py), wherever the program holds them; a tensor that was made without a device stays on
+    the CPU, as on a Mac.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._marked: dict[int, weakref.ref[torch.Tensor]] = {}
+
+    def __enter__(self) -> Self:
+        """Enter the mode; a parameter is where its data is, which no mode sees."""
+        make = nn.Parameter.__new__
+
+        @functools.wraps(make)
+        def parameter(kind: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
+            made = make(kind, data, *args, **kwargs)
+            if is_marked(data):
+                self._mark(made)
+            return made
+
+        self._undo = contextlib.ExitStack()
+        self._undo.enter_context(replaced([(nn.Parameter, "__new__", parameter)]))
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Leave the mode."""
+        super().__exit__(*raised)
+        self._undo.close()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Take the device out of one API call."""
         kwargs = kwargs or {}
-        asked = any(_is_mps(value) for value in (*args[1:], kwargs.get("device")))
+        if func in _PLACES and is_marked(args[0]):
+            return _PLACES[func]
+        if kwargs.get("device") is None and _is_mps(default_device()) and func in constructors():
+            kwargs = {**kwargs, "device": MPS}
+        named = [
+            device for device in map(_named_device, (*args[1:], kwargs.get("device"))) if device
+        ]
+        asked = MPS in named
         if asked:
             here = args[0].device if func is torch.Tensor.to else torch.device("cpu")
             args = (*args[:1], *(here if _is_mps(value) else value for value in args[1:]))
             kwargs = {name: here if _is_mps(value) else value for name, value in kwargs.items()}
         result = func(*args, **kwargs)
-        if isinstance(result, torch.Tensor) and (asked or any(map(is_marked, args))):
-            result._made_on_mps = True  # type: ignore[attr-defined]  # read by is_marked
+        if func == _SET_DATA and is_marked(args[1]):
+            self._mark(args[0])
+        elsewhere = func is torch.Tensor.cpu or (named and not asked)
+        on_mps = asked or bool(self._marked and not elsewhere and _any_marked(func, args, kwargs))
+        if func in _MOVES and result is args[0] and is_marked(result) != on_mps:
+            # A move that moves nothing here returns its argument.
+            result = torch.Tensor.to(result, result.device, copy=True)
+        for tensor in tensors(result) if on_mps else ():
+            # What an operator writes into stays where it is.
+            if not any(tensor is given for given in (*args[:1], kwargs.get("out"))):
+                self._mark(tensor)
         return result
+
+    def marked(self) -> tuple[torch.Tensor, ...]:
+        """Return the tensors on ``mps`` that the program still has."""
+        living = (reference() for reference in self._marked.values())
+        return tuple(tensor for tensor in living if tensor is not None)
+
+    def _mark(self, tensor: torch.Tensor) -> None:
+        setattr(tensor, _MARK, True)
+        self._marked[id(tensor)] = weakref.ref(tensor)
 
 
 def is_marked(value: Any) -> bool:
-    """Return whether a constructor put this on the device ``mps``."""
-    return isinstance(value, torch.Tensor) and getattr(value, "_made_on_mps", False)
+    """Return whether a program put this on the device ``mps`` while it was loaded."""
+    return isinstance(value, torch.Tensor) and getattr(value, _MARK, False)
+
+
+def _any_marked(func: Any, args: Any, kwargs: Any) -> bool:
+    given = args[:1] if func in _FROM_DATA else tensors((args, kwargs))
+    return any(map(is_marked, given))
 
 
 def _is_mps(value: Any) -> bool:
+    return _named_device(value) == MPS
+
+
+def _named_device(value: Any) -> str:
+    """Return the type of the device that an argument names; empty: it names none."""
     if isinstance(value, torch.device):
-        return value.type == "mps"
-    return isinstance(value, str) and (value == "mps" or value.startswith("mps:"))
+        return value.type
+    kind = value.partition(":")[0] if isinstance(value, str) else ""
+    return kind if kind in {MPS, "cpu", "cuda", "meta"} else ""
 
 
-@contextmanager
-def building() -> Iterator[Building]:
+def take_default_device() -> torch.device | None:
+    """Take back ``torch.set_default_device("mps")``, which the simulation alone can serve, and return the device."""
+    device = default_device()
+    if not _is_mps(device):
+        return None
+    clear_default_device()
+    return torch.device(device)
+
+
+@contextlib.contextmanager
+def by_default(device: torch.device | None) -> Iterator[None]:
+    """Set the default device for the length of the block, if there is one."""
+    if device is None:
+        yield
+        return
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        clear_default_device()
+
+
+@contextlib.contextmanager
+def building(on_mps: OnMps | None = None) -> Iterator[Building]:
     """Construct models inside: their large tensors land on meta, the small ones are real.
 
     Random values of the small ones are the same in each run; the generator is put back at the end.
+
+    Args:
+        on_mps: knows afterwards what was put on ``mps``.
 
     Yields:
         The mode, which counts the bytes that were not allocated.
     """
     with torch.random.fork_rng(devices=()), without_compiler():
         torch.manual_seed(0)
-        with OnMps(), Building() as mode:
+        with on_mps or OnMps(), Building() as mode:
             yield mode
 
 

@@ -11,6 +11,7 @@ import msgspec
 import torch
 
 from opcheck.capture import run
+from opcheck.capture.build import take_default_device
 from opcheck.capture.loading import exported
 from opcheck.capture.loading.load import as_loaded
 from opcheck.capture.parent import environment
@@ -85,11 +86,13 @@ def _captured(
     target = request.target
     before = os.environ.get(python_visible_target.FALLBACK_VARIABLE)
     python_visible_target.set_fallback(target)
+    device = take_default_device()
     try:
         if platform.CAN_FORK:
             torch.set_num_threads(1)  # a pool of threads does not live on in a fork
             platform.limit_time(request.time_limit)
-        prepared = run.prepare(request, target, silent, as_loaded(model, arguments))
+        loaded = as_loaded(model, arguments, default_device=device)
+        prepared = run.prepare(request, target, silent, loaded)
         return Done(trace=run.record(request, target, prepared, silent).trace)
     except Exception as error:  # noqa: BLE001 - user code runs here, and the report has its error
         return failure_of(error, request.model)
@@ -99,6 +102,8 @@ def _captured(
     finally:
         if platform.CAN_FORK:
             platform.stop_time_limit()
+        if device is not None:
+            torch.set_default_device(device)
         _restore(before)
 
 

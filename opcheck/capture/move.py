@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -14,10 +15,12 @@ from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.model.records import Birth, OpCall, TensorSpec
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.shapes import check_layout
-from opcheck.simulator.tensor import MPSTensor, parameter_to_mps, to_mps
+from opcheck.simulator.tensor import MPSTensor, parameter_to_mps, to_mps, to_mps_in_place
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from opcheck.capture.recording.dtype_origins import Births, Made
     from opcheck.capture.recording.tensor_log import Numbers
 
@@ -76,10 +79,15 @@ class Mover:
                     if tensor is not None:
                         path = f"{prefix}.{name}" if prefix else name
                         tensors[name] = self._move(tensor, path, kind)
-            for name, value in list(vars(child).items()):
+            for name, value in vars(child).items():
                 if is_marked(value):
-                    path = f"{prefix}.{name}" if prefix else name
-                    vars(child)[name] = self._move(value, path, "buffer")
+                    self._move(value, f"{prefix}.{name}" if prefix else name, "buffer")
+
+    def others(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Move what the program has put on ``mps`` while it was loaded, wherever it holds it: a global, a list."""
+        names = _global_names(tensors)
+        for tensor in tensors:
+            self._move(tensor, names.get(id(tensor), ""), "buffer")
 
     def value(self, value: Any, name: str) -> Any:
         """Move every tensor in an input, however it is nested."""
@@ -107,7 +115,7 @@ class Mover:
         if tensor.dtype not in PLAIN_DTYPES and self._births is not None:
             made = self._births.origin(tensor)
         move = parameter_to_mps if is_parameter else to_mps
-        moved = move(tensor, keep=self._keep)
+        moved = (to_mps_in_place if is_marked(tensor) else move)(tensor, keep=self._keep)
         # With the tensor, whose id must not be given to another while the table is in use.
         self._moved[id(tensor)] = (tensor, moved)
         number, storage = moved._mps.number, moved._mps.memory.number
@@ -142,6 +150,19 @@ class Mover:
             for move in self.moves
             if move.made is not None
         )
+
+
+def _global_names(tensors: Sequence[torch.Tensor]) -> dict[int, str]:
+    """Return the names of those that are global in a module, by their ids."""
+    wanted = {id(tensor) for tensor in tensors}
+    if not wanted:
+        return {}
+    return {
+        id(value): f"{module.__name__}.{name}"
+        for module in list(sys.modules.values())
+        for name, value in list(getattr(module, "__dict__", {}).items())
+        if id(value) in wanted
+    }
 
 
 def _move_call(move: Move, numbers: Numbers) -> OpCall:

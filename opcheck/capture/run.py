@@ -12,6 +12,7 @@ import msgspec
 import torch
 
 from opcheck.capture import components, endings, tracers
+from opcheck.capture.build import by_default
 from opcheck.capture.calls import FORWARD, FORWARD_CALL, Arguments, Call
 from opcheck.capture.calls import calls as calls_of
 from opcheck.capture.components import BY_ITSELF
@@ -116,6 +117,9 @@ class Prepared(NamedTuple):
     calls: tuple[Call, ...]
     #: of a pipeline: its components, each by itself
     components: tuple[Call, ...]
+    #: what the program has put on ``mps`` while it was loaded
+    on_mps: tuple[torch.Tensor, ...] = ()
+    default_device: torch.device | None = None
 
 
 def answer(request: CaptureRequest, say: Say) -> Done:
@@ -207,7 +211,18 @@ def prepare(
     parts = components.calls(model) if followed else ()
     model = tracers.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
     return Prepared(
-        model, inputs, step, births, saved, eager, loaded.packages, tracer, calls, parts
+        model,
+        inputs,
+        step,
+        births,
+        saved,
+        eager,
+        loaded.packages,
+        tracer,
+        calls,
+        parts,
+        loaded.on_mps,
+        loaded.default_device,
     )
 
 
@@ -219,6 +234,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
     recorder, mover = Recorder(births, _call.__code__), Mover(KEEP_ELEMENTS, births)
     mover.module(model)
     args, kwargs = mover.value(inputs.args, "args"), mover.value(inputs.kwargs, "kwargs")
+    mover.others(prepared.on_mps)
     say("running on the simulated Mac")
     # A full collection walks every object of torch and of the model's library: a second for Llama 3 8B.
     gc.freeze()
@@ -228,6 +244,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         uncompiled(eager),
         lost_gradients_noted() as lost,
         names_of_the_target(),
+        by_default(prepared.default_device),
     ):
         try:
             if step:

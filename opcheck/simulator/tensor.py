@@ -256,6 +256,21 @@ def to_mps(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
     return wrap(spec_of(tensor), detached(tensor) if known else None)
 
 
+def to_mps_in_place(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
+    """Move a tensor wherever the program holds it: the same object, with other data."""
+    values = to_mps(tensor.detach(), keep=keep)
+    if tensor.device.type == "meta":
+        # C++ gives no memory of another device to one of meta.
+        made = wrap(values._mps.spec, requires_grad=tensor.requires_grad)
+        tensors.swap_implementations(tensor, made)
+        place(tensor, made._mps)
+    else:
+        exchange(tensor, values)
+    moved: Any = tensor
+    typed: MPSTensor = moved
+    return typed
+
+
 def parameter_to_mps(parameter: torch.Tensor, *, keep: int) -> MPSTensor:
     """Move a parameter as Module.to does: the same object, of any class, with other data (Module._apply)."""
     values = to_mps(parameter.data, keep=keep)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.util
 import os
@@ -11,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 # At once: the workers of pytest-xdist take their sys.path from a process that has not this folder on it.
-import mac_build
+mac_build = importlib.import_module("mac_build")
 
 
 class AfterTorch(importlib.abc.MetaPathFinder):

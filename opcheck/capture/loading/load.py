@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from opcheck.capture.build import OnMps, building, fill_meta
+from opcheck.capture.build import OnMps, building, fill_meta, take_default_device
 from opcheck.capture.extensions.audio import prepare_torchaudio
 from opcheck.capture.extensions.vision import prepare_torchvision
 from opcheck.capture.loading import archive, exported, libraries, pretrained, pt2, user_code
@@ -73,6 +73,10 @@ class Loaded:
     note: str = ""
     #: whether the library says what its users call the model for.
     as_used: bool = False
+    #: what the program has put on ``mps``, wherever it holds it.
+    on_mps: tuple[torch.Tensor, ...] = ()
+    #: what the program has set by ``torch.set_default_device``, if that is ``mps``; here it is taken back.
+    default_device: torch.device | None = None
 
 
 def load(
@@ -107,15 +111,20 @@ def load(
     number = getattr(torch, parse_dtype(dtype)) if dtype else None
     prepare_torchvision()
     prepare_torchaudio()
+    on_mps = OnMps()
     if repository is not None or is_repository(spec):
         described = repository or fetch(spec)
-        built = _construct(lambda: pretrained.build(described, config, number), spec, real=real)
+        built = _construct(
+            lambda: pretrained.build(described, config, number), spec, on_mps, real=real
+        )
         return as_loaded(
             built.model,
             built.inputs,
             takes_inputs=built.takes_inputs,
             processor=built.processor,
             as_used=True,
+            on_mps=on_mps.marked(),
+            default_device=take_default_device(),
         )
     if spec.endswith((".py", ".ipynb")):
         spec += ":"  # a file without an attribute: the model that it builds
@@ -123,13 +132,13 @@ def load(
     if colon and prefix in libraries.LOADERS:
         library = libraries.find(prefix, spec)
         model = _construct(
-            lambda: libraries.build(prefix, library, name, config, number), spec, real=real
+            lambda: libraries.build(prefix, library, name, config, number), spec, on_mps, real=real
         )
     elif spec.endswith(".pt2"):
         module, inputs, accelerated = _exported(spec, real=real)
         model = module if number is None else module.to(number)
     elif colon:
-        model, inputs = _construct(lambda: user_code.load(spec, config), spec, real=real)
+        model, inputs = _construct(lambda: user_code.load(spec, config), spec, on_mps, real=real)
         if number is not None and isinstance(model, nn.Module):
             model = model.to(number)
     else:
@@ -137,7 +146,13 @@ def load(
     runs_file = bool(colon) and not name and inputs is not None
     note = f"as the file first calls its {type(model).__name__}" if runs_file else ""
     return as_loaded(
-        model, inputs, accelerated=accelerated, as_used=prefix == "transformers", note=note
+        model,
+        inputs,
+        accelerated=accelerated,
+        as_used=prefix == "transformers",
+        note=note,
+        on_mps=on_mps.marked(),
+        default_device=take_default_device(),
     )
 
 
@@ -152,7 +167,7 @@ def as_loaded(model: Callable[..., Any], inputs: Arguments | None, **facts: Any)
     )
 
 
-def _construct(make: Callable[[], T], spec: str, *, real: bool) -> T:
+def _construct(make: Callable[[], T], spec: str, on_mps: OnMps, *, real: bool) -> T:
     """Build without memory; a constructor that looks into its weights is run again, for real."""
     try:
         if real:
@@ -160,13 +175,13 @@ def _construct(make: Callable[[], T], spec: str, *, real: bool) -> T:
                 torch.manual_seed(0)
                 return make()
         try:
-            with building() as mode:
+            with building(on_mps) as mode:
                 return make()
         except RuntimeError as error:
             # "Tensor.item() cannot be called on meta tensors", "Cannot copy out of meta tensor" ...
             if "meta" not in str(error) or not 0 < mode.avoided <= REAL_LIMIT:
                 raise
-            with OnMps():
+            with on_mps:
                 return make()
     except OpcheckError:
         raise

@@ -97,6 +97,14 @@ with required("moving tensors to a device that the machine does not have"):
 
     default_device()
 
+    def clear_default_device() -> None:
+        """Take ``torch.set_default_device`` back, as if it was never called. Required.
+
+        torch 2.9's get_default_device raises after set_default_device(None).
+        """
+        torch.set_default_device(None)
+        vars(torch._GLOBAL_DEVICE_CONTEXT).pop("device_context", None)
+
     only_cpu_lifted = torch._C._only_lift_cpu_tensors
     """Whether ``torch.tensor`` makes a tensor on the CPU first, then moves it. Required."""
 

@@ -38,6 +38,11 @@ with required("making a plain CPU tensor that dispatches as MPS"):
     set_data: Callable[[torch.Tensor, torch.Tensor], None] = tensor_base.data.__set__
     """Gives a tensor the metadata, the keys and the memory of another, in place. Required."""
 
+    swap_implementations: Callable[[torch.Tensor, torch.Tensor], None] = torch._C._swap_tensor_impl
+    """Exchanges the C++ objects of two Python objects, as ``torch.utils.swap_tensors`` does beside
+    their classes and attributes. Required.
+    """
+
     set_conjugate = torch._C._set_conj
     """Marks a view as one that is read as conjugated. Required."""
 
