@@ -80,7 +80,7 @@ def limit_of(statements: Iterable[Statement], aim: Target, dtype: str) -> str:
         brief = _brief(statement)
         if brief and brief not in briefs.setdefault(statement.effect, []):
             briefs[statement.effect].append(brief)
-        elif not brief and _matters(statement):
+        elif not brief and not statement.when and _is_common(statement.condition):
             unnamed.append(statement.effect)
     for effect, does in _DOES.items():
         if briefs.get(effect):
@@ -100,15 +100,12 @@ def _brief(statement: Statement) -> str:
     condition = statement.condition
     if not condition:
         return f"for {', '.join(statement.dtypes)}" if statement.dtypes else ""
-    readable = _COMPARES.search(condition) and not _REMOTE.search(condition)
-    return f"where {condition}" if readable and len(condition) <= _SHORT else ""
+    return f"where {condition}" if _is_common(condition) and len(condition) <= _SHORT else ""
 
 
-def _matters(statement: Statement) -> bool:
-    """Return whether a program may well meet the condition, and code can evaluate it."""
-    condition = statement.condition
-    compares = _COMPARES.search(condition) and not _REMOTE.search(condition)
-    return bool(compares and not statement.when)
+def _is_common(condition: str) -> bool:
+    """Return whether a program may well meet the condition."""
+    return bool(_COMPARES.search(condition) and not _REMOTE.search(condition))
 
 
 def _decides(statement: Statement, decided: set[str]) -> bool:

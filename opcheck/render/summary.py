@@ -102,7 +102,7 @@ def _work(report: Report) -> tuple[SideWork | None, int, int]:
 
 
 def facts(report: Report, *, short: bool) -> Facts:
-    """Return the summary of a report: at most eight lines, each behind its name.
+    """Return the summary of a report: at most ten lines, each behind its name.
 
     Args:
         report: The report.

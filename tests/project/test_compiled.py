@@ -57,20 +57,22 @@ def graph(*kernels: Kernel, failures: tuple[Failure, ...] = (), **fields: object
     return SideGraph(phase=made.phase, nodes=1, kernels=kernels, failures=failures, externs=externs)
 
 
-def told(lists: OpLists, *tried: Tried, torch: str = "2.13") -> CompileReport:
+def judged_report(lists: OpLists, *tried: Tried, torch: str = "2.13") -> CompileReport:
     compiled = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=tried)
     target = Target(torch=Version.parse(torch), macos=Version(15))
     return report(compiled, target, lists, "opcheck 0")
 
 
-def outcomes(found: CompileReport) -> list[str]:
-    return [one.outcome for one in found.compiled.tried if one.variant.metal]
+def outcomes(judged: CompileReport) -> list[str]:
+    return [one.outcome for one in judged.compiled.tried if one.variant.metal]
 
 
 def test_what_works_is_to_be_used(lists: OpLists) -> None:
-    found = told(lists, EAGER, metal(graph(kernel())), metal(graph(kernel()), dtype="float16"))
-    assert found.advice == "use inductor with float32 and float16"
-    assert found.rows[1].outcomes == {"float32": "works", "float16": "works"}
+    judged = judged_report(
+        lists, EAGER, metal(graph(kernel())), metal(graph(kernel()), dtype="float16")
+    )
+    assert judged.advice == "use inductor with float32 and float16"
+    assert judged.rows[1].outcomes == {"float32": "works", "float16": "works"}
 
 
 def test_what_works_in_inference_alone_is_said_so(lists: OpLists) -> None:
@@ -78,8 +80,8 @@ def test_what_works_in_inference_alone_is_said_so(lists: OpLists) -> None:
     variant = msgspec.structs.replace(trained.variant, training=True)
     trained = msgspec.structs.replace(trained, variant=variant)
     half = metal(graph(kernel()), dtype="float16")
-    found = told(lists, EAGER, metal(graph(kernel())), trained, half)
-    assert found.advice.startswith("use inductor in inference; not in training: ")
+    judged = judged_report(lists, EAGER, metal(graph(kernel())), trained, half)
+    assert judged.advice.startswith("use inductor in inference; not in training: ")
 
 
 @pytest.mark.parametrize(
@@ -89,46 +91,46 @@ def test_what_works_in_inference_alone_is_said_so(lists: OpLists) -> None:
 def test_what_the_target_has_mended_is_not_held_against_it(
     torch: str, outcome: str, mended: str, lists: OpLists
 ) -> None:
-    found = told(lists, AOT, EAGER, metal(graph(failures=(SINH,))), torch=torch)
-    assert outcomes(found) == [outcome]
-    assert found.failures[0].mended == mended
-    assert found.failures[0].links == ("https://github.com/pytorch/pytorch/pull/197403",)
-    assert found.advice.startswith("use backend='aot_eager': ")
+    judged = judged_report(lists, AOT, EAGER, metal(graph(failures=(SINH,))), torch=torch)
+    assert outcomes(judged) == [outcome]
+    assert judged.failures[0].mended == mended
+    assert judged.failures[0].links == ("https://github.com/pytorch/pytorch/pull/197403",)
+    assert judged.advice.startswith("use backend='aot_eager': ")
 
 
 @pytest.mark.parametrize(("torch", "outcome"), [("2.13", "fails"), ("2.14", "works")])
 def test_kernels_of_one_name_fail_where_the_release_has_the_defect(
     torch: str, outcome: str, lists: OpLists
 ) -> None:
-    found = told(lists, metal(graph(kernel(), kernel())), torch=torch)
-    assert outcomes(found) == [outcome]
-    assert found.failures[0].line == "a.py:3"
+    judged = judged_report(lists, metal(graph(kernel(), kernel())), torch=torch)
+    assert outcomes(judged) == [outcome]
+    assert judged.failures[0].line == "a.py:3"
 
 
 def test_a_kernel_with_too_many_buffers_fails(lists: OpLists) -> None:
-    found = told(lists, metal(graph(kernel(buffers=41))))
-    assert outcomes(found) == ["fails"]
-    assert "41 buffers" in found.failures[0].message
+    judged = judged_report(lists, metal(graph(kernel(buffers=41))))
+    assert outcomes(judged) == ["fails"]
+    assert "41 buffers" in judged.failures[0].message
 
 
 def test_a_failure_with_another_shape_leaves_the_first(lists: OpLists) -> None:
-    found = told(lists, EAGER, metal(graph(kernel()), again=(graph(failures=(SINH,)),)))
-    assert outcomes(found) == ["one shape only"]
-    assert "sinh" in found.advice
+    judged = judged_report(lists, EAGER, metal(graph(kernel()), again=(graph(failures=(SINH,)),)))
+    assert outcomes(judged) == ["one shape only"]
+    assert "sinh" in judged.advice
 
 
 @pytest.mark.parametrize("torch", ["2.5", "2.6"])
 def test_a_release_without_the_backend_says_so(torch: str, lists: OpLists) -> None:
-    found = told(lists, AOT, metal(graph(kernel())), torch=torch)
-    assert outcomes(found) == ["no backend"]
-    assert (found.kernels, found.advisories) == (0, ())
-    assert found.advice.startswith(f"use backend='aot_eager': torch {torch} has no Metal backend")
+    judged = judged_report(lists, AOT, metal(graph(kernel())), torch=torch)
+    assert outcomes(judged) == ["no backend"]
+    assert (judged.kernels, judged.advisories) == (0, ())
+    assert judged.advice.startswith(f"use backend='aot_eager': torch {torch} has no Metal backend")
 
 
 def test_the_prototype_is_called_one(lists: OpLists) -> None:
-    found = told(lists, metal(graph(kernel())), torch="2.7")
-    assert "a prototype in 2.7" in found.advice
-    assert [one.id for one in found.advisories] == ["prototype"]
+    judged = judged_report(lists, metal(graph(kernel())), torch="2.7")
+    assert "a prototype in 2.7" in judged.advice
+    assert [one.id for one in judged.advisories] == ["prototype"]
 
 
 @pytest.mark.parametrize(("torch", "known"), [("2.12", ["welford-barrier"]), ("2.13", [])])
@@ -136,9 +138,9 @@ def test_a_known_defect_is_shown_where_a_kernel_meets_it(
     torch: str, known: list[str], lists: OpLists
 ) -> None:
     source = "c10::metal::threadgroup_welford_reduce(tmp_acc_0, 8)"
-    found = told(lists, metal(graph(kernel(source=source))), torch=torch)
-    assert [one.id for one in found.advisories] == known
-    assert [(one.kernels, one.line) for one in found.advisories] == [(1, "a.py:3")] * len(known)
+    judged = judged_report(lists, metal(graph(kernel(source=source))), torch=torch)
+    assert [one.id for one in judged.advisories] == known
+    assert [(one.kernels, one.line) for one in judged.advisories] == [(1, "a.py:3")] * len(known)
 
 
 def test_extern_does_not_mean_supported(lists: OpLists) -> None:
@@ -146,22 +148,22 @@ def test_extern_does_not_mean_supported(lists: OpLists) -> None:
         Extern(op="aten::mm.out", dtypes=("float32",), location=LINE),
         Extern(op="aten::_linalg_eigh", dtypes=("float32",), module="body.0"),
     )
-    found = told(lists, metal(graph(kernel(), externs=externs)))
-    assert [(one.op, one.status.split()[0]) for one in found.externs] == [
+    judged = judged_report(lists, metal(graph(kernel(), externs=externs)))
+    assert [(one.op, one.status.split()[0]) for one in judged.externs] == [
         ("aten::_linalg_eigh", "fallback"),
         ("aten::mm.out", "native"),
     ]
-    assert found.externs[0].module == "body.0"
-    assert outcomes(found) == ["needs fallback"]
-    assert "raises without PYTORCH_ENABLE_MPS_FALLBACK=1" in found.advice
+    assert judged.externs[0].module == "body.0"
+    assert outcomes(judged) == ["needs fallback"]
+    assert "raises without PYTORCH_ENABLE_MPS_FALLBACK=1" in judged.advice
 
 
 def test_identical_failures_are_told_once(lists: OpLists) -> None:
     graphs = [graph(failures=(SINH,))]
-    found = told(lists, metal(*graphs), metal(*graphs, dtype="float16"))
-    (group,) = found.failures
+    judged = judged_report(lists, metal(*graphs), metal(*graphs, dtype="float16"))
+    (group,) = judged.failures
     assert group.variants == ()  # all of them
-    (group,) = told(lists, EAGER, metal(*graphs), metal(*graphs, dtype="float16")).failures
+    (group,) = judged_report(lists, EAGER, metal(*graphs), metal(*graphs, dtype="float16")).failures
     assert group.variants == ("inductor for Metal (inference, float32 and float16)",)
 
 
@@ -202,8 +204,8 @@ def test_a_run_that_fails_has_a_backend_of_its_own(lists: OpLists) -> None:
         msgspec.structs.replace(t, variant=msgspec.structs.replace(t.variant, training=True))
         for t in (AOT, trained)
     )
-    found = told(lists, AOT, metal(graph(kernel())), aot, trained)
-    assert found.advice == (
+    judged = judged_report(lists, AOT, metal(graph(kernel())), aot, trained)
+    assert judged.advice == (
         "use inductor in inference, backend='aot_eager' in training; not in training: "
         "Inductor's Metal backend does not implement sinh"
     )
@@ -213,9 +215,9 @@ def test_a_setting_that_fails_leaves_the_usual_one(lists: OpLists) -> None:
     dynamic = metal(graph(failures=(SINH,)))
     variant = msgspec.structs.replace(dynamic.variant, dynamic=True)
     dynamic = msgspec.structs.replace(dynamic, variant=variant)
-    found = told(lists, metal(graph(kernel())), dynamic)
-    assert found.advice.startswith("use inductor with float32; not with dynamic: Inductor's Metal")
-    assert exit_code(found) == 0
+    judged = judged_report(lists, metal(graph(kernel())), dynamic)
+    assert judged.advice.startswith("use inductor with float32; not with dynamic: Inductor's Metal")
+    assert exit_code(judged) == 0
 
 
 @pytest.mark.parametrize(("torch", "outcome"), [("2.7", "no backend"), ("2.8", "works")])
@@ -224,21 +226,21 @@ def test_aotinductor_is_there_from_the_release_with_its_wrapper_on(
 ) -> None:
     ahead = metal(graph(kernel()))
     variant = msgspec.structs.replace(ahead.variant, backend="aotinductor")
-    found = told(lists, msgspec.structs.replace(ahead, variant=variant), torch=torch)
-    assert outcomes(found) == [outcome]
-    assert any("AOTInductor" in text for text in found.not_checked)
+    judged = judged_report(lists, msgspec.structs.replace(ahead, variant=variant), torch=torch)
+    assert outcomes(judged) == [outcome]
+    assert any("AOTInductor" in text for text in judged.not_checked)
 
 
 def test_a_failure_of_ours_is_no_verdict(lists: OpLists) -> None:
     ours = Failure(kind="harness", message="no mps", ours=True)
-    found = told(lists, AOT, metal(graph(failures=(ours,))))
-    assert outcomes(found) == ["could not tell"]
+    judged = judged_report(lists, AOT, metal(graph(failures=(ours,))))
+    assert outcomes(judged) == ["could not tell"]
 
 
 def test_nothing_compiled_is_a_finding(lists: OpLists) -> None:
     nothing = Tried(variant=Variant(backend="inductor", metal=True), outcome="nothing compiled")
-    found = told(lists, nothing)
-    assert found.advice == "torch.compile does nothing for this program: no graph was compiled"
+    judged = judged_report(lists, nothing)
+    assert judged.advice == "torch.compile does nothing for this program: no graph was compiled"
 
 
 WELFORD = "c10::metal::threadgroup_welford_reduce(tmp_acc_0, 8)"
@@ -250,25 +252,25 @@ WELFORD = "c10::metal::threadgroup_welford_reduce(tmp_acc_0, 8)"
 def test_a_known_wrong_result_decides_row_advice_and_exit_code(
     torch: str, outcome: str, code: int, lists: OpLists
 ) -> None:
-    found = told(lists, AOT, metal(graph(kernel(source=WELFORD))), torch=torch)
-    assert outcomes(found) == [outcome]
-    assert found.advice.startswith("use backend='aot_eager': welford" if code else "use inductor")
-    assert exit_code(found) == code
+    judged = judged_report(lists, AOT, metal(graph(kernel(source=WELFORD))), torch=torch)
+    assert outcomes(judged) == [outcome]
+    assert judged.advice.startswith("use backend='aot_eager': welford" if code else "use inductor")
+    assert exit_code(judged) == code
 
 
 def test_each_run_must_work_in_some_dtype_and_in_each_that_is_named(lists: OpLists) -> None:
     half = metal(graph(failures=(SINH,)), dtype="float16")
-    found = told(lists, metal(graph(kernel())), half)
-    assert (exit_code(found), exit_code(found, each_dtype=True)) == (0, 1)
+    judged = judged_report(lists, metal(graph(kernel())), half)
+    assert (exit_code(judged), exit_code(judged, each_dtype=True)) == (0, 1)
     trained = msgspec.structs.replace(
         half, variant=msgspec.structs.replace(half.variant, training=True)
     )
-    assert exit_code(told(lists, metal(graph(kernel())), trained)) == 1
+    assert exit_code(judged_report(lists, metal(graph(kernel())), trained)) == 1
 
 
 def test_what_cannot_be_told_is_no_failure(lists: OpLists) -> None:
     ours = Failure(kind="harness", message="no mps", ours=True)
-    assert exit_code(told(lists, metal(graph(failures=(ours,))))) == 3
+    assert exit_code(judged_report(lists, metal(graph(failures=(ours,))))) == 3
 
 
 def test_a_variant_that_takes_too_long_is_no_finding(lists: OpLists) -> None:
@@ -277,9 +279,11 @@ def test_a_variant_that_takes_too_long_is_no_finding(lists: OpLists) -> None:
         outcome="too long",
         failure=Failure(kind="timeout", message="the process was not done after 120 s"),
     )
-    found = told(lists, metal(graph(kernel())), late)
-    assert found.advice.startswith("use inductor with float32; not known with float16: the process")
-    assert exit_code(told(lists, late)) == 3
+    judged = judged_report(lists, metal(graph(kernel())), late)
+    assert judged.advice.startswith(
+        "use inductor with float32; not known with float16: the process"
+    )
+    assert exit_code(judged_report(lists, late)) == 3
 
 
 def test_a_failure_of_the_targets_own_backend_stands(lists: OpLists) -> None:
@@ -299,23 +303,23 @@ def test_a_portable_backend_is_judged_by_its_audit(lists: OpLists) -> None:
     target = Target(torch=Version(2, 13), macos=Version(15))
     assert eager_runs([EAGER.variant, AOT.variant]) == (("float32", False),)
     why = CaptureError("no such input")
-    found = report(compiled, target, lists, "", eager={("float32", False): why})
-    assert [tried.outcome for tried in found.compiled.tried] == ["could not tell"] * 2
-    assert "no such input" in found.failures[0].message
+    judged = report(compiled, target, lists, "", eager={("float32", False): why})
+    assert [tried.outcome for tried in judged.compiled.tried] == ["could not tell"] * 2
+    assert "no such input" in judged.failures[0].message
 
 
 def test_where_only_inductor_was_tried_the_next_command_tries_another(lists: OpLists) -> None:
     failing = metal(graph(failures=(SINH,)))
     compiled = Compiled(model="m", installed_torch="2.13.0", device="cpu", tried=(failing,))
     target = Target(torch=Version(2, 13), macos=Version(15))
-    found = report(compiled, target, lists, "", command="opcheck compile m")
-    assert found.advice.startswith(
+    judged = report(compiled, target, lists, "", command="opcheck compile m")
+    assert judged.advice.startswith(
         "do not use inductor with float32: Inductor's Metal backend does"
     )
-    assert found.next == "opcheck compile m --backend aot_eager"
+    assert judged.next == "opcheck compile m --backend aot_eager"
     compiled = msgspec.structs.replace(compiled, tried=(failing, AOT))
-    found = report(compiled, target, lists, "", command="opcheck compile m")
-    assert (found.advice[:24], found.next) == ("use backend='aot_eager':", "")
+    judged = report(compiled, target, lists, "", command="opcheck compile m")
+    assert (judged.advice[:24], judged.next) == ("use backend='aot_eager':", "")
 
 
 def test_where_only_inductor_was_tried_and_it_works_nothing_follows(lists: OpLists) -> None:
@@ -333,9 +337,9 @@ def test_a_program_that_raises_by_itself_tells_nothing_of_the_target(lists: OpLi
         msgspec.structs.replace(attempt, outcome="could not tell", failure=raised)
         for attempt in (EAGER, AOT, metal(graph(kernel())))
     )
-    found = told(lists, *tried)
-    assert found.advice == f"could not tell: the program raises {message}"
-    assert exit_code(found) == 3
+    judged = judged_report(lists, *tried)
+    assert judged.advice == f"could not tell: the program raises {message}"
+    assert exit_code(judged) == 3
 
 
 def test_a_backend_that_works_in_one_run_is_advised_for_it(lists: OpLists) -> None:
@@ -346,26 +350,26 @@ def test_a_backend_that_works_in_one_run_is_advised_for_it(lists: OpLists) -> No
     failing = metal(graph(failures=(SINH,)))
     raised = Failure(kind="compile", message="no backward")
     broken = msgspec.structs.replace(trained(AOT), outcome="fails", failure=raised)
-    found = told(lists, AOT, failing, broken, trained(failing))
-    assert found.advice.startswith("use backend='aot_eager' in inference: ")
+    judged = judged_report(lists, AOT, failing, broken, trained(failing))
+    assert judged.advice.startswith("use backend='aot_eager' in inference: ")
 
 
 def test_a_program_that_needs_the_fallback_without_torch_compile_says_so(lists: OpLists) -> None:
     needs = Failure(kind="audit", message="on mps, with or without torch.compile: not implemented")
     aot = msgspec.structs.replace(AOT, outcome="needs fallback", failure=needs)
-    found = told(lists, aot, metal(graph(failures=(SINH,))))
-    assert found.advice.startswith(
+    judged = judged_report(lists, aot, metal(graph(failures=(SINH,))))
+    assert judged.advice.startswith(
         "only with PYTORCH_ENABLE_MPS_FALLBACK=1: on mps, with or without"
     )
 
 
 def test_a_known_defect_names_the_release_that_mended_it(lists: OpLists) -> None:
-    found = told(lists, AOT, metal(graph(kernel(source=WELFORD))), torch="2.12")
-    assert [advisory.mended for advisory in found.advisories] == ["2.13"]
+    judged = judged_report(lists, AOT, metal(graph(kernel(source=WELFORD))), torch="2.12")
+    assert [advisory.mended for advisory in judged.advisories] == ["2.13"]
 
 
 def test_a_difference_says_how_large_it_is(lists: OpLists) -> None:
     gradients = Difference(compiled=0.5, eager=1e-7, allowed=1e-6)
     aot = msgspec.structs.replace(AOT, outcome="differs", gradients=gradients)
-    (group,) = told(lists, aot, metal(graph(kernel()))).failures
+    (group,) = judged_report(lists, aot, metal(graph(kernel()))).failures
     assert "the gradients differ from the eager program's by 0.5 of their size" in group.message
