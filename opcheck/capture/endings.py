@@ -11,7 +11,7 @@ import torch
 
 from opcheck.capture import mps_branches
 from opcheck.common.errors import OpcheckError
-from opcheck.common.text import one_line
+from opcheck.common.text import error_text, one_line
 from opcheck.common.vocabulary import Phase
 from opcheck.data import messages
 from opcheck.data.packages import packages
@@ -80,11 +80,11 @@ def kind_of(error: BaseException) -> str:
     """Return a kind of ``Problem``: of RAISED_ON_A_MAC, or ``opcheck_limit``; empty: the program's own error."""
     if isinstance(error, ImportError) and missing_package(error):
         return "needs_package"
-    if messages.without_cuda(str(error)) and not isinstance(error, OpcheckError):
+    if messages.without_cuda(error_text(error)) and not isinstance(error, OpcheckError):
         return "needs_cuda"
     if name_of_a_later_release(error):
         return "needs_newer_torch"
-    if messages.refused_on_mps(str(error)) and not isinstance(error, OpcheckError):
+    if messages.refused_on_mps(error_text(error)) and not isinstance(error, OpcheckError):
         return "refused_on_mps"
     if is_limit(error):
         return "opcheck_limit"
@@ -96,7 +96,7 @@ def problem_of(error: BaseException, kind: str, location: SourceLocation | None)
     text = f"{type(error).__name__}: {one_line(error)}"
     if kind == "needs_cuda":
         message = f"the program asks for a device that no Mac has: {text}"
-        return Problem(kind=kind, message=message, location=location, answered=str(error))
+        return Problem(kind=kind, message=message, location=location, answered=error_text(error))
     if kind == "needs_package":
         name = missing_package(error) if isinstance(error, ImportError) else ""
         message = f"{name} has no wheel for macOS, and the program needs it: {text}"
@@ -107,7 +107,7 @@ def problem_of(error: BaseException, kind: str, location: SourceLocation | None)
         return Problem(kind=kind, message=message, location=location, answered=name)
     if kind == "refused_on_mps":
         message = f"PyTorch refuses this on a Mac: {text}"
-        return Problem(kind=kind, message=message, location=location, answered=str(error))
+        return Problem(kind=kind, message=message, location=location, answered=error_text(error))
     if kind == "mps_branch":
         condition = mps_branches.condition_before(error)
         message = f"code that only mps comes to raises {text}"
@@ -125,7 +125,7 @@ def missing_package(error: ImportError) -> str:
     """Return the distribution without a macOS wheel that an import lacks; empty where it lacks another."""
     by_import, by_name = packages().by_import, packages().by_name
     lacking = (error.name or "").partition(".")[0]
-    text = str(error)
+    text = error_text(error)
     names = [by_import[lacking]] if lacking in by_import else []
     if not isinstance(error, ModuleNotFoundError) and _SAYS_MISSING.search(text):
         # What transformers and diffusers say before they import it.
@@ -140,7 +140,9 @@ def missing_package(error: ImportError) -> str:
 
 def name_of_a_later_release(error: BaseException) -> str:
     """Return the name that the target's torch lacks and the installed one has; empty: something else is missing."""
-    absent = isinstance(error, (AttributeError, ImportError)) and _ABSENT_NAME.search(str(error))
+    absent = isinstance(error, (AttributeError, ImportError)) and _ABSENT_NAME.search(
+        error_text(error)
+    )
     if not absent:
         return ""
     module, name = absent["module"] or absent["package"], absent["name"] or absent["imported"]
@@ -152,7 +154,7 @@ def is_limit(error: BaseException) -> bool:
     """Return whether opcheck ended the program where a Mac would have gone on, or where nobody knows."""
     if isinstance(error, (NotSimulatedError, OutsideError, DataDependentError)):
         return True
-    if _BETRAYALS.search(str(error)):
+    if _BETRAYALS.search(error_text(error)):
         return True
     frames = list(_frames(error.__traceback__))
     if not frames:

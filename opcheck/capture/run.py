@@ -40,7 +40,7 @@ from opcheck.capture.training import (
 )
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.replacing import replaced
-from opcheck.common.text import one_line
+from opcheck.common.text import error_text, one_line
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Phase
 from opcheck.data.registrations import load as load_lists
@@ -497,7 +497,7 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
     kind = next(name for cls, name in _KINDS if isinstance(error, cls))
     if out_of_memory(error):
         kind = "memory"
-    if isinstance(error, NotImplementedError) and "HigherOrderOperator" in str(error):
+    if isinstance(error, NotImplementedError) and "HigherOrderOperator" in error_text(error):
         kind = "not_simulated"  # torch/_ops.py: each mode needs a rule of its own
     location = locate_raise(error)
     ends = endings.kind_of(error) if kind == "model_raised" else ""

@@ -77,9 +77,18 @@ def and_more(names: Sequence[str], limit: int) -> str:
     return ", ".join(names[:limit]) + more
 
 
+def error_text(error: BaseException) -> str:
+    """Return the message of an exception of user code: its ``__str__`` may raise, and give what no UTF-8 can hold."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - user code
+        return "(its message cannot be read)"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def one_line(error: BaseException, limit: int = 300) -> str:
     """Return the message of an exception on one line, cut after ``limit`` characters."""
-    text = " ".join(str(error).split())
+    text = " ".join(error_text(error).split())
     return shorten(text, limit)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from opcheck.common.text import error_text
 from opcheck.compiler.records import Failure, GraphBreak, Recompile
 from opcheck.tracing.source_locations import (
     display_path,
@@ -78,7 +79,7 @@ def _id(text: str) -> str:
 
 def failure(error: BaseException, kind: str = "compile") -> Failure:
     """Return what was raised, by its first line; where it has none, by where it was raised."""
-    text = str(error)
+    text = error_text(error)
     name = type(error).__name__
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if not first:

@@ -17,7 +17,7 @@ from opcheck.capture.modes import set_training
 from opcheck.capture.run import AsModule, called_with, uncompiled
 from opcheck.capture.training import NothingToTrainError, loss_of
 from opcheck.common.errors import CaptureError
-from opcheck.common.text import one_line
+from opcheck.common.text import error_text, one_line
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker.platform import TimeLimitReached, out_of_memory
@@ -86,7 +86,7 @@ class ModelRun:
             with self.sites.modules.inside("loss"):
                 loss = loss_of(self.output)
         except NothingToTrainError as error:
-            self.loss = f"none: {error}"
+            self.loss = f"none: {error_text(error)}"
             return
         self.loss = loss.text
         self.sites.phase = "backward"
@@ -109,7 +109,7 @@ def describe_break(
     Raises:
         CaptureError: no call was compared, or this machine's memory was out.
     """
-    text = str(error)
+    text = error_text(error)
     if not isinstance(error, TimeLimitReached):
         text = f"{type(error).__name__}: {one_line(error)}"
     text += f", in {op}" if op else ""

@@ -12,6 +12,7 @@ import msgspec
 
 from opcheck.common import errors
 from opcheck.common.errors import CaptureError, OpcheckError
+from opcheck.common.text import error_text
 from opcheck.model.records import Record
 
 
@@ -88,7 +89,7 @@ def failure_of(error: BaseException, subject: str) -> Failure:
     if isinstance(error, OpcheckError):
         name = type(error).__name__
         return Failure(error=name, message=error.message, context=error.context, hint=error.hint)
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    text = " ".join(f"{type(error).__name__}: {error_text(error)}".split())
     return Failure(
         error=CaptureError.__name__,
         message=f"the capture of this model broke off: {text}",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.common.text import filesize, plural
+from opcheck.common.text import error_text, filesize, plural
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,21 @@ def test_plural(number: int, noun: str, words: str) -> None:
 )
 def test_filesize(number: int, words: str) -> None:
     assert filesize(number) == words
+
+
+class _SilentError(Exception):
+    def __str__(self) -> str:
+        raise KeyError(1)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("two\nlines"), "two\nlines"),
+        (ValueError("no character: \ud800"), "no character: \\ud800"),
+        (_SilentError(), "(its message cannot be read)"),
+    ],
+)
+def test_the_text_of_any_exception_can_be_written(error: Exception, text: str) -> None:
+    assert error_text(error) == text
+    error_text(error).encode()

@@ -22,7 +22,7 @@ from opcheck.capture.loading.repository import Repository, fetch, is_repository
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.names import parse_dtype
-from opcheck.common.text import one_line
+from opcheck.common.text import error_text, one_line
 from opcheck.tracing.source_locations import describe_raise
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ def _construct(make: Callable[[], T], spec: str, on_mps: OnMps, *, real: bool) -
                 return make()
         except RuntimeError as error:
             # "Tensor.item() cannot be called on meta tensors", "Cannot copy out of meta tensor" ...
-            if "meta" not in str(error) or not 0 < mode.avoided <= REAL_LIMIT:
+            if "meta" not in error_text(error) or not 0 < mode.avoided <= REAL_LIMIT:
                 raise
             with on_mps:
                 return make()
@@ -212,7 +212,7 @@ def hint_for(error: Exception) -> str:
         return f"the installed {error.name} is not the version that the code expects"
     if isinstance(error, ImportError):
         return "install what the message asks for"
-    if isinstance(error, TypeError) and "argument" in str(error):
+    if isinstance(error, TypeError) and "argument" in error_text(error):
         return "give its arguments, --config NAME=VALUE, or name a function that returns the model"
     if isinstance(error, SyntaxError):
         return f"Python {sys.version_info.major}.{sys.version_info.minor} cannot read that line"

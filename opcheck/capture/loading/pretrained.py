@@ -18,7 +18,7 @@ from opcheck.capture.loading import libraries
 from opcheck.capture.loading.repository import DamagedError, Repository
 from opcheck.capture.recipes import pipelines
 from opcheck.common.errors import ModelLoadError
-from opcheck.common.text import one_line
+from opcheck.common.text import error_text, one_line
 
 Config = dict[str, Any]
 
@@ -334,7 +334,7 @@ def _kept(failures: dict[str, Exception], name: str) -> Iterator[None]:
     except DamagedError:
         raise
     except Exception as error:  # a library's code
-        if isinstance(error, RuntimeError) and "meta" in str(error):
+        if isinstance(error, RuntimeError) and "meta" in error_text(error):
             raise  # load._construct builds it once more
         failures[name] = error
 

@@ -22,6 +22,7 @@ from opcheck.common import notebooks
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
 from opcheck.common.replacing import replaced
+from opcheck.common.text import error_text
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -77,9 +78,9 @@ def _from_file(file: Path, spec: str) -> ModuleType:
         loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        if isinstance(error, ImportError) and "relative import" in str(error):
+        if isinstance(error, ImportError) and "relative import" in error_text(error):
             raise ModelLoadError(
-                f"importing {file.name} fails: {error}",
+                f"importing {file.name} fails: {error_text(error)}",
                 context=f"model {spec}: a file has no package, as in python {file.name}",
                 hint="name it as package.module:attribute from the folder above the package",
             ) from error

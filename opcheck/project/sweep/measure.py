@@ -15,6 +15,7 @@ from opcheck.capture.protocol import Shared
 from opcheck.capture.request import CaptureRequest
 from opcheck.capture.shared import captures
 from opcheck.common.errors import CaptureError, InputError, ModelLoadError, OpcheckError
+from opcheck.common.text import error_text
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import HEADLINES, Mode
 from opcheck.data.registrations import OpLists
@@ -49,7 +50,7 @@ def result(task: Task, mode: Mode, lists: OpLists) -> Result:
     try:
         config = _config(task)
     except Exception as error:  # noqa: BLE001 - whatever a configuration raises
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error_text(error)}"
         work.fail(task.targets, ModelLoadError(text))
         return work.result(key, task.model.config, start)
     work.measure(config)
