@@ -143,9 +143,17 @@ def _page(
     )
     yield ""
     rows = [
-        (kind, status, predicted, observed, both, ratio(both, predicted), ratio(both, observed))
+        (
+            kind,
+            rate.status,
+            rate.predicted,
+            rate.observed,
+            rate.both,
+            ratio(rate.both, rate.predicted),
+            ratio(rate.both, rate.observed),
+        )
         for kind, verification in found.items()
-        for status, both, predicted, observed in verification.rates()
+        for rate in verification.rates
     ]
     headers = ("pass", "status", "predicted", "observed", "both", "precision", "recall")
     yield tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)

@@ -309,6 +309,7 @@ def verification_of(text: str) -> Verification:
         dtypes=(),
         count=1,
         because=text,
+        agrees=False,
     )
     return Verification(
         prediction=text,
@@ -330,7 +331,7 @@ def answered(text: str, kind: str) -> str:
 
 def verified_in(text: str, kind: str) -> str:
     found = verification_of(text)
-    return write(verified.content(found), verified.document(found), kind)
+    return write(found, verified.document(found), kind)
 
 
 WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {

@@ -31,6 +31,7 @@ DOCUMENTS = {
     "matrix": "opcheck.lookup.matrix:Matrix",
     "compile": "opcheck.compiler.judged:CompileReport",
     "compare": "opcheck.numerics.compare.records:Comparison",
+    "verify": "opcheck.device.verify:Verification",
     "evidence": "opcheck.data.device_evidence:Evidence",
 }
 

@@ -23,7 +23,7 @@ from opcheck.model import saved
 from opcheck.model.options import Option
 from opcheck.model.records import Report, ReportTarget
 from opcheck.render import ANSWERS, render, write
-from opcheck.render.answers.verified import content, document, shared
+from opcheck.render.answers.verified import document, shared
 
 _REPORTS = (".json", ".yaml", ".yml")
 KEPT = "opcheck-verify"
@@ -95,7 +95,7 @@ def command(
             hint="name the report of opcheck run on a Mac, or add --here on the Mac itself",
         )
     name = output.chosen(ANSWERS)
-    output.put(write(content(verification), document(verification), name, full=verbose))
+    output.put(write(verification, document(verification), name, full=verbose))
     if propose:
         _propose(Path(propose), verification, lists)
     return exit_code(verification)
@@ -130,7 +130,7 @@ def compared_here(
     with progress.shown() as say:
         verified = this.verified(request, prediction, this.this_mac(), lists, say)
     verification = verified.verification
-    page = write(content(verification), document(verification), "text", full=progress.verbose)
+    page = write(verification, document(verification), "text", full=progress.verbose)
     streams.note(page.rstrip())
     keep(verified, Path(KEPT), lists)
     return exit_code(verification)
@@ -153,7 +153,7 @@ def keep(verified: this.Verified, folder: Path, lists: OpLists) -> None:
     verification = verified.verification
     write_text(folder / "predicted.json", render(verified.prediction, "json"))
     write_text(folder / "observed.json", render(verified.observation, "json"))
-    text = write(content(verification), shared(verification), "markdown")
+    text = write(verification, shared(verification), "markdown")
     write_text(folder / "share.md", text)
     streams.note(f"{folder}: predicted.json, observed.json, and share.md to share")
     if verification.contradictions:

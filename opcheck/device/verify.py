@@ -53,16 +53,26 @@ class Pair(Record, frozen=True, kw_only=True):
     seen: str
     prints: str = ""
     limitations: tuple[str, ...] = ()
+    #: whether the statuses are equal
+    agrees: bool
 
-    @property
-    def agrees(self) -> bool:
-        """Return whether the statuses are equal."""
-        return self.predicted == self.observed
+
+class Rate(Record, frozen=True, kw_only=True):
+    """How many pairs have a status in both reports, in the prediction and in the observation."""
+
+    status: Status
+    both: int
+    predicted: int
+    observed: int
+    #: of the predicted and of the observed ones those in both; None: there are none
+    precision: float | None
+    recall: float | None
 
 
 class Verification(Record, frozen=True, kw_only=True):
     """The result of a comparison."""
 
+    schema: str = "opcheck-verification/1"
     prediction: str
     observation: str
     torch: str
@@ -75,6 +85,7 @@ class Verification(Record, frozen=True, kw_only=True):
     #: observed calls that are not in the prediction
     unpredicted: tuple[ReportedCalls, ...] = msgspec.field(name="unforeseen")
     notes: tuple[str, ...] = ()
+    rates: tuple[Rate, ...] = ()
 
     @property
     def contradictions(self) -> tuple[Pair, ...]:
@@ -86,15 +97,24 @@ class Verification(Record, frozen=True, kw_only=True):
         """Return the pairs in which both reports agree."""
         return tuple(pair for pair in self.pairs if pair.agrees)
 
-    def rates(self) -> Iterator[tuple[str, int, int, int]]:
-        """Count the pairs of each status: in both, in the prediction, in the observation."""
-        judged = [pair for pair in self.pairs if pair.predicted != "unknown"]
-        both = Counter(pair.observed for pair in judged if pair.agrees)
-        predicted = Counter(pair.predicted for pair in judged)
-        observed = Counter(pair.observed for pair in judged)
-        for status in STATUSES:
-            if predicted[status] or observed[status]:
-                yield status, both[status], predicted[status], observed[status]
+
+def _rates(pairs: Sequence[Pair]) -> Iterator[Rate]:
+    """Count the pairs of each status that some pair has; "unknown" claims nothing."""
+    judged = [pair for pair in pairs if pair.predicted != "unknown"]
+    both = Counter(pair.observed for pair in judged if pair.agrees)
+    predicted = Counter(pair.predicted for pair in judged)
+    observed = Counter(pair.observed for pair in judged)
+    for status in STATUSES:
+        counted, claimed, seen = both[status], predicted[status], observed[status]
+        if claimed or seen:
+            yield Rate(
+                status=status,
+                both=counted,
+                predicted=claimed,
+                observed=seen,
+                precision=counted / claimed if claimed else None,
+                recall=counted / seen if seen else None,
+            )
 
 
 def ratio(part: int, whole: int) -> str:
@@ -170,6 +190,7 @@ def verify(prediction: Report, observation: Report, lists: OpLists) -> Verificat
         unobserved=tuple(calls for i, calls in enumerate(expected) if i not in matched),
         unpredicted=tuple(unpredicted),
         notes=tuple(_notes(prediction, observation)),
+        rates=tuple(_rates(pairs)),
     )
 
 
@@ -185,6 +206,7 @@ def _pair(observed: ReportedCalls, expected: ReportedCalls) -> Pair:
         seen=observed.because,
         prints=observed.prints,
         limitations=observed.limitations or expected.limitations,
+        agrees=expected.status == observed.status,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from opcheck import cli
 from opcheck.common.errors import UsageError
@@ -15,10 +16,10 @@ from opcheck.common.vocabulary import Confidence, Status
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_files import read_written
 from opcheck.device.observe.draft_statements import draft_statements
-from opcheck.device.verify import calls_of, verify
+from opcheck.device.verify import Verification, calls_of, verify
 from opcheck.judge.pipeline import report
 from opcheck.model.records import CallGroup, CaptureFacts, GroupLocation, Report, ReportTarget
-from opcheck.model.saved import read
+from opcheck.model.saved import json_schema, read
 from opcheck.render import render
 from tests.made import call, make_lists, make_report, make_target, make_trace
 
@@ -112,10 +113,13 @@ def test_precision_and_recall_are_of_each_status(lists: OpLists) -> None:
         place("aten::exp", "unsupported", "a.py:4"),
     )
     found = verify(prediction, observation, lists)
-    assert list(found.rates()) == [
-        ("native", 1, 2, 1),
-        ("fallback", 1, 1, 1),
-        ("unsupported", 0, 0, 1),
+    assert [
+        (rate.status, rate.both, rate.predicted, rate.observed, rate.precision, rate.recall)
+        for rate in found.rates
+    ] == [
+        ("native", 1, 2, 1, 0.5, 1.0),
+        ("fallback", 1, 1, 1, 1.0, 1.0),
+        ("unsupported", 0, 0, 1, None, 0.0),
     ]
     assert [one.op for one in found.contradictions] == ["aten::cos"]
 
@@ -199,6 +203,11 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "aten::mm at net.py:3: predicted native, observed fallback" in shown
     assert "falls_back" in proposal.read_text()
     assert cli.invoke(["verify", str(observed), str(observed), "-f", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rates"][0]["precision"] == 1.0
+    written = json.loads(capsys.readouterr().out)
+    assert written["rates"][0]["precision"] == 1.0
+    schema = Draft202012Validator(json_schema(Verification))
+    assert [error.message for error in schema.iter_errors(written)] == []
+    assert list(schema.iter_errors({**written, "more": 1}))
+    assert list(schema.iter_errors({**written, "pairs": [{}]}))
     assert cli.invoke(["verify", str(log), str(observed)]) == 2
     assert cli.invoke(["verify", str(predicted), str(predicted)]) == 2

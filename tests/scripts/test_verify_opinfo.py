@@ -24,7 +24,7 @@ PAIRS = [
 
 def test_the_figures_are_those_of_verify() -> None:
     found = verified(PAIRS, "forward", "2.13", "15.0")
-    rates = {status: numbers for status, *numbers in found.rates()}
+    rates = {rate.status: [rate.both, rate.predicted, rate.observed] for rate in found.rates}
     assert rates == {"native": [2, 3, 2], "unsupported": [1, 1, 2]}
     assert [(one.op, one.predicted, one.observed) for one in found.contradictions] == [
         ("sort", "native", "unsupported")

@@ -1,10 +1,8 @@
-"""The answer to ``opcheck verify`` as a page and as data."""
+"""The answer to ``opcheck verify`` as a page."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from opcheck.common.text import plural
 from opcheck.common.tool import VERSION
@@ -18,27 +16,6 @@ if TYPE_CHECKING:
 
 #: How many entries of a list are seen at once.
 _SHOWN = 20
-
-
-def content(verification: Verification) -> dict[str, Any]:
-    """Return what JSON and YAML hold, all keys present."""
-    rates = [
-        {
-            "status": status,
-            "both": both,
-            "predicted": predicted,
-            "observed": observed,
-            "precision": both / predicted if predicted else None,
-            "recall": both / observed if observed else None,
-        }
-        for status, both, predicted, observed in verification.rates()
-    ]
-    record = msgspec.to_builtins(verification)
-    pairs = [
-        {**written, "agrees": pair.agrees}
-        for written, pair in zip(record["pairs"], verification.pairs, strict=True)
-    ]
-    return {"schema": "opcheck-verification/1", **record, "pairs": pairs, "rates": rates}
 
 
 def document(verification: Verification) -> Iterator[Block]:
@@ -57,12 +34,12 @@ def document(verification: Verification) -> Iterator[Block]:
     yield Lines((f"{plural(len(verification.pairs), 'pair')}: {counts}",))
     rows = tuple(
         (
-            status,
-            *map(str, (predicted, observed, both)),
-            ratio(both, predicted),
-            ratio(both, observed),
+            rate.status,
+            *map(str, (rate.predicted, rate.observed, rate.both)),
+            ratio(rate.both, rate.predicted),
+            ratio(rate.both, rate.observed),
         )
-        for status, both, predicted, observed in verification.rates()
+        for rate in verification.rates
     )
     if rows:
         yield Table(("status", "predicted", "observed", "both", "precision", "recall"), rows)
