@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from opcheck.data.targets import macos_of
+from opcheck.lookup.aliases import aliases
 from opcheck.lookup.matrix import STATES, About, counts, short, systems
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 
@@ -45,6 +47,8 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, About]
     #: by release: overloads of each state, those that are composites left out.
     counts: dict[str, dict[str, int]]
+    #: by operator without overloads: other names by which people look for it
+    aliases: Mapping[str, tuple[str, ...]]
 
 
 def coverage(
@@ -91,6 +95,7 @@ def coverage(
         counts={
             release.line: _count(release.line, system, lookup) for release in lookup.lists.releases
         },
+        aliases=aliases(wanted, lookup.lists.releases[-1].line),
     )
 
 

@@ -70,4 +70,5 @@ def _data(coverage: Coverage, torch: str) -> dict[str, Any]:
             [name, *msgspec.to_builtins(about).values()] for name, about in coverage.notes.items()
         ],
         "ops": operators,
+        "aliases": dict(coverage.aliases),
     }

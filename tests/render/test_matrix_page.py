@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 
 from opcheck.data.registrations import OpLists
@@ -76,7 +77,10 @@ def shown(text: str) -> list[str]:
 @pytest.mark.browser
 def test_the_page_works_in_a_browser(browser: Any, some: Coverage, tmp_path: Path) -> None:
     path = tmp_path / "matrix.html"
-    path.write_text(page.render(some, "2.15"), encoding="utf-8")
+    named = msgspec.structs.replace(some, aliases={"aten::relu": ("nn.Rectify", "cut off")})
+    path.write_text(page.render(named, "2.15"), encoding="utf-8")
+    assert shown(dom(browser, path, "#q=torch.nn.functional.relu()")) == ["aten::relu"]
+    assert shown(dom(browser, path, "#q=cut+off")) == ["aten::relu"]
     everything = dom(browser, path)
     assert shown(everything) == sorted(SOME)
     assert "5 overloads of torch 2.15" in everything

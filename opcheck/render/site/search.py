@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from opcheck.common.sanitize import shown
+from opcheck.data.registrations import load
+from opcheck.lookup.aliases import aliases
 from opcheck.lookup.words import WORDS
 from opcheck.render.site import addresses
 from opcheck.render.site.addresses import Page
@@ -20,7 +22,9 @@ def index(pages: Iterable[Page]) -> str:
 
     Each entry is [kind, name, address, what stands beside it, other names].
     """
-    entries = [entry for page in pages if (entry := _entry(page))]
+    lists = load()
+    others = aliases(lists.names(), lists.releases[-1].line)
+    entries = [entry for page in pages if (entry := _entry(page, others))]
     text = json.dumps([KINDS, entries], ensure_ascii=True, separators=(",", ":"))
     return f"opcheckIndex({text});\n"
 
@@ -32,10 +36,11 @@ def usual_words(page: Operator) -> list[str]:
     return [word for word, name in WORDS.items() if name in names]
 
 
-def _entry(page: Page) -> list[object] | None:
+def _entry(page: Page, others: Mapping[str, Sequence[str]]) -> list[object] | None:
     address = f"{addresses.page_of(page)}.html"
     if isinstance(page, Operator):
-        return [0, page.name, address, page.state, [*page.python, *usual_words(page)]]
+        names = (*page.python, *usual_words(page), *others.get(page.name, ()))
+        return [0, page.name, address, page.state, [*dict.fromkeys(names)]]
     if isinstance(page, Model):
         return [
             1,

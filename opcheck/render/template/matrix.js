@@ -50,6 +50,15 @@
     const open = since > 0 && stateAt(op, since - 1) === unknown;
     return (open ? "≤" : "") + lines[since];
   };
+  // Of torch.concat() and nn.functional.gelu the last part is looked for, linalg.inv is written linalg_inv.
+  const wordsOf = (text) => text.toLowerCase().split(/\s+/).filter(Boolean)
+    .map((word) => word.replace(/\(.*$/, "").replace(/^(torch\.)?(ops\.)?((nn\.)?functional\.|f\.|nn\.|tensor\.)?/, ""));
+  const aliases = new Map(Object.entries(data.aliases).map(([op, names]) => [op, ` ${names.join(" ").toLowerCase()}`]));
+  const named = (op, name, word) => {
+    if (name.includes(word) || name.includes(word.replaceAll(".", "_"))) return true;
+    const others = aliases.get(op.split(".")[0]) || "";
+    return others.includes(` ${word}`) || others.includes(`.${word}`);
+  };
   const isOut = (name) => /\.(\w*_)?out$/.test(name) || /\.\w*out\w*$/.test(name);
   const color = (state) => `var(--${state < 0 ? "none" : data.states[state][0]})`;
   const label = (state) => (state < 0 ? "no such overload" : data.states[state][1]);
@@ -147,7 +156,7 @@
 
   const refresh = () => {
     const place = lines.indexOf(view.torch);
-    const words = view.q.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = wordsOf(view.q);
     const counts = data.states.map(() => 0);
     shown = [];
     for (const op of data.ops) {
@@ -155,7 +164,7 @@
       const run = runAt(op, place);
       const wanted = op[0] === view.op && view.q === "";
       if (!run) continue;
-      if (!words.every((word) => name.includes(word))) continue;
+      if (!words.every((word) => named(op[0], name, word))) continue;
       if (!view.out && isOut(op[0]) && !wanted) continue;
       const state = stateOf(run);
       counts[state] += 1;

@@ -37,7 +37,7 @@
   };
   // Everything whose name begins so, and as much of the rest as fits on a screen or two.
   const search = (text) => {
-    const query = text.trim().toLowerCase().replace(/\(\)$/, "").replace(/^torch\.ops\.aten\./, "");
+    const query = text.trim().toLowerCase().replace(/\(\)$/, "").replace(/^torch\.(ops\.aten\.)?/, "");
     if (!query || !entries) return [];
     // "layer norm" is layer_norm; a word of several may be one of the other names as it stands.
     const joined = query.replace(/[\s-]+/g, "_");
