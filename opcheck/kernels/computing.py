@@ -15,6 +15,7 @@ from opcheck.kernels.launch import (
     EPS,
     LENGTHS,
     Launch,
+    bound_to,
     dtype_named,
     family,
     random,
@@ -72,34 +73,37 @@ def _softmax_strided(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )  # fmt: skip
 
 
-@family(r"(?P<log>log_)?softmax_(?P<step>partial|finalize)_(?P<a>float|half|bfloat)_(?:u32|u64)")
+@family(r"(?P<log>log_)?softmax_(?P<strided>strided_)?(?P<step>partial|finalize)_(?P<a>float|half|bfloat)_(?:u32|u64)")
 def _softmax_in_chunks(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    """Call one of two steps: the largest value and the sum of each chunk, then the result of them."""
+    """Call one of two steps: the largest value and the sum of each chunk, then the result of them.
+
+    The strided form has 8 columns and 32 threads a column in a threadgroup, one of a chunk and a matrix.
+    """
     dtype, chunk, rows = dtype_named(match["a"]), 32, 3
+    inner = 8 if match["strided"] else 1
     for length in (32, 100, 1025):
-        given = random((rows, length), dtype, length) * 3
+        given = random((rows, length, inner), dtype, length) * 3
         chunks = [part.double() for part in torch.split(given, chunk, 1)]
-        largest = torch.stack([part.amax(1) for part in chunks], 1)
-        sums = torch.stack([(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], 1)
-        partials = torch.stack([largest, sums], -1)
-        params = _softmax_params(kernel, (rows, length, 1), chunk)
-        grid = (len(chunks) * 32, rows)
-        if match["step"] == "partial":
-            bound = {
-                "input": given,
-                "partials": untouched(partials.shape, torch.float32),
-                "params": params,
-            }
-            yield Launch(
-                bound, grid, (32, 1), {"partials": (given, partials, partials.abs() * 16 * EPS)}
-            )
-            continue
-        value = (torch.log_softmax if match["log"] else torch.softmax)(given.double(), 1)
-        slack = (value.abs() + 1) * 16 * EPS if match["log"] else value * 16 * EPS
+        largest = torch.stack([part.amax(1) for part in chunks], -1)
+        sums = torch.stack([(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], -1)
+        partials = torch.stack([largest, sums], -1)  # of a row, a column and a chunk
         bound = {
-            "input": given, "output": untouched(given.shape, dtype), "partials": partials.float(), "params": params
-        }  # fmt: skip
-        yield Launch(bound, grid, (32, 1), {"output": (given, value, slack)})
+            "input": given,
+            "output": untouched(given.shape, dtype),
+            "partials": partials.float(),
+            "params": _softmax_params(kernel, (rows, length, inner), chunk),
+        }
+        grid, group = ((len(chunks) * 32, rows), (32, 1))
+        if match["strided"]:
+            grid, group = (inner, rows * 32, len(chunks)), (inner, 32, 1)
+        if match["step"] == "partial":
+            bound["partials"] = untouched(partials.shape, torch.float32)
+            expected = {"partials": (given, partials, partials.abs() * 16 * EPS)}
+        else:
+            value = (torch.log_softmax if match["log"] else torch.softmax)(given.double(), 1)
+            slack = (value.abs() + 1) * 16 * EPS if match["log"] else value * 16 * EPS
+            expected = {"output": (given, value, slack)}
+        yield Launch(bound_to(kernel, bound), grid, group, expected)
 
 
 @family(r"layer_norm_(?P<how>single_row|looped)(_i32|_i64)?_(?P<a>[a-z0-9]+)")

@@ -6,6 +6,7 @@ from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import (
     attention,
     computing,
+    elements,
     factoring,
     launch,
     learning,
@@ -29,6 +30,7 @@ from opcheck.kernels.records import Outcome, Task, Verdict
 FAMILIES = (
     attention,
     computing,
+    elements,
     factoring,
     learning,
     moving,

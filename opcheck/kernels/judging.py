@@ -55,7 +55,7 @@ def nudged(operand: Tensor) -> tuple[Tensor, Tensor]:
 
 def is_denormal(operand: Tensor) -> Tensor:
     """Return where an operand is smaller than every normal number, and not zero: Metal may flush those."""
-    if not operand.dtype.is_floating_point:
+    if not operand.dtype.is_floating_point or operand.itemsize == 1:  # a float8 is converted first
         return torch.zeros(operand.shape, dtype=torch.bool)
     return (operand != 0) & (operand.abs() < torch.finfo(operand.dtype).smallest_normal)
 

@@ -18,7 +18,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from opcheck.kernels import judging, values
+from opcheck.kernels import judging, names, values
 from opcheck.kernels.judging import Expected, Judged
 from opcheck.kernels.machine import Kernel
 from opcheck.kernels.pointwise import DTYPES, Unfit, address, packed
@@ -65,7 +65,8 @@ def family(pattern: str) -> Callable[[Family], Family]:
 
 def is_driven(name: str) -> bool:
     """Return whether a function here calls kernels of this name."""
-    return any(pattern.fullmatch(name) for pattern, _ in _FAMILIES)
+    short = names.shortened(name)
+    return any(pattern.fullmatch(short) for pattern, _ in _FAMILIES)
 
 
 def judge(name: str, kernel: Kernel) -> Judged:
@@ -76,7 +77,7 @@ def judge(name: str, kernel: Kernel) -> Judged:
         KernelError: it cannot be run.
     """
     for pattern, function in _FAMILIES:
-        match = pattern.fullmatch(name)
+        match = pattern.fullmatch(names.shortened(name))
         if match:
             return _judged(kernel, function(match, kernel))
     raise Unfit("its family is not driven")
@@ -150,9 +151,10 @@ def dtype_named(word: str) -> torch.dtype:
     Raises:
         Unfit: the dtype is not driven.
     """
-    if word not in DTYPES:
+    dtype = torch.float8_e4m3fn if word == "float8" else DTYPES.get(word)
+    if dtype is None:
         raise Unfit(f"a dtype that is not driven: {word}")
-    return DTYPES[word]
+    return dtype
 
 
 def random(shape: Sequence[int], dtype: torch.dtype, salt: int = 0) -> Tensor:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
@@ -27,6 +29,10 @@ from opcheck.kernels.pointwise import Unfit, numbers
 # Gather, scatter, indexing: ScatterGather.mm, Indexing.mm
 
 
+#: The sign bit of int64.
+_SIGN = -(2**63)
+
+
 def _scattered(operation: str, given: Tensor, index: Tensor, source: Tensor) -> Tensor:
     """Return what scattering along the last dimension gives.
 
@@ -38,11 +44,27 @@ def _scattered(operation: str, given: Tensor, index: Tensor, source: Tensor) -> 
         return wide.scatter(1, index, widened(source))
     if given.dtype.is_complex and reduce == "add":
         return wide.scatter_add(1, index, widened(source))
-    if given.dtype.is_complex or given.dtype == torch.bool:
+    if given.dtype.is_complex:
         raise Unfit("no reference for reductions of the dtype")
-    if given.dtype == torch.int64 and reduce in {"amax", "amin"}:
-        raise Unfit("the host flips the sign bits first (scatter_signbit_xor)")
     return wide.scatter_reduce(1, index, widened(source), "sum" if reduce == "add" else reduce)
+
+
+def _held(operation: str, value: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the result and the memory before it as the kernel holds them.
+
+    The largest and smallest int64 are found by atomics of uint64: the host flips the sign bits of the
+    result's memory before and after (``scatter_signbit_xor``), the kernel those of the source.
+    """
+    if given.dtype == torch.int64 and operation in {"scatter_amax", "scatter_amin"}:
+        return value ^ _SIGN, given ^ _SIGN
+    return value, given.clone()
+
+
+@family(r"scatter_signbit_xor_long")
+def _flipped_signs(_match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
+    given = random((45,), torch.int64, 1)
+    bound = {"data": given.clone(), "tid_offset": numbers(0, size=8)}
+    yield Launch(bound, (45,), (32,), {"data": (given, given ^ _SIGN, 0.0)})
 
 
 @family(
@@ -65,8 +87,8 @@ def _gather(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         value, width = widened(given).gather(1, index), picked
         bound["output"] = untouched((rows, picked), dtype)
     else:
-        value, width = _scattered(operation, given, index, source), columns
-        bound["output"] = given.clone()
+        value, bound["output"] = _held(operation, _scattered(operation, given, index, source), given)
+        width = columns
     for name, extent in {"output": width, "input": columns, "src": picked, "index": picked}.items():
         bound[f"{name}_strides"] = numbers(1, extent, size=8)
     wanted = {argument.name for argument in kernel.buffers}
@@ -107,7 +129,7 @@ def _gather_dense(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     if operation == "gather":
         value, output = widened(given).gather(1, index), untouched(index.shape, dtype)
     else:
-        value, output = _scattered(operation, given, index, source), given.clone()
+        value, output = _held(operation, _scattered(operation, given, index, source), given)
     bound = {
         "output": output, "input": given, "src": source, "value": source.flatten()[:1],
         "index": index.to(index_dtype), "inner_size": numbers(inner, size=8),
@@ -161,7 +183,7 @@ def _index_copy(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     yield Launch(bound_to(kernel, bound), grid, group, {"output": (given, value, 0.0)})
 
 
-@family(r"index_(?P<op>add|reduce_amax|reduce_amin|reduce_prod)_(?P<a>[a-z0-9]+)_(?P<b>int|long)")
+@family(r"index_(?P<op>add|reduce_amax|reduce_amin|reduce_prod|reduce_mean)_(?P<a>[a-z0-9]+)_(?P<b>int|long)")
 def _index_reduce(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype, index_dtype = dtype_named(match["a"]), dtype_named(match["b"])
     operation = match["op"].removeprefix("reduce_")
@@ -169,8 +191,9 @@ def _index_reduce(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     index = torch.tensor([3, 0, 3, 8, 0, 1])
     given, source = random((rows, columns), dtype, 1), random((rows, picked), dtype, 2)
     wide = widened(given)
-    if operation == "add":
-        value = wide.index_add(1, index, widened(source), alpha=2)
+    if operation in {"add", "mean"}:  # of a mean the host divides the sums
+        factor = 2 if operation == "add" else 1
+        value = wide.index_add(1, index, widened(source), alpha=factor)
         if dtype == torch.bool:
             value = wide.bool().long().index_add(1, index, source.long()).bool().long()
     elif dtype.is_complex or dtype == torch.bool:
@@ -438,32 +461,61 @@ def _constant_pad(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     yield Launch(bound, grid, (1,) * len(grid), {"output": (given, value, 0.0)})
 
 
-@family(r"(?P<op>arange|linspace|logspace)_(?P<a>[a-z0-9]+)_(?P<i>i32|i64)")
+_STEPS = 33
+
+
+def _ranged(kernel: Kernel, value: Tensor, dtype: torch.dtype, slack: Tensor | float, **given: Tensor) -> Launch:
+    """Return the launch of a range, dense or with every second place of rows of 24; ``given`` are its limits."""
+    strided = any(argument.name == "ndim" for argument in kernel.buffers)
+    output = untouched((3, 24) if strided else (_STEPS,), dtype)
+    wanted, off = widened(output), torch.zeros(output.shape, dtype=torch.float64)
+    for whole, part in ((wanted, value), (off, torch.as_tensor(slack, dtype=torch.float64))):
+        target = whole[:, :22:2] if strided else whole
+        target.copy_(part.expand(_STEPS).view(target.shape))
+    wide = 8 if kernel.name.endswith("_i64") else 4
+    steps = () if "se" in given else (_STEPS,)
+    bound = {
+        "out": output, "p": numbers(*steps, 1, 0, 0, size=wide), "sp": numbers(_STEPS, 0, size=8),
+        "base": numbers(0, size=8), "ndim": numbers(2), "sizes": numbers(11, 3, size=8),
+        "strides": numbers(2, 24, size=8), **given,
+    }  # fmt: skip
+    return Launch(bound_to(kernel, bound), (_STEPS,), (1,), {"out": (value, wanted, off)})
+
+
+@family(r"(?P<op>arange|linspace|logspace)_(?:strided_)?(?P<a>(?!strided|integral)[a-z0-9]+?)(?:_i32|_i64)?")
 def _ranges(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype, size = dtype_named(match["a"]), 4 if match["i"] == "i32" else 8
-    if dtype.is_complex:
-        raise Unfit("a complex range is not driven")
-    steps, start, step = 33, 2.0, 0.25 if dtype.is_floating_point else 1.0
-    last = start + step * (steps - 1)
-    value = torch.linspace(start, last, steps, dtype=torch.float64)
+    dtype, operation = dtype_named(match["a"]), match["op"]
+    inexact = dtype.is_floating_point or dtype.is_complex
+    start, step = 2.0, 0.25 if inexact else 1.0
+    if operation == "logspace" and not inexact:
+        start, step = 0.0, 0.1875  # of the powers a byte holds each
+    last = start + step * (_STEPS - 1)
+    value = torch.linspace(start, last, _STEPS, dtype=torch.float64)
     parameters = {
         "arange": (start, step),
         "linspace": (start, step, last),
         "logspace": (start, step, last, 2.0),
     }
-    if match["op"] == "logspace":
-        value = 2**value
-        if not dtype.is_floating_point:
-            raise Unfit("whole powers leave the integer's range")
-    name = "se" if match["op"] == "arange" else "v"
+    value = 2**value if operation == "logspace" else value
+    slack = value.abs() * (8 if operation == "linspace" else 32) * EPS
+    value = value.to(torch.complex128) if dtype.is_complex else value
+    name = "se" if operation == "arange" else "v"
     argument = next(argument for argument in kernel.buffers if argument.name == name)
     numeric = dtype_named(argument.fields[0].type)
-    bound = {
-        "out": untouched((steps,), dtype), name: torch.tensor(parameters[match["op"]]).to(numeric),
-        "p": numbers(*((steps, 1, 0) if match["op"] != "arange" else (1, 0)), 0, size=size),
-    }  # fmt: skip
-    slack = value.abs() * (8 if match["op"] == "linspace" else 32) * EPS
-    yield Launch(bound, (steps,), (1,), {"out": (value, value, slack)})
+    limits = torch.tensor(parameters[operation]).to(numeric)
+    yield _ranged(kernel, value, dtype, slack, **{name: limits})
+
+
+@family(r"linspace_integral_(?:strided_)?(?P<a>int|long)(?:_i32|_i64)?")
+def _whole_ranges(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with the quotient and the remainder of the distance and the number of steps."""
+    limit = 2**31 - 1 if match["a"] == "int" else 2**62
+    for start, last in ((-7, 100), (100, -7), (-limit, limit)):
+        parts = _STEPS - 1
+        exact = [Fraction(start * (parts - i) + last * i, parts) for i in range(_STEPS)]
+        value = torch.tensor([math.trunc(number) for number in exact])
+        params = numbers(start, last, *divmod(abs(last - start), parts), size=8)
+        yield _ranged(kernel, value, dtype_named(match["a"]), 0.0, params=params)
 
 
 @family(r"fill_scalar_(?P<how>dense|strided)_(?P<a>[a-z0-9]+)")

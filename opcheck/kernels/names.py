@@ -21,6 +21,8 @@ _WALKS = ("dense", "strided", "inner")
 _MORE = re.compile(r"dense|strided|inner|contiguous|scalar|lhs|rhs|broadcast|cast|castout|ilp\d*")
 #: A dtype that is several words.
 _FLOAT8 = "float8_e4m3fn"
+_SHORT = "float8"
+
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -40,9 +42,14 @@ class Named(msgspec.Struct, frozen=True):
         return tuple(WORDS.get(word, word) for word in self.types)
 
 
+def shortened(name: str) -> str:
+    """Return a kernel's name with one word for each dtype."""
+    return name.replace(_FLOAT8, _SHORT)
+
+
 def parse(name: str) -> Named:
     """Take a kernel's name apart; one without a form has its first words as the operation."""
-    words = name.replace(_FLOAT8, "float8").split("_")
+    words = shortened(name).split("_")
     start = next((at for at, word in enumerate(words) if at and word in _WALKS), None)
     if start is None:
         at = len(words)
@@ -53,7 +60,7 @@ def parse(name: str) -> Named:
     while end < len(words) and _MORE.fullmatch(words[end]):
         end += 1
     rest = words[end:]
-    types = tuple(_FLOAT8 if word == "float8" else word for word in rest)
+    types = tuple(_FLOAT8 if word == _SHORT else word for word in rest)
     params = next((word for word in rest if word.endswith("Params")), "")
     return Named(
         "_".join(words[:start]),

@@ -52,6 +52,7 @@ SCALAR_TYPES = {
     torch.complex64: 9,
     torch.bool: 11,
     torch.bfloat16: 15,
+    torch.float8_e4m3fn: 24,
     torch.uint16: 27,
     torch.uint32: 28,
     torch.uint64: 29,
@@ -270,7 +271,7 @@ class Driver:
         """Return the values of an operation for these dtypes."""
         key = operation, dtypes
         if key not in self._cases:
-            parameters = reference.PARAMETERS.get(operation, ())
+            parameters = reference.parameters(operation, dtypes[0])
             self._cases[key] = Case(operation, dtypes, parameters)
         return self._cases[key]
 

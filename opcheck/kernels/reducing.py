@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 import torch
@@ -13,6 +14,7 @@ from opcheck.kernels.launch import (
     EPS,
     LENGTHS,
     Launch,
+    bound_to,
     dtype_named,
     family,
     random,
@@ -55,31 +57,87 @@ def _reduction_slack(operation: str, given: Tensor, value: Tensor) -> Tensor:
     return wide.sum(-1) * 8 * EPS + (value.abs().double() * given.shape[-1] * EPS)
 
 
+#: The state of a variance between two passes: the mean, the squares' sum about it, and the count, in 16 bytes.
+_STATE = "float3"
+
+
+def _state(given: Tensor) -> Tensor:
+    """Return the states of a variance of the last dimension, in double."""
+    count = torch.full(given.shape[:-1], given.shape[-1], dtype=torch.float64)
+    squares = given.double().var(-1, correction=0) * count
+    return torch.stack([given.double().mean(-1), squares, count, torch.zeros_like(count)], -1)
+
+
+def _operand(word: str, operation: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Return the numbers that are reduced along the last dimension, and the memory that holds them."""
+    if word == _STATE:
+        drawn = random((*shape, 3), torch.float32, shape[-1])
+        return drawn.flatten(-2), _state(drawn).float()
+    dtype = dtype_named(word)
+    given = random(shape, dtype, shape[-1])
+    if operation == "prod":
+        if dtype.is_complex:
+            given = (widened(given) / 3).to(dtype)
+        given = torch.where(widened(given) == 0, torch.ones_like(given), given)
+        given = given if dtype.is_complex else given.sign()
+    return given, given
+
+
+def _result(word: str, given: Tensor, value: Tensor, slack: Tensor) -> dict[str, Any]:
+    """Return the results' memory, and what a launch says of it."""
+    if word != _STATE:
+        out = untouched(value.shape, dtype_named(word))
+        return {"out": out, "expected": {"output": (given, value, slack)}, "made": {}}
+    state = _state(given)[..., :3]
+    wide = given.double()
+    off = (wide.abs().sum(-1) + wide.square().sum(-1))[..., None] * 8 * EPS
+    return {
+        "out": untouched((*value.shape, 4), torch.float32),
+        "expected": {"output": (given, state, off.expand(state.shape))},
+        "made": {"output": lambda bound: bound["output"][..., :3]},
+    }
+
+
+@family(r"(?P<op>argmax|argmin)_reduction_combine_(?P<a>[a-z0-9]+)")
+def _combined_places(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call the second of two passes over the extreme value of each part and its place: a simdgroup a row."""
+    dtype, rows = dtype_named(match["a"]), 3
+    for parts in (1, 7, 33, 100):
+        given = random((rows, parts), dtype, parts)
+        places = torch.arange(rows * parts, dtype=torch.int32).view(rows, parts) * 5 + 2
+        wide = widened(given)
+        extreme = (wide.amax if match["op"] == "argmax" else wide.amin)(-1, keepdim=True)
+        value = torch.where(wide == extreme, places, 2**31 - 1).amin(-1).long()
+        bound = {
+            "input": given, "idx_in": places, "output": untouched((rows,), torch.int64),
+            "sizes": numbers(rows, parts, 1, parts), "val_out": untouched((rows,), dtype),
+            "idx_out": untouched((rows,), torch.int32),
+        }  # fmt: skip
+        yield Launch(
+            bound_to(kernel, bound), (rows * 32,), (32,), {"output": (given, value, 0.0)}
+        )
+
+
 @family(r"(?P<op>\w+?)_reduction_(?P<a>[a-z0-9]+)_(?P<b>[a-z0-9]+)")
 def _reductions(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    operation, source, target = match["op"], dtype_named(match["a"]), dtype_named(match["b"])
+    operation, rows = match["op"], 5
     if operation not in _REDUCED:
         raise Unfit(f"no reference for the reduction {operation}")
     for length in LENGTHS:
         if operation in {"var", "std"} and length == 1:
             continue
-        rows = 5
-        given = random((rows, length), source, length)
-        if operation == "prod":
-            given = given.sign() if not source.is_complex else given / 3
-            given = torch.where(given == 0, torch.ones_like(given), given)
+        given, memory = _operand(match["a"], operation, (rows, length))
         value = _REDUCED[operation](widened(given))
+        result = _result(match["b"], given, value, _reduction_slack(operation, given, value))
         params = struct(
             kernel, "params", p=1.0, reduction_size=length, ndim=2,
             input_sizes=(rows, length), input_strides=(length, 1),
             output_sizes=(rows, 1), output_strides=(1, 1),
         )  # fmt: skip
         group = min(1024, -(-length // 32) * 32)
-        out = untouched((rows,), target)
         yield Launch(
-            {"input": given, "output": out, "params": params},
-            (rows * group,), (group,),
-            {"output": (given, value, _reduction_slack(operation, given, value))},
+            {"input": memory, "output": result["out"], "params": params},
+            (rows * group,), (group,), result["expected"], made=result["made"],
         )  # fmt: skip
 
 
@@ -175,7 +233,7 @@ _FLAT: dict[str, Callable[[Tensor], Tensor]] = {
 def _reduction_forms(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     operation, form = match["op"], _FORMS[match["form"]]
     partial = match["a"] == "p1"  # the first of two passes: a value and its place for each part
-    source, target = dtype_named(match["b" if partial else "a"]), dtype_named(match["b"])
+    source = match["b" if partial else "a"]
     names = {argument.name for argument in kernel.buffers}
     references = _REDUCED | _FLAT if match["form"].startswith("flat") else _REDUCED
     if operation not in references or not {"input", "val_out" if partial else "output"} <= names:
@@ -184,33 +242,28 @@ def _reduction_forms(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     for length in form.lengths:
         if operation in {"var", "std"} and length == 1:
             continue
-        given = random((batch, width, length), source, length)
-        if operation == "prod":
-            given = torch.where(given == 0, torch.ones_like(given), given)
-            given = given.sign() if not source.is_complex else (widened(given) / 3).to(source)
+        given, memory = _operand(source, operation, (batch, width, length))
         if operation.endswith("combine"):
-            given = given.abs()  # sums of squares
+            given = memory = given.abs()  # sums of squares
         value = references[operation](widened(given))
         numbers_of = (batch, width, length)
+        result = _result(match["b"], given, value, _reduction_slack(operation, given, value))
         bound = {
-            "input": given if form.last else given.transpose(1, 2).contiguous(),
-            "output": untouched((batch * width,), target),
+            "input": memory if form.last else memory.transpose(1, 2).contiguous(),
+            "output": result["out"],
             "sizes": numbers(*form.sizes(*numbers_of)),
             "params": numbers(*form.sizes(*numbers_of)),
             "strides": numbers(*form.strides(*numbers_of)),
             "param": torch.tensor(1.0),
             "divisor": torch.tensor(1.0),  # before 2.15.0
-            "val_out": untouched((batch * width,), source),
-            "idx_out": untouched((batch * width,), torch.int32),
             "idx_in": torch.arange(given.numel(), dtype=torch.int32),
         }
-        expected: dict[str, tuple[Tensor, Tensor, Tensor | float]] = {
-            "output": (given, value, _reduction_slack(operation, given, value))
-        }
+        expected = result["expected"]
         if partial:
+            bound["val_out"] = untouched((batch * width,), given.dtype)
+            bound["idx_out"] = untouched((batch * width,), torch.int32)
             largest = (given.amax if operation == "argmax" else given.amin)(-1)
             expected = {"val_out": (given, widened(largest), 0.0), "idx_out": (given, value, 0.0)}
         yield Launch(
-            {name: tensor for name, tensor in bound.items() if name in names},
-            form.threads(batch, width), form.group, expected,
+            bound_to(kernel, bound), form.threads(batch, width), form.group, expected, made=result["made"]
         )  # fmt: skip

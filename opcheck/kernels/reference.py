@@ -44,6 +44,27 @@ PARAMETERS: dict[str, tuple[float | int, ...]] = {
 }
 
 
+#: Parameters of the functors of integers, and of bool, where those above are fractions.
+_WHOLE = {"lerp_alpha": (3,)}
+_BOOL = {"lerp_alpha": (1,)}
+
+
+def parameters(operation: str, dtype: torch.dtype) -> tuple[float | int, ...]:
+    """Return what the host passes to a functor beside the operands."""
+    inexact = dtype.is_floating_point or dtype.is_complex
+    own = PARAMETERS if inexact else _BOOL if dtype == torch.bool else _WHOLE
+    return own.get(operation, PARAMETERS.get(operation, ()))
+
+
+def _is_inexact(x: Tensor) -> bool:
+    return x.is_floating_point() or x.is_complex()
+
+
+def _truncated(function: Function, x: Tensor) -> Tensor:
+    """Return a function of floats; of integers it is computed in float32 and loses its fraction."""
+    return function(x) if x.is_floating_point() else function(x.float()).long()
+
+
 def _real(x: Tensor) -> Tensor:
     """Return integers in double: the CPU knows the function of floats alone."""
     return x if x.dtype.is_floating_point or x.dtype.is_complex else x.double()
@@ -62,7 +83,7 @@ FUNCTIONS: dict[str, Function] = {
     "log_sigmoid_forward": F.logsigmoid,
     "hardswish": F.hardswish,
     "hardsigmoid": F.hardsigmoid,
-    "silu": lambda x: x * torch.sigmoid(x) if x.is_complex() else F.silu(x),
+    "silu": lambda x: x * torch.sigmoid(x) if x.is_complex() else _truncated(F.silu, x),
     "mish": F.mish,
     "log1p": torch.log1p,
     "elu": _aten.elu,
@@ -78,7 +99,8 @@ FUNCTIONS: dict[str, Function] = {
     "nan_to_num": torch.nan_to_num,
     "add_alpha": lambda a, b, n: torch.add(a, b, alpha=n),
     "sub_alpha": lambda a, b, n: torch.sub(a, b, alpha=n),
-    "lerp_alpha": torch.lerp,
+    "lerp": lambda a, b, w: torch.lerp(a, b, w) if _is_inexact(a) else a + (b - a) * w,
+    "lerp_alpha": lambda a, b, w: torch.lerp(a, b, w) if _is_inexact(a) else a + (b - a) * w,
     "addcmul": lambda a, b, c, n: torch.addcmul(a, b, c, value=n),
     "addcdiv": lambda a, b, c, n: torch.addcdiv(a, b, c, value=n),
     "div_true": torch.true_divide,
@@ -168,7 +190,9 @@ def excluded(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
         return (amount < 0) | (amount >= bits) | (first.to(torch.int64) < 0)
     if not first.dtype.is_floating_point and not first.dtype.is_complex and rest:
         second = rest[0]
-        if operation.startswith(("div", "fmod", "remainder")) and first.dtype != torch.bool:
+        if operation.startswith(("div", "fmod", "remainder")):
+            if first.dtype == torch.bool:
+                return ~second
             least = torch.iinfo(first.dtype).min
             return (second == 0) | ((first == least) & (second == -1) if least else second == 0)
         if operation in {"gcd", "lcm"} and first.dtype != torch.bool:
@@ -195,7 +219,11 @@ def _outside(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
     """Return where an operand is outside of what a function takes."""
     first, *rest = operands
     if operation in _LARGEST:
-        return torch.stack([o.abs().double() > _LARGEST[operation] for o in operands]).any(0)
+        sizes = [(o if o.is_complex() else o.double()).abs() for o in operands]
+        return torch.stack([size > _LARGEST[operation] for size in sizes]).any(0)
+    if operation == "silu" and first.dtype in {torch.int32, torch.int64}:
+        # As a float32 the largest are one more than their type holds.
+        return first.float().double() >= torch.iinfo(first.dtype).max
     if operation == "polar":
         return (first.double() < 0) | ~rest[0].double().isfinite() | ~first.double().isfinite()
     return None
@@ -215,6 +243,10 @@ def evaluate(operation: str, operands: tuple[Tensor, ...], parameters: tuple[flo
     computed = function(operation)
     if computed is None:
         raise KeyError(operation)
-    if operation.startswith("clamp") and operands[0].dtype == torch.bool:
-        raise NotImplementedError("clamp of bool")
-    return computed(*operands, *parameters)
+    try:
+        return computed(*operands, *parameters)
+    except RuntimeError:
+        if operands[0].dtype != torch.bool:
+            raise
+        # The CPU refuses bool where the kernel computes with the integers 0 and 1.
+        return computed(*(operand.long() for operand in operands), *parameters)

@@ -12,6 +12,7 @@ from torch import Tensor
 SEED = 20240
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 COMPLEX = (torch.complex64, torch.complex32)
+_FLOAT8 = torch.float8_e4m3fn
 _RANDOM = 400
 
 
@@ -27,6 +28,8 @@ def single(dtype: torch.dtype) -> Tensor:
     """Return the values for functions of one argument."""
     if dtype in COMPLEX:
         return _complex(dtype, _PARTS)
+    if dtype == _FLOAT8:
+        return _float8()
     if dtype not in FLOATS:
         # PyTorch's CPU knows few functions of uint16, uint32 and uint64.
         wide = torch.cat([_integers(dtype).long(), _random_integers(dtype, 0).long()])
@@ -51,6 +54,11 @@ def single(dtype: torch.dtype) -> Tensor:
         ]
     ).to(dtype)
     return _distinct(candidates)
+
+
+def _float8() -> Tensor:
+    """Return every float of eight bits."""
+    return torch.arange(256, dtype=torch.uint8).view(_FLOAT8)
 
 
 def _distinct(values: Tensor) -> Tensor:
@@ -129,6 +137,8 @@ def few(dtype: torch.dtype) -> Tensor:
     """Return the values whose pairs are tried."""
     if dtype in COMPLEX:
         return _complex(dtype, _FEW_PARTS)[: 4 * len(_FEW_PARTS) ** 2]
+    if dtype == _FLOAT8:
+        return _float8()[[*range(0, 256, 5), 0x80, 0x7E, 0xFE]]  # -0 and the largest of both signs
     return _special(dtype) if dtype in FLOATS else _integers(dtype)
 
 
@@ -146,6 +156,8 @@ def drawn(dtype: torch.dtype, salt: int) -> Tensor:
         return (
             torch.randn(2 * _RANDOM, generator=generator(salt), dtype=torch.float64) * scale
         ).to(dtype)
+    if dtype == _FLOAT8:
+        return _float8()[torch.randint(0, 256, (2 * _RANDOM,), generator=generator(salt))]
     numbers = _random_integers(dtype, salt).long()
     places = torch.randint(0, len(numbers), (2 * _RANDOM,), generator=generator(salt))
     return numbers[places].to(dtype)
