@@ -6,6 +6,7 @@ from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import (
     attention,
     computing,
+    counting,
     elements,
     factoring,
     launch,
@@ -19,6 +20,7 @@ from opcheck.kernels import (
     sampling,
     scanning,
     sorting,
+    sparse,
     windows,
 )
 from opcheck.kernels.judging import Judged
@@ -30,6 +32,7 @@ from opcheck.kernels.records import Outcome, Task, Verdict
 FAMILIES = (
     attention,
     computing,
+    counting,
     elements,
     factoring,
     learning,
@@ -40,6 +43,7 @@ FAMILIES = (
     sampling,
     scanning,
     sorting,
+    sparse,
     windows,
 )
 #: Units in the last place up to which a result is called right.
