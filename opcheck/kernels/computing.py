@@ -73,7 +73,9 @@ def _softmax_strided(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )  # fmt: skip
 
 
-@family(r"(?P<log>log_)?softmax_(?P<strided>strided_)?(?P<step>partial|finalize)_(?P<a>float|half|bfloat)_(?:u32|u64)")
+@family(
+    r"(?P<log>log_)?softmax_(?P<strided>strided_)?(?P<step>partial|finalize)_(?P<a>float|half|bfloat)_(?:u32|u64)"
+)
 def _softmax_in_chunks(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     """Call one of two steps: the largest value and the sum of each chunk, then the result of them.
 
@@ -85,7 +87,9 @@ def _softmax_in_chunks(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]
         given = random((rows, length, inner), dtype, length) * 3
         chunks = [part.double() for part in torch.split(given, chunk, 1)]
         largest = torch.stack([part.amax(1) for part in chunks], -1)
-        sums = torch.stack([(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], -1)
+        sums = torch.stack(
+            [(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], -1
+        )
         partials = torch.stack([largest, sums], -1)  # of a row, a column and a chunk
         bound = {
             "input": given,
@@ -93,7 +97,8 @@ def _softmax_in_chunks(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]
             "partials": partials.float(),
             "params": _softmax_params(kernel, (rows, length, inner), chunk),
         }
-        grid, group = ((len(chunks) * 32, rows), (32, 1))
+        grid: tuple[int, ...] = (len(chunks) * 32, rows)
+        group: tuple[int, ...] = (32, 1)
         if match["strided"]:
             grid, group = (inner, rows * 32, len(chunks)), (inner, 32, 1)
         if match["step"] == "partial":
@@ -314,7 +319,9 @@ def _pooling(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         else:
             value, more = F.avg_pool2d(wide, size, stride, padding), {"count_include_pad": 1}
             if not dtype.is_floating_point:
-                raise Unfit("no reference for means of integers")
+                if dtype == torch.bool:
+                    raise Unfit("no mean is defined for bool: the CPU refuses it")
+                value = value.trunc()  # the CPU divides integers
         params = struct(
             kernel, "params", dims=4, pooling_dims=2, input_sizes=given.shape,
             input_strides=given.stride(), output_sizes=value.shape, output_strides=value.stride(),
@@ -363,8 +370,9 @@ def _upsample(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         if match["mode"].endswith("_aa"):
             flags["antialias"] = True
         value = F.interpolate(given.double(), target, mode=mode, **flags)
-        if not dtype.is_floating_point and not mode.startswith("nearest"):
-            raise Unfit("no reference for interpolated integers")
+        # Integers are computed in fixed point, and rounded once a dimension: by how much is not agreed on.
+        whole = not dtype.is_floating_point and not mode.startswith("nearest")
+        made = {"outputData": lambda bound: bound["outputData"].float()} if whole else {}
         scales = [
             (s - 1) / (t - 1) if corners and t > 1 else s / t
             for s, t in zip(shape, target, strict=True)
@@ -376,7 +384,7 @@ def _upsample(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )  # fmt: skip
         yield Launch(
             {"inputData": given, "outputData": untouched(value.shape, dtype), "params": params},
-            (value[0, 0].numel(),), (32,), {"outputData": (given, value, 2e-5)},
+            (value[0, 0].numel(),), (32,), {"outputData": (given, value, dims / 2 if whole else 2e-5)}, made=made,
         )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def _sparse(dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
 
 
 def _block_sums(given: Tensor) -> Tensor:
-    return torch.stack([(part != 0).sum() for part in given.flatten().split(_BLOCK)])
+    return torch.stack([(part != 0).sum() for part in torch.split(given.flatten(), _BLOCK)])
 
 
 @family(r"count_nonzero_prefix_sum_(?P<a>[a-z0-9]+)_(?:uint|ulong)")
@@ -143,7 +143,10 @@ def _histogramdd(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     """Call with numbers in the middle of their bins, where rounding does not move them to another."""
     dtype, count, dims, edges = dtype_named(match["a"]), 203, 2, (5, 9)
     for algorithm in (0, 1, 2):
-        bins = [random((count,), torch.uint8, dimension).long() % edges[dimension] for dimension in range(dims)]
+        bins = [
+            random((count,), torch.uint8, dimension).long() % edges[dimension]
+            for dimension in range(dims)
+        ]
         # Beyond the last edge in some dimension: not counted.
         given = torch.stack([part.double() + 0.5 for part in bins], -1).to(dtype)
         inside = (bins[0] < edges[0] - 1) & (bins[1] < edges[1] - 1)

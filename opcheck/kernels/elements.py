@@ -30,7 +30,9 @@ def _cross(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype, shape = dtype_named(match["a"]), (5, 3, 7)
     first, second = random(shape, dtype, 1), random(shape, dtype, 2)
     value = torch.linalg.cross(widened(first), widened(second), dim=1)
-    products = torch.linalg.cross(widened(first).abs().double(), -widened(second).abs().double(), dim=1).abs()
+    products = torch.linalg.cross(
+        widened(first).abs().double(), -widened(second).abs().double(), dim=1
+    ).abs()
     rolled = widened(first).abs().roll(1, 1) * widened(second).abs().roll(-1, 1)
     slack = (products + rolled * 2).double() * 4 * _eps(dtype)
     strides = numbers(*first.stride(), size=8)

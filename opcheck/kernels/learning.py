@@ -399,3 +399,127 @@ def _renorm(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
         {"norm": norms, "factor": untouched((37,), dtype), "maxnorm": torch.tensor(2.5)},
         (37,), (1,), {"factor": (norms, value, 4 * EPS + 2 * _step(dtype) * value)},
     )  # fmt: skip
+
+
+# Distances and CTC: operations/Distance.mm, operations/LossOps.mm
+
+
+@family(r"cdist_backward_(?P<a>float|half|bfloat)_p(?P<p>[012])_tg(?P<t>32|128)")
+def _distance_gradient(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call for the norm of order 1, the largest difference, and another order, which is here 3."""
+    dtype, threads = dtype_named(match["a"]), int(match["t"])
+    order = (1.0, float("inf"), 3.0)[int(match["p"])]
+    batch, rows, columns, size = 2, 5, 40, 7
+    first, second = random((batch, rows, size), dtype, 1), random((batch, columns, size), dtype, 2)
+    wide = first.double().requires_grad_()
+    distance = torch.cdist(wide, second.double(), p=order)
+    upstream = random((batch, rows, columns), dtype, 3)
+    (value,) = torch.autograd.grad(distance, wide, upstream.double())
+    params = struct(kernel, "params", B=batch, P=rows, R=columns, D=size, p_minus_1=order - 1)
+    # The largest difference is compared for equality with the kernel's own, in float32.
+    bound = {
+        "x1": first, "x2": second, "grad": upstream, "cdist": torch.cdist(first.float(), second.float(), p=order),
+        "out": untouched(first.shape, dtype), "params": params,
+    }  # fmt: skip
+    slack = upstream.double().abs().sum(-1, keepdim=True).expand(value.shape) * (32 * EPS)
+    yield Launch(
+        bound_to(kernel, bound), (-(-size // threads) * threads, rows, batch), (threads, 1, 1),
+        {"out": (first, value, slack)},
+    )  # fmt: skip
+
+
+_TIMES, _LABELS, _BLANK = 12, 6, 0
+_TARGETS = torch.tensor([[1, 2, 2, 5], [3, 1, 0, 0], [4, 4, 4, 0]])
+_TARGET_LENGTHS, _INPUT_LENGTHS = (4, 2, 3), (12, 7, 9)
+
+
+def _log_sums(logs: Tensor, target: list[int], time: int) -> Tensor:
+    """Return the logarithms of the sums over all paths that end at a time and a place of a target with blanks."""
+    labels = [_BLANK, *(label for each in target for label in (each, _BLANK))]
+    alpha = torch.full((_TIMES, 2 * _TARGETS.shape[1] + 1), -torch.inf, dtype=torch.float64)
+    alpha[0, 0], alpha[0, 1] = logs[0, _BLANK], logs[0, labels[1]]
+    for at in range(1, time):
+        for place, label in enumerate(labels):
+            skips = place > 1 and label != labels[place - 2]
+            before = alpha[at - 1, max(place - (2 if skips else 1), 0) : place + 1]
+            alpha[at, place] = before.logsumexp(0) + logs[at, label]
+    return alpha
+
+
+def _ctc(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logarithms of probabilities (time, batch, label), and the sums from the front and from the back."""
+    logs = random((_TIMES, len(_TARGETS), _LABELS), torch.float32, 1).log_softmax(-1).to(dtype)
+    forward, backward = [], []
+    for at, (length, time) in enumerate(zip(_TARGET_LENGTHS, _INPUT_LENGTHS, strict=True)):
+        wide, target = logs[:, at].double(), _TARGETS[at, :length].tolist()
+        forward.append(_log_sums(wide, target, time))
+        turned = _log_sums(wide[:time].flip(0), target[::-1], time)
+        back = torch.full_like(turned, -torch.inf)
+        back[:time, : 2 * length + 1] = turned[:time, : 2 * length + 1].flip(0, 1)
+        backward.append(back)
+    return logs, torch.stack(forward), torch.stack(backward)
+
+
+@family(
+    r"ctc_loss_(?P<step>backward_log_beta_|backward_collect_)?(?P<a>float|half|bfloat)_(?P<b>int|long)_(?P<c>int32_t|int64_t)"
+)
+def _ctc_steps(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call one of three steps: sums from the front and the loss, sums from the back, the gradient of them."""
+    dtype, step = dtype_named(match["a"]), match["step"] or ""
+    logs, alpha, beta = _ctc(dtype)
+    batch, longest = _TARGETS.shape
+    lengths = {
+        name: torch.tensor(given)
+        for name, given in (("input", _INPUT_LENGTHS), ("target", _TARGET_LENGTHS))
+    }
+    wide = logs.double().requires_grad_()
+    loss = F.ctc_loss(wide, _TARGETS, lengths["input"], lengths["target"], _BLANK, reduction="none")
+    upstream = torch.tensor([1.0, 2.0, 0.5])
+    (gradient,) = torch.autograd.grad(loss, wide, upstream.double())
+    sums = alpha.shape[1] * alpha.shape[2]
+    given = {
+        "BLANK": _BLANK, "max_input_length": _TIMES, "max_target_length": longest, "batch_size": batch,
+        "num_labels": _LABELS, "tg_target_stride": 1, "log_probs_time_stride": batch * _LABELS,
+        "log_probs_batch_stride": _LABELS, "log_probs_token_stride": 1, "log_alpha_batch_stride": sums,
+        "log_alpha_time_stride": alpha.shape[2], "log_alpha_target_stride": 1, "log_alpha_beta_batch_stride": sums,
+        "log_alpha_beta_time_stride": alpha.shape[2], "log_alpha_beta_target_stride": 1,
+        "grad_time_stride": batch * _LABELS, "grad_batch_stride": _LABELS, "grad_token_stride": 1,
+        "grad_out_batch_stride": 1, "zero_infinity": 0,
+    }  # fmt: skip
+    argument = next(argument for argument in kernel.buffers if argument.name == "params")
+    fields = {field.name for field in argument.fields}
+    types = {argument.name: argument.type for argument in kernel.buffers}
+    whole = {"int": torch.int32, "long": torch.int64}
+    bound = {
+        "log_probs": logs, "targets": _TARGETS.to(whole[types["targets"]]),
+        "target_batch_offsets": (torch.arange(batch) * longest).to(whole[types["target_batch_offsets"]]),
+        "params": struct(kernel, "params", **{name: value for name, value in given.items() if name in fields}),
+        "loss": loss.detach().to(dtype), "log_alpha": alpha.to(dtype), "log_beta": beta.to(dtype),
+        "grad_out": upstream.to(dtype),
+        # The host fills the gradient's memory with the logarithm of zero.
+        "grad": torch.full(logs.shape, -torch.inf, dtype=dtype),
+    }  # fmt: skip
+    for name, length in lengths.items():
+        bound[f"{name}_lengths"] = length.to(whole[types[f"{name}_lengths"]])
+    # Of a half each sum is rounded, once a time.
+    off = 64 * EPS + (_TIMES * _step(dtype) if dtype != torch.float32 else 0.0)
+    expected: _Results
+    grid: tuple[int, ...] = (batch * 16,)
+    group: tuple[int, ...] = (16,)
+    if step == "backward_collect_":
+        grid, group = (_TIMES, batch), (1, 1)
+        scale = upstream[None, :, None].double() * (loss.detach()[None, :, None] + 8) * off
+        expected = {"grad": (logs, gradient, scale.expand(gradient.shape))}
+    elif step:
+        bound["log_beta"] = untouched(beta.shape, dtype)
+        bound["log_beta"][
+            1:, -1
+        ] = -torch.inf  # not written behind a short input, and never read there
+        expected = {"log_beta": (logs, beta, beta.abs().nan_to_num(0, 0, 0) * off)}
+    else:
+        bound |= {"log_alpha": untouched(alpha.shape, dtype), "loss": untouched((batch,), dtype)}
+        expected = {
+            "log_alpha": (logs, alpha, alpha.abs().nan_to_num(0, 0, 0) * off),
+            "loss": (logs, loss.detach(), loss.detach() * off),
+        }
+    yield Launch(bound_to(kernel, bound), grid, group, expected)

@@ -87,7 +87,9 @@ def _gather(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         value, width = widened(given).gather(1, index), picked
         bound["output"] = untouched((rows, picked), dtype)
     else:
-        value, bound["output"] = _held(operation, _scattered(operation, given, index, source), given)
+        value, bound["output"] = _held(
+            operation, _scattered(operation, given, index, source), given
+        )
         width = columns
     for name, extent in {"output": width, "input": columns, "src": picked, "index": picked}.items():
         bound[f"{name}_strides"] = numbers(1, extent, size=8)
@@ -183,7 +185,9 @@ def _index_copy(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     yield Launch(bound_to(kernel, bound), grid, group, {"output": (given, value, 0.0)})
 
 
-@family(r"index_(?P<op>add|reduce_amax|reduce_amin|reduce_prod|reduce_mean)_(?P<a>[a-z0-9]+)_(?P<b>int|long)")
+@family(
+    r"index_(?P<op>add|reduce_amax|reduce_amin|reduce_prod|reduce_mean)_(?P<a>[a-z0-9]+)_(?P<b>int|long)"
+)
 def _index_reduce(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype, index_dtype = dtype_named(match["a"]), dtype_named(match["b"])
     operation = match["op"].removeprefix("reduce_")
@@ -464,7 +468,9 @@ def _constant_pad(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
 _STEPS = 33
 
 
-def _ranged(kernel: Kernel, value: Tensor, dtype: torch.dtype, slack: Tensor | float, **given: Tensor) -> Launch:
+def _ranged(
+    kernel: Kernel, value: Tensor, dtype: torch.dtype, slack: Tensor | float, **given: Tensor
+) -> Launch:
     """Return the launch of a range, dense or with every second place of rows of 24; ``given`` are its limits."""
     strided = any(argument.name == "ndim" for argument in kernel.buffers)
     output = untouched((3, 24) if strided else (_STEPS,), dtype)
@@ -482,7 +488,9 @@ def _ranged(kernel: Kernel, value: Tensor, dtype: torch.dtype, slack: Tensor | f
     return Launch(bound_to(kernel, bound), (_STEPS,), (1,), {"out": (value, wanted, off)})
 
 
-@family(r"(?P<op>arange|linspace|logspace)_(?:strided_)?(?P<a>(?!strided|integral)[a-z0-9]+?)(?:_i32|_i64)?")
+@family(
+    r"(?P<op>arange|linspace|logspace)_(?:strided_)?(?P<a>(?!strided|integral)[a-z0-9]+?)(?:_i32|_i64)?"
+)
 def _ranges(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype, operation = dtype_named(match["a"]), match["op"]
     inexact = dtype.is_floating_point or dtype.is_complex

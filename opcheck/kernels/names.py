@@ -24,7 +24,6 @@ _FLOAT8 = "float8_e4m3fn"
 _SHORT = "float8"
 
 
-
 class Named(msgspec.Struct, frozen=True):
     """A kernel's name, taken apart.
 

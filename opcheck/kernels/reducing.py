@@ -113,9 +113,7 @@ def _combined_places(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
             "sizes": numbers(rows, parts, 1, parts), "val_out": untouched((rows,), dtype),
             "idx_out": untouched((rows,), torch.int32),
         }  # fmt: skip
-        yield Launch(
-            bound_to(kernel, bound), (rows * 32,), (32,), {"output": (given, value, 0.0)}
-        )
+        yield Launch(bound_to(kernel, bound), (rows * 32,), (32,), {"output": (given, value, 0.0)})
 
 
 @family(r"(?P<op>\w+?)_reduction_(?P<a>[a-z0-9]+)_(?P<b>[a-z0-9]+)")

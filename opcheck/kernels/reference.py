@@ -191,9 +191,7 @@ def excluded(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
     if not first.dtype.is_floating_point and not first.dtype.is_complex and rest:
         second = rest[0]
         if operation.startswith(("div", "fmod", "remainder")):
-            if first.dtype == torch.bool:
-                return ~second
-            least = torch.iinfo(first.dtype).min
+            least = 0 if first.dtype == torch.bool else torch.iinfo(first.dtype).min
             return (second == 0) | ((first == least) & (second == -1) if least else second == 0)
         if operation in {"gcd", "lcm"} and first.dtype != torch.bool:
             a, b = first.double().abs(), second.double().abs()

@@ -253,3 +253,53 @@ def _dirichlet(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     value = torch.full((rows, count), 1 / count, dtype=torch.float64)
     bound = _bound(output=untouched((rows, count), dtype), alpha_in=alpha, num_alpha=numbers(count))
     yield Launch(bound_to(kernel, bound), (rows * 32,), (32,), {"output": (alpha, value, 0.03)})
+
+
+def _shuffled(ids: list[int], words: Iterator[int]) -> list[int]:
+    """Return a list after Fisher and Yates, from its end, each step with one random word."""
+    for last in range(len(ids) - 1, 0, -1):
+        other = next(words) % (last + 1)
+        ids[last], ids[other] = ids[other], ids[last]
+    return ids
+
+
+def _stream(offset: int) -> Iterator[int]:
+    """Yield the words of one index after another."""
+    while True:
+        yield from _philox(_SEED, offset)
+        offset += 1
+
+
+@family(r"randperm_small_(?P<a>int|long)")
+def _small_permutation(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with one threadgroup, whose first thread shuffles."""
+    dtype = dtype_named(match["a"])
+    for count in (1, 7, 300):
+        value = torch.tensor(_shuffled(list(range(count)), _stream(_OFFSET)))
+        bound = {
+            "output": untouched((count,), dtype), "seed_base_offset": numbers(_SEED, _OFFSET, size=8),
+            "n": numbers(count),
+        }  # fmt: skip
+        yield Launch(bound_to(kernel, bound), (256,), (256,), {"output": (value, value, 0.0)})
+
+
+@family(r"randperm_dedup_islands_(?P<a>int|long)")
+def _islands(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with sorted keys: those that are equal have their places shuffled, by a thread each."""
+    dtype = dtype_named(match["a"])
+    lengths = (1, 2, 1, 5, 3, 1)
+    count = sum(lengths)
+    keys = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+    data, start = list(range(count)), 0
+    for length in lengths:
+        data[start : start + length] = _shuffled(
+            data[start : start + length], _stream(_OFFSET + start)
+        )
+        start += length
+    value = torch.tensor(data)
+    types = {argument.name: argument.type for argument in kernel.buffers}
+    bound = {
+        "data": torch.arange(count).to(dtype), "keys": keys.to(dtype_named(types["keys"])),
+        "seed_base_offset": numbers(_SEED, _OFFSET, size=8), "n": numbers(count),
+    }  # fmt: skip
+    yield Launch(bound_to(kernel, bound), (count,), (1,), {"data": (keys, value, 0.0)})

@@ -303,6 +303,52 @@ def _median_histogram(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     )  # fmt: skip
 
 
+@family(r"median_select_pick_(?P<a>[a-z]+)")
+def _median_pick(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call all passes over a digit each, with the histograms that the kernel before it gives."""
+    dtype, count = dtype_named(match["a"]), 1001
+    given = random((count,), dtype, 3)
+    passes = dtype.itemsize
+    keys = _bytes_of_keys(given)
+    state = struct(kernel, "state")
+    output, left = untouched((1,), dtype), torch.ones(count, dtype=torch.bool)
+    median = given.sort().values[(count - 1) // 2]
+    for number in range(passes):
+        digits = keys[:, number]
+        histogram = torch.cat(
+            [torch.bincount(digits[left], minlength=256), torch.zeros(1, dtype=torch.int64)]
+        )
+        bound = {
+            "out": output, "state": state, "hist": histogram.int(), "numel": numbers(count),
+            "first_pass": torch.tensor([number == 0]), "last_pass": torch.tensor([number == passes - 1]),
+            "ignore_nan": torch.tensor([False]),
+        }  # fmt: skip
+        chosen = keys[given == median][0]
+        prefix = int.from_bytes(
+            bytes(chosen[: number + 1].tolist()).rjust(8, b"\0"), "big", signed=True
+        )
+        expected: dict[str, tuple[Tensor, Tensor, Tensor | float]] = {
+            "state": (given, torch.tensor([prefix]), 0.0)
+        }
+        if number == passes - 1:
+            expected["out"] = (given, widened(median)[None], 0.0)
+        yield Launch(
+            bound_to(kernel, bound), (1,), (1,), expected,
+            made={"state": lambda bound: bound["state"][:8].view(torch.int64)},
+        )  # fmt: skip
+        left &= digits == chosen[number]
+
+
+def _bytes_of_keys(given: Tensor) -> Tensor:
+    """Return the keys' bytes, the highest first."""
+    size = given.element_size()
+    if size == torch.int64.itemsize:
+        flipped = given ^ -(2**63)
+        return torch.stack([flipped >> 8 * place & 255 for place in reversed(range(size))], -1)
+    keys = _keys(given, down=False)
+    return torch.stack([keys >> 8 * place & 255 for place in reversed(range(size))], -1)
+
+
 @family(r"histc_atomic_(?P<where>global|threadgroup)_(?P<a>[a-z]+)")
 def _histogram(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     dtype = dtype_named(match["a"])

@@ -117,7 +117,8 @@ def _products_of_matches(match: re.Match[str], kernel: Kernel) -> Iterator[Launc
     dtype, picked = dtype_named(match["a"]), 7
     places = _places(_ROWS, _INNER, _COUNT, 1)
     left, right = random((_COUNT, _COLUMNS), dtype, 2), random((_COUNT, _COLUMNS), dtype, 3)
-    first, second = torch.randperm(_COUNT, generator=values.generator(4)).split(picked)[:2]
+    drawn = torch.randperm(_COUNT, generator=values.generator(4))
+    first, second = drawn[:picked], drawn[picked : 2 * picked]
     value = widened(left)[first] * widened(right)[second]
     bound = {
         "lhs_vals": left, "rhs_vals": right, "lhs_sel": first, "rhs_sel": second, "lhs_indices": places,
@@ -292,7 +293,7 @@ def _softmax(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     for log in (False, True):
         function = torch.log_softmax if log else torch.softmax
         wide = given.double().requires_grad_()
-        value = torch.cat([function(part, 0) for part in wide.split(pools)])
+        value = torch.cat([function(part, 0) for part in torch.split(wide, pools)])
         result, name = value.detach(), "output"
         output = untouched(given.shape, dtype)
         bound = {
@@ -306,6 +307,4 @@ def _softmax(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
             name, bound["output"] = "grad_input", value.detach().to(dtype)
         step = torch.finfo(dtype).eps if dtype != torch.float32 else 0.0
         slack = (result.abs() + 1) * (16 * EPS + (8 if name == "grad_input" or log else 1) * step)
-        yield Launch(
-            bound_to(kernel, bound), (len(pools),), (1,), {name: (given, result, slack)}
-        )
+        yield Launch(bound_to(kernel, bound), (len(pools),), (1,), {name: (given, result, slack)})
