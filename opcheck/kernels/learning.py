@@ -461,7 +461,8 @@ def _ctc(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @family(
-    r"ctc_loss_(?P<step>backward_log_beta_|backward_collect_)?(?P<a>float|half|bfloat)_(?P<b>int|long)_(?P<c>int32_t|int64_t)"
+    r"ctc_loss_(?P<step>backward_log_beta_|backward_collect_)?(?P<a>float|half|bfloat)"
+    r"_(?:int|long)_(?:int32_t|int64_t)"
 )
 def _ctc_steps(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     """Call one of three steps: sums from the front and the loss, sums from the back, the gradient of them."""

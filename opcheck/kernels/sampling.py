@@ -117,7 +117,8 @@ def _drawn(operation: str, words: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @family(
-    r"(?P<op>uniform_dist|normal|log_normal|exponential|cauchy|geometric)_(?P<a>float|half|bfloat|int|long|short|char|uchar)"
+    r"(?P<op>uniform_dist|normal|log_normal|exponential|cauchy|geometric)"
+    r"_(?P<a>float|half|bfloat|int|long|short|char|uchar)"
 )
 def _distributions(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     """Call with four samples a thread."""
@@ -236,7 +237,8 @@ def _dirichlet_gradient(match: re.Match[str], _kernel: Kernel) -> Iterator[Launc
     alpha = torch.linspace(0.5, 20, 97).to(dtype)
     total = (alpha.double() + torch.linspace(1, 9, 97)).to(dtype)
     share = torch.linspace(0.1, 0.9, 97).flip(0).to(dtype)
-    value = torch.ops.aten._dirichlet_grad(share.double(), alpha.double(), total.double())  # noqa: SLF001  (an operator)
+    gradient = torch.ops.aten._dirichlet_grad  # noqa: SLF001  (an operator)
+    value = gradient(share.double(), alpha.double(), total.double())
     slack = value.abs() * (1e-3 + 64 * torch.finfo(dtype).eps)
     yield Launch(
         {"output": untouched((97,), dtype), "x_data": share, "alpha_data": alpha, "total_data": total},

@@ -35,7 +35,8 @@ _SCANNED: dict[str, Callable[[Tensor, int], Any]] = {
 
 
 @family(
-    r"(?P<op>cumsum|cumprod|cummax|cummin|logcumsumexp)_(?P<form>innermost|outer)_(?P<a>(?!transposed)[a-z0-9]+)(?:_(?P<b>long))?"
+    r"(?P<op>cumsum|cumprod|cummax|cummin|logcumsumexp)_(?P<form>innermost|outer)"
+    r"_(?P<a>(?!transposed)[a-z0-9]+)(?:_(?P<b>long))?"
 )
 def _scans(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     operation, dtype, outer = match["op"], dtype_named(match["a"]), match["form"] == "outer"

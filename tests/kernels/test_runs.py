@@ -152,3 +152,32 @@ def test_what_is_not_defined_is_left_out() -> None:
     )
     assert shifted is not None
     assert shifted.tolist() == [False, True, True]
+
+
+_KEPT = "  %r = add i8 %x, 0"
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        pytest.param("copy_neg_dense_bool_bool", _KEPT, "  %r = xor i8 %x, 1", id="bool that the CPU refuses"),
+        pytest.param("copy_identity_dense_scalar_float8_e4m3fn_float8_e4m3fn", _KEPT, "  %r = and i8 %x, 127", id="float8"),
+        pytest.param("silu_dense_char_char",
+                     "  %f = sitofp i8 %x to float\n  %n = fneg float %f\n  %e = call float @air.exp.f32(float %n) #0\n"
+                     "  %d = fadd float %e, 1.0\n  %t = fdiv float %f, %d\n  %r = fptosi float %t to i8",
+                     _KEPT, id="an integer"),
+    ],
+)  # fmt: skip
+def test_dtypes_without_a_reference_of_their_own(
+    machine: Machine, name: str, right: str, wrong: str
+) -> None:
+    verdicts = [
+        pointwise.Driver().judge(
+            names.parse(name),
+            machine.kernel(machine.compile(made.unary(name, body, "i8"), name)),
+        )
+        for body in (right, wrong)
+    ]
+    assert verdicts[0].wrong == 0
+    assert verdicts[0].compared > 0
+    assert verdicts[1].wrong > 0
