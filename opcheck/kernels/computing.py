@@ -1,4 +1,4 @@
-"""Calls the kernels of softmax, norms, sorting, attention, pooling, resampling and linear algebra."""
+"""Calls the kernels of softmax, norms, searching, attention, pooling, resampling and linear algebra."""
 
 from __future__ import annotations
 
@@ -166,94 +166,7 @@ def _half_step(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps
 
 
-# Sorting and searching: Sort.mm, Bucketization.mm
-
-
-@family(r"sort_block_(?P<a>[a-z0-9]+)_tptg(?P<t>\d+)(?P<stable>_stable)?")
-def _sort(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    dtype, threads = dtype_named(match["a"]), int(match["t"])
-    if not {"inp", "out_vals", "out_idx", "size", "strides", "desc"} <= {
-        a.name for a in kernel.buffers
-    }:
-        raise Unfit("other arguments than sort_block had in 2.13")
-    for length, down in ((1, 0), (33, 0), (100, 1), (4 * threads, 0)):
-        given = random((2, length), dtype, length)
-        value = torch.sort(given, dim=-1, descending=bool(down), stable=True)
-        expected: dict[str, Any] = {"out_vals": (given, widened(value.values), 0.0)}
-        if match["stable"]:
-            expected["out_idx"] = (given, value.indices, 0.0)
-        yield Launch(
-            {
-                "inp": given, "out_vals": untouched((2, length), dtype),
-                "out_idx": untouched((2, length), torch.int64), "size": numbers(length),
-                "strides": numbers(1, length, size=8), "desc": torch.tensor([bool(down)]),
-            },
-            (threads, 2, 1), (threads, 1, 1), expected,
-        )  # fmt: skip
-
-
-@family(r"sort_block_(?P<kind>topk|fkey)_(?P<a>[a-z0-9]+)_tptg(?P<t>\d+)")
-def _sort_selected(match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
-    """Call the sorts that write a part of each row: `sel` is where it begins and how long it is."""
-    dtype, threads = dtype_named(match["a"]), int(match["t"])
-    for length, down, chosen in ((33, 0, 33), (100, 1, 5), (4 * threads, 0, 7)):
-        length = min(length, 4 * threads)  # noqa: PLW2901  (a block has four elements a thread)
-        given = random((2, length), dtype, length)
-        order = torch.sort(given, dim=-1, descending=bool(down), stable=True)
-        yield Launch(
-            {
-                "inp": given, "out_vals": untouched((2, chosen), dtype),
-                "out_idx": untouched((2, chosen), torch.int64), "size": numbers(length),
-                "strides": numbers(1, length, size=8), "desc": torch.tensor([bool(down)]),
-                "sel": numbers(0, chosen),
-            },
-            (threads, 2, 1), (threads, 1, 1),
-            {"out_vals": (given, widened(order.values[:, :chosen]), 0.0)},
-        )  # fmt: skip
-
-
-_PLACES = {"ushort": torch.uint16, "uint": torch.uint32, "long": torch.int64}
-
-
-@family(r"mb_sort_block_(?P<a>(?!fkey)[a-z0-9]+)_tptg(?P<t>\d+)(?:_u16)?(?P<stable>_stable)?")
-def _sort_blocks(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    """Call the first pass of a long sort: each block of four elements a thread is sorted by itself."""
-    dtype, threads = dtype_named(match["a"]), int(match["t"])
-    block = 4 * threads
-    places = {argument.name: argument.type for argument in kernel.buffers}["di"]
-    for down in (False, True):
-        given = random((2, 3 * block), dtype, threads)
-        order = torch.sort(given.reshape(2, 3, block), dim=-1, descending=down, stable=True)
-        yield Launch(
-            {
-                "inp": given, "dv": untouched(given.shape, dtype), "di": untouched(given.shape, _PLACES[places]),
-                "size": numbers(3 * block), "strides": numbers(1, 3 * block, size=8), "desc": torch.tensor([down]),
-            },
-            (3 * threads, 2, 1), (threads, 1, 1), {"dv": (given, widened(order.values), 0.0)},
-        )  # fmt: skip
-
-
-@family(r"mb_merge_(?:final_)?(?P<topk>topk_)?(?P<a>(?!fkey)[a-z0-9]+)_tptg(?P<t>\d+)(?:_u16)?")
-def _merge_blocks(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    """Call a later pass of a long sort: two neighbours of sorted blocks become one."""
-    dtype, threads = dtype_named(match["a"]), int(match["t"])
-    block = 4 * threads
-    chosen = 7 if match["topk"] else 2 * block
-    types = {argument.name: argument.type for argument in kernel.buffers}
-    for down in (False, True):
-        given = random((2, 2, block), dtype, threads)
-        order = torch.sort(given, dim=-1, descending=down, stable=True)
-        places = order.indices + torch.tensor([0, block])[:, None]
-        merged = torch.sort(given.reshape(2, 2 * block), dim=-1, descending=down, stable=True)
-        yield Launch(
-            {
-                "vi": order.values, "ii": places.to(_PLACES[types["ii"]]),
-                "vo": untouched((2, chosen), dtype), "io": untouched((2, chosen), _PLACES[types["io"]]),
-                "dims": numbers(2 * block, 2, 2, 0), "desc": torch.tensor([down]),
-                **({"sel": numbers(0, chosen)} if match["topk"] else {}),
-            },
-            (2 * threads, 2, 1), (threads, 1, 1), {"vo": (given, widened(merged.values[:, :chosen]), 0.0)},
-        )  # fmt: skip
+# Searching is called by Bucketization.mm.
 
 
 @family(r"searchsorted_(?P<a>[a-z0-9]+)_(?P<b>int|long)(?P<sorter>_sorter)?")

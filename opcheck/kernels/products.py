@@ -280,7 +280,7 @@ def _int4_weight(_match: re.Match[str], _kernel: Kernel) -> Iterator[Launch]:
     yield Launch(bound, (5, 6), (1, 1), {"outputData": (given, value, 0.0)})
 
 
-@family(r"scaled_mm_(?:few_rows_(?P<rows>\d)_)?(?P<a>float|half|bfloat|float8_e4m3fn)")
+@family(r"scaled_mm_(?:few_rows_(?P<rows>\d)_)?(?P<a>float|half|bfloat|float8)")
 def _scaled(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     """Call with scales of the whole matrices and of rows and columns; the second matrix is stored transposed."""
     dtype, few = dtype_named(match["a"]), match["rows"]

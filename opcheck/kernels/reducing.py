@@ -255,11 +255,11 @@ def _reduction_forms(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
             "param": torch.tensor(1.0),
             "divisor": torch.tensor(1.0),  # before 2.15.0
             "idx_in": torch.arange(given.numel(), dtype=torch.int32),
+            "val_out": untouched((batch * width,), given.dtype),
+            "idx_out": untouched((batch * width,), torch.int32),
         }
         expected = result["expected"]
         if partial:
-            bound["val_out"] = untouched((batch * width,), given.dtype)
-            bound["idx_out"] = untouched((batch * width,), torch.int32)
             largest = (given.amax if operation == "argmax" else given.amin)(-1)
             expected = {"val_out": (given, widened(largest), 0.0), "idx_out": (given, value, 0.0)}
         yield Launch(

@@ -1,9 +1,10 @@
-"""Calls the kernels of radix sorts, of sorts by integer keys, of unique, median and histograms."""
+"""Calls the kernels of sorts, of unique, median and histograms."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from opcheck.kernels.launch import (
     widened,
 )
 from opcheck.kernels.machine import Kernel
-from opcheck.kernels.pointwise import numbers
+from opcheck.kernels.pointwise import Unfit, numbers
 
 # Radix sorts: aten/src/ATen/native/mps/kernels/SortRadix.h and SortTopK.h, which the wheel ships.
 
@@ -133,45 +134,85 @@ def _radix_scatter(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
         )  # fmt: skip
 
 
+# Sorts by merging: operations/Sort.mm.  Those of floats by key make integers of them in between.
+
 _KEYS = {"ushort": torch.uint16, "uint": torch.uint32}
 
 
-@family(r"mb_sort_block_fkey_(?P<a>[a-z]+)_tptg(?P<t>\d+)(?:_u16)?")
-def _sort_blocks_by_key(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    """Call the first pass of a long sort of floats, which makes integers of them."""
+def _argument_types(kernel: Kernel) -> dict[str, str]:
+    return {argument.name: argument.type for argument in kernel.buffers}
+
+
+@family(r"sort_block_(?:(?P<part>topk)_|fkey_)?(?P<a>[a-z0-9]+)_tptg(?P<t>\d+)(?P<stable>_stable)?")
+def _sort(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call with rows of one block; `sel`, where a kernel has it, says which part of each row it writes."""
     dtype, threads = dtype_named(match["a"]), int(match["t"])
-    block = 4 * threads
-    types = {argument.name: argument.type for argument in kernel.buffers}
+    types = _argument_types(kernel)
+    if not {"inp", "out_vals", "out_idx", "size", "strides", "desc"} <= types.keys():
+        raise Unfit("other arguments than sort_block had in 2.13")
+    for most, down, part in (
+        (1, False, 1),
+        (33, False, 33),
+        (100, True, 5),
+        (4 * threads, False, 7),
+    ):
+        length = min(most, 4 * threads)  # a block has four elements a thread
+        chosen = part if "sel" in types else length
+        given = random((2, length), dtype, length)
+        order = torch.sort(given, dim=-1, descending=down, stable=True)
+        expected: dict[str, Any] = {"out_vals": (given, widened(order.values[:, :chosen]), 0.0)}
+        if match["stable"]:
+            expected["out_idx"] = (given, order.indices, 0.0)
+        bound = {
+            "inp": given, "out_vals": untouched((2, chosen), dtype),
+            "out_idx": untouched((2, chosen), torch.int64), "size": numbers(length),
+            "strides": numbers(1, length, size=8), "desc": torch.tensor([down]), "sel": numbers(0, chosen),
+        }  # fmt: skip
+        yield Launch(bound_to(kernel, bound), (threads, 2, 1), (threads, 1, 1), expected)
+
+
+@family(r"mb_sort_block_(?P<key>fkey_)?(?P<a>[a-z0-9]+)_tptg(?P<t>\d+)(?:_u16)?(?:_stable)?")
+def _sort_blocks(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call the first pass of a long sort: each block of four elements a thread is sorted by itself."""
+    dtype, threads = dtype_named(match["a"]), int(match["t"])
+    block, types = 4 * threads, _argument_types(kernel)
+    written = _KEYS[types["dv"]] if match["key"] else dtype
     for down in (False, True):
         given = random((2, 3 * block), dtype, threads)
-        order = torch.sort(_keys(given, down=down).reshape(2, 3, block), dim=-1, stable=True)
+        held = _keys(given, down=down) if match["key"] else given
+        order = torch.sort(
+            held.reshape(2, 3, block), descending=down and not match["key"], stable=True
+        )
+        bound = {
+            "inp": given, "dv": untouched(given.shape, written), "di": untouched(given.shape, _PLACES[types["di"]]),
+            "size": numbers(3 * block), "strides": numbers(1, 3 * block, size=8), "desc": torch.tensor([down]),
+        }  # fmt: skip
         yield Launch(
-            {
-                "inp": given, "dv": untouched(given.shape, _KEYS[types["dv"]]),
-                "di": untouched(given.shape, _PLACES[types["di"]]), "size": numbers(3 * block),
-                "strides": numbers(1, 3 * block, size=8), "desc": torch.tensor([down]),
-            },
-            (3 * threads, 2, 1), (threads, 1, 1), {"dv": (given, order.values, 0.0)},
-        )  # fmt: skip
+            bound, (3 * threads, 2, 1), (threads, 1, 1), {"dv": (given, widened(order.values), 0.0)}
+        )
 
 
-@family(r"mb_merge_final_(?P<topk>topk_)?fkey_(?P<a>[a-z]+)_tptg(?P<t>\d+)(?:_u16)?")
-def _merge_by_key(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    """Call the last pass of a long sort of floats, which makes floats of the integers again."""
+@family(
+    r"mb_merge_(?:final_)?(?P<topk>topk_)?(?P<key>fkey_)?(?P<a>[a-z0-9]+)_tptg(?P<t>\d+)(?:_u16)?"
+)
+def _merge_blocks(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
+    """Call a later pass of a long sort: two neighbours of sorted blocks become one."""
     dtype, threads = dtype_named(match["a"]), int(match["t"])
-    block = 4 * threads
+    block, types = 4 * threads, _argument_types(kernel)
     chosen = 7 if match["topk"] else 2 * block
-    types = {argument.name: argument.type for argument in kernel.buffers}
     for down in (False, True):
         given = random((2, 2 * block), dtype, threads)
-        keys = _keys(given, down=down).reshape(2, 2, block)
-        order = torch.sort(keys, dim=-1, stable=True)
+        held = _keys(given, down=down) if match["key"] else given
+        order = torch.sort(
+            held.reshape(2, 2, block), descending=down and not match["key"], stable=True
+        )
         places = order.indices + torch.tensor([0, block])[:, None]
-        merged = torch.sort(given, dim=-1, descending=down, stable=True).values[:, :chosen]
+        merged = torch.sort(given, descending=down, stable=True).values[:, :chosen]
         bound = {
-            "vi": order.values.to(_KEYS[types["vi"]]), "ii": places.to(_PLACES[types["ii"]]),
-            "vo": untouched((2, chosen), dtype), "io": untouched((2, chosen), torch.int64),
-            "dims": numbers(2 * block, 2, 2, 0), "desc": torch.tensor([down]), "sel": numbers(0, chosen),
+            "vi": order.values.to(_KEYS[types["vi"]] if match["key"] else dtype),
+            "ii": places.to(_PLACES[types["ii"]]), "vo": untouched((2, chosen), dtype),
+            "io": untouched((2, chosen), _PLACES[types["io"]]), "dims": numbers(2 * block, 2, 2, 0),
+            "desc": torch.tensor([down]), "sel": numbers(0, chosen),
         }  # fmt: skip
         yield Launch(
             bound_to(kernel, bound), (2 * threads, 2, 1), (threads, 1, 1), {"vo": (given, widened(merged), 0.0)}

@@ -293,7 +293,7 @@ def _softmax(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
     for log in (False, True):
         function = torch.log_softmax if log else torch.softmax
         wide = given.double().requires_grad_()
-        value = torch.cat([function(part, 0) for part in torch.split(wide, pools)])
+        value = torch.cat([function(part, 0) for part in torch.split(wide, list(pools))])
         result, name = value.detach(), "output"
         output = untouched(given.shape, dtype)
         bound = {
