@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,10 @@ def run(request: CaptureRequest, plan: Plan, say: Say) -> Compiled:
         ModelLoadError: the model cannot be imported or built.
         InputError: the inputs do not parse, none could be derived, or the model is too large to be run.
     """
+    if plan.scratch:
+        # A variant that is killed leaves half a library where Inductor finds it again, in the user's own runs, too
+        # (torch/_inductor/runtime/cache_dir_utils.py reads the variable at each compilation).
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(plan.scratch) / "inductor")
     unusable = _use_backend(plan)
     say(f"loading {request.model}")
     _refuse_if_large(request)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import InputError, ModelLoadError
@@ -132,6 +133,17 @@ def test_a_program_without_parameters_is_not_trained() -> None:
         room._without_training(Plan(variants=(trained,)), Break(), "m")
     whole = Plan(variants=(EAGER, trained))
     assert room._without_training(whole, nn.Linear(2, 2), "m") == (whole, ())
+
+
+def test_code_for_this_machine_is_compiled_in_the_scratch_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "the user's")
+    file = tmp_path / "model.py"
+    file.write_text("def make(x):\n    return x + 1\n", encoding="utf-8")
+    request = CaptureRequest(model=f"{file}:make", torch="2.13", macos="15.0", inputs=("2x3",))
+    room.run(request, Plan(variants=(), device="cuda", scratch=str(tmp_path)), _say)
+    assert cache_dir() == str(tmp_path / "inductor")
 
 
 def test_a_model_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
