@@ -336,7 +336,7 @@ class AsModule(torch.nn.Module):
         return self.function(*args, **kwargs)
 
 
-def _seed() -> None:
+def seed() -> None:
     """Seed the generators: what a program draws (dropped layers, masks of spectrograms) is the same in each run."""
     random.seed(0)
     torch.manual_seed(0)
@@ -477,7 +477,7 @@ def _of_pipeline(
 def _call(
     program: Program, model: torch.nn.Module, args: Any, kwargs: Any, recorder: Recorder
 ) -> Problem | None:
-    _seed()
+    seed()
     recorder.sites.modules.raised_in = ""
     try:
         with recorder.sites.followed(model), without_compiler():

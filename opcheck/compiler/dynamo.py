@@ -85,6 +85,8 @@ def failure(error: BaseException, kind: str = "compile") -> Failure:
     if not first:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         first = f"no message, raised in {frame.name} of {display_path(frame.filename)}"
+    # The rest of it is the dispatcher's advice to users of all backends (c10/core/impl, "Could not run").
+    first = first.partition(". This could be because the operator")[0]
     number = _id(text)
     return Failure(
         kind=_KINDS.get(name, kind),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from opcheck.capture.modes import set_training
+from opcheck.capture.run import seed
 from opcheck.compiler.records import Difference
 from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.modules import apply_to_tensors
@@ -79,7 +80,7 @@ def _has_batch(value: Any) -> bool:
 
 def once(program: Program, *, training: bool) -> Results:
     """Run forward and, in training, backward of the mean square of the outputs."""
-    torch.manual_seed(0)
+    seed()
     set_training(program.module, type(program.module).__name__, training=training)
     program.module.zero_grad(set_to_none=True)
     before = _generators(program)

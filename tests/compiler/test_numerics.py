@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 import torch
@@ -81,3 +82,13 @@ def test_a_gradient_that_is_rounding_alone_is_not_compared() -> None:
     found = difference(wrong, eager, exact, torch.float32)
     assert found is not None
     assert not found.agrees
+
+
+def test_each_run_draws_the_same_numbers_from_every_generator() -> None:
+    class Draws(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * random.random() * torch.rand(())  # noqa: S311  (as a program draws)
+
+    program = Program(Draws(), (X,), {})
+    first, second = (once(program, training=False).outputs[0] for _ in range(2))
+    assert torch.equal(first, second)
