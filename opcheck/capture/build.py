@@ -14,6 +14,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from opcheck.capture.imports import without_compiler
+from opcheck.common.errors import InputError
 from opcheck.common.replacing import replaced
 from opcheck.tracing.nested_tensors import tensors
 from opcheck.tracing.torch_private.backend import (
@@ -51,6 +52,9 @@ _MOVES = frozenset({torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.type_as})
 #: What makes a tensor of the CPU of a list of tensors, wherever they are.
 _FROM_DATA = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
 _SET_DATA = _Tensor.data.__set__
+
+#: Elements of an input: 16 GiB of float32.
+LARGEST = 1 << 32
 
 #: Factories whose result says something: the indices and tables that constructors compute with.
 CONTENT = {
@@ -289,7 +293,17 @@ def fill_meta(value: Any) -> Any:
 
 
 def values(shape: tuple[int, ...], dtype: torch.dtype, high: int = 1) -> torch.Tensor:
-    """Return a CPU tensor of ``shape``: floats in [-1, 1), integers in [0, high), the same in each run."""
+    """Return a CPU tensor of ``shape``: floats in [-1, 1), integers in [0, high), the same in each run.
+
+    Raises:
+        InputError: it would have more than LARGEST elements.
+    """
+    if math.prod(shape) > LARGEST:
+        raise InputError(
+            f"an input of {'x'.join(map(str, shape))} is more than opcheck makes",
+            context=f"it has {math.prod(shape):,} elements, the limit is {LARGEST:,}",
+            hint="give a smaller input with --input, or correct the sizes in the configuration",
+        )
     generator = torch.Generator().manual_seed(math.prod(shape))
     if dtype.is_complex:
         real = torch.rand((*shape, 2), generator=generator) * 2 - 1

@@ -67,8 +67,8 @@ class Call:
     follows: bool = False
     #: where the pipeline's call is the first one: the component that is called by itself if that breaks off
     component: str = ""
-    #: the component's own inputs, on the CPU
-    inputs: Arguments = ((), {})
+    #: makes the component's own inputs, on the CPU; raises where nothing is known of them
+    inputs: Callable[[], Arguments] = lambda: ((), {})
     #: a part of the component that has run where the pipeline's call has used it
     proof: nn.Module | None = None
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from torch import nn
 
-from opcheck.capture.calls import FORWARD, Call
+from opcheck.capture.calls import FORWARD, Arguments, Call
 from opcheck.capture.inputs.derive import derive
 from opcheck.capture.loading import libraries
-from opcheck.capture.recipes.pipelines import PipelineModel, latents
-from opcheck.common.errors import InputError
+from opcheck.capture.recipes.pipelines import PipelineModel, has_latents, latents
 
 #: The end of the names of these calls.
 BY_ITSELF = " by itself"
@@ -28,30 +28,23 @@ def calls(model: nn.Module) -> tuple[Call, ...]:
 
 def _calls(pipeline: PipelineModel) -> Iterator[Call]:
     for name, component in pipeline.named_children():
-        given = latents(component) if hasattr(component, "decode") else None
-        if given is not None:
-            yield Call(
-                name=f"{name}.decode{BY_ITSELF}",
-                run=_method(name, "decode"),
-                component=name,
-                inputs=((given,), {}),
-                proof=getattr(component, "decoder", component),
-            )
-            continue
-        run = _method(name, FORWARD)
-        args: tuple[Any, ...] = ()
-        kwargs: dict[str, Any] = {}
-        try:
-            args, kwargs, _ = derive(component, libraries.family(component))
-        except InputError as error:
-            run = _raises(error)
+        decodes = hasattr(component, "decode") and has_latents(component)
         yield Call(
-            name=f"{name}{BY_ITSELF}",
-            run=run,
+            name=f"{name}.decode{BY_ITSELF}" if decodes else f"{name}{BY_ITSELF}",
+            run=_method(name, "decode" if decodes else FORWARD),
             component=name,
-            inputs=(args, kwargs),
-            proof=component,
+            inputs=partial(_latents if decodes else _derived, component),
+            proof=getattr(component, "decoder", component) if decodes else component,
         )
+
+
+def _latents(component: nn.Module) -> Arguments:
+    return (latents(component),), {}
+
+
+def _derived(component: nn.Module) -> Arguments:
+    args, kwargs, _ = derive(component, libraries.family(component))
+    return args, kwargs
 
 
 def _method(component: str, method: str) -> Callable[..., Any]:
@@ -60,12 +53,5 @@ def _method(component: str, method: str) -> Callable[..., Any]:
         module: Any = model.get_submodule(component)
         called = module if method == FORWARD else getattr(module, method)
         return called(*args, **kwargs)
-
-    return run
-
-
-def _raises(error: InputError) -> Callable[..., Any]:
-    def run(_model: nn.Module, _arguments: Any, _before: Any) -> Any:
-        raise error
 
     return run

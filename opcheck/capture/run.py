@@ -408,20 +408,21 @@ def _call_all(
     model, ended = prepared.model, list[Ended]()
     returned: list[Any] = [None]
 
-    def run(call: Call, given: Arguments) -> Problem | None:
+    def run(call: Call) -> Problem | None:
         def program(model: torch.nn.Module, args: Any, kwargs: Any, _sites: CallSites) -> None:
+            given = mover.value(call.inputs(), call.name) if call.component else (args, kwargs)
             with torch.set_grad_enabled(request.grad), autocast(request.autocast):
                 before, returned[0] = returned[0], None
-                returned[0] = call.run(model, (args, kwargs), before)
+                returned[0] = call.run(model, given, before)
 
-        problem = _call(program, model, *given, recorder)
+        problem = _call(program, model, *arguments, recorder)
         ended.append(Ended(call, problem))
         return problem
 
     problem = None
     for call in prepared.calls:
         if not (problem and call.follows):
-            problem = run(call, arguments)
+            problem = run(call)
         if problem and problem.kind in _ENDS_ALL:
             return ended
     broken = next((each.problem for each in ended if each.problem), None)
@@ -431,7 +432,7 @@ def _call_all(
         is_broken = call.component == broken.module.partition(".")[0]
         if not is_broken and id(call.proof) in recorder.sites.modules.called:
             continue
-        problem = run(call, mover.value(call.inputs, call.name))
+        problem = run(call)
         if problem and problem.kind in _ENDS_ALL:
             break
     return ended

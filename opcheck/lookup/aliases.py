@@ -45,7 +45,7 @@ def _calling(overloads: Iterable[str], line: str) -> Iterator[tuple[str, str]]:
     for name, entered in composites.apis().items():
         bases = {_base(op) for op in entered}
         if len(bases) == 1:
-            yield name, *bases
+            yield name, next(iter(bases))
             yield from ((name, op) for each in entered for op in _only(composites.body(each, line)))
     for name in sorted(python_calls.names()):
         yield from ((name, op) for op in _only(python_calls.calls(name, line)))

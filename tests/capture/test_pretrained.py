@@ -249,12 +249,69 @@ PIPELINE = {"_class_name": "DDPMPipeline"}
             "diffusers .* has no No",
         ),
         ({"model_index_json": {**PIPELINE, "unet": ["diffusers"]}}, "TypeError|missing"),
+        # Wrong types, names of what is no model, names with control characters.
+        ({"config_json": {**BERT, "architectures": "BertModel"}}, "architectures is no list"),
+        ({"config_json": {**BERT, "architectures": ["Trainer"]}}, "has no Trainer"),
+        ({"config_json": {**BERT, "architectures": ["\x1b[31m\nx"]}}, "has no .x1b.31m x"),
+        ({"config_json": {"model_type": "zz", "auto_map": ["a.B"]}}, "auto_map is no mapping"),
+        ({"config_json": {"model_type": "zz", "auto_map": "a.B"}}, "auto_map is no mapping"),
+        ({"config_json": {**BERT, "hidden_size": "16"}}, "expected int, got str"),
+        ({"config_json": {**BERT, "hidden_size": -16}}, "negative dimension"),
+        ({"config_json": {**BERT, "hidden_size": 2**40}}, "overflowed"),
+        ({"config_json": {**BERT, "dtype": [1]}}, "IndexError"),
+        ({"config_json": {**BERT, "quantization_config": "gptq"}}, "AttributeError"),
+        ({"config_json": BERT, "generation_config_json": [1]}, "TypeError"),
+        ({"config_json": {"_class_name": "ModelMixin"}}, "diffusers .* has no ModelMixin"),
+        ({"config_json": {"_class_name": "DiffusionPipeline"}}, "has no DiffusionPipeline"),
+        ({"config_json": {"_class_name": "is_torch_available"}}, "has no is_torch_available"),
+        ({"model_index_json": {"_class_name": "DDPMScheduler"}}, "has no DDPMScheduler"),
+        ({"model_index_json": {"_class_name": "ModularPipeline"}}, "has no ModularPipeline"),
+        (
+            {
+                "model_index_json": {**PIPELINE, "unet": ["os", "system"]},
+                "unet__config_json": {"a": 1},
+            },
+            "has no system",
+        ),
+        ({"config_json": {"architecture": "hf-hub:org/other"}}, "timm .* has no hf-hub:org/other"),
+        # A pickle, by torch.load with weights_only=False.
+        (
+            {
+                "config_json": {
+                    "architecture": "resnet18",
+                    "model_args": {"checkpoint_path": __file__},
+                }
+            },
+            "load weights or code from another file",
+        ),
     ],
 )
 def test_what_no_library_knows_is_three_lines(files: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelLoadError, match=message) as raised:
         loaded(repository(**files))
     assert len(str(raised.value).splitlines()) == 3
+
+
+def test_a_module_that_would_run_code_of_another_folder_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    ran = tmp_path / "ran"
+    (tmp_path / "evil.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    config = {"model_type": "zz", "auto_map": {"AutoConfig": "evil.C", "AutoModel": "evil.M"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    trusts = {"trust_remote_code": True}
+    settings = {"model_name_or_path": str(tmp_path), "model_args": trusts, "config_args": trusts}
+    kind = "sentence_transformers.models.Transformer"
+    modules = [{"path": "", "type": kind}, {"path": "1", "type": kind}]
+    files = {"modules_json": modules, "config_json": BERT, "1__config_json": settings}
+    with pytest.raises(ModelLoadError, match="load weights or code from another file"):
+        loaded(repository(**files))
+    assert not ran.exists()
+
+
+def test_an_input_that_no_machine_holds_is_refused() -> None:
+    settings = {"architecture": "resnet18", "pretrained_cfg": {"input_size": [3, 10**6, 10**6]}}
+    with pytest.raises(InputError, match="1x3x1000000x1000000 is more than opcheck makes"):
+        inputs_for(loaded(repository(config_json=settings)))
 
 
 def test_a_detector_finds_boxes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,6 +237,27 @@ def test_an_adapter_without_its_base_is_named(
         fetch(str(tmp_path))
     assert message in raised.value.message
     assert len(str(raised.value).splitlines()) == 3
+
+
+def test_what_is_there_instead_of_a_configuration_is_named_on_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x\x1b[31m\nevil.bin").write_bytes(b"")
+    with pytest.raises(ModelLoadError, match="holds no configuration") as raised:
+        fetch(str(tmp_path))
+    assert len(str(raised.value).splitlines()) == 3
+    assert "\x1b" not in str(raised.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no such files on this system")
+@pytest.mark.parametrize("target", ["config.json", "/dev/zero", ""])
+def test_links_to_themselves_devices_and_pipes_are_no_configurations(
+    tmp_path: Path, target: str
+) -> None:
+    if target:
+        (tmp_path / "config.json").symlink_to(target)
+    else:
+        os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(ModelLoadError, match="holds no configuration"):
+        fetch(str(tmp_path))
 
 
 def test_an_adapter_whose_base_is_missing_on_the_hub_names_both(hub: Hub, tmp_path: Path) -> None:

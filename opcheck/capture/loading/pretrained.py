@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +18,9 @@ from torch import nn
 from opcheck.capture.loading import libraries
 from opcheck.capture.loading.repository import DamagedError, Repository
 from opcheck.capture.recipes import pipelines
+from opcheck.common import sanitize
 from opcheck.common.errors import ModelLoadError
+from opcheck.common.replacing import replaced
 from opcheck.common.text import error_text, one_line
 
 Config = dict[str, Any]
@@ -83,8 +86,35 @@ def build(repository: Repository, config: Config, dtype: torch.dtype | None) -> 
         ModelLoadError: its library is not installed, or does not know it.
         Exception: whatever its constructor raises.
     """
-    with _unpacked(repository) as folder:
+    with _unpacked(repository) as folder, _without_files_of_others(trusted=repository.trusted):
         return _BUILDERS[repository.kind](_Files(repository, folder), config, dtype)
+
+
+@contextlib.contextmanager
+def _without_files_of_others(*, trusted: bool) -> Iterator[None]:
+    """Refuse what a configuration can make libraries read beside itself: pickled weights, and code unless trusted.
+
+    ``checkpoint_path`` among the arguments of a timm model, for instance, ends in torch.load with weights_only=False.
+    """
+
+    def refuse(*_arguments: Any, **_options: Any) -> Any:
+        raise ModelLoadError(
+            "the configuration makes its library load weights or code from another file",
+            context="opcheck reads configurations alone",
+            hint="remove that setting; --trust-remote-code lets code of a repository run",
+        )
+
+    refused: list[tuple[Any, str, Any]] = [(torch, "load", refuse)]
+    for name in () if trusted else _CODE_LOADERS:
+        module = sys.modules.get(name)
+        if module is not None:
+            refused.append((module, "get_class_in_module", refuse))
+    with replaced(refused):
+        yield
+
+
+#: Modules of libraries through which every class from a repository's own code comes.
+_CODE_LOADERS = ("transformers.dynamic_module_utils", "diffusers.utils.dynamic_modules_utils")
 
 
 @contextlib.contextmanager
@@ -131,8 +161,8 @@ def _of_diffusers(files: _Files, path: str, config: Config) -> nn.Module:
     library = libraries.find("diffusers", files.repository.name)
     settings = files.settings(path)
     name = str(settings.get("_class_name"))
-    kind = _class_named(library, name)
-    if kind is None:
+    kind = _class_named(library, name, "from_config")
+    if kind is None or issubclass(kind, library.DiffusionPipeline):
         raise _unknown(files, "diffusers", library, name)
     model: nn.Module = kind.from_config({**settings, **config})
     return model
@@ -175,6 +205,8 @@ def _of_transformers(
     component = folder.relative_to(files.folder).as_posix().removeprefix(".")
     raw = files.settings(f"{component}/config.json".removeprefix("/"))
     remote = raw.get("auto_map") or {}
+    if not isinstance(remote, dict):
+        raise files.repository.damaged("config.json", "auto_map is no mapping")
     trusted = files.repository.trusted
     if remote and not trusted and not _is_known(library, raw):
         raise ModelLoadError(
@@ -217,9 +249,10 @@ def _class(
     files: _Files, library: Any, raw: Config, settings: Any, folder: Path, automatic: str
 ) -> Any:
     """Return the class of the model: the one that the configuration names, else the automatic one for its type."""
-    names = (
-        [str(name) for name in raw.get("architectures") or []] if automatic == "AutoModel" else []
-    )
+    stated = raw.get("architectures") or []
+    if not isinstance(stated, list):
+        raise files.repository.damaged("config.json", "architectures is no list of names")
+    names = [str(name) for name in stated] if automatic == "AutoModel" else []
     remote: dict[str, str] = raw.get("auto_map") or {}
     if files.repository.trusted and remote and not _is_known(library, raw):
         dynamic = importlib.import_module("transformers.dynamic_module_utils")
@@ -229,7 +262,7 @@ def _class(
         )
         return dynamic.get_class_from_dynamic_module(reference, folder)
     for name in names:
-        kind = _class_named(library, name)
+        kind = _class_named(library, name, "_from_config")
         if kind is not None:
             return kind
     if names:
@@ -242,15 +275,15 @@ def _class(
     return kind[0] if isinstance(kind, (tuple, list)) else kind
 
 
-def _class_named(library: Any, name: str) -> Any:
-    """Return a class of a library; None: it has none of that name."""
+def _class_named(library: Any, name: str, method: str = "__init__") -> Any:
+    """Return a class of a library that has the method; None: it has none of that name."""
     kind = getattr(library, name, None)
-    return kind if isinstance(kind, type) else None
+    return kind if isinstance(kind, type) and hasattr(kind, method) else None
 
 
 def _unknown(files: _Files, family: str, library: Any, name: str) -> ModelLoadError:
     return ModelLoadError(
-        f"{family} {library.__version__} has no {name}",
+        f"{family} {library.__version__} has no {sanitize.one_line(name)[:80]}",
         context=f"configuration of {files.repository.name}",
         hint=f"install the {family} that the model's page asks for",
     )
@@ -315,7 +348,7 @@ def _pipeline(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
     if not failures:
         with _kept(failures, name):
             kind = _class_named(library, name)
-            if kind is None:
+            if kind is None or not issubclass(kind, library.DiffusionPipeline):
                 raise _unknown(files, "diffusers", library, name)
             pipeline = kind(**{**components, **config})
     models = pipeline.components if pipeline is not None else components

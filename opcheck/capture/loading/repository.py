@@ -24,7 +24,7 @@ import msgspec
 
 from opcheck.capture.loading import hub_kernels
 from opcheck.capture.recipes import hub as hub_recipes
-from opcheck.common import documents
+from opcheck.common import documents, sanitize
 from opcheck.common.caches import user_cache
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError
@@ -310,7 +310,7 @@ def _named(spec: str) -> _Name:
 
 def no_configuration(name: str, others: Sequence[str]) -> ModelLoadError:
     """Return the error for a repository or a folder that has only other files than a model's configuration."""
-    seen = ", ".join(others[:4]) or "nothing"
+    seen = ", ".join(map(sanitize.one_line, others[:4])) or "nothing"
     gguf = any(each.endswith(".gguf") for each in others)
     return ModelLoadError(
         f"{name} holds no configuration of a model (it has {seen})",

@@ -15,7 +15,6 @@ from torch import nn
 
 from opcheck.capture.build import values
 from opcheck.capture.recipes import diffusers
-from opcheck.common.errors import InputError
 
 #: Denoising steps: the second one takes the way of all that follow.
 STEPS = 2
@@ -148,21 +147,30 @@ def _picture(side: int, mode: str = "RGB") -> Any:
     return Image.new(mode, (side, side), 128 if mode == "L" else (128, 96, 64))
 
 
+def has_latents(component: Any) -> bool:
+    """Return whether a component's configuration states which latents it decodes: of pictures or of videos."""
+    scope = diffusers.DiffusersScope(component) if hasattr(component, "config_name") else None
+    return scope is not None and "sample" in scope.parameters and _channels(component) > 0
+
+
+def _channels(decoder: Any) -> int:
+    stated = (decoder.config.get(key) for key in _LATENT_CHANNELS)
+    return next((each for each in stated if isinstance(each, int)), 0)
+
+
 def latents(decoder: Any) -> Any:
-    """Return latents for a VAE, of the size that its own inputs are encoded to; None: nothing states their shape."""
+    """Return latents for a VAE, of the size that its own inputs are encoded to.
+
+    Raises:
+        InputError: nothing is known of its inputs.
+    """
+    sample = diffusers.derive(decoder)["sample"]
     settings: Mapping[str, Any] = decoder.config
-    channels = next((settings[key] for key in _LATENT_CHANNELS if settings.get(key)), None)
     widths = next((settings[key] for key in _WIDTHS if settings.get(key)), ())
-    try:
-        sample = diffusers.derive(decoder)["sample"]
-    except (InputError, KeyError):
-        return None
-    frames = [LATENT_FRAMES] if sample.dim() == len("BCFHW") else []
-    if not isinstance(channels, int) or sample.dim() not in (len("BCHW"), len("BCFHW")):
-        return None
     scale = settings.get("scale_factor_spatial") or 1 << max(len(widths) - 1, 0)
-    sides = [max(size // scale, 1) for size in sample.shape[-2:]]
-    return values((1, channels, *frames, *sides), next(decoder.parameters()).dtype)
+    frames = [LATENT_FRAMES] if sample.dim() == len("BCFHW") else []
+    sizes = [*frames, *(max(size // scale, 1) for size in sample.shape[2 + len(frames) :])]
+    return values((1, _channels(decoder), *sizes), next(decoder.parameters()).dtype)
 
 
 #: Settings of VAEs: the channels of latents, and the widths between which each level halves height and width.
