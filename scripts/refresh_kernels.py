@@ -21,6 +21,7 @@ from opcheck.kernels.records import VERDICTS, Outcome, Run
 from opcheck.render.document import Document, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
 
+FINDINGS = Path(__file__).with_name("kernel_findings.yaml")
 REPORT = Path(__file__).parent.parent / "reports" / "kernels.md"
 _HEAD = (
     "The Metal kernels of the released macOS wheels, run on a CPU by opcheck kernels test.",
@@ -29,6 +30,25 @@ _HEAD = (
     "A release may have been run with fewer drivers than the newest: its last column shows that.",
     "Made by scripts/refresh_kernels.py; do not edit.",
 )
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What stands for the wrong results of an operation: a statement's id, or why there is none."""
+
+    operation: str
+    dtypes: tuple[str, ...]
+    statement: str = ""
+    why_none: str = ""
+
+
+def findings() -> dict[tuple[str, str], str]:
+    """Return the statement or the reason by operation and dtype."""
+    written = msgspec.yaml.decode(FINDINGS.read_bytes(), type=list[Finding])
+    return {
+        (finding.operation, dtype): finding.statement or f"none: {finding.why_none}"
+        for finding in written
+        for dtype in finding.dtypes
+    }
 
 
 def document(runs: list[Run]) -> Document:
@@ -44,11 +64,21 @@ def document(runs: list[Run]) -> Document:
         Heading(f"Wrong results of torch {newest.torch}"),
         Lines(
             (
-                "Of each operation and dtype the simplest input; the last column has all releases with it.",
+                "Of each operation and dtype the simplest input, the releases that have it,",
+                "and the statement of the op lists that says so, or why none does.",
             )
         ),
         Table(
-            ("operation", "dtype", "input", "result", "expected", "off by", "wrong in"),
+            (
+                "operation",
+                "dtype",
+                "input",
+                "result",
+                "expected",
+                "off by",
+                "wrong in",
+                "stated by",
+            ),
             tuple(_wrong(runs)),
             (0, 1),
         ),
@@ -95,6 +125,7 @@ def _wrong(runs: list[Run]) -> Iterable[tuple[str, ...]]:
         for outcome in run.outcomes:
             if outcome.smallest is not None:
                 found[_key(outcome)][run.torch].append(outcome)
+    stated = findings()
     for (operation, dtype), releases in sorted(found.items()):
         if runs[-1].torch not in releases:
             continue
@@ -103,6 +134,7 @@ def _wrong(runs: list[Run]) -> Iterable[tuple[str, ...]]:
         yield (
             *(operation, dtype, ", ".join(sample.inputs), sample.result, sample.expected),
             *("all of it" if sample.gross else "digits", " ".join(releases)),
+            stated.get((operation, dtype), "open"),
         )
 
 

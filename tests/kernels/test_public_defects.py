@@ -127,6 +127,7 @@ def test_the_advisories_on_kernels_say_what_was_run() -> None:
 
 
 @pytest.mark.wheel
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental:UserWarning")
 @pytest.mark.parametrize("said", [pytest.param(d, id=name) for name, d in of_the_lists()])
 def test_an_advisory_is_what_its_kernel_gives(said: Defect) -> None:
     machine = Machine(default_cache().parent / "kernels")
