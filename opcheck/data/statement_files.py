@@ -144,8 +144,8 @@ def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) 
             document.report(path, f"the key {name} is missing")
     if sort == "advisory" and "when" in fields and "program" not in fields:
         document.report(path, "the key program is missing: what shows on a Mac whether it bites?")
-    # PyTorch's expected failures say that a test fails, not what it prints.
-    says_text = any(entry.kind != "opinfo" for entry in fields.get("evidence", ()))
+    kinds = {entry.kind for entry in fields.get("evidence", ())}
+    says_text = not kinds & _WITHOUT_TEXT or bool(kinds - _WITHOUT_TEXT - {"inferred"})
     raises = fields.get("effect") == "raises"
     if len(document.problems) == before and raises and says_text and "error" not in fields:
         document.report(path, "the key error is missing: what does it raise?")
@@ -154,6 +154,10 @@ def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) 
     words = ".".join(map(str, path))
     place = Place(document.file, document.line(path), words)
     return Written(Statement(sort=sort, **fields), place)
+
+
+#: Evidence that need not say what is printed: an expected failure, the description of a change.
+_WITHOUT_TEXT = frozenset({"opinfo", "pr"})
 
 
 class _Field(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from opcheck.model.records import TensorSpec
 from tests.data.test_coverage_advisories import ADVISORIES, FLAT, TURNED, tensor
 
 HALF, WHOLE, NOTHING = tensor(4, dtype="float16"), tensor(4), tensor(0)
@@ -13,6 +14,7 @@ LAST, LAST_VIEW = (tensor(2, 8, 4, 4, stride=(128, 1, 32, 8), offset=n) for n in
 PLANE, CUBE, COLUMN = tensor(2, 8, 4, 4), tensor(2, 2, 2, 2, 2), tensor(4, 1)
 INTEGERS = tensor(4, dtype="int64")
 NUMBER, ELEMENT = tensor(device="cpu"), tensor(device="cpu", offset=1)
+EXPANDED = tensor(2, 8, 2, 2, stride=(0, 0, 0, 0))
 HEADS, MASK = tensor(1, 2, 4, 64), tensor(1, 1, 4, 1024)
 STRIDED = {"self": (TURNED, FLAT)}
 EMPTY = {"self": (NOTHING, WHOLE)}
@@ -110,8 +112,10 @@ CASES: dict[str, dict[str, Any]] = {
     "copy-int64-into-float-slice": {"self": (tensor(4, offset=4), WHOLE), "src": INTEGERS},
     "col2im-2-32": {"self": (tensor(2**20, 2**13), tensor(2**20, 2**12))},
     "avg-pool-channels-last-view": {"self": (LAST_VIEW, LAST)},
-    "avg-pool-backward-channels-last": {"self": (LAST, PLANE)},
-    "max-pool-backward-channels-last": {"self": (LAST, PLANE)},
+    "avg-pool-backward-channels-last": {"self": LAST, "grad_output": (EXPANDED, LAST)},
+    "avg-pool-backward-channels-last-layout": {"self": (LAST, PLANE), "grad_output": PLANE},
+    "max-pool-backward-channels-last": {"self": (LAST, PLANE), "grad_output": EXPANDED},
+    "max-pool-backward-channels-last-layout": {"self": LAST, "grad_output": (PLANE, LAST)},
     "max-pool-indices-ceil-mode": {
         "ceil_mode": True,
         "stride": ((3, 3), (2, 2)),
@@ -167,3 +171,10 @@ def test_a_number_is_no_view_of_a_tensor() -> None:
     condition = ADVISORIES["number-on-the-cpu-view"].parsed
     assert condition is not None
     assert condition.evaluate({"other": 2.0}) is False
+
+
+@pytest.mark.parametrize("grad", [EXPANDED, LAST, tensor(2, 8, 1, 1)])
+def test_a_gradient_that_is_channels_last_or_expanded_is_not_misread(grad: TensorSpec) -> None:
+    condition = ADVISORIES["avg-pool-backward-channels-last-layout"].parsed
+    assert condition is not None
+    assert condition.evaluate({"self": LAST, "grad_output": grad}) is False

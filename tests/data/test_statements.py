@@ -178,6 +178,29 @@ def test_what_raises_has_an_error_text(tmp_path: Path) -> None:
     assert found.endswith("limitations.0: the key error is missing: what does it raise?")
 
 
+@pytest.mark.parametrize(
+    ("kinds", "is_refused"),
+    [
+        (("pr", "inferred"), False),
+        (("opinfo",), False),
+        (("pr", "source"), True),
+        (("inferred",), True),
+    ],
+)
+def test_a_description_of_a_change_need_not_tell_the_text(
+    tmp_path: Path, kinds: tuple[str, ...], is_refused: bool
+) -> None:
+    head = WHOLE[: WHOLE.index("    evidence:")].splitlines()
+    evidence = [f"      - {{kind: {kind}, where: somewhere}}" for kind in kinds]
+    lines = [line for line in head if "error:" not in line]
+    directory = write(tmp_path, "\n".join([*lines, "    evidence:", *evidence]))
+    if is_refused:
+        (found,) = problems(directory)
+        assert found.endswith("the key error is missing: what does it raise?")
+    else:
+        assert len(load_statements(directory).limitations) == 1
+
+
 def test_all_problems_of_all_files_come_at_once(tmp_path: Path) -> None:
     bad = WHOLE.replace("raises", "explodes").replace("float16, b", "half, b")
     write(tmp_path, bad)
