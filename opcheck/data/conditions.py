@@ -67,7 +67,12 @@ ATTRIBUTES: Mapping[str, Callable[[TensorSpec], Any]] = {
 
 
 #: A number in place of a tensor: PyTorch makes a tensor of its own of it, on the CPU (ScalarOps.h, scalar_to_tensor).
-_NUMBER = {"dim": 0, "device": "cpu", "offset": 0}
+_NUMBER: Mapping[str, Callable[[complex], Any]] = {
+    "dim": lambda _: 0,
+    "device": lambda _: "cpu",
+    "offset": lambda _: 0,
+    "is_complex": lambda number: isinstance(number, complex),
+}
 
 
 def _bounded(values: Any) -> list[Any]:
@@ -293,8 +298,8 @@ def _name(node: ast.Name, values: Mapping[str, Any]) -> Any:
 
 def _attribute(node: ast.Attribute, values: Mapping[str, Any]) -> Any:
     owner = _evaluate(node.value, values)
-    if isinstance(owner, (int, float)) and node.attr in _NUMBER:
-        return _NUMBER[node.attr]
+    if isinstance(owner, (int, float, complex)) and node.attr in _NUMBER:
+        return _NUMBER[node.attr](owner)
     if not isinstance(owner, TensorSpec):
         raise _CannotTellError
     return ATTRIBUTES[node.attr](owner)

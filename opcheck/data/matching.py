@@ -8,7 +8,7 @@ from typing import Any
 from opcheck.common.versions import Target
 from opcheck.data.conditions import RESULT
 from opcheck.data.statement_model import Arguments, Statement
-from opcheck.model.records import ENDLESS, OpCall, TensorSpec
+from opcheck.model.records import COMPLEX, ENDLESS, OpCall, TensorSpec
 
 
 def holds(
@@ -111,11 +111,19 @@ def values(call: OpCall, names: Collection[str], arguments: Arguments) -> Mappin
             given[name] = _tensors(tensors, is_list=known is not None and known.tensors)
         elif name in call.arguments:
             value = call.arguments[name]
-            given[name] = ENDLESS.get(value, value) if isinstance(value, str) else value
+            given[name] = _number(value) if isinstance(value, str) else value
         elif known is not None and known.optional and (call.inputs or call.outputs):
             default = known.default
             given[name] = tuple(default) if isinstance(default, list) else default
     return given
+
+
+def _number(word: str) -> str | float | complex:
+    """Return the number that a word stands for, which JSON cannot write; other words as they are."""
+    try:
+        return complex(word) if COMPLEX.fullmatch(word) else ENDLESS.get(word, word)
+    except ValueError:
+        return word
 
 
 def _tensors(tensors: tuple[TensorSpec, ...], *, is_list: bool) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -42,6 +43,8 @@ Scalar = bool | int | float | str | None
 
 #: What JSON, as which calls travel, has no numbers for: these words stand for them in a call's arguments.
 ENDLESS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+#: So does the text of a complex number, as Python writes it.
+COMPLEX = re.compile(r"\(?[-+.\w]*\dj\)?")
 
 Count = Annotated[int, Meta(ge=0)]
 

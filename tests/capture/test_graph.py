@@ -67,6 +67,11 @@ def test_endless_numbers_are_words() -> None:
     assert {"-inf", "inf"} <= {value for arguments in asked for value in arguments.values()}
 
 
+def test_a_complex_number_among_the_arguments_is_its_text() -> None:
+    graph, _ = _graph(lambda x: torch.addmm(x, x, x, alpha=2 + 1j), torch.ones(2, 2) * 1j)
+    assert "(2+1j)" in [call.arguments.get("alpha") for call in op_calls(graph)]
+
+
 def test_the_code_names_lines() -> None:
     graph, _ = _graph(lambda x: x + 1, torch.ones(3))
     assert "# tests/capture/test_graph.py:" in code(graph)

@@ -105,6 +105,8 @@ def test_each_operator_has_a_kernel_in_each_release(name: str) -> None:
 FLOAT = "float32"
 LONG = "int64"
 
+COMPLEX_MATRICES = tuple(tensor(name, (4, 4), "complex64") for name in ("self", "mat1", "mat2"))
+
 # fmt: off
 CASES: list[tuple[str, str, str, tuple[TensorSpec, ...], dict[str, Any], bool | None]] = [
     # the statement, torch, macOS, the inputs, the other arguments, whether it holds: None where
@@ -209,6 +211,10 @@ CASES: list[tuple[str, str, str, tuple[TensorSpec, ...], dict[str, Any], bool | 
     ("mm-float16-padded-slice", "2.13", "15.0",
      (tensor("self", (8, 64), "float16"), tensor("mat2", (64, 64), "float16", (1, 64))),
      {}, False),
+    ("addmm-complex-scalars", "2.14", "15.0", COMPLEX_MATRICES, {"alpha": "(2+1j)"}, True),
+    ("addmm-complex-scalars", "2.14", "15.0", COMPLEX_MATRICES, {"beta": "1j"}, True),
+    ("addmm-complex-scalars", "2.14", "15.0", COMPLEX_MATRICES, {"alpha": 2.0, "beta": -1}, False),
+    ("addmm-complex-scalars", "2.15", "15.0", COMPLEX_MATRICES, {"alpha": "(2+1j)"}, False),
 ]
 # fmt: on
 

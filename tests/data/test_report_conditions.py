@@ -124,6 +124,16 @@ CASES: dict[str, dict[str, Any]] = {
     "replication-pad-gradient-batch-65536": {"self": (tensor(65536, 1, 4), tensor(65535, 1, 4))},
     "grid-sampler-permuted-grid": {"grid": (TURNED, FLAT)},
     "baddbmm-zero-beta-nan": {"beta": (0, 1)},
+    "baddbmm-zero-beta-nan-complex": {"beta": (0, 1)},
+    "addbmm-zero-beta-nan-complex": {"beta": (0, 1)},
+    "bce-backward-size-one": {
+        "self": (tensor(4, 6, 1), tensor(4, 6)),
+        "grad_output": (tensor(4, 6, 1), tensor(4, 6)),
+    },
+    "bce-backward-size-one-wrong": {
+        "self": (tensor(4, 1, 1), tensor(4, 1)),
+        "grad_output": (tensor(4, 1, 1), tensor(4, 1)),
+    },
     "bmm-mixed-dtypes": {"self": (INTEGERS, WHOLE), "mat2": WHOLE},
     "linear-vocabulary-outputs": {
         "input": (tensor(9, 8), tensor(8, 8)),
@@ -165,6 +175,14 @@ def test_a_condition_tells_the_reported_call_from_its_neighbour(name: str) -> No
             for argument, value in CASES[name].items()
         }
         assert condition.evaluate(values) is holds, values
+
+
+@pytest.mark.parametrize("grad", [tensor(), tensor(4, 6)])
+def test_a_mean_of_the_loss_and_sizes_above_one_are_safe(grad: TensorSpec) -> None:
+    condition = ADVISORIES["bce-backward-size-one"].parsed
+    assert condition is not None
+    rows = tensor(4, 6) if grad.shape else tensor(4, 6, 1)
+    assert condition.evaluate({"self": rows, "grad_output": grad}) is False
 
 
 def test_a_number_is_no_view_of_a_tensor() -> None:

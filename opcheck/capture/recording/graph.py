@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Place = Callable[[TraceEntry], tuple[SourceLocation | None, str]]
 
 _NO_NAME = re.compile(r"\W+")
-_SCALARS = (bool, int, float, str, type(None))
+_SCALARS = (bool, int, float, complex, str, type(None))
 
 
 def to_graph(
@@ -282,5 +282,8 @@ def _scalars(key: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _written(value: Any) -> Any:
-    """Return a word for what is no number in JSON (model.ENDLESS)."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    """Return a word for what is no number in JSON: an infinity, NaN (model.ENDLESS), a complex number."""
+    is_number = not isinstance(value, complex) and (
+        not isinstance(value, float) or math.isfinite(value)
+    )
+    return value if is_number else str(value)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from opcheck.common.names import DTYPES
 from opcheck.data.extensions import LIBRARIES
-from opcheck.model.records import ENDLESS, Example, ExampleTensor, Record, Scalar
+from opcheck.model.records import COMPLEX, ENDLESS, Example, ExampleTensor, Record, Scalar
 from opcheck.project.repro.chosen import Chosen
 
 #: What floating tensors may hold: some operators take only probabilities or positive definite matrices.
@@ -205,6 +205,8 @@ def _value(name: str, value: Scalar | tuple[Scalar, ...]) -> str:
         return repr(value)
     if value in ENDLESS:
         return f'float("{value}")'
+    if COMPLEX.fullmatch(value):
+        return f'complex("{value}")'
     if name == "device":
         return "device" if value.startswith("mps") else json.dumps(value)
     is_name = name.endswith("dtype") or name in {"layout", "memory_format"}

@@ -76,6 +76,7 @@ def test_arguments_are_written_as_python() -> None:
             "device": "mps:0",
             "memory_format": "channels_last",
             "value": "-inf",
+            "alpha": "(2+1j)",
             "size": (1, 2),
             "reduction": "mean",
             "bias": None,
@@ -84,8 +85,8 @@ def test_arguments_are_written_as_python() -> None:
     )
     assert invocation(example, op="aten::op") == (
         "return torch.ops.aten.op.default( dtype=torch.float16, device=device, "
-        'memory_format=torch.channels_last, value=float("-inf"), size=[1, 2], reduction="mean", '
-        "bias=None, flag=True, )"
+        'memory_format=torch.channels_last, value=float("-inf"), alpha=complex("(2+1j)"), size=[1, 2], '
+        'reduction="mean", bias=None, flag=True, )'
     )
 
 
