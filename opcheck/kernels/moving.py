@@ -483,7 +483,7 @@ def _ranged(
     bound = {
         "out": output, "p": numbers(*steps, 1, 0, 0, size=wide), "sp": numbers(_STEPS, 0, size=8),
         "base": numbers(0, size=8), "ndim": numbers(2), "sizes": numbers(11, 3, size=8),
-        "strides": numbers(2, 24, size=8), **given,
+        "strides": numbers(2, 24, size=8), "steps": numbers(_STEPS, 0), "stride": numbers(1, size=wide), **given,
     }  # fmt: skip
     return Launch(bound_to(kernel, bound), (_STEPS,), (1,), {"out": (value, wanted, off)})
 

@@ -212,9 +212,19 @@ _FORMS = {
     "outer": _outer_form((32, 32, 1)),
     "outer_small_dim": _outer_form((32, 1, 1)),
 }  # fmt: skip
+#: Of 2.14; later kernels pass their strides in the sizes.
+_FORMS["narrow_strided"] = msgspec.structs.replace(
+    _FORMS["narrow"], strides=lambda _batch, width, length: (width, 1, length * width, 0)
+)
 #: Batches and width of the results of one launch; else 2 and 3.  The outer forms have batches since 2.14.
 #: Threads of a partly filled threadgroup would return before its barrier, so that the outer forms get whole ones.
-_EXTENTS = {"flat_strided": (1, 1), "narrow": (1, 3), "outer": (1, 64), "outer_small_dim": (1, 64)}
+_EXTENTS = {
+    "flat_strided": (1, 1),
+    "narrow": (1, 3),
+    "narrow_strided": (1, 3),
+    "outer": (1, 64),
+    "outer_small_dim": (1, 64),
+}
 #: The flat forms have no parameter and leave the last step to a second kernel: no correction, no root.
 _FLAT: dict[str, Callable[[Tensor], Tensor]] = {
     "norm_l2": lambda x: x.square().sum(-1),
@@ -225,18 +235,21 @@ _FLAT: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @family(
-    r"(?P<op>\w+?)_reduction_(?P<form>flat_strided|flat|innermost_chunk|innermost|narrow|outer_small_dim|outer)"
+    r"(?P<op>\w+?)_reduction_(?P<form>flat_strided|flat|inner(?:most)?_chunk|inner(?:most)?|narrow(?:_strided)?"
+    r"|outer_small_dim|outer)"
     r"_(?P<a>[a-z0-9]+)_(?P<b>[a-z0-9]+)"
 )
 def _reduction_forms(match: re.Match[str], kernel: Kernel) -> Iterator[Launch]:
-    operation, form = match["op"], _FORMS[match["form"]]
+    # 2.14 wrote `inner` of what is innermost since.
+    named = re.sub("^inner(?!most)", "innermost", match["form"])
+    operation, form = match["op"], _FORMS[named]
     partial = match["a"] == "p1"  # the first of two passes: a value and its place for each part
     source = match["b" if partial else "a"]
     names = {argument.name for argument in kernel.buffers}
     references = _REDUCED | _FLAT if match["form"].startswith("flat") else _REDUCED
     if operation not in references or not {"input", "val_out" if partial else "output"} <= names:
         raise Unfit(f"no reference for the reduction {operation}")
-    batch, width = _EXTENTS.get(match["form"], (2, 3))
+    batch, width = _EXTENTS.get(named, (2, 3))
     for length in form.lengths:
         if operation in {"var", "std"} and length == 1:
             continue
