@@ -27,7 +27,7 @@ _HEAD = (
     "The Metal kernels of the released macOS wheels, run on a CPU by opcheck kernels test.",
     "The mathematical functions are this machine's, evaluated in double; what is wrong here is",
     "wrong by the kernel's own code. What MPSGraph computes is not in it. No Mac was there.",
-    "A release may have been run with fewer drivers than the newest: its last column shows that.",
+    "Seconds are of the clock, with two processes on two cores that other work shared.",
     "Made by scripts/refresh_kernels.py; do not edit.",
 )
 
@@ -57,6 +57,8 @@ def document(runs: list[Run]) -> Document:
     return (
         Heading("Metal kernels by release", 1),
         Lines(_HEAD),
+        Heading("By release"),
+        Table(("torch", "kernels", *VERDICTS, "seconds"), tuple(map(_totals, runs)), (0,)),
         Heading("By release and family"),
         Table(("torch", "family", "kernels", *VERDICTS), tuple(_counts(runs)), (0, 1)),
         Heading("Advisories"),
@@ -103,6 +105,12 @@ def _advisories() -> tuple[str, ...]:
     )
 
 
+def _totals(run: Run) -> tuple[str, ...]:
+    counts = Counter(outcome.verdict for outcome in run.outcomes)
+    counted = (f"{counts[verdict]:,}" for verdict in VERDICTS)
+    return (run.torch, f"{counts.total():,}", *counted, f"{run.seconds:,.0f}")
+
+
 def _counts(runs: Iterable[Run]) -> Iterable[tuple[str, ...]]:
     for run in runs:
         families: dict[str, Counter[str]] = defaultdict(Counter)
@@ -145,7 +153,8 @@ def main() -> None:
         run = msgspec.json.decode(Path(name).read_bytes(), type=Run)
         known = runs.get(run.torch)
         outcomes = (*(known.outcomes if known else ()), *run.outcomes)
-        runs[run.torch] = msgspec.structs.replace(run, outcomes=outcomes)
+        seconds = run.seconds + (known.seconds if known else 0)
+        runs[run.torch] = msgspec.structs.replace(run, outcomes=outcomes, seconds=seconds)
     ordered = sorted(runs.values(), key=lambda run: Version.parse(run.torch))
     REPORT.write_text(as_markdown(document(ordered)), encoding="utf-8")
 
