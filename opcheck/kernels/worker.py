@@ -31,6 +31,7 @@ def _prepared(source: Source) -> tuple[Machine, Library]:
     torch.set_num_threads(1)
     # Half complex numbers are experimental on the CPU; they are only converted.
     warnings.filterwarnings("ignore", message="ComplexHalf")
+    warnings.filterwarnings("ignore", message="index_reduce")
     released = library.read(source.release, Path(source.wheels), source.section)
     return Machine(Path(source.cache)), released
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import warnings
 
 import pytest
 
@@ -15,7 +14,11 @@ from opcheck.kernels import drive, library, names
 from opcheck.kernels.machine import Machine
 from opcheck.kernels.records import Outcome, Task
 
-pytestmark = pytest.mark.wheel
+pytestmark = [
+    pytest.mark.wheel,
+    pytest.mark.filterwarnings("ignore:ComplexHalf"),
+    pytest.mark.filterwarnings("ignore:index_reduce"),
+]
 
 #: Kernels of torch 2.15, by pattern, and how many the pattern has at least.
 DRIVEN = {
@@ -123,7 +126,6 @@ DRIVEN = {
 
 @pytest.fixture(scope="module")
 def machine() -> Machine:
-    warnings.filterwarnings("ignore", message="ComplexHalf|index_reduce")
     return Machine(default_cache().parent / "kernels")
 
 
