@@ -371,11 +371,14 @@ def limit_time(seconds: float) -> None:
         return
 
     def expire(_number: int, _frame: FrameType | None) -> None:
-        message = f"not done after {seconds:g} s"
-        raise TimeLimitReached(message)
+        raise TimeLimitReached(_late(seconds))
 
     signal.signal(signal.SIGALRM, expire)
     signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+
+
+def _late(seconds: float) -> str:
+    return f"not done after {seconds:g} s"
 
 
 def stop_time_limit() -> None:
@@ -396,9 +399,16 @@ class _Alarm:
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        wait = self._seconds
+        wait = seconds = self._seconds
+
+        class Reached(TimeLimitReached):
+            """Python makes an exception of another thread of its class alone."""
+
+            def __init__(self) -> None:
+                super().__init__(_late(seconds))
+
         while not self._stopped.wait(wait):
-            _raise_in_main_thread(TimeLimitReached)
+            _raise_in_main_thread(Reached)
             wait = _AGAIN
 
     def stop(self) -> None:

@@ -27,6 +27,24 @@ class Net(nn.Module):
 def net():
     return Net(), torch.ones(2, 8)
 """
+ENDS = """
+import os, time
+
+class Ends(nn.Module):
+    def forward(self, x):
+        os._exit(3)
+
+class Hangs(nn.Module):
+    def forward(self, x):
+        while True:
+            time.sleep(0.1)
+
+def ends():
+    return Ends(), torch.ones(2)
+
+def hangs():
+    return Hangs(), torch.ones(2)
+"""
 #: A file name of Windows is one name on Linux: drive letter, colon and backslashes are characters of it.
 FILE = "C:\\models\\m.py"
 
@@ -40,7 +58,15 @@ def opcheck(folder: Path, system: str, *arguments: str) -> Any:
         check=False,
     )
     assert done.stdout, done.stderr.decode("cp1252", "replace")
-    return {"code": done.returncode, **json.loads(done.stdout)}
+    return {"code": done.returncode, **_without_times(json.loads(done.stdout))}
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_times(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_times(item) for key, item in value.items() if key != "seconds"}
 
 
 @pytest.mark.slow
@@ -52,6 +78,16 @@ def opcheck(folder: Path, system: str, *arguments: str) -> Any:
         ("audit", f"{FILE}:net", "--mode", "train", "--no-cache", "--torch", "2.13"),
         ("upgrade", f"{FILE}:net", "--torch", "2.9"),
         ("gate", f"{FILE}:net", "--no-cache"),
+        (
+            "compile",
+            f"{FILE}:net",
+            "--torch",
+            "2.13",
+            "--backend",
+            "aot_eager",
+            "--dtype",
+            "float32",
+        ),
     ],
     ids=lambda arguments: arguments[0],
 )
@@ -61,6 +97,26 @@ def test_another_host_gives_the_same_answer(
     (tmp_path / FILE).write_text(MODEL, encoding="utf-8")
     expected, answer = (opcheck(tmp_path, host, *arguments) for host in ("linux", system))
     assert answer == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="it takes the ways of Windows on Linux")
+def test_a_sweep_runs_without_copies_of_its_process(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(f"{MODEL}{ENDS}", encoding="utf-8")
+    models = ("m.py:net", "m.py:ends", "m.py:hangs")
+    flags = ("--torch", "2.13", "--mode", "inference", "--timeout", "5", "--jobs", "1")
+    done = subprocess.run(
+        [sys.executable, "-m", "opcheck", "sweep", *models, *flags],
+        cwd=tmp_path,
+        env={**os.environ, "OPCHECK_TEST_SYSTEM": "win32"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 verdict, 2 reasons for none" in done.stdout, done.stderr
+    report = json.dumps(opcheck(tmp_path, "win32", "sweep", "report", "sweep"))
+    assert "exited with code 3" in report
+    assert "not done after 5 s" in report
 
 
 @pytest.mark.parametrize(

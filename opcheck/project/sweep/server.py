@@ -2,7 +2,7 @@
 
 A fork takes some 50 ms where an import takes 20 s.  A model that hangs, takes all memory or ends
 its process ends a fork; a model that ends the process that forked it ends this one, which its
-worker starts again.
+worker starts again.  Where a process cannot be copied, each model and mode has a server of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GRACE = 15.0
 _CONTROL = 60.0
 
 
-def answer(request: Prepare | Measure | Control, _say: Say) -> Reply:
+def answer(request: Prepare | Measure | Control, say: Say) -> Reply:
     """Import what all models need, or run a model in a fork: its result, or how the fork ended."""
     if isinstance(request, Prepare):
         platform.adopt_orphans()
@@ -37,7 +37,9 @@ def answer(request: Prepare | Measure | Control, _say: Say) -> Reply:
         return Plain(text="")
     _import_for(request.model.library, request.model.spec.partition(":")[2])
     seconds = _CONTROL if isinstance(request, Control) else 2 * request.task.timeout
-    if not platform.CAN_FORK:  # the worker ends this process after each model
+    if not platform.CAN_FORK:
+        # The worker ends this process after each model, and when this time is over.
+        say("running the model", seconds=seconds + _GRACE)
         return _reply(request)
     others = {*platform.children_of_this_process()}
     try:
