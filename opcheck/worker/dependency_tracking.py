@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 
 from opcheck.model.records import Record
-from opcheck.worker.platform import MACHINE_FILES
+from opcheck.worker.platform import MACHINE_FILES, MARK
 from opcheck.worker.protocol import Notes
 
 #: Folders whose contents follow from the versions of the installed distributions, of Python and of opcheck.
@@ -285,7 +285,8 @@ class _Writer:
         get = kind.__getitem__
 
         def noted(environ: Any, name: Any) -> Any:
-            if isinstance(name, str) and not _looks_through_all():
+            # The mark is another in each run; a program that copies all variables reads it, too.
+            if isinstance(name, str) and name != MARK and not _looks_through_all():
                 value = before.get(name)
                 self.write("environment", name, None if value is None else digest(value))
             return get(environ, name)

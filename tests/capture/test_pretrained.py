@@ -274,7 +274,7 @@ PIPELINE = {"_class_name": "DDPMPipeline"}
             "has no system",
         ),
         ({"config_json": {"architecture": "hf-hub:org/other"}}, "timm .* has no hf-hub:org/other"),
-        # A pickle, by torch.load with weights_only=False.
+        # A file that torch.load would read.
         (
             {
                 "config_json": {

@@ -95,6 +95,13 @@ def test_variables_are_noted_by_what_they_were_before(folder: Path) -> None:
     assert len(asked["A"]) == 32
 
 
+def test_the_mark_of_a_run_is_no_variable_of_the_program(folder: Path) -> None:
+    found = notes("import os\nfor name in ('A', 'OPCHECK_PROCESS'): os.environ[name]", A="1", OPCHECK_PROCESS="7")  # fmt: skip
+    asked = {line[1] for line in found if line[0] == "environment"}
+    assert "A" in asked
+    assert "OPCHECK_PROCESS" not in asked
+
+
 @pytest.mark.parametrize(
     ("program", "why"),
     [

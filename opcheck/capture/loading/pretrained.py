@@ -92,9 +92,10 @@ def build(repository: Repository, config: Config, dtype: torch.dtype | None) -> 
 
 @contextlib.contextmanager
 def _without_files_of_others(*, trusted: bool) -> Iterator[None]:
-    """Refuse what a configuration can make libraries read beside itself: pickled weights, and code unless trusted.
+    """Refuse what a configuration can make libraries read beside itself: weights, and code unless it is trusted.
 
-    ``checkpoint_path`` among the arguments of a timm model, for instance, ends in torch.load with weights_only=False.
+    ``checkpoint_path`` of a timm model is such a file; a second Transformer in modules.json of sentence-transformers
+    can name another folder, and trust its code (release 6.2.0).
     """
 
     def refuse(*_arguments: Any, **_options: Any) -> Any:
