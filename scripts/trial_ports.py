@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import yaml
 
 from opcheck.common.versions import Target, Version
@@ -53,13 +54,13 @@ class Program(NamedTuple):
 
 
 class Run(NamedTuple):
-    """How far a program ran."""
+    """How far a program ran; of one that was stopped nobody knows the number of calls."""
 
-    calls: int
+    calls: int | None
     ended: str
 
     def __str__(self) -> str:
-        return f"{self.calls} calls, {self.ended}"
+        return self.ended if self.calls is None else f"{self.calls} calls, {self.ended}"
 
 
 class Row(NamedTuple):
@@ -88,28 +89,35 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="programs whose line has this text"
     )
+    parser.add_argument(
+        "--kept", type=Path, metavar="FILE", help="rows that are not run again, and the new ones"
+    )
     parser.add_argument("--write", action="store_true", help="write reports/port_trial.md")
     args = parser.parse_args()
     programs = [
         Program(**program)
         for program in yaml.safe_load(PROGRAMS.read_text(encoding="utf-8"))["programs"]
     ]
-    rows = []
+    kept = args.kept.read_bytes() if args.kept and args.kept.is_file() else b"{}"
+    rows = msgspec.json.decode(kept, type=dict[str, Row])
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(args.jobs) as pool:
         trees: dict[tuple[str, str], tuple[Path, Path, Path]] = {}
         futures = []
         for program in programs:
             copy = args.copies / program.repository.replace("/", "+") / "repo"
             key = (program.repository, program.commit)
-            if args.only not in str(program) or not copy.is_dir():
+            if str(program) in rows or args.only not in str(program) or not copy.is_dir():
                 continue
             if key not in trees:
                 trees[key] = _prepare(copy, program.commit, Path(folder, str(len(trees))))
             futures.append(pool.submit(_try, program, trees[key], args.packages, args.limit))
         for future in futures:
-            rows.append(future.result())
-            print("; ".join(map(str, rows[-1])), flush=True)
-    text = HEAD + _table(rows)
+            row = future.result()
+            rows[row.program] = row
+            print("; ".join(map(str, row)), flush=True)
+            if args.kept:
+                args.kept.write_bytes(msgspec.json.encode(rows))
+    text = HEAD + _table([rows[str(program)] for program in programs if str(program) in rows])
     if args.write:
         PAGE.write_text(text, encoding="utf-8")
     print(text)
@@ -198,7 +206,7 @@ def _run(arguments: list[str], root: Path, packages: str, limit: int) -> Run:
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        return Run(_calls(report), f"still running after {limit} s")
+        return Run(None, f"still running after {limit} s")
     errors = [
         line for line in done.stderr.decode("utf-8", "replace").split("\n") if _is_error(line)
     ]
@@ -239,7 +247,7 @@ def _table(rows: Sequence[Row]) -> str:
 
 def _ended(rows: Sequence[Row]) -> str:
     before, safe, unsafe = (
-        sum(run.ended == "to the end" and run.calls > 0 for run in column)
+        sum(run.ended == "to the end" and bool(run.calls) for run in column)
         for column in ([r.before for r in rows], [r.safe for r in rows], [r.unsafe for r in rows])
     )
     return (

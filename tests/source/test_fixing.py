@@ -147,6 +147,14 @@ UNSAFE = {
         f"if {CUDA}:\n    x = x.cuda()\nelse:\n    pass",
         f"if {CUDA}:\n    x = x.cuda()\nelse:\n    pass",
     ),
+    "the first GPU": (
+        "x = x.cuda(0, non_blocking=True)",
+        f'x = x.to("cuda:0" if {CUDA} else "mps" if {MPS} else "cpu", non_blocking=True)',
+    ),
+    "refused": (
+        f"if not {CUDA}:\n    raise RuntimeError",
+        f"if not {CUDA} and not {MPS}:\n    raise RuntimeError",
+    ),
     "guarded move alone": (
         f"if {CUDA}:\n    x = x.cuda()",
         f'if {CUDA}:\n    x = x.cuda()\nelif {MPS}:\n    x = x.to("mps")',

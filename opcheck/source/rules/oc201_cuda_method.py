@@ -33,19 +33,25 @@ def _fix(node: ast.Call, scanned: Scanned) -> Fix | None:
 
     Without CUDA the method raises, so that only what happens with CUDA must stay the same.
     """
-    if node.args or any(keyword.arg != "non_blocking" for keyword in node.keywords):
+    first_gpu = (
+        len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+    )
+    if (node.args and not first_gpu) or any(
+        keyword.arg != "non_blocking" for keyword in node.keywords
+    ):
         return None
     further = "".join(f", non_blocking={scanned.text(keyword.value)}" for keyword in node.keywords)
-    device = cuda_name(node, scanned)
+    device = "" if first_gpu else cuda_name(node, scanned)
     if device:
         return Fix((replace_method(node, "cuda", f"to({device}{further})"),))
-    choice = write_choice('"cuda"', scanned)
+    choice = write_choice('"cuda:0"' if first_gpu else '"cuda"', scanned)
     if not choice:
         return None
     inline, helper = (
         (replace_method(node, "cuda", f"to({text}{further})"),) for text in (choice, "{helper}")
     )
-    return Fix(inline, "unsafe", helper)
+    # The helper returns no index, and the current GPU may be another than the first.
+    return Fix(inline, "unsafe", () if first_gpu else helper)
 
 
 RULE = ScanRule(

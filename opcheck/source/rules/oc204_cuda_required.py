@@ -37,14 +37,15 @@ def check(node: ast.AST, scanned: Scanned) -> Iterator[Hit]:
 
 def _fix(node: ast.Assert | ast.If, scanned: Scanned) -> Fix | None:
     """Let MPS pass, too; what follows may still need CUDA."""
-    torch = torch_name(scanned)
+    torch, test = torch_name(scanned), node.test
+    asked = test.operand if isinstance(test, ast.UnaryOp) else test
     is_plain = (
-        isinstance(node.test, ast.Call)
-        and scanned.dotted(node.test.func) == "torch.cuda.is_available"
+        isinstance(asked, ast.Call) and scanned.dotted(asked.func) == "torch.cuda.is_available"
     )
-    if not torch or not isinstance(node, ast.Assert) or not is_plain:
+    if not torch or not is_plain:
         return None
-    return Fix((insert_after(node.test, f" or {torch}.backends.mps.is_available()"),), "unsafe")
+    word = "and not" if isinstance(node, ast.If) else "or"
+    return Fix((insert_after(test, f" {word} {torch}.backends.mps.is_available()"),), "unsafe")
 
 
 def _is_about_cuda(test: ast.expr) -> bool:
