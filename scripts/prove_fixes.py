@@ -37,7 +37,8 @@ the CPU, and each device that is asked for is counted): as the project is, after
 `--fix --unsafe-fixes`. "Same" means that each test has the same outcome, and under CUDA that every device was asked
 for as often as before. Some tests fail or are left out as the project is, because a library or a file is missing. The
 commits are in `scripts/proofs.yaml`; a project of that file that has no line here was not run. `scripts/prove_fixes.py`
-wrote this page. The tests of torchsde draw at random: how often they ask for the CPU differs from run to run.
+wrote this page. The tests of torchsde and of vector-quantize-pytorch draw at random: how often they ask for the CPU
+differs from run to run.
 Nothing was observed on a Mac.
 
 """
