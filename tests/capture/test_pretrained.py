@@ -394,9 +394,13 @@ def test_the_files_are_gone_after_the_model_is_built_and_no_folder_was_listed(
     assert not listed
 
 
-def test_weights_of_diffusers_are_cast_as_its_loading_casts_them(tmp_path: Path) -> None:
+def test_weights_of_diffusers_are_cast_as_its_loading_casts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from diffusers import CogVideoXTransformer3DModel, WanTransformer3DModel
 
+    # diffusers empties the cache of a Mac's device after it has loaded on the CPU.
+    monkeypatch.setattr(torch.mps, "empty_cache", lambda: None)
     small = {"num_attention_heads": 1, "attention_head_dim": 32, "num_layers": 1}
     made: list[nn.Module] = [
         WanTransformer3DModel(**small, text_dim=8, ffn_dim=8, in_channels=4, out_channels=4),
